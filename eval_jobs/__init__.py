@@ -1,0 +1,1 @@
+"""What to run at a checkpoint, and running it. No memory, no judgement."""

@@ -1,0 +1,72 @@
+"""Records <-> JSON, with a schema version. The only place that knows how a record is written down."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from eval_jobs.errors import StoreError
+from eval_jobs.types import EvalPlan, EvalRecord
+
+SCHEMA_VERSION = 1
+
+T = TypeVar("T")
+
+_PLAN = TypeAdapter(EvalPlan)
+_RECORD = TypeAdapter(EvalRecord)
+
+
+def plan_to_json(plan: EvalPlan) -> str:
+    """Return the plan as a JSON document."""
+    return _wrap(_PLAN.dump_python(plan, mode="json"))
+
+
+def plan_from_json(text: str) -> EvalPlan:
+    """Read what `plan_to_json` wrote.
+
+    Raises:
+        StoreError: the text is not a plan of this schema version.
+    """
+    return _read(_PLAN, "plan", text)
+
+
+def record_to_bytes(record: EvalRecord) -> bytes:
+    """Return the record, samples included, as compressed JSON."""
+    return zlib.compress(_wrap(_RECORD.dump_python(record, mode="json")).encode(), level=3)
+
+
+def record_from_bytes(data: bytes) -> EvalRecord:
+    """Read what `record_to_bytes` wrote.
+
+    Raises:
+        StoreError: the bytes are not a record of this schema version.
+    """
+    try:
+        text = zlib.decompress(data).decode()
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise StoreError("a stored record is damaged", hint="restore the tracker's database from a backup") from error
+    return _read(_RECORD, "record", text)
+
+
+# --- private
+
+
+def _wrap(value: object) -> str:
+    return json.dumps({"schema_version": SCHEMA_VERSION, "value": value}, ensure_ascii=False, separators=(",", ":"))
+
+
+def _read(adapter: TypeAdapter[T], what: str, text: str) -> T:
+    try:
+        document = json.loads(text)
+        version = document["schema_version"]
+        if version != SCHEMA_VERSION:
+            raise StoreError(
+                f"a stored {what} has schema version {version}; this program reads {SCHEMA_VERSION}",
+                hint="use the version of checkpoint-tracker that wrote it, or a newer one",
+            )
+        return adapter.validate_python(document["value"], strict=False)
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise StoreError(f"a stored {what} is damaged", hint="restore the database from a backup") from error

@@ -1,0 +1,201 @@
+"""Every error that a person may see, with a stable code, an exit code and what to do next.
+
+    TrackerError                     E-TRACKER            4
+    |- ConfigError                   E-CONFIG             2   a setting or an argument is wrong
+    |- CheckpointError               E-CKPT               4
+    |  |- CheckpointNotFound         E-CKPT-NOT-FOUND     2   nothing there, or no checkpoint in it
+    |  |- CheckpointIncomplete       E-CKPT-INCOMPLETE    4   half-written, truncated, a shard missing
+    |  |- CheckpointUnreadable       E-CKPT-UNREADABLE    4   NaN or Inf weights, a broken header
+    |  |- CheckpointUnsafe           E-CKPT-UNSAFE        4   pickle weights only
+    |  `- CheckpointVanished         E-CKPT-VANISHED      4   deleted before it could be pinned
+    |- ServeError                    E-SERVE              4
+    |  |- PortTaken                  E-SERVE-PORT         4
+    |  |- ServerDied                 E-SERVE-DIED         4
+    |  |- StartTimeout               E-SERVE-TIMEOUT      4   retryable
+    |  |- WrongModel                 E-SERVE-MODEL        4   somebody else answers, or another model
+    |  `- EndpointUnreachable        E-SERVE-UNREACHABLE  4   retryable
+    |- EvaluateError                 E-EVAL               4
+    |  |- UnknownBenchmark           E-EVAL-BENCHMARK     2
+    |  |- BadData                    E-EVAL-DATA          2
+    |  |- EndpointFailed             E-EVAL-ENDPOINT      4   retryable: the server went away or refused
+    |  `- EvaluatorDied              E-EVAL-CHILD         4   retryable
+    |- ProbeError                    E-PROBE              4   retryable
+    |- StoreError                    E-STORE              4
+    |  |- TrackingUnreachable        E-STORE-MLFLOW       4   retryable
+    |  `- DiskFull                   E-STORE-DISK         4   retryable
+    `- Incomparable                  E-INCOMPARABLE       3   the two sides were not measured alike
+
+An adapter maps the errors of its library here, in one place, with `raise X(...) from exc`.
+A regression is not an error: it is a verdict.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TrackerError(Exception):
+    """What went wrong, where, and what to do. `message` says what and where, `hint` what to do next."""
+
+    code: ClassVar[str] = "E-TRACKER"
+    exit_code: ClassVar[int] = 4
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str, **context: str | int | float) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.context = context
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message} ({self.hint})"
+
+
+class ConfigError(TrackerError):
+    """A setting, an argument or a combination of them is wrong."""
+
+    code = "E-CONFIG"
+    exit_code = 2
+
+
+class CheckpointError(TrackerError):
+    """A checkpoint cannot be used."""
+
+    code = "E-CKPT"
+
+
+class CheckpointNotFound(CheckpointError):
+    """The folder does not exist or holds no checkpoint."""
+
+    code = "E-CKPT-NOT-FOUND"
+    exit_code = 2
+
+
+class CheckpointIncomplete(CheckpointError):
+    """Files are missing, truncated or still being written."""
+
+    code = "E-CKPT-INCOMPLETE"
+
+
+class CheckpointUnreadable(CheckpointError):
+    """All files are there and what they hold is broken: NaN or Inf weights, a header that is no header."""
+
+    code = "E-CKPT-UNREADABLE"
+
+
+class CheckpointUnsafe(CheckpointError):
+    """Only pickle weights are there, which can run code when they are loaded."""
+
+    code = "E-CKPT-UNSAFE"
+
+
+class CheckpointVanished(CheckpointError):
+    """The trainer deleted the checkpoint before it could be pinned."""
+
+    code = "E-CKPT-VANISHED"
+
+
+class ServeError(TrackerError):
+    """A model could not be served."""
+
+    code = "E-SERVE"
+
+
+class PortTaken(ServeError):
+    """Another process listens on the port that was asked for."""
+
+    code = "E-SERVE-PORT"
+
+
+class ServerDied(ServeError):
+    """The engine ended while starting or serving."""
+
+    code = "E-SERVE-DIED"
+
+
+class StartTimeout(ServeError):
+    """The engine did not answer within `serve.startup_timeout_s`."""
+
+    code = "E-SERVE-TIMEOUT"
+    retryable = True
+
+
+class WrongModel(ServeError):
+    """Something answers at the address, and it is not the model that was asked for."""
+
+    code = "E-SERVE-MODEL"
+
+
+class EndpointUnreachable(ServeError):
+    """A remote endpoint does not answer."""
+
+    code = "E-SERVE-UNREACHABLE"
+    retryable = True
+
+
+class EvaluateError(TrackerError):
+    """A benchmark could not be evaluated."""
+
+    code = "E-EVAL"
+
+
+class UnknownBenchmark(EvaluateError):
+    """No benchmark of that name exists."""
+
+    code = "E-EVAL-BENCHMARK"
+    exit_code = 2
+
+
+class BadData(EvaluateError):
+    """A data file is missing or has a broken line."""
+
+    code = "E-EVAL-DATA"
+    exit_code = 2
+
+
+class EndpointFailed(EvaluateError):
+    """The server went away, refused or timed out while samples were being answered."""
+
+    code = "E-EVAL-ENDPOINT"
+    retryable = True
+
+
+class EvaluatorDied(EvaluateError):
+    """The evaluator's process ended without a result."""
+
+    code = "E-EVAL-CHILD"
+    retryable = True
+
+
+class ProbeError(TrackerError):
+    """Latency could not be measured."""
+
+    code = "E-PROBE"
+    retryable = True
+
+
+class StoreError(TrackerError):
+    """Results could not be stored."""
+
+    code = "E-STORE"
+
+
+class TrackingUnreachable(StoreError):
+    """The MLflow store does not answer; results wait in the outbox."""
+
+    code = "E-STORE-MLFLOW"
+    retryable = True
+
+
+class DiskFull(StoreError):
+    """No space is left where results or pins are written."""
+
+    code = "E-STORE-DISK"
+    retryable = True
+
+
+class Incomparable(TrackerError):
+    """Two results were not measured alike."""
+
+    code = "E-INCOMPARABLE"
+    exit_code = 3

@@ -1,0 +1,1 @@
+"""Scoring benchmarks with EvalScope in a process of its own."""

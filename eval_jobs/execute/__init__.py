@@ -1,0 +1,1 @@
+"""Workers, and how they are started."""

@@ -1,0 +1,90 @@
+"""Content hashes: what makes two plans, two suites or two results the same. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from eval_jobs.types import (
+    Benchmark,
+    Checkpoint,
+    EvalPlan,
+    ProbeLoad,
+    ServeSpec,
+    Suite,
+)
+
+SCORING_VERSION = 1
+"""Raised whenever our own prompts, scorers or status rules change what a sample's score can be."""
+
+DIGEST_CHARS = 32
+"""128 bits: MLflow takes dataset digests of at most 36 characters."""
+
+
+def content_hash(value: object) -> str:
+    """Return a hex hash of JSON-like `value`; equal values give equal hashes on every machine."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARS]
+
+
+def score_settings(benchmark: Benchmark, suite: Suite) -> Mapping[str, object]:
+    """Return everything that can change this benchmark's scores, by name, so that two can be compared in words."""
+    settings: dict[str, object] = asdict(benchmark)
+    # Where the data lies does not matter, what is in it does.
+    del settings["data"]
+    del settings["max_tokens"]
+    generation = asdict(suite.generation)
+    if benchmark.max_tokens is not None:
+        generation["max_tokens"] = benchmark.max_tokens
+    return settings | generation | {"concurrency": suite.concurrency, "scoring_version": SCORING_VERSION}
+
+
+def benchmark_fingerprint(benchmark: Benchmark, suite: Suite) -> str:
+    """Return the hash of `score_settings`: results are comparable only when it is equal."""
+    return content_hash(score_settings(benchmark, suite))
+
+
+def suite_fingerprint(suite: Suite) -> str:
+    """Return the hash over all benchmarks of the suite, in any order."""
+    return content_hash(sorted(benchmark_fingerprint(b, suite) for b in suite.benchmarks))
+
+
+def make_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, loads: Iterable[ProbeLoad]) -> EvalPlan:
+    """Build the plan; its id depends on the weights, the suite's content and the settings, not on paths or times."""
+    loads = tuple(loads)
+    plan_id = content_hash(
+        [
+            checkpoint.run_id,
+            checkpoint.step,
+            checkpoint.digest,
+            suite.name,
+            suite_fingerprint(suite),
+            [serve.engine, serve.dtype, serve.max_model_len, serve.args, serve.base_url, serve.model],
+            [asdict(load) for load in loads],
+        ]
+    )
+    return EvalPlan(id=plan_id, checkpoint=checkpoint, suite=suite, serve=serve, loads=loads)
+
+
+def sample_key(subset: str, messages: Iterable[tuple[str, str]], target: object) -> str:
+    """Return the content key that pairs one question across checkpoints, whatever its position.
+
+    Args:
+        subset: name of the subset.
+        messages: (role, text) of the prompt: system and user turns only.
+        target: the expected answer.
+    """
+    return content_hash([subset, [list(m) for m in messages], target])
+
+
+def numbered(keys: Iterable[str]) -> tuple[str, ...]:
+    """Make repeated keys unique by their occurrence, in order: `a, b, a` gives `a, b, a#1`."""
+    seen: dict[str, int] = {}
+    result = []
+    for key in keys:
+        count = seen.get(key, 0)
+        seen[key] = count + 1
+        result.append(key if count == 0 else f"{key}#{count}")
+    return tuple(result)

@@ -1,0 +1,124 @@
+"""What a worker needs from the outside world. Each docstring holds the rules that an adapter must obey.
+
+The contract suites in tests/contract run over every adapter and over the fakes in tests/fakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Protocol
+
+from eval_jobs.types import (
+    Benchmark,
+    Checkpoint,
+    Claim,
+    Endpoint,
+    EvalPlan,
+    EvalRecord,
+    EvalResult,
+    ProbeLoad,
+    ProbeResult,
+    QueueState,
+    ServeSpec,
+    Suite,
+)
+
+Progress = Callable[[str], None]
+"""Called with one short line whenever there is something new to show; it must return quickly and never raise."""
+
+
+class Clock(Protocol):
+    """The only source of time."""
+
+    def now(self) -> datetime:
+        """Return the current time, timezone-aware UTC."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; may return early, never raises."""
+
+
+class Engine(Protocol):
+    """Serves checkpoints, one at a time. An engine may stay warm between two checkpoints."""
+
+    def serving(
+        self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress
+    ) -> AbstractContextManager[Endpoint]:
+        """Serve `checkpoint` while the context is open.
+
+        On entry the endpoint has proven that it answers as this checkpoint and nothing else. Whether the
+        weights came by a cold start or by a swap is the adapter's choice; `Endpoint.info` says which.
+        Leaving the context ends this checkpoint's service; the process behind it may live on until `close`.
+
+        Raises:
+            PortTaken, ServerDied, StartTimeout, WrongModel, EndpointUnreachable: each names the log to read.
+        """
+
+    def close(self) -> None:
+        """Stop whatever still runs and leave no process behind. Calling it twice is harmless."""
+
+
+class Evaluator(Protocol):
+    """Scores one benchmark against an endpoint."""
+
+    def evaluate(
+        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> EvalResult:
+        """Ask every sample and score it.
+
+        The result holds one `SampleScore` for every planned sample and repeat; a sample that could not be
+        answered is there with status `error`. An interrupted call with the same `plan_id` and benchmark
+        continues at the missing samples.
+
+        Raises:
+            UnknownBenchmark, BadData: asking again is useless.
+            EndpointFailed, EvaluatorDied: the server or the evaluator went away; asking again may help.
+        """
+
+    def close(self) -> None:
+        """Stop the evaluator's process. Calling it twice is harmless."""
+
+
+class Prober(Protocol):
+    """Measures latency."""
+
+    def probe(self, endpoint: Endpoint, load: ProbeLoad) -> ProbeResult:
+        """Put `load` on the endpoint and time it, after a warm-up, from a process of its own.
+
+        Failed requests are counted and never enter a percentile.
+
+        Raises:
+            ProbeError: nothing could be measured.
+        """
+
+
+class Queue(Protocol):
+    """Plans on their way from a watcher to workers and back. Safe for several processes.
+
+    A plan is waiting, running (claimed, with a lease), finished or acknowledged.
+    """
+
+    def add(self, plan: EvalPlan, *, now: datetime) -> bool:
+        """Add a plan; return False and change nothing when its id is known already."""
+
+    def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
+        """Take the plan with the lowest step that is waiting or whose lease has run out, else None."""
+
+    def extend(self, claim: Claim, *, now: datetime, lease_until: datetime, note: str) -> bool:
+        """Move the lease and leave a note; return False when the claim is no longer this worker's."""
+
+    def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:
+        """Store the outcome; return False and store nothing when the claim is no longer this worker's."""
+
+    def release(self, claim: Claim, *, now: datetime) -> None:
+        """Give a plan back unfinished; it is waiting again. Not this worker's claim: no-op."""
+
+    def finished(self) -> tuple[EvalRecord, ...]:
+        """Return records not yet acknowledged, lowest step first, ties by plan id."""
+
+    def acknowledge(self, plan_id: str) -> None:
+        """Mark a finished plan as taken over. Repeating it is harmless."""
+
+    def state(self) -> QueueState:
+        """Return what waits and runs now."""

@@ -1,0 +1,1 @@
+"""Plans on their way to workers and records on their way back."""

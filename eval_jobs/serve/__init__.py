@@ -1,0 +1,1 @@
+"""Engines that serve a checkpoint."""

@@ -1,0 +1,326 @@
+"""The records that flow through the system: checkpoint -> plan -> record.
+
+All are frozen, compare by value and know nothing of files, clocks or JSON (see `codec` for that).
+Times are timezone-aware UTC; durations carry their unit in the name; a failure is a value, never a score of 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+# --- what is evaluated
+
+
+class CheckpointFormat(StrEnum):
+    """How the weights of a checkpoint are stored."""
+
+    FULL = "full"
+    """A Hugging Face model folder: config.json and safetensors, in one file or in shards."""
+    LORA = "lora"
+    """A PEFT adapter folder: adapter_config.json and adapter_model.safetensors, served beside its base."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """One finished checkpoint, held by our own pin."""
+
+    run_id: str
+    step: int
+    uri: str
+    """Absolute path of the pin; what the engine loads."""
+    source_uri: str
+    """Absolute path of the trainer's own folder, which may be gone by now."""
+    format: CheckpointFormat
+    digest: str
+    """Hex SHA-256 of the weights' bytes: a step that was written again has another one."""
+    ready_at: datetime
+    """When the trainer finished it: the newest modification time of its files."""
+    base_model: str | None = None
+    """For LORA: path of the base model."""
+
+
+# --- how it is evaluated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """One benchmark of a suite."""
+
+    name: str
+    """Name in results, metrics and reports; unique in its suite."""
+    adapter: str
+    """`exact` or `choice` (our own, over a JSONL file), else the name of an EvalScope benchmark."""
+    data: str | None = None
+    """Absolute path of local data: a JSONL file for our own adapters, a folder for EvalScope's."""
+    data_digest: str = ""
+    """Hex SHA-256 of the data's content; EvalScope's own resume check does not cover it."""
+    subsets: tuple[str, ...] = ()
+    """Empty: the benchmark's default subsets."""
+    limit: int | None = None
+    """Samples per subset; None: all."""
+    few_shot: int | None = None
+    prompt_template: str | None = None
+    repeats: int = 1
+    max_tokens: int | None = None
+    """Overrides the suite's generation.max_tokens."""
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """Sampling parameters; every one is always sent, because a server's defaults differ."""
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = -1
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """What is measured at every checkpoint. `identity.suite_fingerprint` names its content."""
+
+    name: str
+    benchmarks: tuple[Benchmark, ...]
+    generation: Generation = Generation()
+    concurrency: int = 8
+    """Requests in flight; part of the fingerprint, because batch composition changes bf16 results."""
+    request_timeout_s: float = 120.0
+
+
+class EngineKind(StrEnum):
+    """Who serves the checkpoint."""
+
+    VLLM = "vllm"
+    REMOTE = "remote"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSpec:
+    """How a checkpoint is served."""
+
+    engine: EngineKind = EngineKind.VLLM
+    python: str = ""
+    """vllm: interpreter of the environment that holds vLLM; empty: the running one."""
+    dtype: str = "auto"
+    max_model_len: int | None = None
+    args: tuple[str, ...] = ()
+    """vllm: further arguments of the API server, as on its command line."""
+    port: int = 0
+    """vllm: 0 picks a free one."""
+    startup_timeout_s: float = 600.0
+    trust_remote_code: bool = False
+    base_url: str = ""
+    """remote: `http://host:port/v1`."""
+    model: str = ""
+    """remote: model name to ask for; `{step}` and `{run}` are replaced."""
+    api_key_env: str = ""
+    """remote: name of the environment variable that holds the key; the key itself is never stored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeLoad:
+    """Traffic of one latency measurement: closed loop, distinct random prompts, fixed output length."""
+
+    name: str = "default"
+    requests: int = 32
+    concurrency: int = 4
+    input_tokens: int = 64
+    output_tokens: int = 32
+    warmup_requests: int = 2
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalPlan:
+    """One unit of work: everything that a worker needs. `id` is a content hash (`identity.make_plan`)."""
+
+    id: str
+    checkpoint: Checkpoint
+    suite: Suite
+    serve: ServeSpec
+    loads: tuple[ProbeLoad, ...] = ()
+
+
+# --- what came out
+
+
+class SampleStatus(StrEnum):
+    """What happened to one planned sample. Only `scored` and `truncated` carry a score."""
+
+    SCORED = "scored"
+    TRUNCATED = "truncated"
+    """The answer hit max_tokens; it was scored as far as it went."""
+    UNSCORED = "unscored"
+    """Answered, and the scorer could not score it."""
+    ERROR = "error"
+    """Never answered properly: context overflow, cut stream, dead server, NaN."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleScore:
+    """One sample at one repeat. `sample_id` is a content key, so the same question pairs across checkpoints."""
+
+    sample_id: str
+    subset: str
+    repeat: int = 0
+    score: float | None
+    status: SampleStatus
+    cluster_id: str = ""
+    """Samples that share one (a passage, a subject) are not independent; empty: its own cluster."""
+    prompt: str = ""
+    target: str = ""
+    answer: str = ""
+    output_tokens: int | None = None
+    detail: str = ""
+    """Why it is not scored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalResult:
+    """Scores of one benchmark at one checkpoint."""
+
+    benchmark: str
+    fingerprint: str
+    """`identity.benchmark_fingerprint`: only equal ones may be compared."""
+    metric: str
+    samples: tuple[SampleScore, ...]
+    """One entry for every planned sample and repeat."""
+    duration_s: float
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkFailure:
+    """A benchmark that gave no result, and why."""
+
+    benchmark: str
+    fingerprint: str
+    code: str
+    message: str
+    hint: str
+    retryable: bool
+
+
+Outcome = EvalResult | BenchmarkFailure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Percentiles:
+    """Percentiles over completed requests, linear interpolation as in numpy."""
+
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    mean: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeResult:
+    """Latency under one load, defined as in `vllm bench serve`. Percentiles are None when nothing completed."""
+
+    load: ProbeLoad
+    ttft_ms: Percentiles | None
+    """Send to first event with choices."""
+    tpot_ms: Percentiles | None
+    """(e2e - ttft) / (output_tokens - 1) per request with more than one token."""
+    itl_ms: Percentiles | None
+    """Gaps between events, pooled over requests."""
+    e2e_ms: Percentiles | None
+    """Send to last event with choices."""
+    completed: int
+    failed: int
+    duration_s: float
+    output_tokens: int
+    requests_per_s: float
+    output_tokens_per_s: float
+    first_error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeFailure:
+    """A load that could not be measured."""
+
+    load: ProbeLoad
+    code: str
+    message: str
+    hint: str
+
+
+ProbeOutcome = ProbeResult | ProbeFailure
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineInfo:
+    """Which engine answered, and how the weights got into it."""
+
+    name: str
+    version: str
+    load_method: str
+    """`cold`, `swap`, `adapter` or `remote`."""
+    load_s: float
+    log: str
+    """Path of the engine's log, empty for a remote one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """An OpenAI-compatible server that serves one checkpoint now."""
+
+    base_url: str
+    model: str
+    api_key_env: str
+    """Name of the environment variable with the key; empty: no key is needed."""
+    info: EngineInfo
+    tokenizer: str = ""
+    """Folder of the checkpoint's tokenizer, empty when unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalRecord:
+    """All that came out of one plan. Every benchmark and load of the plan has exactly one outcome."""
+
+    plan: EvalPlan
+    outcomes: tuple[Outcome, ...]
+    probes: tuple[ProbeOutcome, ...]
+    engine: EngineInfo | None
+    """None when no engine could be started."""
+    started_at: datetime
+    finished_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A worker's hold on a plan."""
+
+    plan: EvalPlan
+    worker: str
+    attempt: int
+    """1 for the first try."""
+    lease_until: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueState:
+    """What the queue holds, for display."""
+
+    waiting: tuple[EvalPlan, ...] = ()
+    running: tuple[Running, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Plans by state: waiting, running, finished, acknowledged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A claimed plan and how far it is."""
+
+    plan: EvalPlan
+    worker: str
+    note: str
+    """One line: `starting the engine`, `sums 120/300`."""
+    since: datetime

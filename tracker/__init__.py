@@ -1,0 +1,1 @@
+"""Memory and judgement: discovery, history, tracking, verdicts, alerts, the command line."""

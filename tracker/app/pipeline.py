@@ -1,0 +1,100 @@
+"""The main loop's one step: checkpoints become plans, records become verdicts and alerts. READ THIS FIRST.
+
+Data flows one way: checkpoint -> plan -> (a worker runs eval_jobs.run.run_plan) -> record -> report -> alert.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from eval_jobs.errors import TrackerError
+from eval_jobs.identity import make_plan
+from eval_jobs.ports import Queue
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, ProbeLoad, ServeSpec, Suite
+from tracker.domain.alerts import alert_of_gap, alerts_for
+from tracker.domain.types import Alert, Policy, Report
+from tracker.ports import CheckpointSource, CurveReader, History, Notifier, Tracking
+
+log = logging.getLogger(__name__)
+
+Judge = Callable[..., Report]
+"""judge(record, trajectory, policy, *, now) -> Report; pure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What is measured at every checkpoint, and how it is served."""
+
+    suites: tuple[Suite, ...]
+    serve: ServeSpec
+    loads: tuple[ProbeLoad, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Everything outside the pure core that the use cases work with."""
+
+    source: CheckpointSource
+    curves: CurveReader
+    queue: Queue
+    history: History
+    tracking: Tracking
+    notifiers: tuple[Notifier, ...]
+    judge: Judge
+    measurement: Measurement
+    policy: Policy
+
+
+def tick(world: World, now: datetime) -> None:
+    """Do one pass. Safe to kill at any line and run again."""
+    for checkpoint in world.source.ready(now):
+        world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
+        for plan in plans_for(checkpoint, world.measurement):
+            world.queue.add(plan, now=now)  # plan.id is a content hash: adding twice is a no-op
+    for gap in world.source.gaps():
+        if world.history.append_gap(gap):
+            raise_alert(world, alert_of_gap(gap))
+    for record in world.queue.finished():  # written by workers, wherever they run
+        review(world, record, now)
+        world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
+    world.tracking.flush()
+
+
+def plans_for(checkpoint: Checkpoint, measurement: Measurement) -> tuple[EvalPlan, ...]:
+    """Return what to measure at `checkpoint`. The first suite carries the latency loads. Pure."""
+    return tuple(
+        make_plan(checkpoint, suite, measurement.serve, measurement.loads if index == 0 else ())
+        for index, suite in enumerate(measurement.suites)
+    )
+
+
+def review(world: World, record: EvalRecord, now: datetime) -> Report:
+    """Remember a record, judge it against the run so far, publish it and tell people."""
+    run_id = record.plan.checkpoint.run_id
+    world.history.append(record)
+    report = world.judge(record, world.history.trajectory(run_id), world.policy, now=now)
+    world.history.append_report(report)
+    world.tracking.publish(record, report)
+    for alert in alerts_for(report, world.history.open_alerts(run_id)):
+        raise_alert(world, alert)
+    return report
+
+
+def raise_alert(world: World, alert: Alert) -> None:
+    """Tell every channel; one that fails never stops the rest."""
+    notify_all(world.notifiers, alert)
+    world.history.append_alert(
+        alert
+    )  # after the channels: a crash in between repeats the message rather than losing it
+
+
+def notify_all(notifiers: Sequence[Notifier], alert: Alert) -> None:
+    """Deliver to each channel in turn and log the ones that fail."""
+    for notifier in notifiers:
+        try:
+            notifier.notify(alert)
+        except TrackerError as error:
+            log.warning("alert %s was not delivered: %s", alert.fingerprint, error)

@@ -1,0 +1,99 @@
+"""What the tracker needs from the outside world. Each docstring holds the rules that an adapter must obey."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.types import Alert, CurvePoint, Gap, Report
+
+
+class CheckpointSource(Protocol):
+    """Finds and pins the checkpoints of one training output folder."""
+
+    def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
+        """Return every checkpoint that is complete and pinned, lowest step first, new content only.
+
+        One call looks at the disk once. A checkpoint is returned once per process; after a restart all pinned
+        ones are returned again, because the process may have died before it used them. Nothing inside the
+        trainer's folders is written, renamed or deleted.
+        """
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return every checkpoint that cannot be evaluated, found so far by this process, with the reason."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Return after `timeout_s`, or earlier when something may have changed on disk."""
+
+    def close(self) -> None:
+        """Stop watching. Calling it twice is harmless."""
+
+
+class CurveReader(Protocol):
+    """Reads training curves that the trainer left on disk."""
+
+    def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
+        """Return all finite points known at this checkpoint, ordered by step; () when there are none."""
+
+
+class History(Protocol):
+    """Everything that was ever measured and concluded. Appending is idempotent."""
+
+    def append(self, record: EvalRecord) -> None:
+        """Store a record under its plan id; the same id again replaces it."""
+
+    def record(self, plan_id: str) -> EvalRecord | None:
+        """Return one record with all samples and their texts, or None."""
+
+    def trajectory(self, run_id: str) -> tuple[EvalRecord, ...]:
+        """Return the run's records ordered by (step, finished_at), samples included, their texts left out."""
+
+    def append_report(self, report: Report) -> None:
+        """Store a report under its plan id; the same id again replaces it."""
+
+    def reports(self, run_id: str) -> tuple[Report, ...]:
+        """Return the run's reports ordered by step."""
+
+    def append_gap(self, gap: Gap) -> bool:
+        """Store a gap under (run, step, code); return False when it is known already."""
+
+    def gaps(self, run_id: str) -> tuple[Gap, ...]:
+        """Return the run's gaps ordered by step."""
+
+    def append_alert(self, alert: Alert) -> None:
+        """Store the newest state of an alert under its fingerprint."""
+
+    def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
+        """Return the run's alerts that are firing."""
+
+    def runs(self) -> tuple[str, ...]:
+        """Return the ids of all runs, ordered by name."""
+
+
+class Tracking(Protocol):
+    """Writes results and curves where people look at them. Never loses, never doubles, never blocks the watcher."""
+
+    def publish(self, record: EvalRecord, report: Report) -> None:
+        """Queue a record with its verdicts for publication; the same plan id again changes nothing."""
+
+    def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
+        """Queue curve points that were not queued before for this run."""
+
+    def flush(self) -> int:
+        """Send what is queued and return how many items still wait. A store that is down is not an error here."""
+
+    def close(self) -> None:
+        """Release connections. Calling it twice is harmless."""
+
+
+class Notifier(Protocol):
+    """One channel to people."""
+
+    def notify(self, alert: Alert) -> None:
+        """Deliver the alert.
+
+        Raises:
+            StoreError: it was not delivered; the caller goes on with the other channels.
+        """
