@@ -15,7 +15,7 @@ from eval_jobs.identity import make_plan
 from eval_jobs.ports import Queue
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, ProbeLoad, ServeSpec, Suite
 from tracker.domain.alerts import alert_of_gap, alerts_for
-from tracker.domain.types import Alert, Policy, Report
+from tracker.domain.types import Alert, Gap, Policy, Report
 from tracker.ports import CheckpointSource, CurveReader, History, Notifier, Tracking
 
 log = logging.getLogger(__name__)
@@ -48,19 +48,32 @@ class World:
     policy: Policy
 
 
-def tick(world: World, now: datetime) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Tick:
+    """What one pass found and concluded, for display."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    gaps: tuple[Gap, ...]
+    reports: tuple[Report, ...]
+    unsent: int
+    """Results that still wait for MLflow."""
+
+
+def tick(world: World, now: datetime) -> Tick:
     """Do one pass. Safe to kill at any line and run again."""
-    for checkpoint in world.source.ready(now):
+    checkpoints = world.source.ready(now)
+    for checkpoint in checkpoints:
         world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
         for plan in plans_for(checkpoint, world.measurement):
             world.queue.add(plan, now=now)  # plan.id is a content hash: adding twice is a no-op
-    for gap in world.source.gaps():
-        if world.history.append_gap(gap):
-            raise_alert(world, alert_of_gap(gap))
+    gaps = tuple(gap for gap in world.source.gaps() if world.history.append_gap(gap))
+    for gap in gaps:
+        raise_alert(world, alert_of_gap(gap))
+    reports = []
     for record in world.queue.finished():  # written by workers, wherever they run
-        review(world, record, now)
+        reports.append(review(world, record, now))
         world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
-    world.tracking.flush()
+    return Tick(checkpoints=checkpoints, gaps=gaps, reports=tuple(reports), unsent=world.tracking.flush())
 
 
 def plans_for(checkpoint: Checkpoint, measurement: Measurement) -> tuple[EvalPlan, ...]:

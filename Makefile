@@ -1,0 +1,44 @@
+# `make demo` and `make test` set everything up by themselves.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe clean
+BIN := .venv/bin
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: .venv/.ready ## make .venv from requirements/cpu.lock
+.venv/.ready: requirements/cpu.lock pyproject.toml requirements/setup.sh
+	@requirements/setup.sh
+
+demo: setup ## train a tiny model, evaluate every checkpoint, show what it forgot
+	@$(BIN)/python examples/tiny_forgetting/demo.py
+
+test: setup ## all tests, on real parts
+	@$(BIN)/python -m pytest
+
+check: format lint types imports unit ## what every commit must pass
+
+format: setup
+	@$(BIN)/ruff format --check .
+lint: setup
+	@$(BIN)/ruff check .
+types: setup
+	@$(BIN)/mypy
+imports: setup
+	@$(BIN)/lint-imports
+unit: setup
+	@$(BIN)/python -m pytest tests/unit tests/architecture
+
+docs: setup ## write the generated pages of docs/ anew
+	@$(BIN)/python -m tracker.cli.settings_page > docs/settings.md
+
+bench-probe: setup ## our latency probe beside `vllm bench serve`
+	@$(BIN)/python benchmarks/probe_agreement.py
+
+lock: setup ## resolve requirements/cpu.in anew
+	@$(BIN)/uv pip compile --quiet --python-version 3.11 requirements/cpu.in --override requirements/overrides.txt \
+	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--torch-backend cpu) \
+	  --no-emit-find-links --no-emit-index-url --no-header --no-annotate -o requirements/cpu.lock
+
+clean: ## remove .venv and the demo's folder
+	rm -rf .venv .demo

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Makes .venv from the lock. Run by `make setup`; needs python3 >= 3.11 with venv, and pip's usual access to packages.
+set -eu
+cd "$(dirname "$0")/.."
+python="${PYTHON:-python3}"
+
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+    echo "setup: $python is $("$python" --version 2>&1); Python 3.11 or newer is needed (set PYTHON=/path/to/python3.11)" >&2
+    exit 2
+}
+echo "setup: making .venv (about 3 GB; a minute when packages are cached, several when not)"
+[ -x .venv/bin/pip ] || "$python" -m venv .venv || {
+    echo "setup: python -m venv failed; on Debian and Ubuntu install the package python3-venv" >&2
+    exit 2
+}
+.venv/bin/pip install --quiet --disable-pip-version-check "uv==0.13.8"
+
+# uv does not read pip's configuration: hand it the parts that say where packages come from.
+setting() { .venv/bin/pip config get "$1" 2>/dev/null || true; }
+links="${PIP_FIND_LINKS:-$(setting global.find-links)}"
+index="${PIP_INDEX_URL:-$(setting global.index-url)}"
+set -- --python .venv/bin/python --no-deps --compile-bytecode
+[ -z "$index" ] || set -- "$@" --index-url "$index"
+if [ -n "$links" ]; then
+    for link in $links; do set -- "$@" --find-links "$link"; done
+else
+    set -- "$@" --torch-backend cpu
+fi
+.venv/bin/uv pip install "$@" --quiet -r requirements/cpu.lock
+.venv/bin/uv pip install --python .venv/bin/python --quiet --no-deps --no-build-isolation -e .
+touch .venv/.ready
+echo "setup: done"
