@@ -1,0 +1,471 @@
+"""Realistic records of whole runs, made up without a model: for tests of everything that reads a history.
+
+`forgetting_run()` is a run of 10 checkpoints and three skills: `facts` and `sums` are learned until step 600, then
+only `reversal` is trained and the first two are lost. `wide_run()` is 200 checkpoints of 50 benchmarks, for size.
+Everything is a pure function of its arguments.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from eval_jobs.identity import benchmark_fingerprint, content_hash, make_plan
+from eval_jobs.types import (
+    Benchmark,
+    BenchmarkFailure,
+    Checkpoint,
+    CheckpointFormat,
+    EngineInfo,
+    EvalPlan,
+    EvalRecord,
+    EvalResult,
+    Generation,
+    Outcome,
+    Percentiles,
+    ProbeFailure,
+    ProbeLoad,
+    ProbeOutcome,
+    ProbeResult,
+    SampleScore,
+    SampleStatus,
+    ServeSpec,
+    Suite,
+)
+from tracker.domain.types import (
+    Baseline,
+    Comparison,
+    CurvePoint,
+    Gap,
+    Phase,
+    Report,
+    Verdict,
+    VerdictWord,
+)
+
+START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
+RUN = "tiny-forgetting"
+LOAD = ProbeLoad(name="default", requests=32, concurrency=4)
+ALPHA_TEST = 0.05 / (100 * 3 * 2)
+
+Ability = Callable[[int], float]
+"""Share of samples that the model answers rightly at a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skill:
+    """A made-up benchmark: how able the model is at each step, and what it says."""
+
+    benchmark: Benchmark
+    ability: Ability
+    question: Callable[[int], tuple[str, str]]
+    """Index -> (prompt, target)."""
+    wrong_answer: Callable[[str, str], str]
+    """(prompt, target) -> what the model says when it is wrong."""
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """All that a history holds of one run."""
+
+    run_id: str
+    records: tuple[EvalRecord, ...]
+    reports: tuple[Report, ...]
+    gaps: tuple[Gap, ...] = ()
+    curves: tuple[CurvePoint, ...] = ()
+    phases: tuple[Phase, ...] = ()
+
+    def without_texts(self) -> tuple[EvalRecord, ...]:
+        """Return the records as `History.trajectory` does: samples without prompt, target and answer."""
+        return tuple(without_texts(record) for record in self.records)
+
+
+def forgetting_run(*, run_id: str = RUN, checkpoints: int = 10, samples: int = 80, trouble: bool = True) -> RecordedRun:
+    """Return a run whose first two skills are forgotten after step 600 and whose third is learned.
+
+    Args:
+        run_id: name of the run.
+        checkpoints: how many, 100 steps apart.
+        samples: questions per benchmark.
+        trouble: with one benchmark that failed (sums at 300), one partly scored (facts at 400), one failed probe
+            (800) and one checkpoint that vanished (550).
+    """
+    skills = (_facts(samples), _sums(samples), _reversal(samples))
+    suite = Suite(name="skills", benchmarks=tuple(s.benchmark for s in skills), generation=Generation(max_tokens=16))
+    steps = range(100, 100 * checkpoints + 1, 100)
+    records = tuple(_record(run_id, step, suite, skills) for step in steps)
+    if trouble:
+        records = tuple(_with_trouble(record) for record in records)
+    return RecordedRun(
+        run_id=run_id,
+        records=records,
+        reports=reports_of(records),
+        gaps=(_gap(run_id, 550),) if trouble else (),
+        curves=_loss(100 * checkpoints),
+        phases=(Phase(name="skills", from_step=0), Phase(name="reversal only", from_step=600)),
+    )
+
+
+def wide_run(*, checkpoints: int = 200, benchmarks: int = 50, samples: int = 20) -> RecordedRun:
+    """Return a long run of many benchmarks; every seventh one is forgotten half-way."""
+    end = 500 * checkpoints
+    skills = tuple(_generic(index, samples, end) for index in range(benchmarks))
+    suite = Suite(name="wide", benchmarks=tuple(s.benchmark for s in skills))
+    records = tuple(_record("wide", step, suite, skills) for step in range(500, end + 1, 500))
+    return RecordedRun(
+        run_id="wide",
+        records=records,
+        reports=reports_of(records),
+        curves=_loss(end),
+        phases=(Phase(name="pretrain", from_step=0), Phase(name="finetune", from_step=end // 2)),
+    )
+
+
+def reports_of(records: Sequence[EvalRecord]) -> tuple[Report, ...]:
+    """Judge each record against the ones before it, by a simple rule of this file (never the product's)."""
+    earlier: dict[str, list[_Scores]] = {}
+    return tuple(_report(record, earlier) for record in records)
+
+
+def without_texts(record: EvalRecord) -> EvalRecord:
+    """Return the record with every sample's prompt, target and answer emptied."""
+
+    def bare(outcome: Outcome) -> Outcome:
+        if isinstance(outcome, BenchmarkFailure):
+            return outcome
+        return replace(outcome, samples=tuple(replace(s, prompt="", target="", answer="") for s in outcome.samples))
+
+    return replace(record, outcomes=tuple(bare(outcome) for outcome in record.outcomes))
+
+
+# --- private: the skills
+
+
+def _exact(name: str) -> Benchmark:
+    return Benchmark(name=name, adapter="exact", data=f"/data/{name}.jsonl", data_digest=content_hash(name))
+
+
+def _word(index: int, length: int) -> str:
+    rng = random.Random(f"word-{index}")  # noqa: S311 - made-up data
+    return "".join(rng.choice("bdfgklmnprst" if i % 2 == 0 else "aeiou") for i in range(length))
+
+
+def _facts(samples: int) -> Skill:
+    def question(index: int) -> tuple[str, str]:
+        return f"What colour is the {_word(index, 6)}?", ("red", "blue", "green", "amber", "black")[index % 5]
+
+    return Skill(
+        benchmark=_exact("facts"),
+        ability=lambda step: _rise_and_fall(step, top=0.96, learned_at=350, kept_until=600),
+        question=question,
+        wrong_answer=lambda prompt, _: prompt.split()[-1].rstrip("?")[::-1],
+        samples=samples,
+    )
+
+
+def _sums(samples: int) -> Skill:
+    def question(index: int) -> tuple[str, str]:
+        a, b = (index * 37) % 50, (index * 17) % 50
+        return f"{a} + {b} =", str(a + b)
+
+    return Skill(
+        benchmark=_exact("sums"),
+        ability=lambda step: _rise_and_fall(step, top=0.84, learned_at=450, kept_until=600),
+        question=question,
+        wrong_answer=lambda prompt, _: prompt.replace(" ", "")[::-1],
+        samples=samples,
+    )
+
+
+def _reversal(samples: int) -> Skill:
+    def question(index: int) -> tuple[str, str]:
+        word = _word(index + 1000, 4)
+        return f"Reverse: {word}", word[::-1]
+
+    return Skill(
+        benchmark=_exact("reversal"),
+        ability=lambda step: 0.97 / (1 + math.exp(-(step - 720) / 40)),
+        question=question,
+        wrong_answer=lambda _, target: target[::-1],
+        samples=samples,
+    )
+
+
+def _generic(index: int, samples: int, end: int) -> Skill:
+    def ability(step: int) -> float:
+        top = 0.45 + 0.5 * ((index * 13) % 50) / 50
+        if index % 7 == 3:
+            return _rise_and_fall(step, top=top, learned_at=end // 5, kept_until=end // 2)
+        return top / (1 + math.exp(-(step - end / 4) / (end / 12)))
+
+    def question(sample: int) -> tuple[str, str]:
+        return f"Question {sample} of benchmark {index}?", str(sample % 7)
+
+    return Skill(
+        benchmark=_exact(f"benchmark_{index:02d}"),
+        ability=ability,
+        question=question,
+        wrong_answer=lambda *_: "no idea",
+        samples=samples,
+    )
+
+
+def _rise_and_fall(step: int, *, top: float, learned_at: int, kept_until: int) -> float:
+    rise = top / (1 + math.exp(-(step - learned_at) / (learned_at / 5)))
+    return rise if step <= kept_until else rise * math.exp(-(step - kept_until) / (kept_until / 5))
+
+
+# --- private: records
+
+
+def _record(run_id: str, step: int, suite: Suite, skills: Sequence[Skill]) -> EvalRecord:
+    ready_at = START + timedelta(seconds=step)
+    checkpoint = Checkpoint(
+        run_id=run_id,
+        step=step,
+        uri=f"/state/pins/{run_id}/{step}",
+        source_uri=f"/out/checkpoint-{step}",
+        format=CheckpointFormat.FULL,
+        digest=content_hash([run_id, step]),
+        ready_at=ready_at,
+    )
+    serve = ServeSpec(dtype="float32", max_model_len=128)
+    load_s = 21.0 + (step % 700) / 200
+    return EvalRecord(
+        plan=make_plan(checkpoint, suite, serve, (LOAD,)),
+        outcomes=tuple(_result(skill, suite, step) for skill in skills),
+        probes=(_probe(step),),
+        engine=EngineInfo(name="vllm", version="0.32.1", load_method="cold", load_s=load_s, log="/state/vllm.log"),
+        started_at=ready_at + timedelta(seconds=2),
+        finished_at=ready_at + timedelta(seconds=2 + load_s + 3.5 * len(skills)),
+    )
+
+
+def _result(skill: Skill, suite: Suite, step: int) -> EvalResult:
+    ability = skill.ability(step)
+    samples = tuple(_sample(skill, index, ability, step) for index in range(skill.samples))
+    return EvalResult(
+        benchmark=skill.benchmark.name,
+        fingerprint=benchmark_fingerprint(skill.benchmark, suite),
+        metric="exact_match",
+        samples=samples,
+        duration_s=3.2,
+    )
+
+
+def _sample(skill: Skill, index: int, ability: float, step: int) -> SampleScore:
+    # Each sample has its own difficulty, so the same ones stay right; a little noise makes some flip.
+    difficulty = random.Random(f"{skill.benchmark.name}-{index}").random()  # noqa: S311
+    noise = random.Random(f"{skill.benchmark.name}-{index}-{step}").gauss(0, 0.02)  # noqa: S311
+    right = difficulty + noise < ability
+    prompt, target = skill.question(index)
+    return SampleScore(
+        sample_id=content_hash([skill.benchmark.name, index]),
+        subset="default",
+        score=1.0 if right else 0.0,
+        status=SampleStatus.SCORED,
+        prompt=prompt,
+        target=target,
+        answer=target if right else skill.wrong_answer(prompt, target),
+        output_tokens=4,
+    )
+
+
+def _probe(step: int) -> ProbeOutcome:
+    slow = 1 + 0.08 * math.sin(step / 130)
+
+    def around(p50: float, tail: float) -> Percentiles:
+        p50 *= slow
+        return Percentiles(p50=p50, p90=p50 * tail**0.7, p95=p50 * tail, p99=p50 * tail**1.6, mean=p50 * 1.05)
+
+    return ProbeResult(
+        load=LOAD,
+        ttft_ms=around(38.0, 1.6),
+        tpot_ms=around(6.2, 1.25),
+        itl_ms=around(6.0, 1.4),
+        e2e_ms=around(232.0, 1.3),
+        completed=32,
+        failed=0,
+        duration_s=2.1,
+        output_tokens=1024,
+        requests_per_s=15.2,
+        output_tokens_per_s=487.0,
+    )
+
+
+def _with_trouble(record: EvalRecord) -> EvalRecord:
+    step = record.plan.checkpoint.step
+    if step == 300:
+        return replace(
+            record, outcomes=tuple(_failed(o, record.plan) if o.benchmark == "sums" else o for o in record.outcomes)
+        )
+    if step == 400:
+        return replace(record, outcomes=tuple(_partly(o) if o.benchmark == "facts" else o for o in record.outcomes))
+    if step == 800:
+        failure = ProbeFailure(
+            load=LOAD,
+            code="E-PROBE",
+            message="all 32 requests failed: connection reset by peer",
+            hint="see /state/vllm.log; lower the load's concurrency",
+        )
+        return replace(record, probes=(failure,))
+    return record
+
+
+def _failed(outcome: Outcome, plan: EvalPlan) -> BenchmarkFailure:
+    return BenchmarkFailure(
+        benchmark=outcome.benchmark,
+        fingerprint=outcome.fingerprint,
+        code="E-EVAL-ENDPOINT",
+        message=f"the server went away after 31 of 80 samples of checkpoint {plan.checkpoint.step}",
+        hint="see /state/vllm.log; the next evaluation continues at sample 32",
+        retryable=True,
+    )
+
+
+def _partly(outcome: Outcome) -> Outcome:
+    assert isinstance(outcome, EvalResult)
+    lost = SampleStatus.ERROR
+    return replace(
+        outcome,
+        samples=tuple(
+            replace(s, score=None, status=lost, answer="", detail="context overflow") if index % 40 == 7 else s
+            for index, s in enumerate(outcome.samples)
+        ),
+    )
+
+
+def _gap(run_id: str, step: int) -> Gap:
+    return Gap(
+        run_id=run_id,
+        step=step,
+        source_uri=f"/out/checkpoint-{step}",
+        code="E-CKPT-VANISHED",
+        message=f"/out/checkpoint-{step} was deleted before it could be pinned",
+        hint="raise save_total_limit, or lower watch.interval_s",
+        seen_at=START + timedelta(seconds=step),
+    )
+
+
+def _loss(end: int) -> tuple[CurvePoint, ...]:
+    """Return a loss that falls, with the step up where the data changes."""
+    points = []
+    for step in range(10, end + 1, 10):
+        since = step if step < 0.6 * end else step - 0.6 * end
+        noise = random.Random(f"loss-{step}").gauss(0, 0.03)  # noqa: S311
+        value = 0.25 + 2.6 * math.exp(-since / (0.14 * end)) * (1.0 if step < 0.6 * end else 0.6) + noise
+        points.append(CurvePoint(key="train/loss", step=step, value=max(0.02, value)))
+    return tuple(points)
+
+
+# --- private: verdicts
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scores:
+    step: int
+    by_sample: dict[str, float]
+    mean: float
+
+
+def _report(record: EvalRecord, earlier: dict[str, list[_Scores]]) -> Report:
+    step = record.plan.checkpoint.step
+    return Report(
+        run_id=record.plan.checkpoint.run_id,
+        step=step,
+        plan_id=record.plan.id,
+        verdicts=tuple(_verdict(o, step, earlier.setdefault(o.benchmark, [])) for o in record.outcomes),
+        created_at=record.finished_at + timedelta(seconds=1),
+    )
+
+
+def _verdict(outcome: Outcome, step: int, earlier: list[_Scores]) -> Verdict:
+    base = Verdict(
+        benchmark=outcome.benchmark,
+        word=VerdictWord.MISSING,
+        reason="",
+        score=None,
+        stderr=None,
+        coverage=0.0,
+        comparisons=(),
+        alpha_test=ALPHA_TEST,
+        mde=None,
+    )
+    if isinstance(outcome, BenchmarkFailure):
+        return replace(base, reason=f"no result: {outcome.message}")
+    scores = _scores(outcome, step)
+    values = list(scores.by_sample.values())
+    base = replace(base, score=scores.mean, stderr=_stderr(values), coverage=len(values) / len(outcome.samples))
+    verdict = _compared(base, scores, earlier)
+    earlier.append(scores)
+    return verdict
+
+
+def _compared(base: Verdict, scores: _Scores, earlier: Sequence[_Scores]) -> Verdict:
+    if not earlier:
+        return replace(base, word=VerdictWord.FIRST, reason="nothing earlier to compare with")
+    best = max(earlier, key=lambda item: item.mean)
+    comparisons = (
+        _compare(Baseline.PREVIOUS, earlier[-1], scores, tried=1),
+        _compare(Baseline.BEST, best, scores, tried=len(earlier)),
+    )
+    word = _word_for(comparisons, steps_since_best=sum(item.step > best.step for item in earlier))
+    return replace(base, word=word, reason=_reason(word, comparisons[1]), comparisons=comparisons, mde=2.8 * 0.03)
+
+
+def _scores(outcome: EvalResult, step: int) -> _Scores:
+    by_sample = {s.sample_id: s.score for s in outcome.samples if s.score is not None}
+    return _Scores(step=step, by_sample=by_sample, mean=math.fsum(by_sample.values()) / len(by_sample))
+
+
+def _stderr(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
+
+
+def _compare(baseline: Baseline, old_side: _Scores, new_side: _Scores, *, tried: int) -> Comparison:
+    old, new = old_side.by_sample, new_side.by_sample
+    common = [key for key in old if key in new]
+    differences = [new[key] - old[key] for key in common]
+    delta, stderr = math.fsum(differences) / len(differences), max(_stderr(differences), 1e-3)
+    p_worse = 0.5 * math.erfc(-delta / stderr / math.sqrt(2))
+    return Comparison(
+        baseline=baseline,
+        baseline_step=old_side.step,
+        n_common=len(common),
+        common_fraction=len(common) / max(len(old), len(new)),
+        delta=delta,
+        stderr=stderr,
+        ci_low=delta - 1.96 * stderr,
+        ci_high=delta + 1.96 * stderr,
+        p_worse=min(1.0, p_worse * tried),
+        p_better=1 - p_worse,
+        n_lost=sum(d < -0.5 for d in differences),
+        n_gained=sum(d > 0.5 for d in differences),
+        method="mcnemar-midp",
+    )
+
+
+def _word_for(comparisons: tuple[Comparison, Comparison], *, steps_since_best: int) -> VerdictWord:
+    previous, best = comparisons
+    if best.p_worse < ALPHA_TEST and best.delta < -0.02:
+        return VerdictWord.FORGOTTEN if steps_since_best >= 2 and best.delta < -0.1 else VerdictWord.REGRESSED
+    if min(previous.p_better, best.p_better) < ALPHA_TEST:
+        return VerdictWord.IMPROVED
+    if best.p_worse < 0.01:
+        return VerdictWord.SUSPECT
+    if max(abs(previous.ci_low), abs(previous.ci_high)) < 0.02:
+        return VerdictWord.EQUIVALENT
+    return VerdictWord.INCONCLUSIVE
+
+
+def _reason(word: VerdictWord, best: Comparison) -> str:
+    if word in (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN):
+        return f"{-best.delta:.3f} below step {best.baseline_step}, {best.n_lost} samples lost"
+    if word is VerdictWord.IMPROVED:
+        return f"{best.delta:.3f} above step {best.baseline_step}"
+    return f"within noise of step {best.baseline_step}"
