@@ -1,0 +1,89 @@
+"""A real headless Chromium for tests that look at pages.
+
+    with open_page("http://127.0.0.1:5000") as page:
+        wait_for_texts(page, "facts", "train/loss")
+        screenshot(page, tmp_path / "page.png")
+
+`page` is Playwright's own page object; a file is opened by its `file://` URL (`path.as_uri()`).
+Errors that the page itself throws are collected and fail the test when the page is closed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from tests.requires import requires_binary
+
+CHROMIUM_ARGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+)
+TIMEOUT_MS = 60_000
+"""Generous: a page with charts takes seconds on two busy cores."""
+
+
+@contextmanager
+def open_page(
+    url: str,
+    *,
+    local_storage: Mapping[str, str] | None = None,
+    width: int = 1600,
+    height: int = 1000,
+    fail_on_page_error: bool = True,
+) -> Iterator[Page]:
+    """Open `url` in a fresh profile; skip the test where Chromium is not installed.
+
+    Args:
+        url: `http://...` or `file://...`.
+        local_storage: entries that are there before the page's first script runs.
+        width: of the window, in pixels.
+        height: of the window, in pixels.
+        fail_on_page_error: whether an uncaught error in the page's scripts fails the test.
+    """
+    chromium = requires_binary("chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=list(CHROMIUM_ARGS))
+        try:
+            page = browser.new_page(viewport={"width": width, "height": height})
+            page.set_default_timeout(TIMEOUT_MS)
+            errors: list[str] = []
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            if local_storage:
+                page.add_init_script(_storage_script(local_storage))
+            page.goto(url)
+            yield page
+        finally:
+            browser.close()
+    assert not (fail_on_page_error and errors), f"the page threw: {errors}"
+
+
+def wait_for_texts(page: Page, *texts: str, timeout_ms: int = TIMEOUT_MS) -> None:
+    """Wait until every text is visible somewhere on the page.
+
+    Raises:
+        playwright.sync_api.TimeoutError: one did not appear; the message names it.
+    """
+    for text in texts:
+        page.get_by_text(text).locator("visible=true").first.wait_for(timeout=timeout_ms)
+
+
+def screenshot(page: Page, path: Path, *, full_page: bool = False) -> Path:
+    """Save what the page looks like now as a PNG file and return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=str(path), full_page=full_page)
+    return path
+
+
+# --- private
+
+
+def _storage_script(entries: Mapping[str, str]) -> str:
+    return f"for (const [k, v] of Object.entries({json.dumps(dict(entries))})) localStorage.setItem(k, v);"
