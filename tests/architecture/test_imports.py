@@ -1,0 +1,66 @@
+"""The import contracts of pyproject.toml hold, and each one really breaks when it is broken on purpose."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.requires import PROJECT
+
+PACKAGES = ("eval_jobs", "tracker", "dashboards")
+CONTRACTS = {
+    c["id"]: c["name"]
+    for c in tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+}
+
+VIOLATIONS = {
+    "packages": ("eval_jobs/types.py", "import tracker.domain.types"),
+    "eval-jobs-layers": ("eval_jobs/probe/latency.py", "import eval_jobs.execute.worker"),
+    "tracker-layers": ("tracker/domain/types.py", "import tracker.app.pipeline"),
+    "siblings": ("tracker/domain/scores.py", "import tracker.domain.judge"),
+    "pure": ("tracker/domain/judge.py", "import os"),
+    "evalscope": ("tracker/render.py", "import evalscope"),
+    "mlflow": ("tracker/config.py", "import mlflow"),
+    "sql": ("tracker/cli/history.py", "import sqlalchemy"),
+    "engines": ("eval_jobs/serve/vllm.py", "import vllm"),
+    "watchdog": ("tracker/cli/watch.py", "import watchdog"),
+    "plotly": ("tracker/cli/ui.py", "import plotly"),
+}
+
+
+def test_every_import_contract_holds() -> None:
+    result = _lint(PROJECT)
+    assert result.returncode == 0, result.stdout
+
+
+def test_every_contract_has_a_violation_to_try() -> None:
+    assert set(VIOLATIONS) == set(CONTRACTS)
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Output of the linter over a copy of the code in which every contract is broken once."""
+    copy = tmp_path_factory.mktemp("broken")
+    shutil.copy(PROJECT / "pyproject.toml", copy)
+    for package in PACKAGES:
+        shutil.copytree(PROJECT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for file, line in VIOLATIONS.values():
+        path = copy / file
+        path.write_text(path.read_text().replace("from __future__ import annotations", f"{line}", 1))
+    return _lint(copy).stdout
+
+
+@pytest.mark.parametrize("contract", VIOLATIONS)
+def test_a_contract_notices_its_violation(contract: str, broken: str) -> None:
+    assert re.search(rf"^{re.escape(CONTRACTS[contract])} BROKEN", broken, flags=re.MULTILINE), broken
+
+
+def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    linter = Path(sys.executable).parent / "lint-imports"
+    return subprocess.run([str(linter), "--no-cache"], cwd=folder, capture_output=True, text=True, check=False)

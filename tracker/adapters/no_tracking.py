@@ -1,0 +1,25 @@
+"""`tracking.enabled = false`: results stay in the tracker's own history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.types import CurvePoint, Report
+
+
+class NoTracking:
+    """`tracker.ports.Tracking` that keeps nothing."""
+
+    def publish(self, record: EvalRecord, report: Report) -> None:
+        """Drop the record."""
+
+    def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
+        """Drop the points."""
+
+    def flush(self) -> int:
+        """Return 0: nothing waits."""
+        return 0
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,22 @@
+"""`tracker run`: evaluate one checkpoint here and now, without queue or worker."""
+
+from __future__ import annotations
+
+from eval_jobs.ports import Progress
+from eval_jobs.run import Tools, run_plan
+from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.app.pipeline import World, plans_for, review
+from tracker.domain.types import Report
+
+
+def evaluate_once(
+    checkpoint: Checkpoint, world: World, *, tools: Tools, progress: Progress
+) -> tuple[tuple[EvalRecord, Report], ...]:
+    """Carry out every plan of `checkpoint` in this process and review the records like any other."""
+    world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
+    results = []
+    for plan in plans_for(checkpoint, world.measurement):
+        record = run_plan(plan, tools=tools, progress=progress)
+        results.append((record, review(world, record, tools.clock.now())))
+    world.tracking.flush()
+    return tuple(results)

@@ -1,0 +1,51 @@
+"""`tracker history`: scores and verdicts by step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from eval_jobs.errors import ConfigError
+from tracker.cli.options import config_option, json_option, open_project
+from tracker.domain.types import Gap, Report
+from tracker.ports import History
+from tracker.render import gaps_table, history_table
+
+
+@click.command("history")
+@click.argument("run", required=False)
+@config_option
+@json_option
+def command(*, run: str | None, config_path: Path, as_json: bool) -> None:
+    """Show scores and verdicts by step, for RUN or for every run of the project."""
+    history = open_project(config_path).history
+    runs = (known_run(history, run),) if run else history.runs()
+    if as_json:
+        reports = tuple(report for name in runs for report in history.reports(name))
+        gaps = tuple(gap for name in runs for gap in history.gaps(name))
+        click.echo(
+            b'{"reports": %b, "gaps": %b}'
+            % (TypeAdapter(tuple[Report, ...]).dump_json(reports), TypeAdapter(tuple[Gap, ...]).dump_json(gaps))
+        )
+        return
+    console = Console()
+    if not runs:
+        console.print("nothing is evaluated yet: `tracker watch` does it as checkpoints appear")
+    for name in runs:
+        console.print(history_table(history.reports(name)))
+        if gaps := history.gaps(name):
+            console.print(gaps_table(gaps))
+
+
+def known_run(history: History, run: str) -> str:
+    """Return `run` when the history knows it.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if run not in history.runs():
+        raise ConfigError(f"no run is called {run!r}", hint=f"known runs: {', '.join(history.runs()) or 'none yet'}")
+    return run

@@ -1,0 +1,114 @@
+"""The `tracker` command: finds the subcommand, loads only that one, turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points, version
+
+import click
+
+from eval_jobs.errors import TrackerError
+
+PLUGIN_GROUP = "tracker.commands"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LazyCommand:
+    """Where a command lives, and its line in the help, so that listing it imports nothing."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "init": LazyCommand(module="tracker.cli.init", summary="Write a tracker.toml from what is in an output folder."),
+    "watch": LazyCommand(module="tracker.cli.watch", summary="Evaluate every checkpoint of a run as it appears."),
+    "run": LazyCommand(module="tracker.cli.run", summary="Evaluate one checkpoint now."),
+    "history": LazyCommand(module="tracker.cli.history", summary="Show scores and verdicts by step."),
+    "compare": LazyCommand(module="tracker.cli.compare", summary="Compare two checkpoints sample by sample."),
+    "ui": LazyCommand(module="tracker.cli.ui", summary="Open the MLflow pages of this project."),
+}
+"""In the order of a first use, which is also the order of the help."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names, our own first."""
+        del ctx
+        return [*COMMANDS, *(point.name for point in _plugins())]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command, None when there is none of that name."""
+        del ctx
+        if cmd_name in COMMANDS:
+            command: click.Command = importlib.import_module(COMMANDS[cmd_name].module).command
+            return command
+        for point in _plugins():
+            if point.name == cmd_name:
+                plugin: click.Command = point.load()
+                return plugin
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands; importing our own is not needed for that."""
+        del ctx
+        rows = [(name, command.summary) for name, command in COMMANDS.items()]
+        rows += [(point.name, point.load().get_short_help_str(limit=70)) for point in _plugins()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown name lists the known ones."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            known = ", ".join(self.list_commands(ctx))
+            raise click.UsageError(f"{error.message} Commands: {known}.", ctx) from error
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("checkpoint-tracker"), prog_name="tracker")
+@click.option("--debug", is_flag=True, help="Show tracebacks and every log line.")
+def cli(*, debug: bool) -> None:
+    """Evaluate every checkpoint of a training run, from outside, and say what the model lost.
+
+    Start with `tracker init OUTPUT_FOLDER`, then `tracker watch`.
+    """
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s" if debug else "%(levelname)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+
+def main() -> None:
+    """Run the command line; exit codes are those of `eval_jobs.errors`, 2 for usage and 130 for Ctrl-C."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except TrackerError as error:
+        if "--debug" in sys.argv:
+            raise
+        click.echo(f"{click.style('error', fg='red')} {error.code}: {error.message}", err=True)
+        click.echo(f"  {click.style('do', bold=True)}: {error.hint}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+# --- private
+
+
+def _plugins() -> list[EntryPoint]:
+    return sorted(entry_points(group=PLUGIN_GROUP), key=lambda point: point.name)

@@ -1,0 +1,66 @@
+"""`tracker run CHECKPOINT`: evaluate one checkpoint now."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from eval_jobs.execute.worker import make_tools
+from eval_jobs.types import BenchmarkFailure, EvalRecord
+from tracker.adapters.filesystem import pin_checkpoint
+from tracker.app.once import evaluate_once
+from tracker.cli.options import config_option, json_option, open_project
+from tracker.domain.types import Report, VerdictWord
+from tracker.render import report_lines
+
+log = logging.getLogger(__name__)
+
+BAD_NEWS = {VerdictWord.REGRESSED, VerdictWord.FORGOTTEN}
+NO_NEWS = {VerdictWord.MISSING, VerdictWord.INCOMPARABLE}
+
+
+@click.command("run")
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@config_option
+@json_option
+def command(*, checkpoint: Path, config_path: Path, as_json: bool) -> int:
+    """Evaluate one checkpoint now: a folder with config.json and safetensors.
+
+    Exit code 0: measured; 1: it lost something; 3: a benchmark is missing or incomparable; 4: something broke.
+    """
+    project = open_project(config_path)
+    project.make_state_dir()
+    pinned = pin_checkpoint(checkpoint, run_id=project.config.run.name, pins_dir=project.pins_dir)
+    world = project.world()
+    tools = make_tools(project.work_dir)
+    console = Console(stderr=as_json)
+    try:
+        with console.status("starting") as status:
+            results = evaluate_once(pinned, world, tools=tools, progress=status.update)
+    finally:
+        tools.evaluator.close()
+        tools.engine.close()
+        world.source.close()
+        world.tracking.close()
+    reports = tuple(report for _, report in results)
+    if as_json:
+        click.echo(TypeAdapter(tuple[Report, ...]).dump_json(reports, indent=2))
+    for report in reports:
+        console.print(*report_lines(report), sep="\n")
+    return _exit_code(tuple(record for record, _ in results), reports)
+
+
+# --- private
+
+
+def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> int:
+    words = {verdict.word for report in reports for verdict in report.verdicts}
+    if any(isinstance(outcome, BenchmarkFailure) for record in records for outcome in record.outcomes):
+        return 4
+    if words & BAD_NEWS:
+        return 1
+    return 3 if words & NO_NEWS else 0

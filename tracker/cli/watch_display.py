@@ -1,0 +1,67 @@
+"""What `tracker watch` shows: one line per event, and in a terminal a live line of what goes on now."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+from eval_jobs.types import QueueState
+from tracker.app.pipeline import Measurement, Tick
+from tracker.config import Config
+from tracker.render import report_lines
+
+
+class WatchDisplay:
+    """Prints events as they come; redirected output gets the same lines without the live one."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._spinner = Spinner("dots", text="looking for checkpoints")
+        self._live = Live(self._spinner, console=console, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def welcome(self, config: Config, measurement: Measurement) -> None:
+        """Say what is watched and how it is measured."""
+        names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
+        self._line("watching", f"{config.run.output_dir} for {config.watch.pattern}")
+        self._line("scoring", f"{names} through {measurement.serve.engine}")
+        self._line("keeping", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
+
+    def show(self, passed: Tick, state: QueueState) -> None:
+        """Print what is new in this pass and renew the live line."""
+        for checkpoint in passed.checkpoints:
+            self._line("found", f"step {checkpoint.step}  {checkpoint.source_uri}")
+        for gap in passed.gaps:
+            self._line("gap", f"step {gap.step}  {gap.message} ({gap.hint})", style="red")
+        for report in passed.reports:
+            self._console.print(*report_lines(report), sep="\n")
+        self._spinner.update(text=_status(passed, state))
+
+    # --- private
+
+    def _line(self, word: str, text: str, style: str = "dim") -> None:
+        self._console.print(Text.assemble((f"{word:>9} ", style), text), soft_wrap=True)
+
+
+def _status(passed: Tick, state: QueueState) -> Text:
+    parts = [f"step {running.plan.checkpoint.step}: {running.note}" for running in state.running]
+    if state.waiting:
+        parts.append(f"waiting: step {', '.join(str(p.checkpoint.step) for p in state.waiting)}")
+    if passed.unsent:
+        parts.append(f"{passed.unsent} results wait for MLflow")
+    return Text(" | ".join(parts) or "looking for checkpoints", style="dim")

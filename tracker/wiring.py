@@ -1,0 +1,159 @@
+"""The composition root: configuration -> adapters -> the world that the use cases work with.
+
+Stores whose libraries take seconds to import are loaded when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from eval_jobs.errors import DiskFull, StoreError
+from eval_jobs.evaluate.data_files import check_benchmark, read_data_digest
+from eval_jobs.execute.clock import SystemClock
+from eval_jobs.execute.local import LocalWorkers
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.sql_queue import SqlQueue
+from eval_jobs.types import Suite
+from tracker.adapters.curves import TrainerCurves
+from tracker.adapters.filesystem import FilesystemSource
+from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.log_notifier import LogNotifier
+from tracker.adapters.no_tracking import NoTracking
+from tracker.app.pipeline import Measurement, World
+from tracker.config import Config
+from tracker.domain.judge import judge
+from tracker.ports import Tracking
+
+
+@dataclass(frozen=True)
+class Project:
+    """Everything that one tracker.toml describes, opened on demand."""
+
+    config: Config
+
+    @property
+    def state_dir(self) -> Path:
+        """Folder of everything that the tracker keeps."""
+        return self.config.run.state_dir
+
+    @property
+    def pins_dir(self) -> Path:
+        """Folder of our own holds on checkpoints."""
+        return self.state_dir / "pins"
+
+    @property
+    def work_dir(self) -> Path:
+        """Folder of the workers: logs, half-done evaluations, engine caches."""
+        return self.state_dir / "work"
+
+    @property
+    def database_url(self) -> str:
+        """URL of the queue's and the history's database."""
+        return f"sqlite:///{self.state_dir / 'tracker.db'}"
+
+    @property
+    def mlflow_uri(self) -> str:
+        """Where MLflow keeps the results."""
+        return self.config.tracking.uri or f"sqlite:///{self.state_dir / 'mlflow.db'}"
+
+    @cached_property
+    def queue(self) -> SqlQueue:
+        """The queue of plans."""
+        self.make_state_dir()
+        return SqlQueue(open_database(self.database_url))
+
+    @cached_property
+    def history(self) -> SqlHistory:
+        """All results and verdicts."""
+        self.make_state_dir()
+        return SqlHistory(open_database(self.database_url), self.state_dir / "samples")
+
+    @cached_property
+    def tracking(self) -> Tracking:
+        """The outbox to MLflow."""
+        if not self.config.tracking.enabled:
+            return NoTracking()
+        self.make_state_dir()
+        outbox = importlib.import_module("tracker.adapters.outbox_sql")
+        store = importlib.import_module("tracker.adapters.mlflow_store")
+        settings = store.TrackingSettings(
+            uri=self.mlflow_uri,
+            experiment=self.config.tracking.experiment or self.config.run.name,
+            run_name=self.config.run.name,
+            run_id=self.config.tracking.run_id,
+            output_dir=str(self.config.run.output_dir),
+        )
+        tracking: Tracking = outbox.OutboxTracking(open_database(self.database_url), store.MlflowStore(settings))
+        return tracking
+
+    def suite(self) -> Suite:
+        """Return the suite, its local data read and checked.
+
+        Raises:
+            BadData: a data file is missing or has a broken line.
+            UnknownBenchmark: no benchmark of that name exists.
+        """
+        digests = {b.resolved_name(): read_data_digest(b.data) for b in self.config.benchmark if b.data is not None}
+        suite = self.config.to_suite(digests)
+        for benchmark in suite.benchmarks:
+            check_benchmark(benchmark)
+        return suite
+
+    def measurement(self) -> Measurement:
+        """Return what is measured at every checkpoint."""
+        return Measurement(
+            suites=(self.suite(),), serve=self.config.serve.to_spec(), loads=self.config.probe.to_loads()
+        )
+
+    def world(self) -> World:
+        """Open everything that watching needs."""
+        return World(
+            source=self._source(),
+            curves=TrainerCurves(),
+            queue=self.queue,
+            history=self.history,
+            tracking=self.tracking,
+            notifiers=(LogNotifier(),),
+            judge=judge,
+            measurement=self.measurement(),
+            policy=self.config.to_policy(),
+        )
+
+    def workers(self, count: int) -> LocalWorkers:
+        """Return workers on this machine, not yet started."""
+        return LocalWorkers(count, self.database_url, self.work_dir)
+
+    def make_state_dir(self) -> None:
+        """Create the state folder.
+
+        Raises:
+            DiskFull, StoreError: it cannot be created.
+        """
+        try:
+            self.work_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            kind = DiskFull if error.errno == 28 else StoreError
+            raise kind(
+                f"the state folder {self.state_dir} cannot be created: {error.strerror}",
+                hint="choose another place with run.state_dir, or free some space",
+            ) from error
+
+    def polling(self) -> Project:
+        """Return the same project with `watch.polling` on."""
+        watch = self.config.watch.model_copy(update={"polling": True})
+        return Project(self.config.model_copy(update={"watch": watch}))
+
+    # --- private
+
+    def _source(self) -> FilesystemSource:
+        self.make_state_dir()
+        return FilesystemSource(
+            self.config.run.name,
+            self.config.run.output_dir,
+            self.pins_dir,
+            self.config.watch.to_options(),
+            SystemClock(),
+        )
