@@ -1,0 +1,126 @@
+"""tracker.toml: what is accepted, what is refused, and in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.identity import suite_fingerprint
+from tests.requires import PROJECT
+from tracker.cli.settings_text import commented_toml, settings_markdown
+from tracker.config import Config, load_config, parse_config
+
+HERE = Path("/project/tracker.toml")
+MINIMAL = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "gsm8k"\n'
+
+
+def refused(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, HERE)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_five_lines_are_enough() -> None:
+    config = parse_config(MINIMAL, HERE)
+    assert config.run.output_dir == Path("/project/out")
+    assert config.run.state_dir == Path("/project/.tracker")
+    assert [b.name for b in config.to_suite({}).benchmarks] == ["gsm8k"]
+
+
+def test_two_lines_bring_a_data_set() -> None:
+    config = parse_config(MINIMAL + '[[benchmark]]\nbenchmark = "exact"\ndata = "d/sums.jsonl"\n', HERE)
+    sums = config.to_suite({"sums": "abc"}).benchmarks[1]
+    assert (sums.name, sums.adapter, sums.data, sums.data_digest) == ("sums", "exact", "/project/d/sums.jsonl", "abc")
+
+
+def test_a_typo_is_refused_with_the_nearest_setting() -> None:
+    message = refused(MINIMAL + "[serve]\nmax_model_length = 128\n")
+    assert "unknown setting serve.max_model_length (did you mean max_model_len?)" in message
+
+
+def test_a_typo_in_a_table_name_is_refused_with_the_nearest_table() -> None:
+    assert "did you mean serve?" in refused(MINIMAL + "[server]\n")
+
+
+def test_a_typo_in_the_second_benchmark_says_which_one() -> None:
+    message = refused(MINIMAL + '[[benchmark]]\nbenchmark = "arc"\nlimits = 3\n')
+    assert "unknown setting benchmark.[2].limits (did you mean limit?)" in message
+
+
+def test_an_unlike_word_lists_the_known_settings() -> None:
+    assert "known: name, from_step" in refused(MINIMAL + "[[phase]]\nzzz = 1\n")
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    message = refused(MINIMAL + "[suite]\nconcurrency = 0\n[probe]\nrequests = -1\n")
+    assert "suite.concurrency" in message
+    assert "probe.requests" in message
+
+
+def test_a_missing_table_is_named() -> None:
+    assert "benchmark is missing" in refused('[run]\nname = "r"\noutput_dir = "o"\n')
+
+
+def test_broken_toml_names_the_line() -> None:
+    assert "line 1" in refused("[run\n")
+
+
+def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="tracker init"):
+        load_config(tmp_path / "tracker.toml")
+
+
+def test_a_remote_engine_needs_an_address() -> None:
+    assert "base_url" in refused(MINIMAL + '[serve]\nengine = "remote"\n')
+
+
+def test_our_own_adapters_need_data() -> None:
+    assert "needs data" in refused('[run]\nname = "r"\noutput_dir = "o"\n[[benchmark]]\nbenchmark = "exact"\n')
+
+
+def test_two_benchmarks_of_one_name_are_refused() -> None:
+    assert "two benchmarks are called 'gsm8k'" in refused(MINIMAL + '[[benchmark]]\nbenchmark = "gsm8k"\n')
+
+
+def test_phases_out_of_order_are_refused() -> None:
+    phases = '[[phase]]\nname = "b"\nfrom_step = 5\n[[phase]]\nname = "a"\nfrom_step = 1\n'
+    assert "rising from_step" in refused(MINIMAL + phases)
+
+
+@pytest.mark.parametrize("change", ["[suite]\nseed = 1\n", "[suite]\nmax_tokens = 9\n", "[suite]\nconcurrency = 9\n"])
+def test_whatever_changes_a_score_changes_the_fingerprint(change: str) -> None:
+    before = parse_config(MINIMAL, HERE).to_suite({})
+    assert suite_fingerprint(parse_config(MINIMAL + change, HERE).to_suite({})) != suite_fingerprint(before)
+
+
+def test_the_place_of_the_data_does_not_change_the_fingerprint_and_its_content_does() -> None:
+    text = MINIMAL + '[[benchmark]]\nbenchmark = "exact"\ndata = "sums.jsonl"\n'
+    here, elsewhere = parse_config(text, HERE), parse_config(text, Path("/other/tracker.toml"))
+    digest = suite_fingerprint(here.to_suite({"sums": "a"}))
+    assert suite_fingerprint(elsewhere.to_suite({"sums": "a"})) == digest
+    assert suite_fingerprint(here.to_suite({"sums": "b"})) != digest
+
+
+def test_the_settings_page_is_up_to_date() -> None:
+    written = (PROJECT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert written == settings_markdown(), "run `make docs`"
+
+
+def test_the_commented_file_is_valid_and_uncommenting_nothing_gives_the_defaults() -> None:
+    text = commented_toml({"run": ({"name": "r", "output_dir": "out"},), "benchmark": ({"benchmark": "gsm8k"},)})
+    assert parse_config(text, HERE) == parse_config(MINIMAL, HERE)
+
+
+def test_every_setting_has_a_description() -> None:
+    assert "None |" not in settings_markdown()
+    assert set(Config.model_fields) == {
+        "run", "watch", "serve", "suite", "benchmark", "probe", "policy", "phase", "tracking",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", sorted(PROJECT.glob("examples/**/tracker.toml")), ids=lambda p: p.parent.name)
+def test_every_shipped_configuration_is_valid(path: Path) -> None:
+    load_config(path)
