@@ -302,6 +302,8 @@ class Claim:
     worker: str
     attempt: int
     """1 for the first try."""
+    lost: int = 0
+    """How often a worker went away in the middle of this plan, so that its lease ran out."""
     lease_until: datetime
 
 

@@ -1,0 +1,262 @@
+"""The rules of `ports.Queue`, over the fake, SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from sqlalchemy import Engine
+
+from eval_jobs.errors import StoreError
+from eval_jobs.ports import Queue
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.sql_queue import SqlQueue
+from eval_jobs.types import Claim, EvalRecord
+from tests.fakes.queue import FakeQueue
+from tests.records import forgetting_run
+
+NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+LEASE_END = NOW + timedelta(seconds=60)
+AFTER_LEASE = NOW + timedelta(seconds=60)
+RECORDS = forgetting_run(checkpoints=4, samples=2, trouble=True).records
+PLANS = tuple(record.plan for record in RECORDS)
+
+Reopen = Callable[[], Queue]
+"""Another handle on the same queue, as another process has it."""
+
+
+@pytest.fixture(params=["fake", "sqlite", "postgresql"])
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
+    engines: list[Engine] = []
+
+    def open_again() -> Queue:
+        engines.append(open_database(url))
+        return SqlQueue(engines[-1])
+
+    if request.param == "fake":
+        fake = FakeQueue()
+        yield lambda: fake
+        return
+    url = (
+        f"sqlite:///{tmp_path}/tracker.db"
+        if request.param == "sqlite"
+        else str(request.getfixturevalue("postgres_url"))
+    )
+    yield open_again
+    for engine in engines:
+        engine.dispose()
+
+
+@pytest.fixture
+def queue(reopen: Reopen) -> Queue:
+    return reopen()
+
+
+def claim(queue: Queue, worker: str = "a", now: datetime = NOW) -> Claim:
+    taken = queue.claim(worker=worker, now=now, lease_until=now + timedelta(seconds=60))
+    assert taken is not None
+    return taken
+
+
+def nothing_to_claim(queue: Queue, now: datetime = NOW) -> bool:
+    return queue.claim(worker="z", now=now, lease_until=now + timedelta(seconds=60)) is None
+
+
+def record_of(taken: Claim) -> EvalRecord:
+    return next(record for record in RECORDS if record.plan.id == taken.plan.id)
+
+
+def test_a_new_queue_is_empty(queue: Queue) -> None:
+    assert nothing_to_claim(queue)
+    assert queue.finished() == ()
+    state = queue.state()
+    assert (state.waiting, state.running) == ((), ())
+    assert state.counts == {"waiting": 0, "running": 0, "finished": 0, "acknowledged": 0}
+
+
+def test_adding_a_plan_twice_changes_nothing(queue: Queue) -> None:
+    assert queue.add(PLANS[0], now=NOW)
+    assert not queue.add(PLANS[0], now=NOW)
+    assert queue.state().waiting == (PLANS[0],)
+
+
+def test_a_known_plan_is_not_added_again_whatever_its_state(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    taken = claim(queue)
+    assert not queue.add(PLANS[0], now=NOW)
+    queue.finish(taken, record_of(taken), now=NOW)
+    assert not queue.add(PLANS[0], now=NOW)
+    queue.acknowledge(PLANS[0].id)
+    assert not queue.add(PLANS[0], now=NOW)
+    assert nothing_to_claim(queue, AFTER_LEASE)
+
+
+def test_the_lowest_step_is_claimed_first_in_whatever_order_plans_came(queue: Queue) -> None:
+    for plan in reversed(PLANS):
+        queue.add(plan, now=NOW)
+    assert [claim(queue).plan for _ in PLANS] == list(PLANS)
+    assert nothing_to_claim(queue)
+
+
+def test_a_claim_holds_the_whole_plan_and_its_terms(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    assert claim(queue) == Claim(plan=PLANS[0], worker="a", attempt=1, lost=0, lease_until=LEASE_END)
+
+
+def test_a_claimed_plan_is_taken_again_only_when_its_lease_has_run_out(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    claim(queue, "a")
+    assert nothing_to_claim(queue, AFTER_LEASE - timedelta(microseconds=1))
+    second = claim(queue, "b", AFTER_LEASE)
+    assert (second.worker, second.attempt, second.lost) == ("b", 2, 1)
+
+
+def test_extending_moves_the_lease_and_leaves_the_note(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    taken = claim(queue)
+    later = LEASE_END + timedelta(seconds=30)
+    assert queue.extend(taken, now=NOW, lease_until=later, note="sums 120/300")
+    assert nothing_to_claim(queue, AFTER_LEASE)
+    (running,) = queue.state().running
+    assert (running.plan, running.worker, running.note, running.since) == (PLANS[0], "a", "sums 120/300", NOW)
+
+
+def test_a_worker_that_comes_back_before_anybody_took_its_plan_keeps_it(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    taken = claim(queue)
+    later = AFTER_LEASE + timedelta(hours=1)
+    assert queue.extend(taken, now=later, lease_until=later + timedelta(seconds=60), note="")
+    assert nothing_to_claim(queue, later)
+
+
+def test_a_worker_that_lost_its_plan_can_change_nothing(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    old = claim(queue, "a")
+    new = claim(queue, "b", AFTER_LEASE)
+    assert not queue.extend(old, now=AFTER_LEASE, lease_until=AFTER_LEASE, note="still here")
+    assert not queue.finish(old, record_of(old), now=AFTER_LEASE)
+    queue.release(old, now=AFTER_LEASE)
+    assert queue.finished() == ()
+    assert [r.worker for r in queue.state().running] == ["b"]
+    assert queue.finish(new, record_of(new), now=AFTER_LEASE)
+
+
+def test_a_worker_that_took_its_own_plan_again_holds_only_the_new_claim(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    old = claim(queue, "a")
+    new = claim(queue, "a", AFTER_LEASE)
+    assert not queue.extend(old, now=AFTER_LEASE, lease_until=AFTER_LEASE, note="")
+    assert queue.extend(new, now=AFTER_LEASE, lease_until=AFTER_LEASE + timedelta(seconds=9), note="")
+
+
+def test_a_released_plan_waits_again_and_counts_as_a_try_but_not_as_lost(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    taken = claim(queue)
+    queue.extend(taken, now=NOW, lease_until=LEASE_END, note="half-way")
+    queue.release(taken, now=NOW)
+    assert queue.state().waiting == (PLANS[0],)
+    assert queue.state().running == ()
+    again = claim(queue, "b")
+    assert (again.attempt, again.lost) == (2, 0)
+    assert [r.note for r in queue.state().running] == [""]
+
+
+def test_a_finished_record_comes_back_as_it_was_until_it_is_acknowledged(queue: Queue) -> None:
+    for plan in PLANS:
+        queue.add(plan, now=NOW)
+    taken = [claim(queue) for _ in PLANS]
+    for one in reversed(taken):
+        assert queue.finish(one, record_of(one), now=NOW)
+    assert queue.finished() == RECORDS
+    assert queue.finished() == RECORDS
+    queue.acknowledge(PLANS[1].id)
+    queue.acknowledge(PLANS[1].id)
+    assert queue.finished() == (RECORDS[0], *RECORDS[2:])
+    assert queue.state().counts == {"waiting": 0, "running": 0, "finished": 3, "acknowledged": 1}
+
+
+def test_finishing_twice_stores_once(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    taken = claim(queue)
+    assert queue.finish(taken, record_of(taken), now=NOW)
+    assert not queue.finish(taken, record_of(taken), now=NOW)
+    assert not queue.extend(taken, now=NOW, lease_until=LEASE_END, note="")
+    queue.release(taken, now=NOW)
+    assert queue.finished() == (RECORDS[0],)
+
+
+def test_acknowledging_what_is_not_finished_changes_nothing(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    queue.acknowledge(PLANS[0].id)
+    queue.acknowledge("unknown")
+    claim(queue)
+    queue.acknowledge(PLANS[0].id)
+    assert queue.state().counts["running"] == 1
+
+
+def test_everything_survives_opening_the_queue_again(queue: Queue, reopen: Reopen) -> None:
+    queue.add(PLANS[0], now=NOW)
+    queue.add(PLANS[1], now=NOW)
+    taken = claim(queue)
+    other = reopen()
+    assert not other.add(PLANS[1], now=NOW)
+    assert other.finish(taken, record_of(taken), now=NOW)
+    assert queue.finished() == (RECORDS[0],)
+
+
+def test_a_lease_is_compared_as_a_time_in_whatever_zone_it_was_given(queue: Queue) -> None:
+    shanghai = NOW.astimezone(ZoneInfo("Asia/Shanghai"))
+    queue.add(PLANS[0], now=shanghai)
+    claim(queue, "a", shanghai)
+    assert nothing_to_claim(queue, NOW + timedelta(seconds=59))
+    assert claim(queue, "b", AFTER_LEASE).attempt == 2
+
+
+def test_workers_that_ask_at_once_never_get_the_same_plan(reopen: Reopen) -> None:
+    runs = [forgetting_run(run_id=f"run-{n}", checkpoints=4, samples=2, trouble=False) for n in range(5)]
+    plans = [record.plan for run in runs for record in run.records]
+    starting = threading.Barrier(8)
+
+    def take_all(worker: int) -> list[str]:
+        queue = reopen()  # several processes also create the table at once
+        starting.wait()
+        for plan in plans:
+            queue.add(plan, now=NOW)
+        taken = []
+        while (got := queue.claim(worker=str(worker), now=NOW, lease_until=LEASE_END)) is not None:
+            taken.append(got.plan.id)
+        return taken
+
+    with ThreadPoolExecutor(8) as pool:
+        taken = [plan_id for ids in pool.map(take_all, range(8)) for plan_id in ids]
+    assert sorted(taken) == sorted(plan.id for plan in plans)
+
+
+def test_only_one_of_many_workers_takes_over_a_plan_whose_lease_ran_out(reopen: Reopen) -> None:
+    queue = reopen()
+    queue.add(PLANS[0], now=NOW)
+    claim(queue)
+
+    def take(worker: int) -> bool:
+        return reopen().claim(worker=str(worker), now=AFTER_LEASE, lease_until=AFTER_LEASE + timedelta(60)) is not None
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(take, range(8))) == 1
+
+
+def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/no/such/folder/tracker.db")
+    with pytest.raises(StoreError, match="no/such/folder"):
+        SqlQueue(engine)
+
+
+def test_a_database_server_that_is_down_is_named_without_its_password() -> None:
+    engine = open_database("postgresql+psycopg://me:secret@127.0.0.1:9/tracker")
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:9") as caught:
+        SqlQueue(engine)
+    assert "secret" not in str(caught.value)
