@@ -1,0 +1,143 @@
+"""Which command and environment start vLLM for one checkpoint. Pure.
+
+    launch = Launch(name="step400-1f9c2b7a", port=8123, tmp_dir="/tmp/...", cache_dir="...", on_cpu=True)
+    argv = command(checkpoint, spec, launch, python=sys.executable)
+    env = environment(os.environ, launch)
+
+The server is known by a random name, so that an answer at the port proves which process gave it.
+Order of the arguments: our defaults, then the user's `serve.args` (the last one wins), then what identity rests on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eval_jobs.errors import CheckpointUnreadable, ConfigError
+from eval_jobs.types import Checkpoint, CheckpointFormat, ServeSpec
+
+HOST = "127.0.0.1"
+
+RESERVED_ARGS: Mapping[str, str] = {
+    "--model": "the checkpoint is the model",
+    "--host": "the engine answers on this machine only",
+    "--port": "set serve.port",
+    "--uds": "the engine is reached by its port",
+    "--served-model-name": "the engine is known by a random name",
+    "--lora-modules": "adapters are found as checkpoints",
+    "--api-key": "a key on the command line is visible to everybody on the machine, and none is needed",
+    "--trust-remote-code": "set serve.trust_remote_code",
+    "--dtype": "set serve.dtype",
+    "--max-model-len": "set serve.max_model_len",
+}
+
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM accepts as --max-lora-rank (vllm/config/lora.py)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """Everything about one start that neither the checkpoint nor the settings say."""
+
+    name: str
+    """The random name that the checkpoint is served under."""
+    port: int
+    tmp_dir: str
+    """Folder for the engine's own temporary files; short, because it holds Unix sockets (107 characters at most)."""
+    cache_dir: str
+    """Kept between starts: compiled kernels."""
+    on_cpu: bool
+    tokenizer: str
+    """Folder that holds the checkpoint's tokenizer."""
+    lora_rank: int = 0
+    """Of an adapter; 0 for full checkpoints."""
+
+
+def command(checkpoint: Checkpoint, spec: ServeSpec, launch: Launch, *, python: str) -> tuple[str, ...]:
+    """Return the argument vector that serves `checkpoint` as `launch.name`.
+
+    Raises:
+        ConfigError: `serve.args` holds something that is decided elsewhere, or an adapter has no base model.
+    """
+    refuse_reserved(spec.args)
+    argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--dtype", spec.dtype, "--generation-config", "vllm"]
+    argv += ["--disable-uvicorn-access-log", "--tokenizer", launch.tokenizer]
+    if spec.max_model_len is not None:
+        argv += ["--max-model-len", str(spec.max_model_len)]
+    if spec.trust_remote_code:
+        argv += ["--trust-remote-code"]
+    if launch.on_cpu:
+        # Compiling takes longer than it saves at the sizes that run on a CPU. `--no-enforce-eager` turns it on again.
+        argv += ["--enforce-eager"]
+    argv += spec.args
+    argv += _model_args(checkpoint, launch)
+    return (*argv, "--host", HOST, "--port", str(launch.port))
+
+
+def environment(inherited: Mapping[str, str], launch: Launch) -> dict[str, str]:
+    """Return the engine's environment: the inherited one, our defaults where it says nothing, and its own folders."""
+    defaults = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        # Without it a wrong path is looked up on the Hub, and the error speaks of repositories.
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_CACHE_ROOT": launch.cache_dir,
+        # `python -m` puts the current folder first on sys.path: a file there must not shadow a module of vLLM.
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if launch.on_cpu:
+        defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"
+    # A key in the environment would lock us out of our own engine.
+    kept = {name: value for name, value in inherited.items() if name != "VLLM_API_KEY"}
+    return defaults | kept | {"TMPDIR": launch.tmp_dir}
+
+
+def refuse_reserved(args: tuple[str, ...]) -> None:
+    """Raise ConfigError when `serve.args` sets what is decided elsewhere."""
+    for argument in args:
+        name = argument.split("=", 1)[0].replace("_", "-")
+        if name in RESERVED_ARGS:
+            raise ConfigError(f"serve.args must not contain {name}", hint=RESERVED_ARGS[name])
+
+
+def rank_of(adapter_config: Mapping[str, object], *, where: str) -> int:
+    """Return the largest rank of an adapter, as PEFT writes it in adapter_config.json.
+
+    Raises:
+        CheckpointUnreadable: there is no usable `r`, or it is above what vLLM serves.
+    """
+    pattern = adapter_config.get("rank_pattern")
+    extra = list(pattern.values()) if isinstance(pattern, dict) else []
+    ranks = [rank for rank in [adapter_config.get("r"), *extra] if isinstance(rank, int)]
+    rank = max(ranks, default=0)
+    if rank < 1:
+        raise CheckpointUnreadable(
+            f"{where} names no rank `r`", hint="only LoRA adapters written by PEFT can be served"
+        )
+    if rank > LORA_RANKS[-1]:
+        raise CheckpointUnreadable(
+            f"{where} has rank {rank}, and vLLM serves at most {LORA_RANKS[-1]}", hint="merge the adapter into its base"
+        )
+    return rank
+
+
+# --- private
+
+
+def _model_args(checkpoint: Checkpoint, launch: Launch) -> list[str]:
+    if checkpoint.format is not CheckpointFormat.LORA:
+        return ["--model", checkpoint.uri, "--served-model-name", launch.name]
+    if checkpoint.base_model is None:
+        raise ConfigError(
+            f"the adapter {checkpoint.uri} names no base model",
+            hint="put base_model_name_or_path into its adapter_config.json",
+        )
+    # JSON, because the short form NAME=PATH breaks on a path with a comma.
+    adapter = json.dumps({"name": launch.name, "path": checkpoint.uri})
+    max_rank = next(rank for rank in LORA_RANKS if rank >= launch.lora_rank)
+    return [
+        *("--model", checkpoint.base_model, "--served-model-name", f"{launch.name}-base"),
+        *("--enable-lora", "--max-loras", "1", "--max-lora-rank", str(max_rank), "--lora-modules", adapter),
+    ]

@@ -1,0 +1,83 @@
+"""What an engine's log says about why it ended. Pure.
+
+vLLM writes the true reason first and a summary of it last ("Engine core initialization failed. See root cause above."),
+each line behind a prefix, so the last line alone says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+
+_PREFIX = re.compile(
+    r"^(?:\x1b\[[0-9;]*m|\((?:[A-Za-z]+_?\S*) pid=\d+\)|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d"
+    r"|\[[\w./]+:\d+\]|\s)+"
+)
+_EXCEPTION = re.compile(r"^(?:[\w.]+\.)?(?:\w+(?:Error|Exception|Interrupt|Exit)|StrictDataclass\w+)\b(?:: .*)?$")
+_USAGE = re.compile(r"^\S+: error: .+")
+_NO_MODULE = re.compile(r"^\S+: (?:No module named|Error while finding module specification) .+")
+_SUMMARY = re.compile(
+    r"See root cause above|Worker failed with error|leaked (?:semaphore|shared_memory)|^KeyboardInterrupt"
+)
+
+_ADVICE = (
+    (
+        "No module named 'vllm'",
+        "install it there (pip install 'checkpoint-tracker[vllm]') or point serve.python at an environment that has it",
+    ),
+    ("error: unrecognized arguments", "correct serve.args"),
+    (
+        "Can't load tokenizer",
+        "save the tokenizer with the checkpoints (Trainer(processing_class=...)) or set serve.args",
+    ),
+    (
+        "VLLM_CPU_KVCACHE_SPACE",
+        "set serve.max_model_len lower or the environment variable VLLM_CPU_KVCACHE_SPACE higher",
+    ),
+)
+
+PORT_IN_USE = "address already in use"
+
+
+def last_error(text: str) -> str:
+    """Return the line of `text` that names the reason best, without prefixes; "" for an empty log."""
+    lines = [line for line in map(clean, text.splitlines()) if line]
+    reasons = [_with_detail(lines, i) for i, line in enumerate(lines) if _names_reason(line)]
+    if reasons:
+        return reasons[-1]
+    return lines[-1] if lines else ""
+
+
+def exit_words(code: int) -> str:
+    """Say an exit code as a person would; negative: the number of the signal that ended the process."""
+    if code >= 0:
+        return f"exit code {code}"
+    return f"killed by {signal.Signals(-code).name}"
+
+
+def advice(text: str, code: int) -> str:
+    """Return what to do about the causes that we know, as a clause that ends in "; ", else ""."""
+    if code == -signal.SIGKILL:
+        return "memory may have run out, `dmesg` knows; "
+    return next((f"{words}; " for pattern, words in _ADVICE if pattern in text), "")
+
+
+def clean(line: str) -> str:
+    """Return `line` without the process, level, time and source prefixes that vLLM puts before it."""
+    return _PREFIX.sub("", line).strip()
+
+
+# --- private
+
+
+def _names_reason(line: str) -> bool:
+    if _SUMMARY.search(line):
+        return False
+    return bool(_USAGE.match(line) or _NO_MODULE.match(line) or _EXCEPTION.match(line))
+
+
+def _with_detail(lines: list[str], index: int) -> str:
+    """Pydantic ends the line at "1 validation error for ModelConfig"; what is wrong follows below it."""
+    line = lines[index]
+    detail = lines[index + 1 : index + 2]
+    return f"{line} {detail[0]}" if "validation error" in line and detail else line

@@ -1,0 +1,79 @@
+"""Processes as Linux shows them in /proc: who is who, although process ids are used again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessStat:
+    """One line of /proc/PID/stat. A process id together with its start time is unique until the next boot."""
+
+    pid: int
+    state: str
+    group: int
+    start_time: int
+    """Clock ticks since boot."""
+
+    @property
+    def alive(self) -> bool:
+        """False for a zombie, which holds nothing but its number."""
+        return self.state not in "ZX"
+
+
+def stat(pid: int) -> ProcessStat | None:
+    """Return what is known of process `pid`, or None when there is none."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The name in parentheses may itself hold spaces and parentheses: the fields start after the last one.
+    fields = text.rpartition(")")[2].split()
+    return ProcessStat(pid=pid, state=fields[0], group=int(fields[2]), start_time=int(fields[19]))
+
+
+def every_process() -> Iterator[ProcessStat]:
+    """Yield all processes that are visible, zombies included."""
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit() and (found := stat(int(entry.name))) is not None:
+            yield found
+
+
+def is_running(pid: int, start_time: int) -> bool:
+    """Return whether `pid` is still the process that started at `start_time`."""
+    found = stat(pid)
+    return found is not None and found.alive and found.start_time == start_time
+
+
+def writes_to(pid: int, path: Path) -> bool:
+    """Return whether the standard output or error of process `pid` is `path`, also when that file is deleted."""
+    return any(_link(pid, number).removesuffix(" (deleted)") == str(path) for number in (1, 2))
+
+
+def is_resource_tracker(pid: int) -> bool:
+    """Return whether `pid` is Python's own cleaner of shared memory, which ends by itself after its parents."""
+    try:
+        return b"multiprocessing.resource_tracker" in (_PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def this_machine() -> str:
+    """Return a name for this boot of this machine and this container: process ids mean nothing elsewhere."""
+    boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the link's text is no path
+
+
+# --- private
+
+
+def _link(pid: int, number: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115 - the link's text may be no path
+    except OSError:
+        return ""

@@ -1,0 +1,239 @@
+"""An engine as a process of the operating system: started, watched, stopped, and found again after we were killed.
+
+Each start leaves `<folder>/<name>.log` and, while it runs, `<folder>/<name>.pid`. The pid file says who started the
+engine; when that process is gone without having stopped it, the next `reap` does. An engine is a whole process group,
+and its leader may be dead while the others live on with all the memory.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
+
+from eval_jobs.errors import ConfigError, DiskFull, ServeError
+from eval_jobs.ports import Clock
+from eval_jobs.serve import proc
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_S = 20.0
+"""For the leader to end after SIGTERM. vLLM needs up to 2.4 s when the machine is idle."""
+GROUP_GRACE_S = 3.0
+"""For the rest of the group to follow its leader, and for shared memory to be cleaned up."""
+KILL_GRACE_S = 5.0
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRecord:
+    """Content of a pid file."""
+
+    machine: str
+    owner_pid: int
+    owner_start_time: int
+    log: str
+    tmp_dir: str
+    pid: int = 0
+    """Leader of the group and so the group's id; 0 while the process is being started."""
+    start_time: int = 0
+
+
+class EngineProcess:
+    """One running engine. Made by `start`."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], record: EngineRecord, pid_file: Path, clock: Clock) -> None:
+        self._popen = popen
+        self._record = record
+        self._pid_file = pid_file
+        self._clock = clock
+
+    @property
+    def log(self) -> Path:
+        """The file that takes all the engine's output."""
+        return Path(self._record.log)
+
+    def exit_code(self) -> int | None:
+        """Return the leader's exit code (negative: the signal that ended it), None while it runs."""
+        return self._popen.poll()
+
+    def stop(self) -> None:
+        """Stop the whole group and remove its temporary files. Calling it twice is harmless."""
+        _end(self._record, self._pid_file, self._clock)
+        self._popen.poll()  # takes the zombie away
+
+
+def make_tmp_dir() -> Path:
+    """Make a folder for an engine's temporary files: in the system's place for them, because socket paths are short."""
+    with mapped_os_errors(Path(tempfile.gettempdir())):
+        return Path(tempfile.mkdtemp(prefix="tracker-"))
+
+
+def start(
+    argv: Sequence[str], env: Mapping[str, str], *, folder: Path, name: str, tmp_dir: Path, clock: Clock
+) -> EngineProcess:
+    """Start `argv` in a process group of its own, with its output in `<folder>/<name>.log`.
+
+    Raises:
+        ConfigError: the program cannot be run.
+        DiskFull, ServeError: the log or the pid file cannot be written.
+    """
+    record = _new_record(folder / f"{name}.log", tmp_dir)
+    pid_file = folder / f"{name}.pid"
+    try:
+        # Written before the start: if we are killed right after it, the engine is still found by its log.
+        with mapped_os_errors(folder):
+            _write(pid_file, record)
+            Path(record.log).touch()
+        with Path(record.log).open("wb") as output:
+            popen = _popen(argv, env, output.fileno())
+    except BaseException:
+        _clean_up(record, pid_file)
+        raise
+    found = proc.stat(popen.pid)
+    record = replace(record, pid=popen.pid, start_time=found.start_time if found else 0)
+    engine = EngineProcess(popen, record, pid_file, clock)
+    try:
+        with mapped_os_errors(folder):
+            _write(pid_file, record)
+    except BaseException:
+        engine.stop()
+        raise
+    return engine
+
+
+def reap(folder: Path, clock: Clock) -> tuple[str, ...]:
+    """Stop engines whose owner died without stopping them; return their names. Nothing else is touched."""
+    return tuple(pid_file.stem for pid_file in sorted(folder.glob("*.pid")) if _reap_one(pid_file, clock))
+
+
+@contextmanager
+def mapped_os_errors(where: Path) -> Iterator[None]:
+    """Turn what the operating system says about files below `where` into our errors."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {ENOSPC, EDQUOT}:
+            raise DiskFull(f"no space left in {where}", hint="free some space and start again") from error
+        raise ServeError(
+            f"cannot write in {where}: {error.strerror or error}", hint="check the folder and its permissions"
+        ) from error
+
+
+# --- private
+
+
+def _new_record(log_file: Path, tmp_dir: Path) -> EngineRecord:
+    own = proc.stat(os.getpid())
+    return EngineRecord(
+        machine=proc.this_machine(),
+        owner_pid=os.getpid(),
+        owner_start_time=own.start_time if own else 0,
+        log=str(log_file.resolve()),
+        tmp_dir=str(tmp_dir),
+    )
+
+
+def _popen(argv: Sequence[str], env: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(argv), env=dict(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"cannot run {argv[0]}: {error.strerror or error}",
+            hint="serve.python must name the Python interpreter of the environment that holds vLLM",
+        ) from error
+
+
+def _write(pid_file: Path, record: EngineRecord) -> None:
+    """Write the file whole or not at all: a killed writer must not leave half a record."""
+    pid_file.parent.mkdir(parents=True, exist_ok=True)
+    draft = pid_file.with_suffix(".pid-draft")
+    draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
+    draft.replace(pid_file)
+
+
+def _reap_one(pid_file: Path, clock: Clock) -> bool:
+    try:
+        record = EngineRecord(**json.loads(pid_file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        log.warning("%s is not a pid file of ours and is left alone", pid_file)
+        return False
+    if record.machine != proc.this_machine() or proc.is_running(record.owner_pid, record.owner_start_time):
+        return False
+    log.warning("stopping an engine that a killed worker left behind, see %s", record.log)
+    return _end(record, pid_file, clock)
+
+
+def _end(record: EngineRecord, pid_file: Path, clock: Clock) -> bool:
+    """SIGTERM to the leader, a wait, SIGKILL to what is left, and a look whether the group is really empty."""
+    if _leader_runs(record):
+        _signal(record.pid, signal.SIGTERM)
+        _wait_until(lambda: not _leader_runs(record), STOP_GRACE_S, clock)
+    if not _wait_until(lambda: not _members(record), GROUP_GRACE_S, clock):
+        _kill_members(record, clock)
+    rest = _members(record)
+    if rest:
+        log.error("processes %s of an engine could not be killed, see %s", rest, record.log)
+        return False
+    _clean_up(record, pid_file)
+    return True
+
+
+def _kill_members(record: EngineRecord, clock: Clock) -> None:
+    for pid in _members(record):
+        if not proc.is_resource_tracker(pid):
+            _signal(pid, signal.SIGKILL)
+    if not _wait_until(lambda: not _members(record), GROUP_GRACE_S, clock):
+        for pid in _members(record):
+            _signal(pid, signal.SIGKILL)
+        _wait_until(lambda: not _members(record), KILL_GRACE_S, clock)
+
+
+def _leader_runs(record: EngineRecord) -> bool:
+    return record.pid > 0 and proc.is_running(record.pid, record.start_time)
+
+
+def _members(record: EngineRecord) -> tuple[int, ...]:
+    """Return the engine's live processes: in its group while its leader lives, and by its own log file in any case.
+
+    A number may have been given to somebody else since; nobody else writes to that log.
+    """
+    leader_runs = _leader_runs(record)
+    log_file = Path(record.log)
+    return tuple(
+        process.pid
+        for process in proc.every_process()
+        if process.alive and ((leader_runs and process.group == record.pid) or proc.writes_to(process.pid, log_file))
+    )
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float, clock: Clock) -> bool:
+    deadline = clock.now() + timedelta(seconds=seconds)
+    while not condition():
+        if clock.now() >= deadline:
+            return False
+        clock.sleep(POLL_S)
+    return True
+
+
+def _clean_up(record: EngineRecord, pid_file: Path) -> None:
+    shutil.rmtree(record.tmp_dir, ignore_errors=True)
+    with suppress(OSError):
+        pid_file.unlink(missing_ok=True)
