@@ -19,6 +19,8 @@ echo "setup: making .venv (about 3 GB; a minute when packages are cached, severa
 setting() { .venv/bin/pip config get "$1" 2>/dev/null || true; }
 links="${PIP_FIND_LINKS:-$(setting global.find-links)}"
 index="${PIP_INDEX_URL:-$(setting global.index-url)}"
+cert="${PIP_CERT:-$(setting global.cert)}"
+[ -z "$cert" ] || export SSL_CERT_FILE="$cert"
 set -- --python .venv/bin/python --no-deps --compile-bytecode
 [ -z "$index" ] || set -- "$@" --index-url "$index"
 if [ -n "$links" ]; then
