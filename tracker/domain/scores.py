@@ -14,6 +14,9 @@ import numpy as np
 from eval_jobs.types import EvalResult, SampleScore, SampleStatus
 from tracker.domain.statistics import IntArray, standard_error
 
+_LARGEST = 1e100
+"""Beyond this a sum of squares overflows; such a score (the perplexity of broken weights) is no measurement."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSummary:
@@ -76,9 +79,9 @@ def sample_means(result: EvalResult) -> dict[str, SampleMean]:
 
 
 def has_score(sample: SampleScore) -> bool:
-    """Return whether a sample counts: it was scored (or truncated and scored) and the score is a finite number."""
+    """Return whether a sample counts: it was scored (or truncated and scored) and the score is a usable number."""
     counts = sample.status in (SampleStatus.SCORED, SampleStatus.TRUNCATED)
-    return counts and sample.score is not None and math.isfinite(sample.score)
+    return counts and sample.score is not None and abs(sample.score) <= _LARGEST  # NaN and Inf compare False
 
 
 def cluster_index(cluster_ids: Sequence[str]) -> IntArray | None:

@@ -31,7 +31,7 @@ def test_a_truncated_answer_counts_with_its_score() -> None:
     assert (summary.mean, summary.scored, summary.truncated, summary.coverage) == (0.5, 1, 1, 1.0)
 
 
-@pytest.mark.parametrize("score", [None, math.nan, math.inf])
+@pytest.mark.parametrize("score", [None, math.nan, math.inf, -math.inf, 1e300])
 def test_a_score_that_is_no_number_is_unscored_whatever_its_status_says(score: float | None) -> None:
     right, broken = samples_of([1.0, 0.0])
     summary = summarise(with_samples(right, replace(broken, score=score)))

@@ -1,0 +1,126 @@
+"""What `tracker compare A B` is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval_jobs.errors import Incomparable
+from tests.unit.tracker.domain.records import failure_of, record_of, suite_of
+from tracker.domain.compare import compare_records
+from tracker.domain.types import Baseline, Policy, VerdictWord
+
+POLICY = Policy()
+
+
+def test_two_checkpoints_show_change_interval_flips_and_both_answers() -> None:
+    before = record_of(600, {"sums": [1.0] * 190 + [0.0] * 10})
+    after = record_of(1000, {"sums": [0.0] * 180 + [1.0] * 20})
+    view = compare_records(before, after, POLICY, examples=2)
+    (sums,) = view.benchmarks
+    assert (view.before.step, view.after.step, view.refused) == (600, 1000, ())
+    assert (sums.word, sums.comparison.baseline) == (VerdictWord.REGRESSED, Baseline.GIVEN)
+    assert sums.comparison.delta == pytest.approx(-0.85)
+    assert sums.comparison.ci_low < -0.85 < sums.comparison.ci_high
+    assert (sums.comparison.n_lost, sums.comparison.n_gained) == (180, 10)
+    assert sums.p_two_sided < 1e-9
+    assert [e.sample_id for e in sums.lost] == ["s0", "s1"]
+    assert [e.sample_id for e in sums.gained] == ["s190", "s191"]
+    example = sums.lost[0]
+    assert (example.prompt, example.target) == ("question 0", "target 0")
+    assert (example.answer_before, example.answer_after) == ("answer 1.0", "answer 0.0")
+    assert (example.score_before, example.score_after) == (1.0, 0.0)
+
+
+def test_no_examples_are_returned_when_none_are_asked_for() -> None:
+    view = compare_records(record_of(1, {"sums": [1.0]}), record_of(2, {"sums": [0.0]}), POLICY, examples=0)
+    assert (view.benchmarks[0].lost, view.benchmarks[0].gained) == ((), ())
+
+
+def test_the_largest_change_of_graded_scores_comes_first() -> None:
+    before = record_of(1, {"sums": [0.5, 0.5, 0.5, 0.5]})
+    after = record_of(2, {"sums": [0.4, 0.1, 0.5, 0.9]})
+    (sums,) = compare_records(before, after, POLICY).benchmarks
+    assert [e.sample_id for e in sums.lost] == ["s1", "s0"]
+    assert [e.sample_id for e in sums.gained] == ["s3"]
+
+
+def test_lower_is_better_turns_losses_round() -> None:
+    suite = suite_of(["errors"], higher_is_better=False)
+    before = record_of(1, {"errors": [0.0] * 100}, suite=suite)
+    after = record_of(2, {"errors": [1.0] * 50 + [0.0] * 50}, suite=suite)
+    (errors,) = compare_records(before, after, POLICY).benchmarks
+    assert errors.word is VerdictWord.REGRESSED
+    assert errors.comparison.delta == pytest.approx(-0.5)
+    assert (errors.after.mean, errors.lost[0].score_after) == (0.5, 1.0)
+
+
+def test_what_cannot_be_compared_is_refused_with_everything_that_differs() -> None:
+    before = record_of(1, {"sums": [1.0], "facts": failure_of("facts"), "old": [1.0]})
+    names = ("sums", "facts", "new")
+    after = record_of(2, {"sums": [1.0], "facts": [1.0], "new": [1.0]}, suite=suite_of(names))
+    view = compare_records(before, after, POLICY)
+    assert [b.benchmark for b in view.benchmarks] == ["sums"]
+    assert {r.benchmark: r.reasons for r in view.refused} == {
+        "facts": ("no result at step 1: vLLM ended while loading /pins/7 (E-SERVE-DIED)",),
+        "new": ("not evaluated at step 1",),
+        "old": ("not evaluated at step 2",),
+    }
+
+
+def test_other_settings_are_refused_by_name() -> None:
+    names = ("sums", "facts")
+    before = record_of(1, {"sums": [1.0], "facts": [1.0]}, suite=suite_of(names))
+    other = suite_of(names)
+    changed = replace(other, benchmarks=(replace(other.benchmarks[0], few_shot=5), other.benchmarks[1]))
+    view = compare_records(before, record_of(2, {"sums": [1.0], "facts": [1.0]}, suite=changed), POLICY)
+    (refused,) = view.refused
+    assert refused.reasons == ("the number of examples in the prompt (few_shot) is 5, was the default",)
+
+
+def test_too_few_common_samples_are_refused() -> None:
+    before = record_of(1, {"sums": [1.0] * 10, "facts": [1.0]})
+    after = record_of(2, {"sums": [1.0] * 8 + [None, None], "facts": [1.0]})
+    (refused,) = compare_records(before, after, POLICY).refused
+    assert refused.reasons == ("only 8 of 10 samples have a score on both sides (95% needed)",)
+
+
+def test_nothing_comparable_is_an_error_that_says_why_for_each() -> None:
+    before = record_of(1, {"sums": failure_of()})
+    with pytest.raises(Incomparable) as caught:
+        compare_records(before, record_of(2, {"sums": [None]}), POLICY)
+    assert caught.value.exit_code == 3
+    assert "steps 1 and 2 share nothing comparable: sums: no result at step 1" in caught.value.message
+    assert "tracker run" in caught.value.hint
+
+
+def test_nothing_scored_at_all_is_refused() -> None:
+    with pytest.raises(Incomparable, match="0 of 1 samples have a score"):
+        compare_records(record_of(1, {"sums": [None]}), record_of(2, {"sums": [1.0]}), POLICY)
+
+
+def test_a_checkpoint_compared_with_itself_has_lost_nothing() -> None:
+    record = record_of(1, {"sums": [1.0, 0.0] * 300})
+    (sums,) = compare_records(record, record, POLICY).benchmarks
+    assert (sums.word, sums.lost, sums.gained) == (VerdictWord.EQUIVALENT, (), ())
+    assert sums.p_two_sided == 1.0
+
+
+scores = st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=25, max_size=25)
+
+
+@given(scores, scores)
+def test_comparing_the_other_way_round_mirrors_everything(a: list[float], b: list[float]) -> None:
+    one_record, other_record = record_of(1, {"sums": a}), record_of(2, {"sums": b})
+    (one,) = compare_records(one_record, other_record, POLICY, examples=25).benchmarks
+    (other,) = compare_records(other_record, one_record, POLICY, examples=25).benchmarks
+    assert one.comparison.delta == pytest.approx(-other.comparison.delta)
+    assert (one.comparison.ci_low, one.comparison.ci_high) == pytest.approx(
+        (-other.comparison.ci_high, -other.comparison.ci_low)
+    )
+    assert one.p_two_sided == pytest.approx(other.p_two_sided)
+    assert {e.sample_id for e in one.lost} == {e.sample_id for e in other.gained}
+    assert (one.before, one.after) == (other.after, other.before)

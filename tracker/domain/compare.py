@@ -1,0 +1,209 @@
+"""Two checkpoints side by side, for `tracker compare A B`: what changed, how sure that is, and examples. Pure.
+
+    view = compare_records(before, after, policy, examples=3)
+
+This view never raises an alarm: its level is shared by the benchmarks that it shows, not by a whole run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eval_jobs.errors import Incomparable
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, SampleScore
+from tracker.domain.baselines import MIN_COMMON, Choice, Evidence, Point, compare_with
+from tracker.domain.pairing import Pairing, Unlike, explain_difference, pair
+from tracker.domain.rules import word_of
+from tracker.domain.scores import ScoreSummary, has_score, summarise
+from tracker.domain.types import Baseline, Comparison, Policy, VerdictWord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two checkpoints."""
+
+    run_id: str
+    step: int
+    digest: str
+    source_uri: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One sample whose score changed, with both answers."""
+
+    sample_id: str
+    subset: str
+    prompt: str
+    target: str
+    answer_before: str
+    answer_after: str
+    score_before: float
+    score_after: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedBenchmark:
+    """One benchmark on both sides. `comparison` is oriented: up is better, delta is after minus before."""
+
+    benchmark: str
+    metric: str
+    higher_is_better: bool
+    before: ScoreSummary
+    after: ScoreSummary
+    comparison: Comparison
+    p_two_sided: float
+    word: VerdictWord
+    """REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE, at alpha / benchmarks shown."""
+    lost: tuple[Example, ...]
+    """Largest losses first."""
+    gained: tuple[Example, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusedBenchmark:
+    """A benchmark that cannot be compared, and everything that stands in the way."""
+
+    benchmark: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonView:
+    """What `tracker compare` shows."""
+
+    before: Side
+    after: Side
+    benchmarks: tuple[ComparedBenchmark, ...]
+    refused: tuple[RefusedBenchmark, ...]
+
+
+def compare_records(before: EvalRecord, after: EvalRecord, policy: Policy, *, examples: int = 3) -> ComparisonView:
+    """Compare every benchmark of two records; both need their samples, and their texts for examples.
+
+    Args:
+        before: the baseline.
+        after: the candidate.
+        policy: its alpha is shared by the benchmarks that can be compared.
+        examples: changed samples to return each way.
+
+    Raises:
+        Incomparable: no benchmark can be compared; the message says why for each.
+    """
+    names = dict.fromkeys(o.benchmark for record in (after, before) for o in record.outcomes)
+    tried = [_try(name, before, after) for name in names]
+    possible = [t for t in tried if isinstance(t, _Possible)]
+    refused = tuple(t for t in tried if isinstance(t, RefusedBenchmark))
+    if not possible:
+        raise _nothing_comparable(before, after, refused)
+    alpha_test = policy.alpha / len(possible)
+    return ComparisonView(
+        before=_side(before),
+        after=_side(after),
+        benchmarks=tuple(_compared(p, alpha_test, policy, examples) for p in possible),
+        refused=refused,
+    )
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Possible:
+    before: EvalResult
+    after: EvalResult
+    pairing: Pairing
+    evidence: Evidence
+
+
+def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | RefusedBenchmark:
+    left, right = _outcome(before, name), _outcome(after, name)
+    reasons = (*_unusable(left, before), *_unusable(right, after))
+    if not (isinstance(left, EvalResult) and isinstance(right, EvalResult)) or reasons:
+        return RefusedBenchmark(benchmark=name, reasons=reasons)
+    pairing = pair(right, left)
+    if isinstance(pairing, Unlike):
+        return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
+    point = Point(step=before.plan.checkpoint.step, plan=before.plan, result=left, mean=summarise(left).mean or 0.0)
+    evidence = compare_with(right, Choice(baseline=Baseline.GIVEN, point=point))
+    if isinstance(evidence, Evidence):
+        return _Possible(before=left, after=right, pairing=pairing, evidence=evidence)
+    common = f"{len(pairing.sample_ids)} of {pairing.planned} samples have a score on both sides"
+    return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} needed)",))
+
+
+def _outcome(record: EvalRecord, name: str) -> Outcome | None:
+    return next((o for o in record.outcomes if o.benchmark == name), None)
+
+
+def _unusable(outcome: Outcome | None, record: EvalRecord) -> tuple[str, ...]:
+    step = record.plan.checkpoint.step
+    if outcome is None:
+        return (f"not evaluated at step {step}",)
+    if isinstance(outcome, BenchmarkFailure):
+        return (f"no result at step {step}: {outcome.message} ({outcome.code})",)
+    return ()
+
+
+def _nothing_comparable(before: EvalRecord, after: EvalRecord, refused: Sequence[RefusedBenchmark]) -> Incomparable:
+    reasons = "; ".join(f"{r.benchmark}: {', '.join(r.reasons)}" for r in refused) or "neither holds a benchmark"
+    return Incomparable(
+        f"steps {before.plan.checkpoint.step} and {after.plan.checkpoint.step} share nothing comparable: {reasons}",
+        hint="evaluate both checkpoints with the same tracker.toml: `tracker run CHECKPOINT`",
+    )
+
+
+def _side(record: EvalRecord) -> Side:
+    c = record.plan.checkpoint
+    return Side(run_id=c.run_id, step=c.step, digest=c.digest, source_uri=c.source_uri)
+
+
+def _compared(possible: _Possible, alpha_test: float, policy: Policy, examples: int) -> ComparedBenchmark:
+    comparison = possible.evidence.comparison
+    lost, gained = _examples(possible, examples)
+    return ComparedBenchmark(
+        benchmark=possible.after.benchmark,
+        metric=possible.after.metric,
+        higher_is_better=possible.after.higher_is_better,
+        before=summarise(possible.before),
+        after=summarise(possible.after),
+        comparison=comparison,
+        p_two_sided=min(1.0, 2 * min(comparison.p_worse, comparison.p_better)),
+        word=word_of([possible.evidence], alpha_test, policy),
+        lost=lost,
+        gained=gained,
+    )
+
+
+def _examples(possible: _Possible, limit: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Return the samples with the largest change, worse ones and better ones; ties in the order of the benchmark."""
+    changes = possible.pairing.candidate - possible.pairing.baseline
+    order = sorted(range(changes.size), key=lambda i: (changes[i], i))
+    ids = possible.pairing.sample_ids
+    lost = [ids[i] for i in order if changes[i] < 0][:limit]
+    gained = [ids[i] for i in sorted(order, key=lambda i: (-changes[i], i)) if changes[i] > 0][:limit]
+    before, after = (_by_id(r, {*lost, *gained}) for r in (possible.before, possible.after))
+    return tuple(_example(before[k], after[k]) for k in lost), tuple(_example(before[k], after[k]) for k in gained)
+
+
+def _by_id(result: EvalResult, wanted: set[str]) -> dict[str, SampleScore]:
+    """Return the first repeat that has a score of each wanted sample."""
+    found: dict[str, SampleScore] = {}
+    for sample in result.samples:
+        if sample.sample_id in wanted and has_score(sample):
+            found.setdefault(sample.sample_id, sample)
+    return found
+
+
+def _example(before: SampleScore, after: SampleScore) -> Example:
+    return Example(
+        sample_id=after.sample_id,
+        subset=after.subset,
+        prompt=after.prompt,
+        target=after.target,
+        answer_before=before.answer,
+        answer_after=after.answer,
+        score_before=before.score or 0.0,
+        score_after=after.score or 0.0,
+    )
