@@ -30,7 +30,7 @@ unit: setup
 	@$(BIN)/python -m pytest tests/unit tests/architecture
 
 docs: setup ## write the generated pages of docs/ anew
-	@$(BIN)/python -m tracker.cli.settings_page > docs/settings.md
+	@$(BIN)/python -m tracker.cli.settings_text > docs/settings.md
 
 bench-probe: setup ## our latency probe beside `vllm bench serve`
 	@$(BIN)/python benchmarks/probe_agreement.py

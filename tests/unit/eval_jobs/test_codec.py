@@ -1,0 +1,39 @@
+"""Records survive being written down, and damaged ones are noticed."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from eval_jobs.codec import plan_from_json, plan_to_json, record_from_bytes, record_to_bytes
+from eval_jobs.errors import StoreError
+from tests.records import forgetting_run
+
+RECORDS = forgetting_run().records
+
+
+@pytest.mark.parametrize("index", range(len(RECORDS)))
+def test_a_record_comes_back_equal(index: int) -> None:
+    assert record_from_bytes(record_to_bytes(RECORDS[index])) == RECORDS[index]
+
+
+def test_a_plan_comes_back_equal() -> None:
+    assert plan_from_json(plan_to_json(RECORDS[0].plan)) == RECORDS[0].plan
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"schema_version": 1, "value": {"id": 3}}'])
+def test_a_damaged_plan_is_an_error_with_a_hint(text: str) -> None:
+    with pytest.raises(StoreError, match="backup"):
+        plan_from_json(text)
+
+
+@pytest.mark.parametrize("data", [b"", b"not zlib", zlib.compress(b"\xff"), zlib.compress(b"{}")])
+def test_a_damaged_record_is_an_error_with_a_hint(data: bytes) -> None:
+    with pytest.raises(StoreError, match="backup"):
+        record_from_bytes(data)
+
+
+def test_a_newer_schema_is_refused_by_its_number() -> None:
+    with pytest.raises(StoreError, match="schema version 2"):
+        plan_from_json('{"schema_version": 2, "value": {}}')

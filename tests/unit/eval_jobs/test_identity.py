@@ -1,0 +1,57 @@
+"""What makes two plans or two samples the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval_jobs.identity import benchmark_fingerprint, make_plan, numbered, sample_key
+from eval_jobs.types import Benchmark, EvalPlan, ProbeLoad
+from tests.records import forgetting_run
+
+PLAN = forgetting_run().records[0].plan
+
+
+def again(plan: EvalPlan, **checkpoint: object) -> EvalPlan:
+    moved = replace(plan.checkpoint, **checkpoint)  # type: ignore[arg-type]
+    return make_plan(moved, plan.suite, plan.serve, plan.loads)
+
+
+def test_a_plan_does_not_depend_on_paths_or_times() -> None:
+    later = PLAN.checkpoint.ready_at + timedelta(hours=1)
+    assert again(PLAN, uri="/elsewhere", source_uri="/gone", ready_at=later).id == again(PLAN).id
+
+
+def test_a_step_that_was_written_again_is_another_plan() -> None:
+    assert again(PLAN, digest="other").id != again(PLAN).id
+
+
+def test_another_load_is_another_plan() -> None:
+    other = make_plan(PLAN.checkpoint, PLAN.suite, PLAN.serve, [ProbeLoad(requests=7)])
+    assert other.id != again(PLAN).id
+
+
+def test_raising_the_suites_length_does_not_touch_a_benchmark_with_a_length_of_its_own() -> None:
+    own = Benchmark(name="a", adapter="exact", max_tokens=5)
+    longer = replace(PLAN.suite, generation=replace(PLAN.suite.generation, max_tokens=999))
+    assert benchmark_fingerprint(own, PLAN.suite) == benchmark_fingerprint(own, longer)
+    shared = replace(own, max_tokens=None)
+    assert benchmark_fingerprint(shared, PLAN.suite) != benchmark_fingerprint(shared, longer)
+
+
+def test_a_fingerprint_fits_into_an_mlflow_digest() -> None:
+    assert len(benchmark_fingerprint(PLAN.suite.benchmarks[0], PLAN.suite)) <= 36
+
+
+def test_equal_questions_of_two_subsets_are_two_samples() -> None:
+    assert sample_key("a", [("user", "1+1")], "2") != sample_key("b", [("user", "1+1")], "2")
+
+
+@given(st.lists(st.sampled_from("abc")))
+def test_numbering_makes_every_key_unique_and_keeps_the_order(keys: list[str]) -> None:
+    result = numbered(keys)
+    assert len(set(result)) == len(keys)
+    assert [key.split("#")[0] for key in result] == keys

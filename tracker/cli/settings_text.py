@@ -1,0 +1,121 @@
+"""The configuration model as text: docs/settings.md and the commented file of `tracker init`. Pure but for `main`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import PurePath
+from typing import get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from tracker.config import Config
+
+Values = Mapping[str, object]
+"""Settings of one table by name."""
+
+WIDTH = 110
+
+
+def settings_markdown() -> str:
+    """Return docs/settings.md: every table and setting of tracker.toml, with its default."""
+    lines = [
+        "# Settings",
+        "",
+        "Everything that `tracker.toml` may hold. Paths are relative to the file; an unknown setting is refused.",
+        "`tracker init` writes a file with all of these in it. This page is made from the program by `make docs`.",
+    ]
+    for name, section, is_list in _sections():
+        heading = f"[[{name}]]" if is_list else f"[{name}]"
+        lines += [
+            "",
+            f"## `{heading}`",
+            "",
+            _first_paragraph(section),
+            "",
+            "| setting | default | meaning |",
+            "|---|---|---|",
+        ]
+        lines += [
+            f"| `{key}` | {_default_cell(field)} | {field.description} |" for key, field in section.model_fields.items()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
+    """Return a tracker.toml in which `chosen` is set and everything else stands as a comment with its default.
+
+    Args:
+        chosen: settings by table name, one mapping for each time the table appears.
+    """
+    lines = ["# What checkpoint-tracker watches and how it measures. Commented settings show their default."]
+    for name, section, is_list in _sections():
+        tables = chosen.get(name, ())
+        off = "" if tables or not is_list else "# "
+        for index, values in enumerate(tables or ({},)):
+            lines += ["", *(_comment(_first_paragraph(section)) if index == 0 else ())]
+            lines.append(off + (f"[[{name}]]" if is_list else f"[{name}]"))
+            lines += _settings(section, values, explain=index == 0)
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write docs/settings.md to standard output."""
+    sys.stdout.write(settings_markdown())
+
+
+# --- private
+
+
+def _sections() -> Iterator[tuple[str, type[BaseModel], bool]]:
+    for name, field in Config.model_fields.items():
+        candidates = (field.annotation, *get_args(field.annotation))
+        section = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+        yield name, section, section is not field.annotation
+
+
+def _settings(section: type[BaseModel], values: Values, *, explain: bool) -> Iterator[str]:
+    for key, field in section.model_fields.items():
+        if explain:
+            yield from _comment(field.description or "")
+        if key in values:
+            yield f"{key} = {_toml(values[key])}"
+        elif explain:
+            yield f"# {key} = {_toml(_shown_default(field))}"
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text.replace("`", ""), WIDTH)]
+
+
+def _first_paragraph(section: type[BaseModel]) -> str:
+    return " ".join((section.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
+
+
+def _default_cell(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        return "required"
+    return "none" if field.default is None else f"`{_toml(field.default)}`"
+
+
+def _shown_default(field: FieldInfo) -> object:
+    """Return the default, or an empty value for settings that are off or required."""
+    return "" if field.default is PydanticUndefined or field.default is None else field.default
+
+
+def _toml(value: object) -> str:
+    """Write a TOML value; JSON's notation is valid TOML for the kinds that settings have."""
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, PurePath):
+        value = str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    main()
