@@ -125,7 +125,7 @@ def welcome(place: Place) -> None:
 def start_training(place: Place, lock: int) -> Process:
     """Start the trainer, its output in a file."""
     # Two threads are enough for a model this small, and more cores then give the same numbers.
-    environment = {"OMP_NUM_THREADS": "2", **os.environ}
+    environment = {"OMP_NUM_THREADS": "2", "PYTHONUNBUFFERED": "1", **os.environ}
     command = [sys.executable, str(HERE / "train.py"), "--output-dir", str(place.checkpoints)]
     with place.log.open("wb") as log:
         return subprocess.Popen(
@@ -223,8 +223,10 @@ def _output(command: list[str]) -> str:
 
 
 def _ending(process: Process) -> str:
+    if process.returncode == -signal.SIGKILL:
+        return "was killed by SIGKILL, as the system does when memory runs out"
     if process.returncode < 0:
-        return f"was killed by {signal.Signals(-process.returncode).name}"
+        return f"was ended by {signal.Signals(-process.returncode).name}"
     return f"failed with exit code {process.returncode}"
 
 
