@@ -1,0 +1,46 @@
+"""A checkpoint source in memory: the test says what the trainer did."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from eval_jobs.types import Checkpoint
+from tracker.domain.types import Gap
+
+
+class FakeSource:
+    """`tracker.ports.CheckpointSource` fed by `put` and `put_gap`. `waited` holds every wait that was asked for."""
+
+    def __init__(self, *checkpoints: Checkpoint) -> None:
+        self._new = list(checkpoints)
+        self._known = {_identity(c) for c in checkpoints}
+        self._gaps: list[Gap] = []
+        self.waited: list[float] = []
+        self.is_closed = False
+
+    def put(self, checkpoint: Checkpoint) -> None:
+        """The trainer finished a checkpoint; content that is known already changes nothing."""
+        if _identity(checkpoint) not in self._known:
+            self._known.add(_identity(checkpoint))
+            self._new.append(checkpoint)
+
+    def put_gap(self, gap: Gap) -> None:
+        """A checkpoint was lost."""
+        self._gaps.append(gap)
+
+    def ready(self, now: datetime) -> tuple[Checkpoint, ...]:  # noqa: ARG002 - part of the port
+        new, self._new = self._new, []
+        return tuple(sorted(new, key=lambda c: (c.step, c.run_id)))
+
+    def gaps(self) -> tuple[Gap, ...]:
+        return tuple(self._gaps)
+
+    def wait(self, timeout_s: float) -> None:
+        self.waited.append(timeout_s)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def _identity(checkpoint: Checkpoint) -> tuple[str, int, str]:
+    return (checkpoint.run_id, checkpoint.step, checkpoint.digest)

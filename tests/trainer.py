@@ -1,0 +1,88 @@
+"""Writes checkpoints as Hugging Face's Trainer does: its files, its order, its rotation by the folders' times.
+
+save(output_dir, 10, seed=1, keep=2)
+python -m tests.trainer OUTPUT_DIR --saves 40 --pause 0.3 --keep 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save as to_bytes
+
+CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+
+
+def weights(seed: int, *, shape: tuple[int, ...] = (8, 16)) -> bytes:
+    """Return a safetensors file of three small tensors."""
+    generator = np.random.default_rng(seed)
+    names = ("model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight", "lm_head.weight")
+    return to_bytes({name: generator.normal(size=shape).astype(np.float32) for name in names}, {"format": "pt"})
+
+
+def trainer_state(step: int, *, save_steps: int = 10) -> Mapping[str, object]:
+    """Return trainer_state.json at `step`, with a loss at every step."""
+    history = [{"step": s, "epoch": s / 100, "loss": 5.0 / s, "learning_rate": 1e-4} for s in range(1, step + 1)]
+    return {
+        "global_step": step,
+        "save_steps": save_steps,
+        "best_global_step": None,
+        "max_steps": 10_000,
+        "log_history": history,
+    }
+
+
+def save_model(folder: Path, *, seed: int) -> Path:
+    """Write what `save_pretrained` writes, the weights through a temporary file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "config.json", CONFIG)
+    write_json(folder / "generation_config.json", {"eos_token_id": 2})
+    temporary = folder / ".tmpA1b2C3"
+    temporary.write_bytes(weights(seed))
+    temporary.rename(folder / "model.safetensors")
+    write_json(folder / "tokenizer.json", {"version": "1.0"})
+    return folder
+
+
+def save(output_dir: Path, step: int, *, seed: int | None = None, keep: int | None = None) -> Path:
+    """Write one checkpoint in the Trainer's order, then rotate."""
+    folder = save_model(output_dir / f"checkpoint-{step}", seed=step if seed is None else seed)
+    for name in ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        (folder / name).write_bytes(b"\0" * 64)
+    write_json(folder / "trainer_state.json", trainer_state(step))
+    if keep is not None:
+        rotate(output_dir, keep)
+    return folder
+
+
+def rotate(output_dir: Path, keep: int) -> None:
+    """Delete the oldest checkpoints by the folders' modification times, as transformers does."""
+    folders = sorted(output_dir.glob("checkpoint-*"), key=lambda folder: folder.stat().st_mtime_ns)
+    for folder in folders[: max(0, len(folders) - keep)]:
+        shutil.rmtree(folder)
+
+
+def write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("output_dir", type=Path)
+    parser.add_argument("--saves", type=int, default=10)
+    parser.add_argument("--pause", type=float, default=0.3)
+    parser.add_argument("--keep", type=int, default=2)
+    arguments = parser.parse_args()
+    for number in range(1, arguments.saves + 1):
+        save(arguments.output_dir, number * 10, keep=arguments.keep)
+        time.sleep(arguments.pause)
+
+
+if __name__ == "__main__":
+    main()

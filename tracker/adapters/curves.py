@@ -1,0 +1,66 @@
+"""Reads training curves that the trainer left on disk: `tracker.ports.CurveReader`.
+
+trainer_state.json lies in the pin; logs in JSON lines lie beside the trainer's checkpoints and are only read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from eval_jobs.types import Checkpoint
+from tracker.domain.curves import points_of
+from tracker.domain.listing import TRAINER_STATE, is_training_log
+from tracker.domain.types import CurvePoint
+
+log = logging.getLogger(__name__)
+
+MAX_LOG_BYTES = 256 << 20
+"""A longer file is no log of metrics."""
+
+
+class TrainerCurves:
+    """`tracker.ports.CurveReader` over trainer_state.json and JSONL logs."""
+
+    def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
+        """Return all finite points known at this checkpoint, ordered by step; () when there are none."""
+        logged = points_of(_logged_rows(Path(checkpoint.source_uri).parent), up_to_step=checkpoint.step)
+        stated = points_of(_stated_rows(Path(checkpoint.uri) / TRAINER_STATE), up_to_step=checkpoint.step)
+        # The trainer's state is exact and belongs to this checkpoint; a log repeats it rounded.
+        points = {(p.key, p.step): p for p in (*logged, *stated)}
+        return tuple(sorted(points.values(), key=lambda p: (p.step, p.key)))
+
+
+# --- private
+
+
+def _stated_rows(path: Path) -> list[object]:
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, RecursionError) as error:
+        log.warning("no training curves from %s: %s", path, error)
+        return []
+    rows = document.get("log_history") if isinstance(document, dict) else None
+    return rows if isinstance(rows, list) else []
+
+
+def _logged_rows(folder: Path) -> Iterator[object]:
+    try:
+        for path in sorted(folder.glob("*.jsonl")):
+            if is_training_log(path.name) and path.stat().st_size <= MAX_LOG_BYTES:
+                yield from _rows(path)
+    except OSError as error:
+        log.warning("no training curves from the logs in %s: %s", folder, error)
+
+
+def _rows(path: Path) -> Iterator[object]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                yield json.loads(line)
+            except (ValueError, RecursionError):
+                continue  # text between the rows, or the last line while it is being written

@@ -1,0 +1,158 @@
+"""Finds and pins the checkpoints of a training output folder: `tracker.ports.CheckpointSource` on a real file system.
+
+    a thread:  hint or one second -> sweep: every folder looked at, complete ones held at once (hard links)
+    ready():   sweep -> holds that have settled -> digest and NaN check -> published pins -> Checkpoint...
+
+Holding must not wait for anything: a trainer that keeps two checkpoints deletes one while results are being published.
+Only hashing, which takes seconds for large weights, runs in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import datetime
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointError, StoreError
+from eval_jobs.ports import Clock
+from eval_jobs.types import Checkpoint
+from tracker.adapters.filesystem_folders import Folders
+from tracker.adapters.filesystem_hints import Hints
+from tracker.adapters.filesystem_once import pin_checkpoint
+from tracker.adapters.filesystem_pins import Pin, publish
+from tracker.adapters.filesystem_recovery import find_pins
+from tracker.adapters.filesystem_runs import FoundFolder, FoundRun, find_runs
+from tracker.domain.discovery import WatchOptions
+from tracker.domain.types import Gap
+
+__all__ = ["FilesystemSource", "FoundFolder", "FoundRun", "find_runs", "pin_checkpoint"]
+
+log = logging.getLogger(__name__)
+
+QUICK_S = 1.0
+"""Time between two quick looks when no event comes: entries of folders, not the files of finished checkpoints."""
+
+ABSENT_S = 0.1
+"""The same while the output folder does not exist, which costs next to nothing."""
+
+PAUSE_S = 0.02
+"""Events come in bursts; one look answers many."""
+
+HASHED_BYTES = 4 << 30
+"""One call of `ready` hashes about this much, so that the evaluation of a backlog starts with its first checkpoint."""
+
+
+class FilesystemSource:
+    """`tracker.ports.CheckpointSource` for one output folder, which may not exist yet."""
+
+    def __init__(self, run_name: str, output_dir: Path, pins_dir: Path, options: WatchOptions, clock: Clock) -> None:
+        """Describe what to watch; nothing is read or written before the first call of `ready`."""
+        self._run_name = run_name
+        self._output_dir = output_dir.absolute()
+        self._pins_dir = pins_dir.absolute()
+        self._options = options
+        self._clock = clock
+        self._folders = Folders(run_name, self._output_dir, self._pins_dir, options)
+        self._lock = threading.Lock()
+        self._hint, self._wake, self._stopped = threading.Event(), threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._fresh: list[Checkpoint] = []
+        self._returned: set[tuple[str, int, str]] = set()
+        self._swept_at: datetime | None = None
+
+    def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
+        """Return every checkpoint that is complete and pinned, lowest step first, new content only."""
+        if self._thread is None:
+            self._start(now)
+        self._sweep(now)
+        self._publish_settled(now)
+        fresh = sorted(self._fresh, key=lambda c: (c.step, c.run_id, c.ready_at))
+        self._fresh = []
+        return tuple(c for c in fresh if self._is_first(c))
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return every checkpoint that cannot be evaluated, found so far by this process, with the reason."""
+        with self._lock:
+            return self._folders.gaps.found()
+
+    def wait(self, timeout_s: float) -> None:
+        """Return after `timeout_s`, or earlier when something may have changed on disk or a hold has settled."""
+        with self._lock:
+            settles_in_s = self._folders.settles_in_s(self._clock.now())
+        if settles_in_s is not None:
+            timeout_s = min(timeout_s, max(settles_in_s, PAUSE_S))
+        self._wake.wait(timeout_s)
+        self._wake.clear()
+
+    def close(self) -> None:
+        """Stop watching. Calling it twice is harmless."""
+        self._stopped.set()
+        self._hint.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    # --- private
+
+    def _start(self, now: datetime) -> None:
+        pins = find_pins(self._pins_dir, self._run_name, self._output_dir, now)
+        with self._lock:
+            self._folders.restore(pins, now)
+        self._fresh = [pin.checkpoint for pin in pins if pin.checkpoint is not None]
+        self._thread = threading.Thread(target=self._watch, name="checkpoint-watch", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        hints = None if self._options.polling else Hints(self._output_dir, self._hint.set)
+        while not self._stopped.is_set():
+            is_new = hints is not None and hints.follow()
+            if not is_new:  # what was written before the events began is looked for at once
+                self._hint.wait(self._pause_s())
+            self._hint.clear()
+            if self._sweep(self._clock.now()):
+                self._wake.set()
+            self._stopped.wait(PAUSE_S)
+        if hints is not None:
+            hints.close()
+
+    def _pause_s(self) -> float:
+        # The first checkpoints of a trainer that is just starting must not wait for the first events.
+        return min(QUICK_S if self._output_dir.exists() else ABSENT_S, self._options.rescan_s)
+
+    def _sweep(self, now: datetime) -> bool:
+        with self._lock:
+            is_full = self._swept_at is None or (now - self._swept_at).total_seconds() >= self._options.rescan_s
+            if is_full:
+                self._swept_at = now
+            return self._folders.sweep(now, is_full=is_full)
+
+    def _publish_settled(self, now: datetime) -> None:
+        hashed = 0
+        while hashed < HASHED_BYTES:
+            with self._lock:
+                pin = self._folders.next_settled(now)
+            if pin is None:
+                return
+            hashed += sum(f.size for f in pin.weights())
+            self._publish(pin, now)
+
+    def _publish(self, pin: Pin, now: datetime) -> None:
+        try:
+            checkpoint = publish(pin)
+        except CheckpointError as error:
+            with self._lock:
+                self._folders.refused(pin, error, now)
+        except StoreError as error:
+            with self._lock:
+                self._folders.postponed(pin, error)
+        else:
+            with self._lock:
+                self._folders.published(pin)
+            self._fresh.append(checkpoint)
+
+    def _is_first(self, checkpoint: Checkpoint) -> bool:
+        key = (checkpoint.run_id, checkpoint.step, checkpoint.digest)
+        is_first = key not in self._returned
+        self._returned.add(key)
+        return is_first

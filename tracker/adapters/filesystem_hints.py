@@ -1,0 +1,88 @@
+"""File events as hints that something may have changed. They overflow, get lost and never cross a network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
+from watchdog.observers import Observer
+
+log = logging.getLogger(__name__)
+
+# Not the opening and closing of files that are only read: our own reading would be a hint to read again.
+_EVENTS: list[type[FileSystemEvent]] = [
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+]
+
+
+class Hints:
+    """Calls `on_change` from a thread of its own whenever something in `folder` was written, moved or deleted."""
+
+    def __init__(self, folder: Path, on_change: Callable[[], None]) -> None:
+        self._folder = folder
+        self._handler = _Handler(on_change)
+        self._observer = Observer()
+        self._watched: tuple[int, int] | None = None
+        self._is_off = False
+
+    def follow(self) -> bool:
+        """Watch the folder once it exists, and again when it is another one; return whether watching has just begun."""
+        if self._is_off:
+            return False
+        try:
+            status = self._folder.stat()
+            identity = (status.st_dev, status.st_ino)
+            if identity == self._watched:
+                return False
+            self._restart()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            # No watches left (fs.inotify.max_user_watches) or none possible: rescanning alone loses nothing.
+            log.warning("no file events for %s (%s); it is looked at every second instead", self._folder, error)
+            self._is_off = True
+            return False
+        self._watched = identity
+        return True
+
+    def close(self) -> None:
+        """Stop watching. Calling it twice is harmless."""
+        if self._observer.is_alive():
+            self._observer.stop()
+            self._observer.join()
+
+    # --- private
+
+    def _restart(self) -> None:
+        self.close()
+        self._observer = Observer()
+        self._observer.schedule(self._handler, str(self._folder), recursive=True, event_filter=_EVENTS)
+        self._observer.start()
+
+
+class _Handler(FileSystemEventHandler):
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+
+    def on_any_event(self, event: FileSystemEvent) -> None:  # noqa: ARG002 - which file it was does not matter
+        self._on_change()

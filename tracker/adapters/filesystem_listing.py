@@ -1,0 +1,153 @@
+"""Looks at folders: where checkpoints are, what lies in them, what their headers and JSON say. Only reads.
+
+places_in(output_dir) -> Place...      facts_of(folder) -> Facts      read_listing(facts) -> Listing
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from tracker.adapters.safetensors_file import read_header
+from tracker.domain.listing import DOCUMENTS, Broken, Document, Facts, FileFact, Header, Listing, step_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A folder that is a checkpoint by its name."""
+
+    run_id: str
+    step: int
+    path: Path
+
+
+def places_in(output_dir: Path, *, run_name: str, pattern: str, skip: Path | None = None) -> tuple[Place, ...]:
+    """Return the checkpoint folders in `output_dir` and one level below it, lowest step first.
+
+    Symbolic links to folders are left out: `last-checkpoint` is a second name of a folder that is found anyway, and a
+    link may lead out of the output folder. A sub-folder's run is `run_name/<sub-folder>`.
+
+    Raises:
+        OSError: `output_dir` cannot be listed.
+    """
+    found = []
+    for entry in sorted(_folders(output_dir), key=lambda e: e.name):
+        step = step_of(entry.name, pattern)
+        if step is not None:
+            found.append(Place(run_id=run_name, step=step, path=Path(entry.path)))
+        elif not entry.name.startswith(".") and Path(entry.path) != skip:
+            found += _places_below(Path(entry.path), f"{run_name}/{entry.name}", pattern)
+    return tuple(sorted(found, key=lambda p: (p.step, p.run_id, p.path)))
+
+
+def facts_of(folder: Path, root: Path | None = None) -> Facts | None:
+    """Return what the file system says about a folder, or None when it is gone.
+
+    Args:
+        folder: the folder to look at.
+        root: links to files outside of it are marked; None: links are followed anywhere.
+    """
+    try:
+        mtime_ns = folder.stat().st_mtime_ns
+        with os.scandir(folder) as entries:
+            listed = list(entries)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Facts(path=str(folder), mtime_ns=0, files=(), problem=error.strerror or str(error))
+    files, folders, newest_folder_ns = [], [], 0
+    for entry in listed:
+        # A temporary file may have got its final name since: then it is simply not there.
+        try:
+            status = entry.stat()
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+                newest_folder_ns = max(newest_folder_ns, status.st_mtime_ns)
+            elif entry.is_file():
+                files.append(_file_fact(entry, status, root))
+        except OSError:
+            continue
+    return Facts(
+        path=str(folder),
+        mtime_ns=mtime_ns,
+        files=tuple(sorted(files, key=lambda f: f.name)),
+        folders=tuple(sorted(folders)),
+        newest_folder_ns=newest_folder_ns,
+    )
+
+
+def read_listing(facts: Facts, step: int | None) -> Listing:
+    """Open the files that decide on completeness and return what they say."""
+    folder = Path(facts.path)
+    headers: dict[str, Header | Broken] = {}
+    documents: dict[str, Document | Broken] = {}
+    for fact in facts.files:
+        if fact.outside:
+            continue
+        if fact.name.endswith(".safetensors"):
+            headers[fact.name] = _header(folder / fact.name)
+        elif fact.name in DOCUMENTS:
+            documents[fact.name] = read_document(folder / fact.name)
+    return Listing(facts=facts, step=step, headers=headers, documents=documents)
+
+
+def read_document(path: Path) -> Document | Broken:
+    """Return a JSON object, or why the file is none."""
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        return Broken(code=CheckpointUnreadable.code, text=f"is no valid JSON: {error}")
+    if not isinstance(document, dict):
+        return Broken(code=CheckpointUnreadable.code, text="is no JSON object")
+    return document
+
+
+# --- private
+
+
+def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[Place]:
+    try:
+        entries = list(_folders(folder))
+    except OSError:
+        return  # gone, or somebody else's; neither holds a checkpoint for us
+    for entry in entries:
+        step = step_of(entry.name, pattern)
+        if step is not None:
+            yield Place(run_id=run_id, step=step, path=Path(entry.path))
+
+
+def _folders(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        yield from (entry for entry in entries if _is_folder(entry))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        # A name that is no text has no place in run ids, messages and databases.
+        return entry.is_dir(follow_symlinks=False) and bool(entry.name.encode())
+    except (OSError, UnicodeEncodeError):
+        return False
+
+
+def _file_fact(entry: os.DirEntry[str], status: os.stat_result, root: Path | None) -> FileFact:
+    is_outside = root is not None and entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root)
+    return FileFact(
+        name=entry.name,
+        size=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        inode=status.st_ino,
+        outside=is_outside,
+    )
+
+
+def _header(path: Path) -> Header | Broken:
+    try:
+        return read_header(path)
+    except OSError as error:
+        return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")

@@ -1,0 +1,77 @@
+"""Pins one checkpoint that a person names, without watching anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eval_jobs.errors import (
+    CheckpointError,
+    CheckpointIncomplete,
+    CheckpointNotFound,
+    CheckpointUnreadable,
+    CheckpointUnsafe,
+)
+from eval_jobs.types import Checkpoint
+from tracker.adapters.filesystem_listing import Place, facts_of, places_in, read_listing
+from tracker.adapters.filesystem_pins import hold, publish, remove_folder
+from tracker.domain.discovery import Complete, NotYet, Rejected, assess
+from tracker.domain.listing import Facts, usual_step_of
+
+_ERRORS: dict[str, type[CheckpointError]] = {
+    error.code: error for error in (CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe)
+}
+
+
+def pin_checkpoint(path: Path, *, run_id: str, pins_dir: Path) -> Checkpoint:
+    """Pin one folder: a trainer's checkpoint, or what save_pretrained wrote.
+
+    The step is the one in the folder's name (`checkpoint-100`), else the one that trainer_state.json says, else 0.
+
+    Raises:
+        CheckpointNotFound: nothing is there, or no checkpoint in it.
+        CheckpointIncomplete: files are missing, truncated or still being written.
+        CheckpointUnreadable: NaN or Inf weights, or files that are not what their names say.
+        CheckpointUnsafe: only pickle weights are there.
+        DiskFull, StoreError: the pin cannot be written, or the checkpoint may not be read.
+    """
+    folder = path.absolute()
+    facts = _facts(folder)
+    readiness = assess(read_listing(facts, usual_step_of(folder.name)))
+    if not isinstance(readiness, Complete):
+        raise _error(folder, facts, readiness)
+    place = Place(run_id=run_id, step=readiness.step, path=folder)
+    pin = hold(place, facts, readiness, pins_dir)
+    if pin is None:
+        raise CheckpointIncomplete(
+            f"{folder} changed while it was being pinned", hint="try again when the trainer has finished saving"
+        )
+    try:
+        return publish(pin)
+    finally:
+        remove_folder(Path(pin.folder))
+
+
+# --- private
+
+
+def _facts(folder: Path) -> Facts:
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointNotFound(f"{folder} is a file", hint="name the folder that holds config.json and the weights")
+    facts = facts_of(folder)
+    if facts is None:
+        raise CheckpointNotFound(f"{folder} does not exist", hint="check the path; rotation may have deleted it")
+    return facts
+
+
+def _error(folder: Path, facts: Facts, readiness: NotYet | Rejected) -> CheckpointError:
+    if not facts.problem and not any(f.name.endswith((".safetensors", ".bin")) for f in facts.files):
+        inside = places_in(folder, run_name="", pattern="*")
+        names = [str(place.path.relative_to(folder)) for place in inside]
+        if names:
+            hint = f"name one of the checkpoints in it: {', '.join(names[:5])}"
+            return CheckpointNotFound(f"{folder} is no checkpoint itself", hint=hint)
+        if not facts.files and not facts.folders:
+            return CheckpointNotFound(
+                f"{folder} is empty", hint="name the folder that holds config.json and the weights"
+            )
+    return _ERRORS[readiness.code](f"{folder} cannot be evaluated: {readiness.reason}", hint=readiness.hint)

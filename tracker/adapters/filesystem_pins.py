@@ -1,0 +1,264 @@
+"""Our own holds on checkpoints, in a folder that the trainer does not know.
+
+    hold (link and copy, check again) -> Pin, named .held-...     publish (digest, NaN check) -> step-<N>-<digest>/
+
+A hard link costs nothing and outlives the trainer's rotation. Small files are copied, because trainers overwrite them
+in place, which a link would show. `.pin.json` is written last: a folder without it was left half-made by a killed
+process (see `filesystem_recovery`).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import re
+import shutil
+import socket
+import uuid
+from collections.abc import Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from eval_jobs.errors import CheckpointIncomplete, DiskFull, StoreError
+from eval_jobs.identity import content_hash
+from eval_jobs.types import Checkpoint
+from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
+from tracker.adapters.safetensors_file import digest_weights
+from tracker.domain.discovery import Complete, assess
+from tracker.domain.listing import Facts, FileFact
+from tracker.domain.watching import Change, change_of, time_of_ns
+
+log = logging.getLogger(__name__)
+
+MANIFEST = ".pin.json"
+SCHEMA_VERSION = 1
+HELD = ".held-"
+"""Begins the names of holds that are not published yet; `owner_mark` and something random follow."""
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """A complete copy of what serving needs, in our own folder."""
+
+    folder: str
+    run_id: str
+    step: int
+    source: str
+    """Absolute path of the trainer's folder."""
+    complete: Complete
+    source_files: tuple[FileFact, ...]
+    """The held files as they were in the trainer's folder."""
+    own_files: tuple[FileFact, ...]
+    """The same in our folder: a change means that somebody wrote through a hard link."""
+    ready_ns: int
+    """Newest modification time of the trainer's files."""
+    checkpoint: Checkpoint | None = None
+    """None: held, not yet published."""
+
+    def weights(self) -> tuple[FileFact, ...]:
+        """Return the facts of the trainer's weights: what a checkpoint's identity rests on."""
+        return tuple(f for f in self.source_files if f.name in self.complete.weights)
+
+
+_PIN = TypeAdapter(Pin)
+
+
+def hold(place: Place, facts: Facts, complete: Complete, pins_dir: Path, *, copy_weights: bool = False) -> Pin | None:
+    """Take hold of a complete folder; None when it changed or went away meanwhile.
+
+    Args:
+        place: the trainer's folder.
+        facts: what was seen of it when it was found complete.
+        complete: which files to hold.
+        pins_dir: folder of all pins.
+        copy_weights: do not link, because this trainer overwrites weights in place.
+
+    Raises:
+        DiskFull, StoreError: nothing can be written to `pins_dir`, or the trainer's files may not be read.
+    """
+    parent = pins_dir.absolute() / _slug(place.run_id)
+    folder = parent / f"{HELD}{owner_mark(os.getpid())}-{uuid.uuid4().hex[:8]}"
+    links = () if copy_weights else complete.weights
+    try:
+        folder.mkdir(parents=True)
+        linked = {n for n in complete.held if _take(place.path / n, folder / n, is_link=n in links)}
+        pin = _checked(place, facts, complete, folder, linked)
+        if pin is not None:
+            _write_manifest(pin, folder)
+            return pin
+    except OSError as error:
+        remove_folder(folder)
+        if isinstance(error, FileNotFoundError) and not _still_there(place, complete):
+            return None
+        raise _mapped(error, f"{place.path} cannot be pinned in {pins_dir}") from error
+    remove_folder(folder)
+    return None
+
+
+def publish(pin: Pin) -> Checkpoint:
+    """Give a held checkpoint its identity and its final name. Safe to repeat after a kill.
+
+    Raises:
+        CheckpointUnreadable: its weights hold NaN or Inf.
+        CheckpointIncomplete: its files were overwritten in place since they were held.
+        DiskFull, StoreError: the pin cannot be written.
+    """
+    held = Path(pin.folder)
+    try:
+        _demand_unchanged(pin)
+        digest = digest_weights(held / name for name in pin.complete.weights)
+        _demand_unchanged(pin)
+        final = held.parent / f"step-{pin.step:08d}-{digest[:12]}"
+        published = replace(pin, folder=str(final), checkpoint=_checkpoint(pin, final, digest))
+        earlier = read_pin(final) if final.exists() else None
+        if earlier is not None and earlier.checkpoint is not None and is_unchanged(earlier):
+            remove_folder(held)
+            return earlier.checkpoint
+        remove_folder(final)
+        _write_manifest(published, held)
+        held.rename(final)
+    except OSError as error:
+        raise _mapped(error, f"the pin {held} of {pin.source} cannot be published") from error
+    assert published.checkpoint is not None  # noqa: S101 - set two lines above
+    return published.checkpoint
+
+
+def owner_mark(pid: int) -> str:
+    """Return what identifies a living process, also among later ones of the same number; "" when there is none."""
+    try:
+        # Fields after the name: the state first, the start in clock ticks since boot as the 20th (man 5 proc).
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else f"{socket.gethostname()}-{pid}-{fields[19]}"
+
+
+def read_pin(folder: Path) -> Pin | None:
+    """Return the pin in `folder`, or None when it has no manifest of ours."""
+    try:
+        document = json.loads((folder / MANIFEST).read_bytes())
+        if document["schema_version"] != SCHEMA_VERSION:
+            log.error("%s was written by another version of checkpoint-tracker; it is left alone", folder)
+            return None
+        return replace(_PIN.validate_python(document["pin"]), folder=str(folder))
+    except (OSError, ValueError, KeyError, TypeError, ValidationError):
+        return None
+
+
+def is_unchanged(pin: Pin) -> bool:
+    """Return whether our files are still as they were when they were held."""
+    facts = facts_of(Path(pin.folder))
+    return facts is not None and change_of(pin.own_files, facts) is Change.SAME
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder of ours, if it is there."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- private: holding
+
+
+def _take(source: Path, target: Path, *, is_link: bool) -> bool:
+    """Link or copy one file; return whether it was linked."""
+    if is_link:
+        try:
+            os.link(source.resolve(), target)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            log.debug("%s is copied, not linked: %s", source, error.strerror)
+        else:
+            return True
+    shutil.copyfile(source, target)
+    return False
+
+
+def _checked(place: Place, facts: Facts, complete: Complete, folder: Path, linked: Set[str]) -> Pin | None:
+    """Return the pin if it holds what was seen: the same inodes, complete again by the same rules."""
+    source_files = tuple(f for f in facts.files if f.name in complete.held)
+    now, own = facts_of(place.path), facts_of(folder)
+    if own is None or (now is not None and change_of(source_files, now) is Change.CHANGED):
+        return None
+    if [_expected(f, linked) for f in own.files] != [_expected(f, linked) for f in source_files]:
+        return None
+    again = assess(read_listing(own, place.step))
+    if not isinstance(again, Complete) or again.weights != complete.weights:
+        return None
+    return Pin(
+        folder=str(folder),
+        run_id=place.run_id,
+        step=place.step,
+        source=str(place.path),
+        complete=complete,
+        source_files=source_files,
+        own_files=own.files,
+        ready_ns=facts.newest_ns(),
+    )
+
+
+def _expected(file: FileFact, linked: Set[str]) -> tuple[str, int, int]:
+    return (file.name, file.size, file.inode if file.name in linked else 0)
+
+
+def _still_there(place: Place, complete: Complete) -> bool:
+    return all((place.path / name).exists() for name in complete.held)
+
+
+def _write_manifest(pin: Pin, folder: Path) -> None:
+    document = {"schema_version": SCHEMA_VERSION, "pin": _PIN.dump_python(pin, mode="json")}
+    temporary = folder / f"{MANIFEST}.tmp"
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(folder / MANIFEST)
+
+
+def _slug(run_id: str) -> str:
+    """Return a folder name for a run; a changed name gets a mark, so that two runs never share one."""
+    slug = re.sub(r"[^\w.-]+", "_", run_id).strip(".")[:80]
+    return slug if slug == run_id else f"{slug}-{content_hash(run_id)[:6]}"
+
+
+def _mapped(error: OSError, what: str) -> StoreError:
+    if error.errno in _NO_SPACE:
+        return DiskFull(
+            f"{what}: {error.strerror}", hint="free some space; it is tried again while the checkpoint lives"
+        )
+    return StoreError(
+        f"{what}: {error.strerror}", hint="check that the tracker may read the one and write to the other"
+    )
+
+
+# --- private: publishing
+
+
+def _demand_unchanged(pin: Pin) -> None:
+    if not Path(pin.folder).exists():
+        raise StoreError(f"the pin {pin.folder} of {pin.source} was deleted", hint="leave the folder of pins alone")
+    if not is_unchanged(pin):
+        raise CheckpointIncomplete(
+            f"the weights of {pin.source} were overwritten in place after they were pinned",
+            hint="if the trainer saves this step again, the new content is taken",
+        )
+
+
+def _checkpoint(pin: Pin, final: Path, digest: str) -> Checkpoint:
+    return Checkpoint(
+        run_id=pin.run_id,
+        step=pin.step,
+        uri=str(final),
+        source_uri=pin.source,
+        format=pin.complete.format,
+        digest=digest,
+        ready_at=time_of_ns(pin.ready_ns),
+        base_model=pin.complete.base_model,
+    )

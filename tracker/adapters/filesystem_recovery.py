@@ -1,0 +1,76 @@
+"""What an earlier process left in the folder of pins: found again when whole, cleared away when half-made."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointError
+from tracker.adapters.filesystem_pins import HELD, Pin, is_unchanged, owner_mark, read_pin, remove_folder
+from tracker.adapters.safetensors_file import digest_weights
+from tracker.domain.watching import time_of_ns
+
+log = logging.getLogger(__name__)
+
+ABANDONED = timedelta(days=1)
+"""A hold of another machine that nobody touched for this long is given up."""
+
+
+def find_pins(pins_dir: Path, run_name: str, output_dir: Path, now: datetime) -> tuple[Pin, ...]:
+    """Return the pins of one output folder that an earlier process left, lowest step first.
+
+    Holds without a manifest were left half-made by a killed process and are removed; so are published pins whose
+    weights are no longer what their digest says.
+    """
+    return tuple(sorted(_usable_pins(pins_dir, run_name, output_dir, now), key=lambda p: (p.step, p.folder)))
+
+
+# --- private
+
+
+def _usable_pins(pins_dir: Path, run_name: str, output_dir: Path, now: datetime) -> Iterator[Pin]:
+    for folder in sorted(pins_dir.absolute().glob("*/*")):
+        is_held = folder.name.startswith(HELD)
+        if is_held and not _is_abandoned(folder, now):
+            continue
+        pin = read_pin(folder)
+        if is_held and pin is None:
+            log.info("removing %s, left half-made by a killed process", folder)
+            remove_folder(folder)
+        elif pin is not None and _belongs(pin, run_name, output_dir):
+            if _is_sound(pin):
+                yield pin
+            else:
+                log.warning("removing the pin %s: its files are no longer those of step %d", folder, pin.step)
+                remove_folder(folder)
+
+
+def _belongs(pin: Pin, run_name: str, output_dir: Path) -> bool:
+    is_run = pin.run_id == run_name or pin.run_id.startswith(f"{run_name}/")
+    return is_run and Path(pin.source).is_relative_to(output_dir)
+
+
+def _is_sound(pin: Pin) -> bool:
+    if is_unchanged(pin):
+        return True
+    if pin.checkpoint is None:
+        return False
+    # Times and inodes change when pins are moved or restored; the content decides.
+    try:
+        return digest_weights(Path(pin.folder) / name for name in pin.complete.weights) == pin.checkpoint.digest
+    except (OSError, CheckpointError):
+        return False
+
+
+def _is_abandoned(folder: Path, now: datetime) -> bool:
+    owner = folder.name.removeprefix(HELD).rpartition("-")[0]
+    host, _, pid = owner.rpartition("-")[0].rpartition("-")
+    if host == socket.gethostname() and pid.isdigit():
+        return owner_mark(int(pid)) != owner
+    try:
+        return now - time_of_ns(folder.stat().st_mtime_ns) > ABANDONED
+    except OSError:
+        return False
