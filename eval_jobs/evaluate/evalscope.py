@@ -1,0 +1,171 @@
+"""`Evaluator` with EvalScope: a client of one resident child process.
+
+evaluator = EvalScopeEvaluator(state / "evaluations")
+result = evaluator.evaluate(benchmark, suite, endpoint, plan_id=plan.id, progress=print)
+
+benchmark + data -> own copy (mirror) -> request (task_config) -> child -> files in the run's folder -> scores (parse)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from eval_jobs.errors import EndpointFailed
+from eval_jobs.evaluate.child_process import ChildProcess
+from eval_jobs.evaluate.known_benchmarks import check_name
+from eval_jobs.evaluate.mirror import open_mirror
+from eval_jobs.evaluate.parse import (
+    Place,
+    Planned,
+    Row,
+    by_place,
+    metric_name,
+    parse_lines,
+    parse_samples,
+    planned_sample,
+)
+from eval_jobs.evaluate.protocol import FAILURES_FILE, PLANNED_FILE, Message, error_of
+from eval_jobs.evaluate.task_config import MODEL_ID, LocalData, evalscope_name, evaluate_request, run_folder
+from eval_jobs.identity import benchmark_fingerprint
+from eval_jobs.ports import Progress
+from eval_jobs.types import Benchmark, Endpoint, EvalResult, SampleScore, Suite
+
+MIN_SILENCE_S = 900.0
+"""A child that says nothing for so long hangs; loading and scoring say nothing while they run."""
+
+
+class EvalScopeEvaluator:
+    """`eval_jobs.ports.Evaluator`. Everything it writes lies below `work_dir`."""
+
+    def __init__(self, work_dir: Path, python: str = sys.executable) -> None:
+        self._work_dir = work_dir.absolute()
+        self._python = python
+        self._child: ChildProcess | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def child_pid(self) -> int | None:
+        """Process id of the child, None while there is none."""
+        return self._child.pid if self._child is not None else None
+
+    def evaluate(
+        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> EvalResult:
+        """Ask every sample and score it; see the port.
+
+        Raises:
+            UnknownBenchmark, BadData, EvaluateError: asking again is useless.
+            EndpointFailed, EvaluatorDied: asking again may help; it asks only what is missing.
+            DiskFull: no space for data or answers.
+        """
+        started_s = time.monotonic()
+        check_name(benchmark.adapter)
+        _check_key(endpoint)
+        mirror = open_mirror(benchmark, self._work_dir / "data")
+        data = None if mirror is None else LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
+        folder = self._work_dir / "runs" / run_folder(benchmark, suite, plan_id)
+        request = evaluate_request(benchmark, suite, endpoint, folder=str(folder), data=data)
+        with self._lock:
+            reply = self._ask(request, progress)
+        if reply["type"] != "result":
+            raise error_of(reply, log=str(self._log_path))
+        outputs = _Outputs(folder, evalscope_name(benchmark))
+        return EvalResult(
+            benchmark=benchmark.name,
+            fingerprint=benchmark_fingerprint(benchmark, suite),
+            metric=metric_name(outputs.reviews.values(), default=reply["metric"]),
+            samples=outputs.samples(),
+            duration_s=time.monotonic() - started_s,
+            higher_is_better=benchmark.higher_is_better,
+        )
+
+    def close(self) -> None:
+        """Stop the child. Calling it twice is harmless; evaluating again starts a new one."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
+
+    # --- private
+
+    @property
+    def _log_path(self) -> Path:
+        return self._work_dir / "logs" / f"evaluator-{os.getpid()}.log"
+
+    def _ask(self, request: Message, progress: Progress) -> Message:
+        name = request["benchmark"]
+        finished = False
+        try:
+            child = self._running_child(progress)
+            progress(f"{name}: loading")
+            reply = child.ask(
+                request,
+                silence_s=MIN_SILENCE_S + 3 * request["timeout_s"],
+                progress=lambda done, total: progress(f"{name} {done}/{total}"),
+            )
+            finished = True
+        finally:
+            if not finished:  # died, or we were interrupted: it must not go on asking behind our back
+                self.close()
+        return reply
+
+    def _running_child(self, progress: Progress) -> ChildProcess:
+        if self._child is not None and not self._child.is_running():
+            self.close()
+        if self._child is None:
+            progress("starting the evaluator")
+            self._child = ChildProcess(self._python, self._work_dir, self._log_path)
+            self._child.wait_ready()
+        return self._child
+
+
+# --- private
+
+
+class _Outputs:
+    """What an evaluation left in its folder."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self.planned = tuple(planned_sample(row) for row in _rows(folder / PLANNED_FILE))
+        self.predictions = self._by_place("predictions")
+        self.reviews = self._by_place("reviews")
+
+    def samples(self) -> tuple[SampleScore, ...]:
+        """Return one score for every planned sample."""
+        return parse_samples(self.planned, self.predictions, self.reviews, self._failures())
+
+    def _by_place(self, kind: str) -> dict[Place, Row]:
+        found: dict[Place, Row] = {}
+        for subset in _subsets(self.planned):
+            found |= by_place(subset, _rows(self._folder / kind / MODEL_ID / f"{self._name}_{subset}.jsonl"))
+        return found
+
+    def _failures(self) -> dict[Place, str]:
+        rows = _rows(self._folder / FAILURES_FILE)
+        return {
+            (str(row["subset"]), index): str(row["detail"]) for row in rows if isinstance(index := row["index"], int)
+        }
+
+
+def _subsets(planned: tuple[Planned, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sample.subset for sample in planned))
+
+
+def _rows(path: Path) -> tuple[Row, ...]:
+    if not path.is_file():
+        return ()
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return parse_lines(lines)
+
+
+def _check_key(endpoint: Endpoint) -> None:
+    if endpoint.api_key_env and not os.environ.get(endpoint.api_key_env):
+        raise EndpointFailed(
+            f"the API key of {endpoint.base_url} is not set",
+            hint=f"set the environment variable {endpoint.api_key_env} and start again",
+        )

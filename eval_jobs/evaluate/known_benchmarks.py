@@ -1,0 +1,80 @@
+"""Which benchmark names exist, read from EvalScope's package files without importing it: its import takes seconds."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from eval_jobs.errors import EvaluateError, UnknownBenchmark
+
+EXACT = "exact"
+CHOICE = "choice"
+OWN_ADAPTERS = (EXACT, CHOICE)
+
+CODE_FAMILIES = ("bird_sql", "deep_swe", "skillsbench", "swe_bench", "terminal_bench")
+"""Benchmarks that run what the model wrote and declare no sandbox in EvalScope's cards; the others do."""
+
+
+def check_name(adapter: str) -> None:
+    """Check that a benchmark exists and may run here.
+
+    Raises:
+        UnknownBenchmark: no benchmark of that name; the hint holds the nearest ones.
+        EvaluateError: it runs code that the model wrote.
+    """
+    if runs_code(adapter):
+        raise EvaluateError(
+            f"benchmark `{adapter}` runs code that the model wrote, as the current user of this machine",
+            hint="there is no sandbox for it yet: take it out of the configuration",
+        )
+    names = evalscope_names()
+    if adapter in OWN_ADAPTERS or adapter in names or not names:
+        return
+    near = difflib.get_close_matches(adapter.lower(), [*OWN_ADAPTERS, *sorted(names)], n=3, cutoff=0.5)
+    guess = f"did you mean {' or '.join(f'`{n}`' for n in near)}? " if near else ""
+    raise UnknownBenchmark(
+        f"there is no benchmark `{adapter}`",
+        hint=f"{guess}use `exact` or `choice` with a JSONL file, or one of EvalScope's {len(names)} names",
+    )
+
+
+@cache
+def evalscope_names() -> frozenset[str]:
+    """Return the names of EvalScope's benchmarks; empty when it is not installed in this environment."""
+    folder = _benchmarks_folder()
+    if folder is None:
+        return frozenset()
+    index = folder / "_index.json"
+    return frozenset(json.loads(index.read_text(encoding="utf-8"))) if index.is_file() else frozenset()
+
+
+def runs_code(adapter: str) -> bool:
+    """Tell whether scoring this EvalScope benchmark executes code that the model wrote."""
+    return bool(_card(adapter).get("sandbox_config")) or adapter.startswith(CODE_FAMILIES)
+
+
+def subsets_of(adapter: str) -> tuple[str, ...]:
+    """Return the subsets that EvalScope declares for one of its benchmarks; () when unknown."""
+    return tuple(_card(adapter).get("subset_list", ()))
+
+
+# --- private
+
+
+@cache
+def _card(adapter: str) -> dict[str, Any]:
+    folder = _benchmarks_folder()
+    path = None if folder is None else folder / "_meta" / f"{adapter}.json"
+    if path is None or not path.is_file():
+        return {}
+    meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")).get("meta", {})
+    return meta
+
+
+def _benchmarks_folder() -> Path | None:
+    spec = find_spec("evalscope")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "benchmarks"

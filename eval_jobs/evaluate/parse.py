@@ -1,0 +1,237 @@
+"""EvalScope's files -> sample scores. Pure: rows in, records out.
+
+    planned      one row per question and repeat, written by our child before anything is asked
+    predictions  one row per answer
+    reviews      one row per scored answer
+    failures     one row per question that could not be answered or scored, with the reason
+
+Rules (what EvalScope calls "success" is not enough: it scores a context overflow as a wrong answer):
+    scored     answered, stopped by itself, and the metric gave a finite number
+    truncated  the same, but the answer was cut at max_tokens: it counts with the score it got
+    unscored   answered, and the metric failed
+    error      no proper answer: overflow, refused, filtered, cut, never asked
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from eval_jobs.identity import numbered, sample_key
+from eval_jobs.types import SampleScore, SampleStatus
+
+Row = Mapping[str, object]
+Place = tuple[str, int]
+"""Subset and index: where EvalScope keeps a sample. Good for joining files of one run, never for pairing runs."""
+
+USABLE_STATUS = (None, "success", "degraded")
+METRIC_NAMES = {"acc": "accuracy"}
+DETAIL_CHARS = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """One question to ask, once per repeat."""
+
+    subset: str
+    index: int
+    repeat: int
+    messages: tuple[tuple[str, str], ...]
+    """(role, text) of the prompt."""
+    target: str | tuple[str, ...]
+    cluster: str = ""
+
+    @property
+    def key(self) -> str:
+        """Content key without the occurrence number."""
+        asked = [m for m in self.messages if m[0] in ("system", "user")]
+        target = self.target if isinstance(self.target, str) else list(self.target)
+        return sample_key(self.subset, asked, target)
+
+
+def parse_lines(lines: Iterable[str]) -> tuple[Row, ...]:
+    """Return the JSON objects of a JSONL file; a line torn by a kill is left out."""
+    rows = []
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return tuple(rows)
+
+
+def planned_sample(row: Row) -> Planned:
+    """Read a row of the planned file."""
+    target = row["target"]
+    messages = row["messages"]
+    assert isinstance(messages, list)  # noqa: S101 - our own child wrote it
+    return Planned(
+        subset=str(row["subset"]),
+        index=_integer(row["index"]),
+        repeat=_integer(row["repeat"]),
+        messages=tuple((str(role), str(text)) for role, text in messages),
+        target=tuple(map(str, target)) if isinstance(target, list) else str(target),
+        cluster=str(row.get("cluster") or ""),
+    )
+
+
+def by_place(subset: str, rows: Iterable[Row]) -> dict[Place, Row]:
+    """Index the rows of one subset's file; the last row of an index wins, as after a resume."""
+    return {(subset, _integer(row["index"])): row for row in rows if isinstance(row.get("index"), int)}
+
+
+def parse_samples(
+    planned: Sequence[Planned],
+    predictions: Mapping[Place, Row],
+    reviews: Mapping[Place, Row],
+    failures: Mapping[Place, str],
+) -> tuple[SampleScore, ...]:
+    """Return one score for every planned sample, in the order of `planned`."""
+    ids = _sample_ids(planned)
+    scores = []
+    for sample, sample_id in zip(planned, ids, strict=True):
+        place = (sample.subset, sample.index)
+        verdict = _judge(predictions.get(place), reviews.get(place), failures.get(place, ""))
+        scores.append(_sample_score(sample, sample_id, verdict, predictions.get(place)))
+    return tuple(scores)
+
+
+def metric_name(reviews: Iterable[Row], default: str) -> str:
+    """Return the metric that the reviews carry as their main score, `default` when there are none."""
+    names = Counter(name for review in reviews if (name := _main_score(_score(review))[0]))
+    found = names.most_common(1)[0][0] if names else default
+    return METRIC_NAMES.get(found, found)
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judgement:
+    status: SampleStatus
+    score: float | None = None
+    detail: str = ""
+
+
+def _sample_ids(planned: Sequence[Planned]) -> tuple[str, ...]:
+    """Number equal questions per repeat, in index order, so that every repeat of one question has the same id."""
+    order = sorted(range(len(planned)), key=lambda i: (planned[i].repeat, planned[i].subset, planned[i].index))
+    ids = [""] * len(planned)
+    for repeat in {sample.repeat for sample in planned}:
+        members = [i for i in order if planned[i].repeat == repeat]
+        for i, sample_id in zip(members, numbered(planned[i].key for i in members), strict=True):
+            ids[i] = sample_id
+    return tuple(ids)
+
+
+def _judge(prediction: Row | None, review: Row | None, failure: str) -> _Judgement:
+    if prediction is None:
+        return _Judgement(status=SampleStatus.ERROR, detail=failure or "it was never answered")
+    reason = _stop_reason(prediction)
+    if reason not in ("stop", "max_tokens", "tool_calls"):
+        return _Judgement(status=SampleStatus.ERROR, detail=_why_no_answer(prediction, reason))
+    score, detail = _number(review, failure)
+    if score is None:
+        return _Judgement(status=SampleStatus.UNSCORED, detail=detail)
+    if reason == "max_tokens":
+        return _Judgement(status=SampleStatus.TRUNCATED, score=score, detail="the answer was cut at max_tokens")
+    return _Judgement(status=SampleStatus.SCORED, score=score)
+
+
+def _number(review: Row | None, failure: str) -> tuple[float | None, str]:
+    """Return the score, or None and why there is none."""
+    if review is None:
+        return None, failure or "the scorer gave no result"
+    score = _score(review)
+    metadata = _mapping(score.get("metadata"))
+    if metadata.get("metric_errors"):
+        return None, f"the metric failed: {metadata['metric_errors']}"
+    if score.get("status") not in USABLE_STATUS:
+        return None, f"the scorer says {score['status']}: {score.get('explanation') or metadata or ''}"
+    name, value = _main_score(score)
+    if not isinstance(value, int | float):
+        return None, f"the scorer gave no value for {name or 'its metric'}"
+    return (float(value), "") if math.isfinite(value) else (None, f"the score is {value}")
+
+
+def _sample_score(sample: Planned, sample_id: str, judged: _Judgement, prediction: Row | None) -> SampleScore:
+    return SampleScore(
+        sample_id=sample_id,
+        subset=sample.subset,
+        repeat=sample.repeat,
+        score=judged.score,
+        status=judged.status,
+        cluster_id=sample.cluster,
+        prompt=_prompt_text(sample.messages),
+        target=sample.target if isinstance(sample.target, str) else " | ".join(sample.target),
+        answer="" if judged.status is SampleStatus.ERROR else _answer(prediction),
+        output_tokens=_output_tokens(prediction),
+        detail=judged.detail[:DETAIL_CHARS],
+    )
+
+
+def _prompt_text(messages: Sequence[tuple[str, str]]) -> str:
+    if len(messages) == 1:
+        return messages[0][1]
+    return "\n\n".join(f"{role}: {text}" for role, text in messages)
+
+
+def _output(prediction: Row | None) -> Row:
+    return _mapping(prediction.get("model_output")) if prediction is not None else {}
+
+
+def _choice(prediction: Row | None) -> Row:
+    choices = _output(prediction).get("choices")
+    return _mapping(choices[0]) if isinstance(choices, list) and choices else {}
+
+
+def _stop_reason(prediction: Row) -> str:
+    return str(_choice(prediction).get("stop_reason") or "missing")
+
+
+def _why_no_answer(prediction: Row, reason: str) -> str:
+    if reason == "model_length":  # EvalScope puts the server's refusal where the answer should be
+        return f"the prompt does not fit into the context: {_answer(prediction)}"
+    if reason == "content_filter":
+        return "the server filtered the answer"
+    return f"the answer did not end properly (stop reason: {reason}) {_output(prediction).get('error') or ''}".strip()
+
+
+def _answer(prediction: Row | None) -> str:
+    content = _mapping(_choice(prediction).get("message")).get("content")
+    if isinstance(content, list):  # reasoning and text as separate parts
+        content = "".join(str(_mapping(part).get("text") or "") for part in content)
+    return str(content or "")
+
+
+def _output_tokens(prediction: Row | None) -> int | None:
+    tokens = _mapping(_output(prediction).get("usage")).get("output_tokens")
+    return tokens if isinstance(tokens, int) else None
+
+
+def _score(review: Row) -> Row:
+    return _mapping(_mapping(review.get("sample_score")).get("score"))
+
+
+def _main_score(score: Row) -> tuple[str, object]:
+    """Return name and value of the main score; the first one where none is named, as EvalScope does."""
+    values = _mapping(score.get("value"))
+    named = str(score.get("main_score_name") or "")
+    if named:
+        return named, values.get(named)
+    return next(iter(values.items()), ("", None))
+
+
+def _mapping(value: object) -> Row:
+    return value if isinstance(value, dict) else {}
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"expected a whole number, got {value!r}")
+    return value

@@ -1,0 +1,49 @@
+"""What the evaluator and its child say to each other: one JSON object a line, over the child's stdin and stdout.
+
+    parent -> child   a request (`task_config.evaluate_request`)
+    child -> parent   {"type": "progress", "done": 3, "total": 20}   any number
+                      {"type": "result", "metric": "accuracy"}       or
+                      {"type": "error", "code": ..., "message": ..., "hint": ...}
+Samples do not travel here: they lie in the run's folder, where a killed evaluation finds them again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from eval_jobs.errors import BadData, DiskFull, EndpointFailed, EvaluateError, TrackerError, UnknownBenchmark
+
+PLANNED_FILE = "planned.jsonl"
+FAILURES_FILE = "failures.jsonl"
+
+Message = dict[str, Any]
+
+_ERRORS: dict[str, type[TrackerError]] = {
+    kind.code: kind for kind in (EvaluateError, UnknownBenchmark, BadData, EndpointFailed, DiskFull)
+}
+
+
+def encode(message: Message) -> bytes:
+    """Return one line."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message | None:
+    """Read one line; None for anything that is no message."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) and "type" in message else None
+
+
+def error_message(error: TrackerError) -> Message:
+    """Return the message that carries an error over."""
+    return {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
+
+
+def error_of(message: Message, *, log: str) -> TrackerError:
+    """Return the error that a message carries; `log` is named in its hint."""
+    kind = _ERRORS.get(str(message.get("code")), EvaluateError)
+    return kind(str(message["message"]), hint=f"{message['hint']}; evaluator's log: {log}")

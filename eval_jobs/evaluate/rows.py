@@ -1,0 +1,156 @@
+"""Rows of a user's own JSONL file for `exact` and `choice`: what keys are accepted and what they mean. Pure.
+
+{"question": "2+2=", "answer": "4"}
+{"question": "Which is red?", "choices": ["sky", "rose"], "answer": "B"}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+QUESTION_KEYS = ("question", "query", "prompt", "input")
+ANSWER_KEYS = ("answer", "response", "target", "output", "answerKey")
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+DEFAULT_SUBSET = "default"
+
+_SUBSET_NAME = re.compile(r"[\w .+-]{1,100}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One question, whatever keys the row used."""
+
+    question: str
+    targets: tuple[str, ...]
+    """Accepted answers; for `choice` one letter."""
+    choices: tuple[str, ...] = ()
+    subset: str = DEFAULT_SUBSET
+    cluster: str = ""
+    id: str = ""
+
+
+def exact_item(row: Mapping[str, object]) -> Item:
+    """Read a row of an `exact` file: a question and one answer, or a list of accepted ones.
+
+    Raises:
+        ValueError: a key is missing, doubled or of the wrong kind; the message is for a person.
+    """
+    answer = _one_of(row, ANSWER_KEYS, "answer")
+    targets = tuple(_text(a, "answer") for a in answer) if isinstance(answer, list) else (_text(answer, "answer"),)
+    if not targets:
+        raise ValueError("the list of accepted answers is empty")
+    return _item(row, targets)
+
+
+def choice_item(row: Mapping[str, object]) -> Item:
+    """Read a row of a `choice` file: a question, its choices, and the right one as letter, index (from 0) or text.
+
+    Choices are a list, ARC's `{"text": [...], "label": [...]}`, or keys `A`, `B`, ... .
+
+    Raises:
+        ValueError: a key is missing, doubled or of the wrong kind; the message is for a person.
+    """
+    choices, labels = _choices(row)
+    answer = _one_of(row, ANSWER_KEYS, "answer")
+    letter = LETTERS[_position(answer, choices, labels)]
+    return _item(row, (letter,), choices)
+
+
+# --- private
+
+
+def _item(row: Mapping[str, object], targets: tuple[str, ...], choices: tuple[str, ...] = ()) -> Item:
+    return Item(
+        question=_text(_one_of(row, QUESTION_KEYS, "question"), "question"),
+        targets=targets,
+        choices=choices,
+        subset=_subset(row),
+        cluster=_label(row, "cluster"),
+        id=_label(row, "id"),
+    )
+
+
+def _one_of(row: Mapping[str, object], keys: Sequence[str], what: str) -> object:
+    present = [key for key in keys if key in row]
+    if not present:
+        wanted = " or ".join(f"`{key}`" for key in keys)
+        raise ValueError(f"no {what}: needs a key {wanted}, has {_names(row)}")
+    if len(present) > 1:
+        raise ValueError(f"more than one {what}: {_names(present)}; keep one of them")
+    return row[present[0]]
+
+
+def _text(value: object, what: str) -> str:
+    if isinstance(value, bool):
+        value = str(value).lower()
+    if isinstance(value, int | float):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"the {what} must be text, it is {value!r:.80}")  # noqa: TRY004 - the row is wrong, not the call
+    if not value.strip():
+        raise ValueError(f"the {what} is empty")
+    return value
+
+
+def _label(row: Mapping[str, object], key: str) -> str:
+    value = row.get(key)
+    return "" if value is None else str(value)
+
+
+def _subset(row: Mapping[str, object]) -> str:
+    subset = _label(row, "subset") or DEFAULT_SUBSET
+    if not _SUBSET_NAME.fullmatch(subset):
+        raise ValueError(f"the subset {subset!r:.80} may hold letters, digits, blanks and .+-_ only")
+    return subset
+
+
+def _choices(row: Mapping[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the choices' texts and their labels."""
+    given = row.get("choices")
+    labels: Sequence[object] = LETTERS
+    if given is None:
+        given = [row[letter] for letter in _leading_letters(row)]
+    elif isinstance(given, dict):
+        labels = given.get("label") or LETTERS
+        given = given.get("text")
+    if not isinstance(given, list) or not isinstance(labels, list | str):
+        raise ValueError("`choices` must be a list")  # noqa: TRY004 - the row is wrong, not the call
+    if not 2 <= len(given) <= len(LETTERS):
+        raise ValueError(f"needs 2 to {len(LETTERS)} choices in `choices` or in keys A, B, ..., has {len(given)}")
+    if len(labels) < len(given):
+        raise ValueError(f"{len(given)} choices and only {len(labels)} labels")
+    return tuple(_text(c, "choice") for c in given), tuple(str(label) for label in labels[: len(given)])
+
+
+def _leading_letters(row: Mapping[str, object]) -> list[str]:
+    letters = []
+    for letter in LETTERS:
+        if row.get(letter) is None:
+            break
+        letters.append(letter)
+    return letters
+
+
+def _position(answer: object, choices: Sequence[str], labels: Sequence[str]) -> int:
+    """Return which choice is right; a text that can be read in two ways is refused."""
+    if isinstance(answer, int) and not isinstance(answer, bool):
+        if not 0 <= answer < len(choices):
+            raise ValueError(f"the answer {answer} is no index from 0 to {len(choices) - 1}")
+        return answer
+    text = _text(answer, "answer").strip()
+    readings = {i for i, label in enumerate(labels) if label == text}
+    readings |= {i for i, choice in enumerate(choices) if choice.strip() == text}
+    if not readings and text.isdecimal() and int(text) < len(choices):
+        readings = {int(text)}
+    if not readings:
+        raise ValueError(f"the answer {text!r:.80} is no label, no index and no text of the choices")
+    if len(readings) > 1:
+        which = " and ".join(LETTERS[i] for i in sorted(readings))
+        raise ValueError(f"the answer {text!r:.80} can mean the choices {which}; give its index")
+    return readings.pop()
+
+
+def _names(keys: Mapping[str, object] | Sequence[str]) -> str:
+    return ", ".join(f"`{key}`" for key in keys) or "nothing"

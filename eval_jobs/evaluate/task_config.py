@@ -1,0 +1,117 @@
+"""Records -> what EvalScope's `TaskConfig` takes, and the request that the child gets. Pure.
+
+Two rules of EvalScope shape this: a parameter that is not sent falls back to the server's default, so all are sent;
+and its resume check covers the URL but not the data, so the URL stays out (the child passes a model object) and the
+run's folder is named by our own fingerprint, which covers the data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eval_jobs.identity import benchmark_fingerprint
+from eval_jobs.types import Benchmark, Endpoint, Suite
+
+MODEL_ID = "model"
+"""Names EvalScope's folders; constant, because a run's folder already belongs to one plan."""
+SHUFFLE_SEED = 42
+"""For benchmarks that shuffle their questions; the sampling seed is `Generation.seed`."""
+OWN_NAMES = {"exact": "tracker_exact", "choice": "tracker_choice"}
+"""Names under which our own adapters are registered with EvalScope."""
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalData:
+    """A copy of the benchmark's data that EvalScope may do with what it likes."""
+
+    folder: str
+    subsets: tuple[str, ...]
+    """What the data holds; () when unknown."""
+
+
+def run_folder(benchmark: Benchmark, suite: Suite, plan_id: str) -> str:
+    """Return the relative folder of one evaluation: equal for a retry, different when anything that scores changed."""
+    name = f"{_safe(benchmark.name)}-{benchmark_fingerprint(benchmark, suite)[:16]}"
+    return f"{_safe(plan_id)}/{name}"
+
+
+def evalscope_name(benchmark: Benchmark) -> str:
+    """Return the name by which EvalScope knows the benchmark; it starts the names of its files."""
+    return OWN_NAMES.get(benchmark.adapter, benchmark.adapter)
+
+
+def evaluate_request(
+    benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: LocalData | None
+) -> Json:
+    """Return the child's request. The API key is not in it, only the name of its environment variable."""
+    return {
+        "benchmark": benchmark.name,
+        "base_url": endpoint.base_url,
+        "model": endpoint.model,
+        "api_key_env": endpoint.api_key_env,
+        "concurrency": suite.concurrency,
+        "timeout_s": suite.request_timeout_s,
+        "seed": suite.generation.seed,
+        "repeats": benchmark.repeats,
+        "task": task_config(benchmark, suite, folder=folder, data=data),
+    }
+
+
+def task_config(benchmark: Benchmark, suite: Suite, *, folder: str, data: LocalData | None) -> Json:
+    """Return the keyword arguments of `TaskConfig`, its model excepted."""
+    name = evalscope_name(benchmark)
+    return {
+        "datasets": [name],
+        "dataset_args": {name: _dataset_args(benchmark, data)},
+        "generation_config": _generation(benchmark, suite),
+        "model_id": MODEL_ID,
+        "eval_type": "openai_api",
+        "eval_batch_size": suite.concurrency,
+        "limit": benchmark.limit,
+        "repeats": benchmark.repeats,
+        "seed": SHUFFLE_SEED,
+        "work_dir": folder,
+        "no_timestamp": True,
+        "ignore_errors": True,
+        "collect_perf": False,
+    }
+
+
+# --- private
+
+
+def _generation(benchmark: Benchmark, suite: Suite) -> Json:
+    generation = suite.generation
+    return {
+        "max_tokens": generation.max_tokens if benchmark.max_tokens is None else benchmark.max_tokens,
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        "top_k": generation.top_k,
+        "seed": generation.seed,
+        "timeout": suite.request_timeout_s,
+        "retries": 1,
+        "stream": False,
+    }
+
+
+def _dataset_args(benchmark: Benchmark, data: LocalData | None) -> Json:
+    args: Json = {}
+    subsets: Sequence[str] = benchmark.subsets
+    if data is not None:
+        args["local_path"] = data.folder
+        subsets = subsets or data.subsets
+    if subsets:
+        args["subset_list"] = list(subsets)
+    if benchmark.few_shot is not None:
+        args["few_shot_num"] = benchmark.few_shot
+    if benchmark.prompt_template is not None:
+        args["prompt_template"] = benchmark.prompt_template
+    return args
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name).strip(".") or "_"
