@@ -1,0 +1,84 @@
+"""What the wheel needs and holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from tests.requires import PROJECT
+
+PACKAGES = ("eval_jobs", "tracker", "dashboards")
+SETTINGS = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+
+
+def distribution(requirement: str) -> str:
+    return re.split(r"[<>=\[; ]", requirement)[0].lower().replace("_", "-")
+
+
+DECLARED = {distribution(r) for r in SETTINGS["dependencies"]}
+
+
+def imported() -> set[str]:
+    names = set()
+    for package in PACKAGES:
+        for path in (PROJECT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    names.add(node.module.split(".")[0])
+    return names - set(sys.stdlib_module_names) - set(PACKAGES)
+
+
+def test_every_imported_package_is_a_declared_dependency() -> None:
+    owners = packages_distributions()
+    undeclared = {
+        name for name in imported() if not {d.lower().replace("_", "-") for d in owners.get(name, [])} & DECLARED
+    }
+    assert not undeclared
+
+
+def test_vllm_is_an_extra_and_never_required() -> None:
+    assert "vllm" not in DECLARED
+    assert "torch" not in DECLARED
+    assert [distribution(r) for r in SETTINGS["optional-dependencies"]["vllm"]] == ["vllm"]
+
+
+def test_the_lock_names_no_host_and_pins_everything() -> None:
+    lines = (PROJECT / "requirements" / "cpu.lock").read_text().splitlines()
+    assert len(lines) > 100
+    assert all(re.fullmatch(r"[a-z0-9._-]+(\[[a-z,]+\])?==[^ /]+", line) for line in lines)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=PROJECT, check=True, capture_output=True,
+    )  # fmt: skip
+    return zipfile.ZipFile(next(Path(folder).glob("*.whl")))
+
+
+def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    top = {name.split("/")[0] for name in wheel.namelist()}
+    assert top == {*PACKAGES, f"checkpoint_tracker-{SETTINGS['version']}.dist-info"}
+
+
+def test_the_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
+    shipped = {name for name in wheel.namelist() if name.split("/")[0] in PACKAGES}
+    files = {
+        str(path.relative_to(PROJECT))
+        for package in PACKAGES
+        for path in (PROJECT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert shipped == files
