@@ -47,6 +47,9 @@ class History(Protocol):
     def record(self, plan_id: str) -> EvalRecord | None:
         """Return one record with all samples and their texts, or None."""
 
+    def find_record(self, run_id: str, step: int) -> EvalRecord | None:
+        """Return the record of a step that finished last, with all samples and their texts, or None."""
+
     def trajectory(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records ordered by (step, finished_at), samples included, their texts left out."""
 

@@ -1,0 +1,223 @@
+"""The rules of `ports.History`, over the fake, SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from sqlalchemy import Engine
+
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.types import EvalRecord, EvalResult
+from tests.fakes.history import FakeHistory
+from tests.records import RUN, forgetting_run
+from tracker.adapters.history_sql import SqlHistory
+from tracker.domain.types import Alert, AlertState
+from tracker.ports import History
+
+NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+RECORDED = forgetting_run(checkpoints=4, samples=6)
+RECORDS = RECORDED.records
+
+Reopen = Callable[[], History]
+"""Another handle on the same history, as another process has it."""
+
+
+@pytest.fixture(params=["fake", "sqlite", "postgresql"])
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
+    engines: list[Engine] = []
+
+    def open_again() -> History:
+        engines.append(open_database(url))
+        return SqlHistory(engines[-1], tmp_path / "samples")
+
+    if request.param == "fake":
+        fake = FakeHistory()
+        yield lambda: fake
+        return
+    url = f"sqlite:///{tmp_path}/tracker.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    yield open_again
+    for engine in engines:
+        engine.dispose()
+
+
+@pytest.fixture
+def history(reopen: Reopen) -> History:
+    return reopen()
+
+
+def steps(records: tuple[EvalRecord, ...]) -> list[int]:
+    return [r.plan.checkpoint.step for r in records]
+
+
+def with_run(record: EvalRecord, run_id: str) -> EvalRecord:
+    checkpoint = replace(record.plan.checkpoint, run_id=run_id)
+    return replace(record, plan=replace(record.plan, id=f"{run_id}-{record.plan.id}"[:60], checkpoint=checkpoint))
+
+
+def written_again(record: EvalRecord, plan_id: str = "again", later_s: float = 60.0) -> EvalRecord:
+    """The same step with other weights."""
+    checkpoint = replace(record.plan.checkpoint, digest="other")
+    plan = replace(record.plan, id=plan_id, checkpoint=checkpoint)
+    return replace(record, plan=plan, finished_at=record.finished_at + timedelta(seconds=later_s))
+
+
+def alert(fingerprint: str, state: AlertState = AlertState.FIRING, step: int = 100, run_id: str = RUN) -> Alert:
+    return Alert(
+        fingerprint=fingerprint,
+        run_id=run_id,
+        step=step,
+        subject="sums",
+        state=state,
+        message="sums: 0.93 \u2192 0.02",
+        raised_at=NOW,
+    )
+
+
+def test_a_new_history_is_empty(history: History) -> None:
+    assert history.runs() == ()
+    assert history.trajectory(RUN) == ()
+    assert history.reports(RUN) == ()
+    assert history.gaps(RUN) == ()
+    assert history.open_alerts(RUN) == ()
+    assert history.record("nothing") is None
+    assert history.find_record(RUN, 100) is None
+
+
+def test_a_record_comes_back_whole_with_its_texts(reopen: Reopen) -> None:
+    for record in RECORDS:
+        reopen().append(record)
+    for record in RECORDS:
+        assert reopen().record(record.plan.id) == record
+
+
+def test_the_trajectory_is_ordered_by_step_and_has_no_texts(reopen: Reopen) -> None:
+    history = reopen()
+    for record in reversed(RECORDS):
+        history.append(record)
+    assert history.trajectory(RUN) == RECORDED.without_texts()
+    assert reopen().trajectory(RUN) == RECORDED.without_texts()
+
+
+def test_the_trajectory_grows_with_every_record_in_whatever_order(history: History) -> None:
+    seen = []
+    for index in (2, 0, 3, 1):
+        history.append(RECORDS[index])
+        seen.append(steps(history.trajectory(RUN)))
+    assert seen == [[300], [100, 300], [100, 300, 400], [100, 200, 300, 400]]
+
+
+def test_appending_twice_changes_nothing(history: History) -> None:
+    for _ in range(2):
+        history.append(RECORDS[0])
+        history.append_report(RECORDED.reports[0])
+    assert history.trajectory(RUN) == RECORDED.without_texts()[:1]
+    assert history.reports(RUN) == RECORDED.reports[:1]
+
+
+def test_the_same_plan_again_replaces_its_record_for_every_reader(reopen: Reopen) -> None:
+    writer, reader = reopen(), reopen()
+    writer.append(RECORDS[0])
+    assert reader.trajectory(RUN) == RECORDED.without_texts()[:1]
+    facts, *others = RECORDS[0].outcomes
+    assert isinstance(facts, EvalResult)
+    shorter = replace(facts, samples=facts.samples[:2])
+    newer = replace(RECORDS[0], outcomes=(shorter, *others), finished_at=RECORDS[0].finished_at + timedelta(seconds=9))
+    writer.append(newer)
+    for history in (writer, reader):
+        (record,) = history.trajectory(RUN)
+        assert record.finished_at == newer.finished_at
+        assert [len(o.samples) for o in record.outcomes if isinstance(o, EvalResult)] == [2, 6, 6]
+
+
+def test_a_step_that_was_written_again_is_kept_twice_and_found_by_its_newest(history: History) -> None:
+    again = written_again(RECORDS[0])
+    history.append(again)
+    history.append(RECORDS[0])
+    assert [r.plan.id for r in history.trajectory(RUN)] == [RECORDS[0].plan.id, "again"]
+    assert history.find_record(RUN, 100) == again
+    assert history.find_record(RUN, 150) is None
+
+
+def test_times_of_any_zone_are_ordered_as_times(history: History) -> None:
+    tokyo = written_again(RECORDS[0], "tokyo", 60)
+    tokyo = replace(tokyo, finished_at=tokyo.finished_at.astimezone(ZoneInfo("Asia/Tokyo")))
+    history.append(tokyo)
+    history.append(written_again(RECORDS[0], "later", 120))
+    assert [r.plan.id for r in history.trajectory(RUN)] == ["tokyo", "later"]
+    found = history.find_record(RUN, 100)
+    assert found is not None
+    assert found.plan.id == "later"
+
+
+def test_a_record_without_any_result_is_kept(history: History) -> None:
+    failed = replace(RECORDS[2], outcomes=RECORDS[2].outcomes[1:2], engine=None, probes=())
+    history.append(failed)
+    assert history.record(failed.plan.id) == failed
+    assert history.trajectory(RUN) == (failed,)
+
+
+def test_runs_are_told_apart(history: History) -> None:
+    history.append(with_run(RECORDS[0], "b"))
+    history.append(with_run(RECORDS[1], "a"))
+    history.append_gap(replace(RECORDED.gaps[0], run_id="only gaps"))
+    assert history.runs() == ("a", "b", "only gaps")
+    assert steps(history.trajectory("a")) == [200]
+    assert history.trajectory("c") == ()
+    assert history.find_record("b", 200) is None
+
+
+def test_reports_come_back_whole_and_ordered_by_step(reopen: Reopen) -> None:
+    for report in reversed(RECORDED.reports):
+        reopen().append_report(report)
+    assert reopen().reports(RUN) == RECORDED.reports
+    assert reopen().reports("other") == ()
+
+
+def test_the_same_plan_again_replaces_its_report(history: History) -> None:
+    history.append_report(RECORDED.reports[0])
+    newer = replace(RECORDED.reports[0], verdicts=(), created_at=NOW)
+    history.append_report(newer)
+    assert history.reports(RUN) == (newer,)
+
+
+def test_a_gap_is_new_once(reopen: Reopen) -> None:
+    (gap,) = RECORDED.gaps
+    assert reopen().append_gap(gap) is True
+    assert reopen().append_gap(replace(gap, message="seen again", seen_at=NOW)) is False
+    assert reopen().append_gap(replace(gap, code="E-CKPT-INCOMPLETE", step=50)) is True
+    assert [(g.step, g.message) for g in reopen().gaps(RUN)] == [(50, gap.message), (550, gap.message)]
+
+
+def test_an_alert_is_open_until_it_is_resolved(reopen: Reopen) -> None:
+    reopen().append_alert(alert("a", step=200))
+    reopen().append_alert(alert("b", step=100))
+    reopen().append_alert(alert("c", run_id="other"))
+    assert reopen().open_alerts(RUN) == (alert("b"), alert("a", step=200))
+    reopen().append_alert(alert("a", AlertState.RESOLVED, step=300))
+    assert reopen().open_alerts(RUN) == (alert("b"),)
+    reopen().append_alert(alert("a", step=400))
+    assert reopen().open_alerts(RUN) == (alert("b"), alert("a", step=400))
+
+
+def test_names_and_texts_of_any_script_survive(history: History) -> None:
+    facts = RECORDS[0].outcomes[0]
+    assert isinstance(facts, EvalResult)
+    sample = replace(facts.samples[0], prompt="\u4f60\u597d \U0001f600 \x00\n", answer="", detail="caf\u00e9")
+    odd = replace(facts, benchmark="../mmlu/\u5386\u53f2 50%", samples=(sample,))
+    record = replace(with_run(RECORDS[0], "r\u00fcn"), outcomes=(odd,))
+    history.append(record)
+    assert history.record(record.plan.id) == record
+    assert history.runs() == ("r\u00fcn",)
+
+
+def test_a_benchmark_without_samples_comes_back_without_samples(history: History) -> None:
+    facts = RECORDS[0].outcomes[0]
+    assert isinstance(facts, EvalResult)
+    record = replace(RECORDS[0], outcomes=(replace(facts, samples=()),))
+    history.append(record)
+    assert history.record(record.plan.id) == record

@@ -1,0 +1,250 @@
+"""The history in a SQL database and Parquet files: records, reports, gaps and alerts of every run.
+
+append(record) -> samples to Parquet, the rest to one row of `history_records`
+trajectory(run) -> rows + samples without texts; what was read before is kept, so one new record reads one record
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Index,
+    LargeBinary,
+    MetaData,
+    Select,
+    String,
+    Table,
+    Text,
+    select,
+    union,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+
+from eval_jobs.codec import record_from_bytes, record_to_bytes
+from eval_jobs.queue.database_sql import mapped_errors
+from eval_jobs.queue.sql_queue import UtcText
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.adapters.codec import from_json, to_json
+from tracker.adapters.samples_parquet import read_samples, samples_path, write_samples
+from tracker.domain.types import Alert, AlertState, Gap, Report
+
+METADATA = MetaData()
+RECORDS = Table(
+    "history_records",
+    METADATA,
+    Column("plan_id", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("finished_at", UtcText, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    Index("history_records_by_run", "run_id", "step"),
+)
+REPORTS = Table(
+    "history_reports",
+    METADATA,
+    Column("plan_id", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("created_at", UtcText, nullable=False),
+    Column("report", Text, nullable=False),
+    Index("history_reports_by_run", "run_id", "step"),
+)
+GAPS = Table(
+    "history_gaps",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    Column("step", BigInteger, primary_key=True),
+    Column("code", String(64), primary_key=True),
+    Column("gap", Text, nullable=False),
+)
+ALERTS = Table(
+    "history_alerts",
+    METADATA,
+    Column("fingerprint", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("alert", Text, nullable=False),
+    Index("history_alerts_by_run", "run_id", "state"),
+)
+
+
+class SqlHistory:
+    """`tracker.ports.History` in the database behind `engine`, samples in Parquet files under `samples_dir`."""
+
+    def __init__(self, engine: Engine, samples_dir: Path) -> None:
+        """Open the history; tables are created where they are missing.
+
+        Raises:
+            StoreError: the database cannot be reached or written.
+        """
+        self._engine = engine
+        self._samples_dir = samples_dir
+        self._without_texts: dict[str, EvalRecord] = {}
+        """Records of `trajectory` by plan id."""
+        with mapped_errors(engine):
+            _create_tables(engine)
+
+    def append(self, record: EvalRecord) -> None:
+        """Store a record; see `ports.History`."""
+        plan, checkpoint = record.plan, record.plan.checkpoint
+        # Samples first: a row never stands without them, and files without a row are replaced by the next try.
+        for outcome in record.outcomes:
+            if isinstance(outcome, EvalResult):
+                write_samples(samples_path(self._samples_dir, plan.id, outcome.benchmark), outcome.samples)
+        row = {
+            "plan_id": plan.id,
+            "run_id": checkpoint.run_id,
+            "step": checkpoint.step,
+            "finished_at": record.finished_at,
+            "record": record_to_bytes(_without_samples(record)),
+        }
+        with self._transaction() as connection:
+            _put(connection, RECORDS, row)
+        self._without_texts.pop(plan.id, None)
+
+    def record(self, plan_id: str) -> EvalRecord | None:
+        """Return one record with its texts; see `ports.History`."""
+        return self._one(select(RECORDS.c.record).where(RECORDS.c.plan_id == plan_id))
+
+    def find_record(self, run_id: str, step: int) -> EvalRecord | None:
+        """Return the newest record of a step with its texts; see `ports.History`."""
+        query = select(RECORDS.c.record).where(RECORDS.c.run_id == run_id, RECORDS.c.step == step)
+        return self._one(query.order_by(RECORDS.c.finished_at.desc(), RECORDS.c.plan_id.desc()).limit(1))
+
+    def trajectory(self, run_id: str) -> tuple[EvalRecord, ...]:
+        """Return the run's records without texts; see `ports.History`."""
+        query = (
+            select(RECORDS.c.plan_id, RECORDS.c.finished_at)
+            .where(RECORDS.c.run_id == run_id)
+            .order_by(RECORDS.c.step, RECORDS.c.finished_at, RECORDS.c.plan_id)
+        )
+        with self._transaction() as connection:
+            known = {row.plan_id: row.finished_at for row in connection.execute(query)}
+            stale = [plan_id for plan_id, finished_at in known.items() if not self._is_kept(plan_id, finished_at)]
+            rows = connection.execute(select(RECORDS.c.record).where(RECORDS.c.plan_id.in_(stale))).scalars().all()
+        for data in rows:
+            record = self._with_samples(record_from_bytes(data), texts=False)
+            self._without_texts[record.plan.id] = record
+        return tuple(self._without_texts[plan_id] for plan_id in known)
+
+    def append_report(self, report: Report) -> None:
+        """Store a report; see `ports.History`."""
+        row = {
+            "plan_id": report.plan_id,
+            "run_id": report.run_id,
+            "step": report.step,
+            "created_at": report.created_at,
+            "report": to_json(report),
+        }
+        with self._transaction() as connection:
+            _put(connection, REPORTS, row)
+
+    def reports(self, run_id: str) -> tuple[Report, ...]:
+        """Return the run's reports; see `ports.History`."""
+        query = select(REPORTS.c.report).where(REPORTS.c.run_id == run_id)
+        query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
+        return tuple(from_json(Report, text) for text in self._texts(query))
+
+    def append_gap(self, gap: Gap) -> bool:
+        """Store a gap that is new; see `ports.History`."""
+        row = {"run_id": gap.run_id, "step": gap.step, "code": gap.code, "gap": to_json(gap)}
+        with self._transaction() as connection:
+            # The row that comes back is the proof; drivers do not count inserted rows alike.
+            insert = _insert(connection, GAPS).values(row).on_conflict_do_nothing().returning(GAPS.c.step)
+            return connection.execute(insert).first() is not None
+
+    def gaps(self, run_id: str) -> tuple[Gap, ...]:
+        """Return the run's gaps; see `ports.History`."""
+        query = select(GAPS.c.gap).where(GAPS.c.run_id == run_id).order_by(GAPS.c.step, GAPS.c.code)
+        return tuple(from_json(Gap, text) for text in self._texts(query))
+
+    def append_alert(self, alert: Alert) -> None:
+        """Store the newest state of an alert; see `ports.History`."""
+        row = {
+            "fingerprint": alert.fingerprint,
+            "run_id": alert.run_id,
+            "step": alert.step,
+            "state": alert.state,
+            "alert": to_json(alert),
+        }
+        with self._transaction() as connection:
+            _put(connection, ALERTS, row)
+
+    def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
+        """Return the run's firing alerts; see `ports.History`."""
+        query = select(ALERTS.c.alert).where(ALERTS.c.run_id == run_id, ALERTS.c.state == AlertState.FIRING)
+        return tuple(
+            from_json(Alert, text) for text in self._texts(query.order_by(ALERTS.c.step, ALERTS.c.fingerprint))
+        )
+
+    def runs(self) -> tuple[str, ...]:
+        """Return all runs; see `ports.History`."""
+        query = union(select(RECORDS.c.run_id), select(GAPS.c.run_id))
+        with self._transaction() as connection:
+            return tuple(sorted(connection.scalars(query)))
+
+    # --- private
+
+    def _one(self, query: Select[bytes]) -> EvalRecord | None:
+        with self._transaction() as connection:
+            data = connection.scalar(query)
+        return None if data is None else self._with_samples(record_from_bytes(data), texts=True)
+
+    def _texts(self, query: Select[str]) -> tuple[str, ...]:
+        with self._transaction() as connection:
+            return tuple(connection.scalars(query))
+
+    def _is_kept(self, plan_id: str, finished_at: datetime) -> bool:
+        """Return whether the record in memory is the stored one; another process may have replaced it."""
+        kept = self._without_texts.get(plan_id)
+        return kept is not None and kept.finished_at == finished_at
+
+    def _with_samples(self, record: EvalRecord, *, texts: bool) -> EvalRecord:
+        folder, plan_id = self._samples_dir, record.plan.id
+        outcomes = tuple(
+            replace(o, samples=read_samples(samples_path(folder, plan_id, o.benchmark), texts=texts))
+            if isinstance(o, EvalResult)
+            else o
+            for o in record.outcomes
+        )
+        return replace(record, outcomes=outcomes)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with mapped_errors(self._engine), self._engine.begin() as connection:
+            yield connection
+
+
+def _create_tables(engine: Engine) -> None:
+    try:
+        METADATA.create_all(engine)
+    except DBAPIError:
+        # Two processes that start together both find no table, and one of them comes second: it looks again.
+        METADATA.create_all(engine)
+
+
+def _without_samples(record: EvalRecord) -> EvalRecord:
+    outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
+    return replace(record, outcomes=outcomes)
+
+
+def _insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def _put(connection: Connection, table: Table, row: Mapping[str, object]) -> None:
+    """Insert a row, or replace the one with the same key."""
+    connection.execute(
+        _insert(connection, table).values(row).on_conflict_do_update(index_elements=table.primary_key, set_=row)
+    )

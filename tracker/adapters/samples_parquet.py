@@ -1,0 +1,121 @@
+"""Per-sample results in Parquet: one compact file for every benchmark of every plan.
+
+    path = samples_path(folder, plan_id, "sums")     # folder/<plan id>/sums.parquet
+    write_samples(path, result.samples)              # whole or not at all
+    samples = read_samples(path, texts=False)        # prompts, targets and answers left out
+
+The files are plain Parquet, for pandas and DuckDB as well: one row per sample and repeat.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eval_jobs.errors import DiskFull, StoreError
+from eval_jobs.types import SampleScore, SampleStatus
+
+_TEXTS = ("prompt", "target", "answer")
+_SCHEMA = pa.schema(
+    [
+        pa.field("sample_id", pa.string(), nullable=False),
+        pa.field("subset", pa.string(), nullable=False),
+        pa.field("repeat", pa.int32(), nullable=False),
+        pa.field("score", pa.float64()),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("cluster_id", pa.string(), nullable=False),
+        pa.field("output_tokens", pa.int64()),
+        pa.field("detail", pa.string(), nullable=False),
+        *(pa.field(name, pa.string(), nullable=False) for name in _TEXTS),
+    ]
+)
+_STATUS = {str(status): status for status in SampleStatus}
+_NAME_CHARS = 100
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def samples_path(folder: Path, plan_id: str, benchmark: str) -> Path:
+    """Return where the samples of one benchmark of one plan lie, whatever characters its name has."""
+    name = quote(benchmark, safe=" ()[]+,=@")
+    if len(name) > _NAME_CHARS:
+        name = f"{name[:_NAME_CHARS]}-{hashlib.sha256(benchmark.encode()).hexdigest()[:16]}"
+    return folder / plan_id / f"{name}.parquet"
+
+
+def write_samples(path: Path, samples: Sequence[SampleScore]) -> None:
+    """Write samples, replacing what was there; a crash leaves the old file or the new one.
+
+    Raises:
+        DiskFull: no space is left.
+        StoreError: the file cannot be written.
+    """
+    columns = {name: _column(samples, name) for name in _SCHEMA.names}
+    table = pa.table(columns, schema=_SCHEMA)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            pq.write_table(table, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True) if path.parent.is_dir() else None
+        raise _write_error(path, error) from error
+
+
+def read_samples(path: Path, *, texts: bool) -> tuple[SampleScore, ...]:
+    """Read what `write_samples` wrote, in the same order; without `texts` prompt, target and answer are empty.
+
+    Raises:
+        StoreError: the file is missing or damaged.
+    """
+    names = _SCHEMA.names if texts else [name for name in _SCHEMA.names if name not in _TEXTS]
+    try:
+        with pq.ParquetFile(path) as file:
+            table = file.read(columns=names)
+        columns = [_values(table, name) for name in names]
+        return tuple(SampleScore(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True))
+    except FileNotFoundError as error:
+        raise StoreError(f"the samples in {path} are missing", hint=_RESTORE) from error
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise StoreError(f"the samples in {path} are damaged: {error}", hint=_RESTORE) from error
+
+
+# --- private
+
+_RESTORE = "restore the file from a backup, or evaluate that checkpoint again: tracker run CHECKPOINT"
+
+
+def _column(samples: Sequence[SampleScore], name: str) -> list[Any]:
+    values = [getattr(sample, name) for sample in samples]
+    if name in (*_TEXTS, "detail"):
+        # A model can answer with half a surrogate pair, which no file in UTF-8 can hold.
+        return [value.encode("utf-8", "replace").decode() for value in values]
+    return values
+
+
+def _values(table: Any, name: str) -> list[Any]:  # noqa: ANN401 - pyarrow has no types
+    values: list[Any] = table.column(name).to_pylist()
+    if name == "status":
+        return [_STATUS[value] for value in values]
+    if name in ("sample_id", "subset", "cluster_id"):
+        return [sys.intern(value) for value in values]  # the same at every checkpoint of a run: kept once
+    return values
+
+
+def _write_error(path: Path, error: OSError) -> StoreError:
+    if error.errno in _NO_SPACE:
+        return DiskFull(f"no space is left for the samples in {path}", hint="free some space")
+    return StoreError(
+        f"the samples cannot be written to {path}: {error.strerror or error}", hint="check the folder's permissions"
+    )
