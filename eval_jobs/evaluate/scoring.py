@@ -31,7 +31,7 @@ def chosen_letter(answer: str, n_choices: int) -> str:
     if stated:
         return stated[-1]
     first = _FIRST.match(text)
-    if first is not None and first.group(1).upper() in letters:
+    if first is not None and first.group(1).upper() in letters and not set(_MARKED.findall(text)) - set(first.group(1)):
         return first.group(1).upper()
     for pattern in (_NAMED, _MARKED, _ALONE):
         found = set(map(str.upper, pattern.findall(text))) & letters
@@ -43,12 +43,12 @@ def chosen_letter(answer: str, n_choices: int) -> str:
 # --- private
 
 _WRAP = r"[\s\"'*_`$({\[]*(?:\\boxed\{|\\text\{)*"
-_END = r"(?![A-Za-z'])"
+_END = r"(?![A-Za-z0-9'])"
 _STATED = re.compile(rf"(?i:\banswer[\s\"'*_]*(?:is|:|=)+\s*(?:option|choice)?){_WRAP}([A-Za-z]){_END}")
 _FIRST = re.compile(r"[\"'*_`$(\[]*([A-Za-z])(?:[\"'*_`$)\]]*$|[\"'*_`$]*[).:\],]|[\"'*_`$)\]]*\s*\n)")
 _NAMED = re.compile(rf"(?i:\b(?:option|choice)){_WRAP}([A-Z]){_END}")
 _MARKED = re.compile(r"(?:\(|\[|\*\*|\\boxed\{)\s*([A-Z])\s*(?:\)|\]|\*\*|\}|[.):])")
-_ALONE = re.compile(rf"(?<![A-Za-z'])([B-HJ-Z]){_END}")
+_ALONE = re.compile(rf"(?<![A-Za-z0-9'])([B-HJ-Z]){_END}")
 
 
 def _plain(text: str) -> str:

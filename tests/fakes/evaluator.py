@@ -1,0 +1,93 @@
+"""An evaluator without EvalScope, a server or a process: it asks a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eval_jobs.evaluate.data_files import check_benchmark, read_items
+from eval_jobs.evaluate.known_benchmarks import EXACT
+from eval_jobs.evaluate.rows import Item
+from eval_jobs.evaluate.scoring import chosen_letter, exact_score
+from eval_jobs.identity import benchmark_fingerprint, numbered, sample_key
+from eval_jobs.ports import Progress
+from eval_jobs.types import Benchmark, Endpoint, EvalResult, SampleScore, SampleStatus, Suite
+
+
+class FakeEvaluator:
+    """`eval_jobs.ports.Evaluator` over `exact` and `choice` files.
+
+    `answer` gets the question. A ValueError from it makes that sample an error; an EvaluateError ends the call.
+    """
+
+    def __init__(self, answer: Callable[[str], str]) -> None:
+        self.answer = answer
+        self.closed = 0
+        self.endpoints: list[Endpoint] = []
+        self._answers: dict[tuple[str, str, str, int], str] = {}
+
+    def evaluate(
+        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> EvalResult:
+        """Ask one question after the other."""
+        self.endpoints.append(endpoint)
+        check_benchmark(benchmark)
+        items = _planned(benchmark)
+        ids = numbered(sample_key(item.subset, [("user", item.question)], _target(item)) for item in items)
+        fingerprint = benchmark_fingerprint(benchmark, suite)
+        samples = []
+        for number, (item, sample_id) in enumerate(zip(items, ids, strict=True), start=1):
+            for repeat in range(benchmark.repeats):
+                key = (plan_id, fingerprint, sample_id, repeat)
+                samples.append(self._sample(key, item, benchmark))
+            progress(f"{benchmark.name} {number}/{len(items)}")
+        return EvalResult(
+            benchmark=benchmark.name,
+            fingerprint=fingerprint,
+            metric="accuracy",
+            samples=tuple(samples),
+            duration_s=0.0,
+            higher_is_better=benchmark.higher_is_better,
+        )
+
+    def close(self) -> None:
+        """Count."""
+        self.closed += 1
+
+    def _sample(self, key: tuple[str, str, str, int], item: Item, benchmark: Benchmark) -> SampleScore:
+        score, status, answer, detail = None, SampleStatus.ERROR, "", ""
+        try:
+            answer = self._answers[key] = self._answers.get(key) or self.answer(item.question)
+            status = SampleStatus.SCORED
+            score = _score(benchmark, item, answer)
+        except ValueError as error:
+            detail = str(error)
+        return SampleScore(
+            sample_id=key[2],
+            subset=item.subset,
+            repeat=key[3],
+            score=score,
+            status=status,
+            cluster_id=item.cluster,
+            prompt=item.question,
+            target=" | ".join(item.targets),
+            answer=answer,
+            detail=detail,
+        )
+
+
+def _planned(benchmark: Benchmark) -> list[Item]:
+    by_subset: dict[str, list[Item]] = {}
+    for item in read_items(benchmark):
+        by_subset.setdefault(item.subset, []).append(item)
+    chosen = benchmark.subsets or sorted(by_subset)
+    return [item for subset in chosen for item in by_subset[subset][: benchmark.limit]]
+
+
+def _target(item: Item) -> str | list[str]:
+    return item.targets[0] if len(item.targets) == 1 else list(item.targets)
+
+
+def _score(benchmark: Benchmark, item: Item, answer: str) -> float:
+    if benchmark.adapter == EXACT:
+        return exact_score(answer, item.targets)
+    return float(chosen_letter(answer, len(item.choices)) == item.targets[0])
