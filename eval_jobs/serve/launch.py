@@ -1,7 +1,7 @@
 """Which command and environment start vLLM for one checkpoint. Pure.
 
-    launch = Launch(name="step400-1f9c2b7a", port=8123, tmp_dir="/tmp/...", cache_dir="...", on_cpu=True)
-    argv = command(checkpoint, spec, launch, python=sys.executable)
+    launch = Launch(checkpoint=checkpoint, name="step400-1f9c2b7a", port=20123, ...)
+    argv = command(launch, spec, python=sys.executable)
     env = environment(os.environ, launch)
 
 The server is known by a random name, so that an answer at the port proves which process gave it.
@@ -38,13 +38,12 @@ LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Everything about one start that neither the checkpoint nor the settings say."""
+    """Everything about one start that the settings do not say."""
 
+    checkpoint: Checkpoint
     name: str
     """The random name that the checkpoint is served under."""
     port: int
-    tmp_dir: str
-    """Folder for the engine's own temporary files; short, because it holds Unix sockets (107 characters at most)."""
     cache_dir: str
     """Kept between starts: compiled kernels."""
     on_cpu: bool
@@ -54,8 +53,8 @@ class Launch:
     """Of an adapter; 0 for full checkpoints."""
 
 
-def command(checkpoint: Checkpoint, spec: ServeSpec, launch: Launch, *, python: str) -> tuple[str, ...]:
-    """Return the argument vector that serves `checkpoint` as `launch.name`.
+def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
+    """Return the argument vector that serves the checkpoint as `launch.name`.
 
     Raises:
         ConfigError: `serve.args` holds something that is decided elsewhere, or an adapter has no base model.
@@ -71,12 +70,12 @@ def command(checkpoint: Checkpoint, spec: ServeSpec, launch: Launch, *, python: 
         # Compiling takes longer than it saves at the sizes that run on a CPU. `--no-enforce-eager` turns it on again.
         argv += ["--enforce-eager"]
     argv += spec.args
-    argv += _model_args(checkpoint, launch)
+    argv += _model_args(launch)
     return (*argv, "--host", HOST, "--port", str(launch.port))
 
 
 def environment(inherited: Mapping[str, str], launch: Launch) -> dict[str, str]:
-    """Return the engine's environment: the inherited one, our defaults where it says nothing, and its own folders."""
+    """Return the engine's environment: the inherited one, and our defaults where it says nothing."""
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
@@ -91,7 +90,7 @@ def environment(inherited: Mapping[str, str], launch: Launch) -> dict[str, str]:
         defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"
     # A key in the environment would lock us out of our own engine.
     kept = {name: value for name, value in inherited.items() if name != "VLLM_API_KEY"}
-    return defaults | kept | {"TMPDIR": launch.tmp_dir}
+    return defaults | kept
 
 
 def refuse_reserved(args: tuple[str, ...]) -> None:
@@ -126,7 +125,8 @@ def rank_of(adapter_config: Mapping[str, object], *, where: str) -> int:
 # --- private
 
 
-def _model_args(checkpoint: Checkpoint, launch: Launch) -> list[str]:
+def _model_args(launch: Launch) -> list[str]:
+    checkpoint = launch.checkpoint
     if checkpoint.format is not CheckpointFormat.LORA:
         return ["--model", checkpoint.uri, "--served-model-name", launch.name]
     if checkpoint.base_model is None:

@@ -13,27 +13,23 @@ _PREFIX = re.compile(
     r"^(?:\x1b\[[0-9;]*m|\((?:[A-Za-z]+_?\S*) pid=\d+\)|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d"
     r"|\[[\w./]+:\d+\]|\s)+"
 )
-_EXCEPTION = re.compile(r"^(?:[\w.]+\.)?(?:\w+(?:Error|Exception|Interrupt|Exit)|StrictDataclass\w+)\b(?:: .*)?$")
+_EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:: .*)?$")
 _USAGE = re.compile(r"^\S+: error: .+")
 _NO_MODULE = re.compile(r"^\S+: (?:No module named|Error while finding module specification) .+")
-_SUMMARY = re.compile(
-    r"See root cause above|Worker failed with error|leaked (?:semaphore|shared_memory)|^KeyboardInterrupt"
-)
+_SUMMARY = re.compile(r"See root cause above|See stack trace for root cause")
 
+_INSTALL = (
+    "install it there (pip install 'checkpoint-tracker[vllm]') or point serve.python at an environment that has it"
+)
+_TOKENIZER = (
+    "save the tokenizer with the checkpoints, as Trainer(processing_class=tokenizer) does, "
+    'or set serve.args = ["--tokenizer", FOLDER]'
+)
 _ADVICE = (
-    (
-        "No module named 'vllm'",
-        "install it there (pip install 'checkpoint-tracker[vllm]') or point serve.python at an environment that has it",
-    ),
-    ("error: unrecognized arguments", "correct serve.args"),
-    (
-        "Can't load tokenizer",
-        "save the tokenizer with the checkpoints (Trainer(processing_class=...)) or set serve.args",
-    ),
-    (
-        "VLLM_CPU_KVCACHE_SPACE",
-        "set serve.max_model_len lower or the environment variable VLLM_CPU_KVCACHE_SPACE higher",
-    ),
+    ("No module named 'vllm'", _INSTALL),
+    ("api_server.py: error: ", "correct the settings under serve"),
+    ("Couldn't instantiate the backend tokenizer", _TOKENIZER),
+    ("VLLM_CPU_KVCACHE_SPACE", "lower serve.max_model_len, or raise the environment variable VLLM_CPU_KVCACHE_SPACE"),
 )
 
 PORT_IN_USE = "address already in use"
@@ -52,7 +48,8 @@ def exit_words(code: int) -> str:
     """Say an exit code as a person would; negative: the number of the signal that ended the process."""
     if code >= 0:
         return f"exit code {code}"
-    return f"killed by {signal.Signals(-code).name}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"killed by {known.get(-code, f'signal {-code}')}"
 
 
 def advice(text: str, code: int) -> str:

@@ -8,7 +8,7 @@ import random
 import socket
 from dataclasses import dataclass
 
-from eval_jobs.errors import PortTaken
+from eval_jobs.errors import ConfigError, PortTaken
 from eval_jobs.serve.launch import HOST
 
 PORTS = range(20_000, 30_000)
@@ -31,6 +31,7 @@ def choose_port(wanted: int) -> int:
 
     Raises:
         PortTaken: something listens on `wanted`.
+        ConfigError: `wanted` is no port, or not for us.
     """
     if wanted:
         if not _is_free(wanted):
@@ -77,6 +78,10 @@ def _is_free(port: int) -> bool:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
+        except (OverflowError, PermissionError) as error:
+            raise ConfigError(
+                f"port {port} cannot be used: {error}", hint="set serve.port between 1024 and 65535"
+            ) from error
         except OSError:
             return False
     return True

@@ -73,43 +73,27 @@ class EngineProcess:
         self._popen.poll()  # takes the zombie away
 
 
-def make_tmp_dir() -> Path:
-    """Make a folder for an engine's temporary files: in the system's place for them, because socket paths are short."""
-    with mapped_os_errors(Path(tempfile.gettempdir())):
-        return Path(tempfile.mkdtemp(prefix="tracker-"))
-
-
-def start(
-    argv: Sequence[str], env: Mapping[str, str], *, folder: Path, name: str, tmp_dir: Path, clock: Clock
-) -> EngineProcess:
-    """Start `argv` in a process group of its own, with its output in `<folder>/<name>.log`.
+def start(argv: Sequence[str], env: Mapping[str, str], *, folder: Path, name: str, clock: Clock) -> EngineProcess:
+    """Start `argv` in a process group of its own, with its output in `<folder>/<name>.log` and a TMPDIR of its own.
 
     Raises:
         ConfigError: the program cannot be run.
         DiskFull, ServeError: the log or the pid file cannot be written.
     """
-    record = _new_record(folder / f"{name}.log", tmp_dir)
-    pid_file = folder / f"{name}.pid"
+    with mapped_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    record, pid_file = _new_record(folder / f"{name}.log"), folder / f"{name}.pid"
     try:
         # Written before the start: if we are killed right after it, the engine is still found by its log.
-        with mapped_os_errors(folder):
-            _write(pid_file, record)
-            Path(record.log).touch()
-        with Path(record.log).open("wb") as output:
-            popen = _popen(argv, env, output.fileno())
+        _write(pid_file, record)
+        popen = _popen(argv, {**env, "TMPDIR": record.tmp_dir}, Path(record.log))
+        found = proc.stat(popen.pid)
+        record = replace(record, pid=popen.pid, start_time=found.start_time if found else 0)
+        _write(pid_file, record)
     except BaseException:
-        _clean_up(record, pid_file)
+        _end(record, pid_file, clock)
         raise
-    found = proc.stat(popen.pid)
-    record = replace(record, pid=popen.pid, start_time=found.start_time if found else 0)
-    engine = EngineProcess(popen, record, pid_file, clock)
-    try:
-        with mapped_os_errors(folder):
-            _write(pid_file, record)
-    except BaseException:
-        engine.stop()
-        raise
-    return engine
+    return EngineProcess(popen, record, pid_file, clock)
 
 
 def reap(folder: Path, clock: Clock) -> tuple[str, ...]:
@@ -133,22 +117,33 @@ def mapped_os_errors(where: Path) -> Iterator[None]:
 # --- private
 
 
-def _new_record(log_file: Path, tmp_dir: Path) -> EngineRecord:
+def _new_record(log_file: Path) -> EngineRecord:
     own = proc.stat(os.getpid())
+    # In the system's place for such folders, because the path of a Unix socket in it may have 107 characters at most.
+    with mapped_os_errors(Path(tempfile.gettempdir())):
+        tmp_dir = tempfile.mkdtemp(prefix="tracker-engine-")
     return EngineRecord(
         machine=proc.this_machine(),
         owner_pid=os.getpid(),
         owner_start_time=own.start_time if own else 0,
         log=str(log_file.resolve()),
-        tmp_dir=str(tmp_dir),
+        tmp_dir=tmp_dir,
     )
 
 
-def _popen(argv: Sequence[str], env: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
+def _popen(argv: Sequence[str], env: Mapping[str, str], log_file: Path) -> subprocess.Popen[bytes]:
+    with mapped_os_errors(log_file.parent):
+        log_file.touch()
     try:
-        return subprocess.Popen(
-            list(argv), env=dict(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
+        with log_file.open("wb") as output:
+            return subprocess.Popen(
+                list(argv),
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
     except OSError as error:
         raise ConfigError(
             f"cannot run {argv[0]}: {error.strerror or error}",
@@ -158,10 +153,10 @@ def _popen(argv: Sequence[str], env: Mapping[str, str], output: int) -> subproce
 
 def _write(pid_file: Path, record: EngineRecord) -> None:
     """Write the file whole or not at all: a killed writer must not leave half a record."""
-    pid_file.parent.mkdir(parents=True, exist_ok=True)
     draft = pid_file.with_suffix(".pid-draft")
-    draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
-    draft.replace(pid_file)
+    with mapped_os_errors(pid_file.parent):
+        draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
+        draft.replace(pid_file)
 
 
 def _reap_one(pid_file: Path, clock: Clock) -> bool:

@@ -9,7 +9,6 @@ watched, and /v1/models must list the random name that only this start was given
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
@@ -20,8 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from eval_jobs.errors import (
-    CheckpointNotFound,
-    CheckpointUnreadable,
     ConfigError,
     PortTaken,
     ServeError,
@@ -31,9 +28,10 @@ from eval_jobs.errors import (
 )
 from eval_jobs.ports import Clock, Progress
 from eval_jobs.serve import logfile, process
-from eval_jobs.serve.launch import HOST, Launch, command, environment, rank_of
+from eval_jobs.serve.checkpoint_files import lora_rank, require_folders, tokenizer_folder
+from eval_jobs.serve.launch import HOST, Launch, command, environment
 from eval_jobs.serve.port import ask, choose_port, model_names
-from eval_jobs.types import Checkpoint, CheckpointFormat, Endpoint, EngineInfo, ServeSpec
+from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +41,6 @@ LOG_TAIL_BYTES = 256_000
 
 ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/accel", "/dev/accel0")
 """Device files of NVIDIA, AMD, WSL and others; where none is there, vLLM runs on the CPU."""
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 
 
 class VllmEngine:
@@ -83,19 +79,9 @@ class VllmEngine:
         started_at = self._clock.now()
         python = interpreter(spec.python)
         launch = self._launch(checkpoint, spec)
-        try:
-            argv = command(checkpoint, spec, launch, python=python)
-        except ConfigError:
-            shutil.rmtree(launch.tmp_dir, ignore_errors=True)
-            raise
-        self._running = process.start(
-            argv,
-            environment(os.environ, launch),
-            folder=self._folder,
-            name=launch.name,
-            tmp_dir=Path(launch.tmp_dir),
-            clock=self._clock,
-        )
+        argv = command(launch, spec, python=python)
+        env = environment(os.environ, launch)
+        self._running = process.start(argv, env, folder=self._folder, name=launch.name, clock=self._clock)
         self._wait_until_ready(self._running, launch, spec, progress)
         info = EngineInfo(
             name="vllm",
@@ -109,20 +95,16 @@ class VllmEngine:
         return Endpoint(base_url=url, model=launch.name, api_key_env="", info=info, tokenizer=launch.tokenizer)
 
     def _launch(self, checkpoint: Checkpoint, spec: ServeSpec) -> Launch:
-        lora = checkpoint.format is CheckpointFormat.LORA
-        folder = Path(checkpoint.uri)
-        if not folder.is_dir():
-            raise CheckpointNotFound(f"no checkpoint at {folder}", hint="it was moved or deleted after it was planned")
-        own_tokenizer = any((folder / name).is_file() for name in TOKENIZER_FILES)
+        require_folders(checkpoint)
         return Launch(
+            checkpoint=checkpoint,
             name=f"step{checkpoint.step}-{secrets.token_hex(4)}",
-            lora_rank=_lora_rank(folder / "adapter_config.json") if lora else 0,
-            # What was saved beside the adapter is what it was trained with: its chat template may be new.
-            tokenizer=checkpoint.base_model or checkpoint.uri if lora and not own_tokenizer else checkpoint.uri,
+            lora_rank=lora_rank(checkpoint),
+            # Without one vLLM says best what it misses.
+            tokenizer=tokenizer_folder(checkpoint) or checkpoint.uri,
             port=choose_port(spec.port),
             cache_dir=str(self._cache_dir),
             on_cpu=not any(Path(device).exists() for device in ACCELERATORS),
-            tmp_dir=str(process.make_tmp_dir()),
         )
 
     def _wait_until_ready(
@@ -181,16 +163,6 @@ def interpreter(python: str) -> str:
 # --- private
 
 
-def _lora_rank(path: Path) -> int:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointUnreadable(
-            f"cannot read {path}: {error}", hint="the adapter is incomplete; evaluate another step"
-        ) from error
-    return rank_of(config if isinstance(config, dict) else {}, where=str(path))
-
-
 def _version(port: int) -> str:
     answer = ask(port, "/version")
     body = answer.body if answer is not None else None
@@ -216,7 +188,7 @@ def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
         )
     reason = logfile.last_error(text) or "it wrote nothing"
     return ServerDied(
-        f"the engine ended while starting ({logfile.exit_words(code)}): {reason}",
+        f"the engine ended while loading {launch.checkpoint.uri} ({logfile.exit_words(code)}): {reason}",
         hint=f"{logfile.advice(text, code)}the whole log is {log_file}",
         exit_code=code,
     )

@@ -1,0 +1,158 @@
+"""An OpenAI-compatible endpoint that somebody else runs. Nothing is started and nothing is stopped.
+
+    spec = ServeSpec(engine=EngineKind.REMOTE, base_url="http://gpu1:8000/v1", model="run7-{step}")
+
+The name in /v1/models is all the proof there is, so a name with `{step}` is worth more than one without.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import SplitResult, urlsplit
+
+import openai
+
+from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError, WrongModel
+from eval_jobs.ports import Clock, Progress
+from eval_jobs.serve.checkpoint_files import tokenizer_folder
+from eval_jobs.serve.port import model_names
+from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
+
+ANSWER_TIMEOUT_S = 20.0
+RETRIES = 1
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class RemoteEngine:
+    """`eval_jobs.ports.Engine` on a URL."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    @contextmanager
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+        """Check that the endpoint serves the checkpoint's model; leaving the context changes nothing there."""
+        started_at = self._clock.now()
+        url = checked_url(spec.base_url)
+        progress(f"asking {url} for its models")
+        offered = _offered_models(url, _key(spec.api_key_env), spec.api_key_env)
+        model = chosen_model(model_name(spec.model, checkpoint), offered, url=url)
+        load_s = (self._clock.now() - started_at).total_seconds()
+        yield Endpoint(
+            base_url=url,
+            model=model,
+            api_key_env=spec.api_key_env,
+            info=EngineInfo(name="remote", version="", load_method="remote", load_s=load_s, log=""),
+            tokenizer=tokenizer_folder(checkpoint),
+        )
+
+    def close(self) -> None:
+        """Do nothing: nothing is ours."""
+
+
+def checked_url(base_url: str) -> str:
+    """Return `base_url` without a slash at its end. Pure.
+
+    Raises:
+        ConfigError: it is no http(s) URL, or it carries a secret.
+    """
+    parts = _split(base_url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigError(
+            f"serve.base_url is no http(s) URL: {base_url!r}", hint='write it as "http://host:8000/v1" with the /v1'
+        )
+    if parts.username or parts.password or parts.query:
+        # The text itself stays out of the message: it would end up in logs.
+        raise ConfigError(
+            f"serve.base_url of {parts.hostname} holds a user name, a password or a query",
+            hint="put the key into an environment variable and name that variable as serve.api_key_env",
+        )
+    return base_url.rstrip("/")
+
+
+def model_name(template: str, checkpoint: Checkpoint) -> str:
+    """Return the model name to ask for, `{step}` and `{run}` replaced. Pure."""
+    return template.replace("{step}", str(checkpoint.step)).replace("{run}", checkpoint.run_id)
+
+
+def chosen_model(wanted: str, offered: tuple[str, ...], *, url: str) -> str:
+    """Return `wanted` when it is offered, for "" the only one that is. Pure.
+
+    Raises:
+        WrongModel: it is not there, or there are several to choose from.
+    """
+    listed = ", ".join(offered) or "none"
+    if wanted:
+        if wanted in offered:
+            return wanted
+        raise WrongModel(
+            f"{url} does not serve {wanted}; it offers {listed}", hint="correct serve.model, or load it there"
+        )
+    if len(offered) == 1:
+        return offered[0]
+    raise WrongModel(f"{url} offers {len(offered)} models: {listed}", hint="name one of them as serve.model")
+
+
+# --- private
+
+
+def _split(base_url: str) -> SplitResult:
+    try:
+        parts = urlsplit(base_url)
+        _ = parts.port  # read, because a port that is no number only shows here
+    except ValueError as error:
+        raise ConfigError(
+            f"serve.base_url cannot be read: {error}", hint='write it as "http://host:8000/v1"'
+        ) from error
+    return parts
+
+
+def _key(variable: str) -> str:
+    if not variable:
+        return "none"  # the client insists on one; servers without keys ignore it
+    key = os.environ.get(variable, "")
+    if not key:
+        raise ConfigError(
+            f"serve.api_key_env names {variable}, and that environment variable is not set",
+            hint=f"export {variable}=... before the start of the worker, or remove serve.api_key_env",
+        )
+    return key
+
+
+def _offered_models(url: str, key: str, variable: str) -> tuple[str, ...]:
+    # A proxy from the environment knows nothing of a server on this machine.
+    loopback = urlsplit(url).hostname in LOOPBACK
+    with (
+        openai.DefaultHttpxClient(trust_env=not loopback, timeout=ANSWER_TIMEOUT_S) as http_client,
+        openai.OpenAI(base_url=url, api_key=key, max_retries=RETRIES, http_client=http_client) as client,
+    ):
+        try:
+            body = client.get("/models", cast_to=object)
+        except openai.OpenAIError as error:
+            raise _mapped(error, url, variable) from error
+    if not isinstance(body, dict) or "data" not in body:
+        raise WrongModel(
+            f"{url}/models does not answer like an OpenAI-compatible server", hint="does serve.base_url end in /v1?"
+        )
+    return model_names(body)
+
+
+def _mapped(error: openai.OpenAIError, url: str, variable: str) -> TrackerError:
+    if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
+        which = f"the key in {variable}" if variable else "a request without a key"
+        return ConfigError(
+            f"{url} refuses {which} (HTTP {error.status_code})",
+            hint="put a valid key into an environment variable and name that variable as serve.api_key_env",
+        )
+    if isinstance(error, openai.NotFoundError):
+        return WrongModel(f"{url}/models does not exist (HTTP 404)", hint="does serve.base_url end in /v1?")
+    if isinstance(error, openai.APIStatusError):
+        return EndpointUnreachable(
+            f"{url} answers HTTP {error.status_code} when asked for its models", hint="see that server's log"
+        )
+    reason = error.__cause__ or error
+    return EndpointUnreachable(
+        f"{url} does not answer: {reason}", hint="is the server running, and can this machine reach it?"
+    )

@@ -1,0 +1,153 @@
+"""A process that takes vLLM's command line and behaves, or misbehaves, like its API server. Starts in 50 ms.
+
+    spec = ServeSpec(python=str(write_interpreter(tmp_path)), args=("--stand-in", "hang"))
+
+`spec.python` is a shell script that runs this file instead of `-m vllm.entrypoints.openai.api_server`. Modes:
+`serve` (the default), `other-model`, `not-http`, `hang`, `die`, `crash`, `family` (with a child that ignores
+SIGTERM). GET /die ends it; what it was given is listed at /arguments and /environment.
+Only the standard library, because it runs without the test environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+ROOT_CAUSE = "ValueError: Model architectures ['NoSuchModel'] are not supported for now."
+
+
+def write_interpreter(folder: Path) -> Path:
+    """Write the shell script to use as `ServeSpec.python` and return its path."""
+    path = folder / "python-stand-in"
+    # -S and -I: no site-packages and no environment, so that it starts fast.
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "{__file__}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def write_interpreter_without_vllm(folder: Path) -> Path:
+    """Write a shell script that is a Python interpreter without any installed package."""
+    path = folder / "python-bare"
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def serve(argv: Sequence[str]) -> None:
+    """Run as the command line in `argv` says."""
+    options = _parse(argv)
+    _say("INFO 01-01 00:00:00 [api_server.py:1] vLLM API server version 0.0.stand-in")
+    _BEHAVIOUR.get(options.stand_in, _listen)(options)
+
+
+# --- private
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="api_server.py", allow_abbrev=False)
+    parser.add_argument("-m")
+    parser.add_argument("--model")
+    parser.add_argument("--host")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--served-model-name")
+    parser.add_argument("--lora-modules", type=json.loads)
+    parser.add_argument("--stand-in", default="serve")
+    for name in ("--dtype", "--generation-config", "--tokenizer", "--max-model-len", "--max-loras", "--max-lora-rank"):
+        parser.add_argument(name)
+    for name in ("--disable-uvicorn-access-log", "--enforce-eager", "--trust-remote-code", "--enable-lora"):
+        parser.add_argument(name, action="store_true")
+    return parser.parse_args(list(argv))
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"(APIServer pid={os.getpid()}) {line}\n")
+    sys.stderr.flush()
+
+
+def _names(options: argparse.Namespace) -> list[str]:
+    if options.stand_in == "other-model":
+        return ["somebody-elses-model"]
+    adapters = [options.lora_modules["name"]] if options.lora_modules else []
+    return [options.served_model_name, *adapters]
+
+
+def _listen(options: argparse.Namespace) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            pages: dict[str, object] = {
+                "/v1/models": {"object": "list", "data": [{"id": name, "object": "model"} for name in _names(options)]},
+                "/version": {"version": "0.0.stand-in"},
+                "/arguments": sys.argv[1:],
+                "/environment": dict(os.environ),
+            }
+            if self.path == "/die":
+                os._exit(3)
+            body = json.dumps(pages.get(self.path)).encode()
+            self.send_response(200 if self.path in pages else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Stay quiet."""
+
+    try:
+        server = HTTPServer((options.host, options.port), Handler)
+    except OSError as error:
+        _say(f"OSError: [Errno {error.errno}] Address already in use")
+        sys.exit(1)
+    server.serve_forever()
+
+
+def _speak_another_protocol(options: argparse.Namespace) -> None:
+    with socket.create_server((options.host, options.port)) as server:
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+
+def _hang(_: argparse.Namespace) -> None:
+    _say("INFO 01-01 00:00:00 [loader.py:1] Loading weights took a while")
+    threading.Event().wait()
+
+
+def _die(_: argparse.Namespace) -> None:
+    _say("ERROR 01-01 00:00:00 [core.py:1] Traceback (most recent call last):")
+    _say(f"ERROR 01-01 00:00:00 [core.py:1] {ROOT_CAUSE}")
+    _say("RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}")
+    sys.exit(1)
+
+
+def _crash(_: argparse.Namespace) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _with_family(options: argparse.Namespace) -> None:
+    child = "import signal, threading; signal.signal(signal.SIGTERM, signal.SIG_IGN); threading.Event().wait()"
+    subprocess.Popen([sys.executable, "-S", "-I", "-c", child])
+    _listen(options)
+
+
+_BEHAVIOUR: dict[str, Callable[[argparse.Namespace], None]] = {
+    "serve": _listen,
+    "other-model": _listen,
+    "not-http": _speak_another_protocol,
+    "hang": _hang,
+    "die": _die,
+    "crash": _crash,
+    "family": _with_family,
+}
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])

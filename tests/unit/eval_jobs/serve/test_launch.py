@@ -1,0 +1,134 @@
+"""The command line and the environment of an engine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import CheckpointUnreadable, ConfigError
+from eval_jobs.serve.launch import Launch, command, environment, rank_of
+from eval_jobs.types import ServeSpec
+from tests.tiny_model import checkpoint_record
+
+PINS = Path("/pins")
+FULL = checkpoint_record(PINS / "100")
+ADAPTER = checkpoint_record(PINS / "a,b=c", base=PINS / "base")
+LAUNCH = Launch(
+    checkpoint=FULL,
+    name="step100-abc",
+    port=20123,
+    cache_dir="/work/vllm-cache",
+    on_cpu=True,
+    tokenizer="/pins/100",
+    lora_rank=0,
+)
+LAUNCH_ADAPTER = replace(LAUNCH, checkpoint=ADAPTER, lora_rank=4)
+
+
+def argv(spec: ServeSpec | None = None, *, launch: Launch = LAUNCH) -> tuple[str, ...]:
+    return command(launch, spec or ServeSpec(), python="/opt/vllm/bin/python")
+
+
+def value_of(arguments: tuple[str, ...], name: str) -> str:
+    return arguments[len(arguments) - 1 - arguments[::-1].index(name) + 1]
+
+
+def test_a_full_checkpoint_is_served_under_the_random_name_on_this_machine_only() -> None:
+    arguments = argv()
+    assert arguments[:3] == ("/opt/vllm/bin/python", "-m", "vllm.entrypoints.openai.api_server")
+    assert value_of(arguments, "--model") == FULL.uri
+    assert value_of(arguments, "--served-model-name") == "step100-abc"
+    assert value_of(arguments, "--host") == "127.0.0.1"
+    assert value_of(arguments, "--port") == "20123"
+    assert "--enable-lora" not in arguments
+
+
+def test_the_servers_sampling_defaults_never_come_from_the_checkpoint() -> None:
+    assert value_of(argv(), "--generation-config") == "vllm"
+
+
+def test_metrics_stay_on() -> None:
+    assert "--disable-log-stats" not in argv()
+
+
+def test_an_adapter_is_served_beside_its_base_and_carries_the_random_name() -> None:
+    arguments = argv(launch=LAUNCH_ADAPTER)
+    assert value_of(arguments, "--model") == ADAPTER.base_model
+    assert value_of(arguments, "--served-model-name") == "step100-abc-base"
+    assert "--enable-lora" in arguments
+    assert json.loads(value_of(arguments, "--lora-modules")) == {"name": "step100-abc", "path": ADAPTER.uri}
+
+
+@pytest.mark.parametrize(("rank", "accepted"), [(1, "1"), (4, "8"), (8, "8"), (48, "64"), (512, "512")])
+def test_the_rank_is_rounded_up_to_one_that_vllm_accepts(rank: int, accepted: str) -> None:
+    arguments = argv(launch=replace(LAUNCH_ADAPTER, lora_rank=rank))
+    assert value_of(arguments, "--max-lora-rank") == accepted
+
+
+def test_an_adapter_without_a_base_is_refused() -> None:
+    with pytest.raises(ConfigError, match="names no base model"):
+        argv(launch=replace(LAUNCH, checkpoint=replace(ADAPTER, base_model=None)))
+
+
+def test_code_of_the_checkpoint_is_trusted_only_when_the_settings_say_so() -> None:
+    assert "--trust-remote-code" not in argv()
+    assert "--trust-remote-code" in argv(ServeSpec(trust_remote_code=True))
+
+
+def test_arguments_of_the_user_come_after_ours_and_before_the_identity() -> None:
+    arguments = argv(ServeSpec(args=("--no-enforce-eager", "--max-num-seqs", "4"), max_model_len=256))
+    assert arguments.index("--enforce-eager") < arguments.index("--no-enforce-eager") < arguments.index("--model")
+    assert value_of(arguments, "--max-model-len") == "256"
+
+
+@pytest.mark.parametrize(
+    "args", [("--port", "1"), ("--port=1",), ("--served_model_name", "x"), ("--api-key", "secret"), ("--model", "x")]
+)
+def test_what_is_decided_elsewhere_is_refused_among_the_users_arguments(args: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"serve\.args must not contain --") as caught:
+        argv(ServeSpec(args=args))
+    assert "secret" not in str(caught.value)
+
+
+def test_the_engine_neither_phones_home_nor_looks_for_models_elsewhere() -> None:
+    env = environment({"PATH": "/bin"}, LAUNCH)
+    assert env["VLLM_NO_USAGE_STATS"] == "1"
+    assert env["HF_HUB_OFFLINE"] == "1"
+    assert env["VLLM_CACHE_ROOT"] == "/work/vllm-cache"
+    assert env["PATH"] == "/bin"
+
+
+def test_what_the_user_set_in_the_environment_wins() -> None:
+    assert environment({"VLLM_CPU_KVCACHE_SPACE": "7", "HF_HUB_OFFLINE": "0"}, LAUNCH).items() >= {
+        ("VLLM_CPU_KVCACHE_SPACE", "7"),
+        ("HF_HUB_OFFLINE", "0"),
+    }
+
+
+def test_a_key_in_the_environment_does_not_lock_us_out_of_our_own_engine() -> None:
+    assert "VLLM_API_KEY" not in environment({"VLLM_API_KEY": "secret"}, LAUNCH)
+
+
+def test_cpu_defaults_are_for_the_cpu_only() -> None:
+    on_gpu = replace(LAUNCH, on_cpu=False)
+    assert "--enforce-eager" in argv()
+    assert "--enforce-eager" not in argv(launch=on_gpu)
+    assert environment({}, LAUNCH)["VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert "VLLM_CPU_KVCACHE_SPACE" not in environment({}, on_gpu)
+
+
+@pytest.mark.parametrize(
+    ("config", "rank"),
+    [({"r": 8}, 8), ({"r": 8, "rank_pattern": {}}, 8), ({"r": 8, "rank_pattern": {"q_proj": 16}}, 16)],
+)
+def test_the_rank_of_an_adapter_is_its_largest_one(config: dict[str, object], rank: int) -> None:
+    assert rank_of(config, where="adapter_config.json") == rank
+
+
+@pytest.mark.parametrize("config", [{}, {"r": "8"}, {"r": 0}, {"r": 513}])
+def test_an_adapter_without_a_usable_rank_is_unreadable(config: dict[str, object]) -> None:
+    with pytest.raises(CheckpointUnreadable, match=r"adapter_config\.json"):
+        rank_of(config, where="adapter_config.json")
