@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord
 from tests.records import forgetting_run
+from tests.requires import shared_data
 from tests.unit.tracker.domain.records import Scores, failure_of, record_of, suite_of
 from tracker.domain.baselines import Evidence
 from tracker.domain.judge import judge
@@ -413,3 +414,35 @@ def test_a_planted_loss_is_found_at_once_and_forgotten_at_the_third_checkpoint()
         for v in r.verdicts
         if v.benchmark != "b2"
     )
+
+
+# --- real answers of real models
+
+
+def test_real_models_as_checkpoints_are_judged_as_their_counts_say() -> None:
+    path = shared_data("per_sample/gsm8k_4models") / "correctness.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    order = ("6b_finetuning", "6b_verification", "175b_verification", "175b_finetuning")
+    run = run_of(*([float(row[model]) for row in rows] for model in order))
+    assert words(run) == ["first", "improved", "improved", "regressed"]
+    verdict = judged(run)
+    assert verdict.reason.startswith("0.56 -> 0.35 since step 300; lost ")
+    assert verdict.comparisons[0].delta == pytest.approx((458 - 742) / 1319)
+
+
+def test_real_answers_in_tasks_are_judged_task_by_task_and_together() -> None:
+    path = shared_data("per_sample/bbh_davinci") / "per_sample.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    direct, cot = ([float(row[mode]) for row in rows] for mode in ("direct", "cot"))
+    together = judged(run_of(direct, cot, clusters=[row["task"] for row in rows]))
+    comparison = together.comparisons[0]
+    assert comparison.method == "clustered-t"
+    assert comparison.delta == pytest.approx((2582 - 1683) / 3500)
+    # 14 tasks that move apart from each other are 14 observations, not 3,500.
+    assert together.word is VerdictWord.IMPROVED
+    assert comparison.p_better > 1e-4 > 1e-50 > judged(run_of(direct, cot)).comparisons[0].p_better
+    dyck = [i for i, row in enumerate(rows) if row["task"] == "dyck_languages"]
+    one_task = judged(run_of([cot[i] for i in dyck], [direct[i] for i in dyck]))
+    lost = sum(cot[i] > direct[i] for i in dyck)
+    gained = sum(cot[i] < direct[i] for i in dyck)
+    assert (one_task.comparisons[0].n_lost, one_task.comparisons[0].n_gained) == (lost, gained)
