@@ -23,7 +23,8 @@ def weights(seed: int, *, shape: tuple[int, ...] = (8, 16)) -> bytes:
     """Return a safetensors file of three small tensors."""
     generator = np.random.default_rng(seed)
     names = ("model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight", "lm_head.weight")
-    return to_bytes({name: generator.normal(size=shape).astype(np.float32) for name in names}, {"format": "pt"})
+    tensors = {name: generator.normal(size=shape).astype(np.float32) for name in names}
+    return bytes(to_bytes(tensors, {"format": "pt"}))
 
 
 def trainer_state(step: int, *, save_steps: int = 10) -> Mapping[str, object]:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from eval_jobs.errors import CheckpointIncomplete, DiskFull, StoreError
+from eval_jobs.errors import CheckpointError, CheckpointIncomplete, DiskFull, StoreError
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
 from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
@@ -113,7 +113,7 @@ def publish(pin: Pin) -> Checkpoint:
     held = Path(pin.folder)
     try:
         _demand_unchanged(pin)
-        digest = digest_weights(held / name for name in pin.complete.weights)
+        digest = _digest(pin)
         _demand_unchanged(pin)
         final = held.parent / f"step-{pin.step:08d}-{digest[:12]}"
         published = replace(pin, folder=str(final), checkpoint=_checkpoint(pin, final, digest))
@@ -249,6 +249,14 @@ def _demand_unchanged(pin: Pin) -> None:
             f"the weights of {pin.source} were overwritten in place after they were pinned",
             hint="if the trainer saves this step again, the new content is taken",
         )
+
+
+def _digest(pin: Pin) -> str:
+    try:
+        return digest_weights(Path(pin.folder) / name for name in pin.complete.weights)
+    except CheckpointError as error:
+        # A person knows the trainer's folder, not ours.
+        raise type(error)(f"{pin.source} cannot be evaluated: {error.message}", hint=error.hint) from error
 
 
 def _checkpoint(pin: Pin, final: Path, digest: str) -> Checkpoint:

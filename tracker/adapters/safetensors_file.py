@@ -96,7 +96,7 @@ def digest_weights(paths: Iterable[Path]) -> str:
             for tensor in tensors:
                 _digest_tensor(file, tensor, digest, buffer)
             if file.read(1):
-                raise CheckpointIncomplete(f"{path} is longer than its header says", hint=_SAVE_AGAIN)
+                raise CheckpointIncomplete(f"{path.name} is longer than its header says", hint=_SAVE_AGAIN)
     return digest.hexdigest()
 
 
@@ -159,7 +159,7 @@ def _digest_tensor(file: BinaryIO, tensor: _Tensor, digest: hashlib._Hash, buffe
         chunk = buffer[: min(left, len(buffer))]
         _read_exactly(file, chunk)
         digest.update(chunk)
-        _check_finite(chunk, tensor, str(file.name))
+        _check_finite(chunk, tensor, Path(file.name).name)
         left -= len(chunk)
 
 
@@ -168,17 +168,17 @@ def _read_exactly(file: BinaryIO, chunk: memoryview) -> None:
     while done < len(chunk):
         count = file.readinto(chunk[done:])  # type: ignore[attr-defined]
         if not count:
-            raise CheckpointIncomplete(f"{file.name} became shorter while it was read", hint=_SAVE_AGAIN)
+            raise CheckpointIncomplete(f"{Path(file.name).name} became shorter while it was read", hint=_SAVE_AGAIN)
         done += count
 
 
-def _check_finite(chunk: memoryview, tensor: _Tensor, path: str) -> None:
+def _check_finite(chunk: memoryview, tensor: _Tensor, file_name: str) -> None:
     bits = _NOT_FINITE.get(tensor.dtype)
     if bits is None:
         return
     items = np.frombuffer(chunk, dtype=bits.item) & bits.mask
     if items.max() >= bits.limit:
         raise CheckpointUnreadable(
-            f"tensor {tensor.name} in {path} holds NaN or Inf",
+            f"tensor {tensor.name} in {file_name} holds NaN or Inf",
             hint="the training has diverged: look at the loss and gradient norm before this step",
         )

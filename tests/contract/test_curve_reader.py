@@ -1,0 +1,57 @@
+"""The rules of `tracker.ports.CurveReader`, for the fake and for the trainer's files."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.types import Checkpoint, CheckpointFormat
+from tests import trainer
+from tests.fakes.curves import FakeCurves
+from tracker.adapters.curves import TrainerCurves
+from tracker.domain.types import CurvePoint
+from tracker.ports import CurveReader
+
+LOSSES = {step: 5.0 / step for step in range(1, 21)}
+
+
+@pytest.fixture(params=["fake", "trainer"])
+def reader(request: pytest.FixtureRequest, tmp_path: Path) -> CurveReader:
+    """A reader of a run that logged LOSSES at steps 1 to 20."""
+    if request.param == "fake":
+        return FakeCurves(CurvePoint(key="train/loss", step=step, value=value) for step, value in LOSSES.items())
+    for step in (10, 20):
+        trainer.save(tmp_path, step)
+    return TrainerCurves()
+
+
+def checkpoint(tmp_path: Path, step: int) -> Checkpoint:
+    folder = str(tmp_path / f"checkpoint-{step}")
+    return Checkpoint(
+        run_id="run",
+        step=step,
+        uri=folder,
+        source_uri=folder,
+        format=CheckpointFormat.FULL,
+        digest="d",
+        ready_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+
+def test_points_are_ordered_finite_and_unique(reader: CurveReader, tmp_path: Path) -> None:
+    points = reader.read(checkpoint(tmp_path, 20))
+    assert [p.step for p in points] == sorted(p.step for p in points)
+    assert all(math.isfinite(p.value) for p in points)
+    assert len({(p.key, p.step) for p in points}) == len(points)
+    assert {p.step: p.value for p in points if p.key == "train/loss"} == LOSSES
+
+
+def test_only_what_was_known_at_the_checkpoint_is_returned(reader: CurveReader, tmp_path: Path) -> None:
+    assert max(p.step for p in reader.read(checkpoint(tmp_path, 10))) == 10
+
+
+def test_a_run_without_curves_gives_none(reader: CurveReader, tmp_path: Path) -> None:
+    assert reader.read(checkpoint(tmp_path / "elsewhere", 0)) == ()
