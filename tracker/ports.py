@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.tracking_types import TrackingItem
 from tracker.domain.types import Alert, CurvePoint, Gap, Report
 
 
@@ -86,6 +87,21 @@ class Tracking(Protocol):
 
     def flush(self) -> int:
         """Send what is queued and return how many items still wait. A store that is down is not an error here."""
+
+    def close(self) -> None:
+        """Release connections. Calling it twice is harmless."""
+
+
+class TrackingSink(Protocol):
+    """The store behind an outbox. Sending an item again completes what was cut off before, and doubles nothing."""
+
+    def send(self, item: TrackingItem) -> None:
+        """Write all of `item`, in bounded time.
+
+        Raises:
+            TrackingUnreachable: the store does not answer; no other item would fare better now.
+            StoreError: the store refuses this item; others may pass.
+        """
 
     def close(self) -> None:
         """Release connections. Calling it twice is harmless."""

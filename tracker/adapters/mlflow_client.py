@@ -1,0 +1,89 @@
+"""Opens a connection to an MLflow store: a server by http(s), or a SQL database without a server.
+
+    with mapped_errors(uri):
+        client = connect("sqlite:////project/.tracker/mlflow.db")
+
+MLflow's own patience is minutes; here a store that does not answer is given up after seconds.
+"""
+
+from __future__ import annotations
+
+from tracker.adapters import mlflow_environment  # noqa: F401 - before mlflow  # isort: skip
+
+import logging
+import socket
+import sqlite3
+import warnings
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mlflow import MlflowClient
+
+from tracker.adapters.mlflow_errors_sql import unreachable
+
+CONNECT_TIMEOUT_S = 3.0
+SQLITE_PREFIX = "sqlite:///"
+DEFAULT_PORTS = {"http": 80, "https": 443, "postgresql": 5432}
+
+
+def connect(uri: str) -> MlflowClient:
+    """Return a client whose store answered just now; a SQLite store is created where there is none.
+
+    Raises:
+        TrackingUnreachable: nothing answers, or the folder cannot be created or written.
+        MlflowException, SQLAlchemyError: as the client; see `mlflow_errors_sql.mapped_errors`.
+    """
+    check_reachable(uri)
+    # It logs the tracebacks of errors that it also raises, and every table that it creates.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # its models use a deprecated option of SQLAlchemy
+        return MlflowClient(tracking_uri=uri)
+
+
+def check_reachable(uri: str) -> None:
+    """Find out within seconds whether the store can be used.
+
+    Raises:
+        TrackingUnreachable: it cannot.
+    """
+    if uri.startswith(SQLITE_PREFIX):
+        _check_sqlite(uri)
+        return
+    parts = urlsplit(uri)
+    port = parts.port or DEFAULT_PORTS.get(parts.scheme.partition("+")[0])
+    if parts.hostname and port:
+        try:
+            socket.create_connection((parts.hostname, port), timeout=CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            raise unreachable(public(uri), f"{parts.hostname}:{port} does not answer ({error})") from error
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """Return the file of a SQLite store, None for any other."""
+    return Path(uri.removeprefix(SQLITE_PREFIX)) if uri.startswith(SQLITE_PREFIX) else None
+
+
+def public(uri: str) -> str:
+    """Return the address without a password in it, for messages."""
+    parts = urlsplit(uri)
+    if not parts.password:
+        return uri
+    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
+
+
+# --- private
+
+
+def _check_sqlite(uri: str) -> None:
+    """Open the file for writing: MLflow itself would try for two minutes."""
+    path = Path(uri.removeprefix(SQLITE_PREFIX))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path, timeout=CONNECT_TIMEOUT_S, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+    except (OSError, sqlite3.Error) as error:
+        raise unreachable(uri, str(error)) from error

@@ -1,0 +1,12 @@
+"""Settings that MLflow reads from the environment; import this before mlflow. What the user has set stays."""
+
+from __future__ import annotations
+
+import os
+
+# MLflow would tell its makers about every client and server that starts; it decides when it is imported.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+# A server that hangs is given up after this long and tried once more; its own patience is 120 s and seven times.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "1")

@@ -1,0 +1,79 @@
+"""Errors of MLflow, of the database behind it and of the network -> ours. The only place that knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mlflow.exceptions import MlflowException, RestException
+from sqlalchemy.exc import SQLAlchemyError
+
+from eval_jobs.errors import StoreError, TrackingUnreachable
+
+REFUSALS = frozenset(
+    {
+        "ALREADY_EXISTS",
+        "BAD_REQUEST",
+        "INVALID_PARAMETER_VALUE",
+        "INVALID_STATE",
+        "NOT_FOUND",
+        "RESOURCE_ALREADY_EXISTS",
+        "RESOURCE_CONFLICT",
+        "RESOURCE_DOES_NOT_EXIST",
+    }
+)
+"""Codes of an answer about this one request; the next item may pass."""
+
+NO_ACCESS = frozenset({"CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED", "UNAUTHENTICATED"})
+
+
+@contextmanager
+def mapped_errors(uri: str) -> Iterator[None]:
+    """Map everything that a call of the client can raise.
+
+    Raises:
+        TrackingUnreachable: the store does not answer, is locked, cannot be written or wants other credentials.
+        StoreError: the store answered and refuses.
+    """
+    try:
+        yield
+    except MlflowException as error:
+        raise _of_mlflow(error, uri) from error
+    except SQLAlchemyError as error:
+        raise unreachable(uri, str(error).splitlines()[0]) from error
+    except OSError as error:
+        raise unreachable(uri, str(error)) from error
+
+
+def unreachable(uri: str, reason: str) -> TrackingUnreachable:
+    """Return the error for a store that cannot be used now."""
+    if uri.startswith("http"):
+        hint = "start the MLflow server or correct tracking.uri; nothing is lost, it is sent when the server answers"
+    else:
+        hint = "check that the folder is there, writable and has space; nothing is lost, it is sent when it works"
+    return TrackingUnreachable(f"the MLflow store {uri} cannot be used: {_first_line(reason)}", hint=hint)
+
+
+# --- private
+
+
+def _of_mlflow(error: MlflowException, uri: str) -> StoreError:
+    code = error.error_code
+    if code in NO_ACCESS:
+        return TrackingUnreachable(
+            f"the MLflow server {uri} refuses access: {_first_line(error.message)}",
+            hint="set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN)",
+        )
+    # Without an answer there is no RestException, and the client calls that an internal error too.
+    answered = isinstance(error, RestException) or not uri.startswith("http")
+    if code in REFUSALS or (code == "INTERNAL_ERROR" and answered):
+        return StoreError(
+            f"the MLflow store {uri} refuses: {_first_line(error.message)}",
+            hint="it is tried again later; see the log of the MLflow server",
+        )
+    return unreachable(uri, error.message)
+
+
+def _first_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0][:500] if lines else "no reason given"

@@ -1,0 +1,191 @@
+"""Writes batches to MLflow, each of them as often as it takes.
+
+    store = MlflowStore(TrackingSettings(uri=..., experiment="sft", run_name="sft", output_dir="/runs/sft"))
+    store.send(batch)
+
+One MLflow run is one training run. A checkpoint is a LoggedModel, and its metrics are points of the run at its step:
+the same rows, written once, are the run's curves and the model's row in the Models tab. What MLflow would create twice
+is searched for by a tag first; metrics are the same rows when they are written again, because their times are.
+"""
+
+from __future__ import annotations
+
+from tracker.adapters import mlflow_environment  # noqa: F401 - before mlflow  # isort: skip
+
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import (
+    Dataset,
+    DatasetInput,
+    InputTag,
+    LoggedModel,
+    LoggedModelOutput,
+    LoggedModelStatus,
+    Metric,
+    Run,
+    RunTag,
+)
+
+from eval_jobs.errors import TrackerError
+from tracker.adapters.codec import to_json
+from tracker.adapters.mlflow_client import connect, public
+from tracker.adapters.mlflow_errors_sql import mapped_errors
+from tracker.adapters.mlflow_runs import KIND_TAG, TrackedRun, TrackingSettings, find_or_create_run, run_key
+from tracker.adapters.mlflow_view import VIEW_TAG, view_state
+from tracker.adapters.samples_parquet import write_samples
+from tracker.domain.tracking import timestamp_ms, verdict_tags
+from tracker.domain.tracking_types import CurveBatch, TrackedDataset, TrackedMetric, TrackingBatch, TrackingItem
+from tracker.domain.verdict_note import merge, read_newest, render, with_section, write_newest
+
+MODEL_TAG = "tracker.checkpoint_key"
+NEWEST_TAG = "tracker.verdicts"
+NOTE_TAG = "mlflow.note.content"
+KIND = "custom_model_development"
+"""Without it MLflow's pages take the experiment for one about agents, and call checkpoints "agent versions"."""
+
+_NOT_IN_MODEL_NAMES = re.compile(r"[/:.%\"']+")
+
+
+class MlflowStore:
+    """`tracker.ports.TrackingSink` on MLflow; connects when the first item is sent."""
+
+    def __init__(self, settings: TrackingSettings, *, open_client: Callable[[str], MlflowClient] = connect) -> None:
+        self._settings = settings
+        self._open_client = open_client
+        self._client: MlflowClient | None = None
+        self._runs: dict[str, TrackedRun] = {}
+
+    def send(self, item: TrackingItem) -> None:
+        """Write all of `item`; see `ports.TrackingSink`.
+
+        Raises:
+            TrackingUnreachable, StoreError: as the port says.
+            ConfigError: the settings name a run or an experiment that cannot be used.
+        """
+        try:
+            with mapped_errors(public(self._settings.uri)):
+                client = self._connected()
+                run = self._run(client, item)
+                if isinstance(item, TrackingBatch):
+                    _send_batch(client, run, item, run_key(self._settings, item.checkpoint.run_id))
+                elif not run.joined:
+                    _send_curves(client, run, item)
+        except TrackerError:
+            self.close()  # the store may come back as another one: a run deleted, a server restarted
+            raise
+
+    def close(self) -> None:
+        """Forget the connection; the next item opens another."""
+        self._client = None
+        self._runs.clear()
+
+    # --- private
+
+    def _connected(self) -> MlflowClient:
+        if self._client is None:
+            self._client = self._open_client(self._settings.uri)
+        return self._client
+
+    def _run(self, client: MlflowClient, item: TrackingItem) -> TrackedRun:
+        name = item.checkpoint.run_id
+        if name not in self._runs:
+            self._runs[name] = find_or_create_run(client, self._settings, item)
+        return self._runs[name]
+
+
+def _send_curves(client: MlflowClient, run: TrackedRun, item: CurveBatch) -> None:
+    client.log_batch(run.run_id, metrics=[Metric(p.key, p.value, p.timestamp_ms, p.step) for p in item.points])
+    _refresh_view(client, run)
+
+
+def _send_batch(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str) -> None:
+    model = _get_or_create_model(client, run, batch, key)
+    digests = {d.name: d.digest for d in batch.datasets}
+    client.log_inputs(run.run_id, datasets=[_dataset(d) for d in batch.datasets])
+    client.log_batch(run.run_id, metrics=[_metric(m, model, run, digests) for m in batch.metrics])
+    _upload(client, run, batch)
+    client.set_logged_model_tags(model.model_id, dict(batch.tags))
+    known = client.get_run(run.run_id)
+    _link_model(client, run, known, model, batch.checkpoint.step)
+    _refresh_run(client, run, known, batch)
+    _refresh_view(client, run)
+
+
+def _get_or_create_model(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str) -> LoggedModel:
+    checkpoint = batch.checkpoint
+    model_key = f"{key}|{checkpoint.step}|{checkpoint.digest}"
+    found = client.search_logged_models([run.experiment_id], filter_string=f"tags.`{MODEL_TAG}` = '{model_key}'")
+    model = next(iter(found), None) or client.create_logged_model(
+        run.experiment_id,
+        name=_NOT_IN_MODEL_NAMES.sub("-", f"{checkpoint.run_id}-step-{checkpoint.step}"),
+        source_run_id=run.run_id,
+        model_type="checkpoint",
+        params=dict(batch.params),
+        tags={MODEL_TAG: model_key},
+    )
+    if model.status != LoggedModelStatus.READY:
+        client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+    return model
+
+
+def _dataset(dataset: TrackedDataset) -> DatasetInput:
+    entity = Dataset(name=dataset.name, digest=dataset.digest, source_type="benchmark", source=dataset.source)
+    return DatasetInput(entity, [InputTag("mlflow.data.context", "eval")])
+
+
+def _metric(metric: TrackedMetric, model: LoggedModel, run: TrackedRun, digests: dict[str, str]) -> Metric:
+    return Metric(
+        metric.key,
+        metric.value,
+        metric.timestamp_ms,
+        metric.step,
+        model_id=model.model_id,
+        dataset_name=metric.dataset or None,
+        dataset_digest=digests.get(metric.dataset),
+        run_id=run.run_id,
+    )
+
+
+def _upload(client: MlflowClient, run: TrackedRun, batch: TrackingBatch) -> None:
+    """Write one file a benchmark and the report; a file that is there already is replaced by its equal."""
+    with tempfile.TemporaryDirectory(prefix="tracker-mlflow-") as name:
+        folder = Path(name)
+        for table in batch.samples:
+            write_samples(folder / f"{table.path}.parquet", table.samples)
+        report = folder / batch.report_path
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.write_text(to_json(batch.report), encoding="ascii")
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            client.log_artifact(run.run_id, str(file), str(file.parent.relative_to(folder)))
+
+
+def _link_model(client: MlflowClient, run: TrackedRun, known: Run, model: LoggedModel, step: int) -> None:
+    """List the model among the run's outputs; MLflow refuses to be told twice."""
+    if model.model_id not in {output.model_id for output in known.outputs.model_outputs}:
+        client.log_outputs(run.run_id, [LoggedModelOutput(model.model_id, step)])
+
+
+def _refresh_run(client: MlflowClient, run: TrackedRun, known: Run, batch: TrackingBatch) -> None:
+    """Bring the run's tags and note to the newest verdicts, whatever the order in which checkpoints arrive."""
+    tags = known.data.tags
+    newest = merge(read_newest(tags.get(NEWEST_TAG, "")), batch.verdicts)
+    if newest:
+        note = with_section(tags.get(NOTE_TAG, ""), render(newest))
+        values = verdict_tags(newest) | {NEWEST_TAG: write_newest(newest), NOTE_TAG: note}
+        client.log_batch(run.run_id, tags=[RunTag(k, v) for k, v in values.items() if tags.get(k) != v])
+    if not run.joined:
+        # Nobody knows when the training ends, and a run that is "running" for ever is worse than one that has ended.
+        ended_ms = max(timestamp_ms(batch.checkpoint), known.info.end_time or 0)
+        client.set_terminated(run.run_id, "FINISHED", ended_ms)
+
+
+def _refresh_view(client: MlflowClient, run: TrackedRun) -> None:
+    tags = client.get_experiment(run.experiment_id).tags
+    state = view_state(client.get_run(run.run_id).data.metrics, tags.get(VIEW_TAG))
+    for tag, value in ((VIEW_TAG, state), (KIND_TAG, tags.get(KIND_TAG) or KIND)):
+        if tags.get(tag) != value:
+            client.set_experiment_tag(run.experiment_id, tag, value)

@@ -1,0 +1,143 @@
+"""A ready-made page of charts in MLflow, kept in a tag of the experiment. Pure.
+
+MLflow's "Share" button stores the state of the page in such a tag; so can we. The format is MLflow's own and not
+documented (it is that of MLflow 3.17): where another version does not know it, the link still opens the runs page.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Iterable
+
+from eval_jobs.identity import content_hash
+from tracker.adapters.mlflow_runs import KEY_TAG, TRAINER_LOSS_KEYS
+
+VIEW_KEY = content_hash("checkpoint-tracker")
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+
+_PREFIX = "deflate;"
+
+SCORES, LATENCY, COVERAGE = "Training loss and benchmarks", "Latency", "Coverage"
+LATENCY_KEYS = ("ttft_ms_p50", "tpot_ms_p50", "output_tokens_per_s")
+
+MAX_LINES = 8
+"""MLflow draws the lines of one run in one colour; with more of them in one chart nobody finds his own."""
+
+GENERATED = ("coverage", "perf", "train", "truncated")
+"""Sections that MLflow makes by itself, one chart a metric, below ours; they start closed."""
+
+
+def view_link(base_url: str, experiment_id: str) -> str:
+    """Return the address of the page on the MLflow server at `base_url`."""
+    # Without the last part MLflow takes every experiment for one about agents, and hides the models.
+    query = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&workflowType=machine_learning"
+    return f"{base_url.rstrip('/')}/#/experiments/{experiment_id}/runs?{query}"
+
+
+def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
+    """Return the tag's value for a page that shows `metric_keys` and those that `previous`, its last value, shows."""
+    keys = set(metric_keys) | (_keys_of(previous) if previous else set())
+    charts = [
+        _line_chart(section, selected) for section, groups in _charts(keys).items() for selected in groups if selected
+    ]
+    state = {
+        "searchFilter": f"tags.`{KEY_TAG}` != ''",
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "modelVersionFilter": "All Runs",
+        "datasetsFilter": [],
+        "selectedColumns": ["attributes.`Source`", "attributes.`Models`", "attributes.`Dataset`", "tags.`verdict`"],
+        "runsExpanded": {},
+        "runsPinned": [],
+        "runsHidden": [],
+        "runsHiddenMode": "FIRST_10_RUNS",
+        "runsVisibilityMap": {},
+        "viewMaximized": False,
+        "runListHidden": False,
+        "isAccordionReordered": True,
+        "groupBy": None,
+        "groupsExpanded": {},
+        "useGroupedValuesInCharts": True,
+        "hideEmptyCharts": True,
+        "autoRefreshEnabled": True,
+        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
+        "chartsSearchFilter": "",
+        "compareRunCharts": charts,
+        "compareRunSections": [
+            _section(SCORES, columns=1, height=460),
+            _section(LATENCY, columns=3, height=300),
+            _section(COVERAGE, columns=1, height=300),
+            _section("bench", columns=3, height=300, is_open=len(_starting("bench/", keys)) > MAX_LINES),
+            *(_section(name, columns=3, height=300, is_open=False) for name in GENERATED),
+        ],
+    }
+    return _PREFIX + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
+
+
+# --- private
+
+
+def _charts(keys: set[str]) -> dict[str, list[list[str]]]:
+    """Return for each section the metric keys of each chart."""
+    loss = [key for key in TRAINER_LOSS_KEYS if key in keys]
+    return {
+        SCORES: [_starting("bench/", keys)[:MAX_LINES] + loss],
+        LATENCY: [[key] for end in LATENCY_KEYS for key in _starting("perf/", keys) if key.endswith(end)],
+        COVERAGE: [_starting("coverage/", keys)[:MAX_LINES]],
+    }
+
+
+def _starting(prefix: str, keys: set[str]) -> list[str]:
+    return sorted(key for key in keys if key.startswith(prefix))
+
+
+def _section(name: str, *, columns: int, height: int, is_open: bool = True) -> dict[str, object]:
+    return {
+        "uuid": content_hash(name),
+        "name": name,
+        "display": is_open,
+        "columns": columns,
+        "cardHeight": height,
+        "isReordered": True,
+        "deleted": False,
+        "isGenerated": False,
+    }
+
+
+def _line_chart(section: str, keys: list[str]) -> dict[str, object]:
+    return {
+        "uuid": content_hash([section, keys[0]]),
+        "type": "LINE",
+        "displayName": keys[0],
+        "metricSectionId": content_hash(section),
+        "metricKey": keys[0],
+        "selectedMetricKeys": keys,
+        "xAxisKey": "step",
+        "xAxisScaleType": "linear",
+        "selectedXAxisMetricKey": "",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "scaleType": "linear",
+        "range": {},
+        "lineSmoothness": 0,
+        "runsCountToCompare": 10,
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+        "deleted": False,
+        "isGenerated": False,
+    }
+
+
+def _keys_of(value: str) -> set[str]:
+    """Return the metric keys on the page; none when somebody else wrote the tag."""
+    try:
+        state = json.loads(zlib.decompress(base64.b64decode(value.removeprefix(_PREFIX))))
+        return {str(key) for chart in state["compareRunCharts"] for key in chart["selectedMetricKeys"]}
+    except (binascii.Error, zlib.error, ValueError, KeyError, TypeError):
+        return set()

@@ -1,0 +1,246 @@
+"""The outbox before the tracking store: results wait in the tracker's own database until they are sent.
+
+    tracking = OutboxTracking(open_database(url), MlflowStore(settings))
+    tracking.publish(record, report)    # one transaction; nothing is sent
+    waiting = tracking.flush()          # oldest first; 0 when everything is sent
+
+An item is marked as sent after the store took it: a crash in between sends it again, which doubles nothing.
+What is sent never changes after it was queued: keys, values and times are fixed in the same transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    Engine,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    func,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+
+from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
+from eval_jobs.execute.clock import SystemClock
+from eval_jobs.identity import content_hash
+from eval_jobs.ports import Clock
+from eval_jobs.queue.database_sql import mapped_errors
+from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.adapters.outbox_lock_sql import sender_lock
+from tracker.domain.tracking import curve_batch, tracking_batch
+from tracker.domain.tracking_types import CurveBatch, TrackingBatch, TrackingItem
+from tracker.domain.types import CurvePoint, Report
+from tracker.ports import TrackingSink
+
+log = logging.getLogger(__name__)
+
+FLUSH_BUDGET_S = 10.0
+"""One flush ends after the item that crosses it: a long queue must not keep the watcher from its checkpoints."""
+FIRST_WAIT_S = 5.0
+LONGEST_WAIT_S = 300.0
+POINTS_PER_ITEM = 2000
+
+METADATA = MetaData()
+ITEMS = Table(
+    "outbox_items",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("key", String(80), nullable=False, unique=True),
+    Column("body", LargeBinary),
+    Column("sent", Boolean, nullable=False),
+    Column("refused", Integer, nullable=False),
+    Column("retry_at_s", Double, nullable=False),
+    Index("outbox_items_waiting", "sent", "id"),
+)
+POINTS = Table(
+    "outbox_points",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    Column("key", String(250), primary_key=True),
+    Column("step", BigInteger, primary_key=True),
+    Column("value", Double, primary_key=True),
+)
+"""Every curve point that was ever queued: a rewound run brings other values for the same steps."""
+
+_ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingBatch | CurveBatch)
+
+
+class OutboxTracking:
+    """`tracker.ports.Tracking` over any `tracker.ports.TrackingSink`."""
+
+    def __init__(self, engine: Engine, sink: TrackingSink, clock: Clock | None = None) -> None:
+        """Open the outbox; its tables are created where they are missing.
+
+        Raises:
+            StoreError: the database cannot be reached or written.
+        """
+        self._engine = engine
+        self._sink = sink
+        self._clock = clock or SystemClock()
+        self._failures = 0
+        self._retry_at: datetime | None = None
+        with mapped_errors(engine):
+            _create_tables(engine)
+
+    def publish(self, record: EvalRecord, report: Report) -> None:
+        """Queue a record with its verdicts; see `ports.Tracking`."""
+        with self._transaction() as connection:
+            _queue(connection, f"record:{record.plan.id}", tracking_batch(record, report))
+
+    def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
+        """Queue the points that are new for this run; see `ports.Tracking`."""
+        batch = curve_batch(checkpoint, points)  # drops what is not finite
+        finite = {(p.key, p.step, p.value) for p in batch.points}
+        with self._transaction() as connection:
+            fresh = _remember(connection, checkpoint.run_id, finite)
+            new = [p for p in dict.fromkeys(points) if (p.key, p.step, p.value) in fresh]
+            for start in range(0, len(new), POINTS_PER_ITEM):
+                part = curve_batch(checkpoint, new[start : start + POINTS_PER_ITEM])
+                _queue(connection, f"curves:{content_hash(_as_json(part).decode())}", part)
+
+    def flush(self) -> int:
+        """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
+        started = self._clock.now()
+        if self._waiting() and not self._backing_off(started):
+            with sender_lock(self._engine) as mine:
+                if mine:
+                    self._send_until(started + timedelta(seconds=FLUSH_BUDGET_S))
+        return self._waiting()
+
+    def close(self) -> None:
+        """Release connections; see `ports.Tracking`."""
+        self._sink.close()
+        self._engine.dispose()
+
+    # --- private
+
+    def _send_until(self, deadline: datetime) -> None:
+        while (now := self._clock.now()) < deadline:
+            row = self._oldest(now)
+            if row is None:
+                return
+            try:
+                self._sink.send(_read(row[1]))
+            except (TrackingUnreachable, ConfigError) as error:
+                self._store_is_away(now, error)
+                return
+            except StoreError as error:
+                self._postpone(row[0], now, error)
+            else:
+                self._mark_sent(row[0])
+                self._store_is_there()
+
+    def _oldest(self, now: datetime) -> tuple[int, bytes] | None:
+        due = (
+            select(ITEMS.c.id, ITEMS.c.body)
+            .where(ITEMS.c.sent.is_(False), ITEMS.c.retry_at_s <= now.timestamp())
+            .order_by(ITEMS.c.id)
+            .limit(1)
+        )
+        with self._transaction() as connection:
+            row = connection.execute(due).one_or_none()
+        return None if row is None else (row.id, row.body)
+
+    def _mark_sent(self, item_id: int) -> None:
+        # The key stays, so that the same item is never queued again; the body is in the store now.
+        sent = update(ITEMS).where(ITEMS.c.id == item_id).values(sent=True, body=None)
+        with self._transaction() as connection:
+            connection.execute(sent)
+
+    def _postpone(self, item_id: int, now: datetime, error: StoreError) -> None:
+        with self._transaction() as connection:
+            row = connection.execute(select(ITEMS.c.refused, ITEMS.c.key).where(ITEMS.c.id == item_id)).one()
+            retry_at_s = now.timestamp() + _wait_s(row.refused)
+            values = {"refused": row.refused + 1, "retry_at_s": retry_at_s}
+            connection.execute(update(ITEMS).where(ITEMS.c.id == item_id).values(values))
+        log.log(logging.DEBUG if row.refused else logging.WARNING, "%s waits in the outbox: %s", row.key, error)
+
+    def _store_is_away(self, now: datetime, error: StoreError | ConfigError) -> None:
+        if self._failures == 0:
+            log.warning("results wait in the outbox: %s", error)
+        self._retry_at = now + timedelta(seconds=_wait_s(self._failures))
+        self._failures += 1
+
+    def _store_is_there(self) -> None:
+        if self._failures:
+            log.warning("the tracking store answers again; sending what waited in the outbox")
+        self._failures = 0
+        self._retry_at = None
+
+    def _backing_off(self, now: datetime) -> bool:
+        return self._retry_at is not None and now < self._retry_at
+
+    def _waiting(self) -> int:
+        with self._transaction() as connection:
+            return connection.scalar(select(func.count()).select_from(ITEMS).where(ITEMS.c.sent.is_(False))) or 0
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with mapped_errors(self._engine), self._engine.begin() as connection:
+            yield connection
+
+
+def _create_tables(engine: Engine) -> None:
+    try:
+        METADATA.create_all(engine)
+    except DBAPIError:
+        # Two processes that start together both find no table, and one of them comes second: it looks again.
+        METADATA.create_all(engine)
+
+
+def _queue(connection: Connection, key: str, item: TrackingItem) -> None:
+    body = zlib.compress(_as_json(item), level=3)
+    row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0}
+    connection.execute(_insert_new(connection, ITEMS).values(row))
+
+
+def _remember(connection: Connection, run_id: str, points: set[tuple[str, int, float]]) -> set[tuple[str, int, float]]:
+    """Store the points not seen before and return them; another process may be storing the same ones."""
+    columns = (POINTS.c.key, POINTS.c.step, POINTS.c.value)
+    known = {tuple(row) for row in connection.execute(select(*columns).where(POINTS.c.run_id == run_id))}
+    rows = [{"run_id": run_id, "key": k, "step": s, "value": v} for k, s, v in sorted(points - known)]
+    if not rows:
+        return set()
+    stored = connection.execute(_insert_new(connection, POINTS).returning(*columns), rows)
+    return {(row.key, row.step, row.value) for row in stored}
+
+
+def _insert_new(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
+def _as_json(item: TrackingItem) -> bytes:
+    return _ITEM.dump_json(item)
+
+
+def _read(body: bytes) -> TrackingItem:
+    try:
+        return _ITEM.validate_json(zlib.decompress(body))
+    except (zlib.error, ValidationError) as error:
+        raise StoreError(
+            "an item of the outbox cannot be read", hint="it was written by another version of checkpoint-tracker"
+        ) from error
+
+
+def _wait_s(failures: int) -> float:
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(failures, 30))

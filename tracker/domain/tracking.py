@@ -1,0 +1,211 @@
+"""What a record and its verdicts become in a tracking store, whatever store that is. Pure.
+
+    batch = tracking_batch(record, report)          # metrics, datasets, tags, verdicts, files of one checkpoint
+    points = curve_batch(checkpoint, new_points)    # training curves
+
+Every time is taken from the checkpoint, so building a batch again gives an equal batch, and sending it again
+writes what is there already. Subsets and samples are files: metric keys stay in the tens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from eval_jobs.identity import benchmark_fingerprint, suite_fingerprint
+from eval_jobs.types import (
+    BenchmarkFailure,
+    Checkpoint,
+    EvalRecord,
+    EvalResult,
+    ProbeFailure,
+    ProbeOutcome,
+    ProbeResult,
+)
+from tracker.domain.metric_keys import metric_key, unique_keys
+from tracker.domain.scores import summarise
+from tracker.domain.tracking_types import (
+    CurveBatch,
+    TrackedDataset,
+    TrackedMetric,
+    TrackedSamples,
+    TrackedVerdict,
+    TrackingBatch,
+)
+from tracker.domain.types import Baseline, CurvePoint, Report, Verdict, VerdictWord
+
+MAX_TAG_CHARS = 500
+DIGEST_CHARS_IN_PATHS = 8
+
+PERCENTILE_FIELDS = ("p50", "p95")
+LATENCY_FIELDS = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
+
+
+def tracking_batch(record: EvalRecord, report: Report) -> TrackingBatch:
+    """Return what `record` and its verdicts add to the tracking store."""
+    plan = record.plan
+    keys = unique_keys(b.name for b in plan.suite.benchmarks)
+    folder = f"{_folder(plan.checkpoint)}/{metric_key(plan.suite.name)}"
+    verdicts = tuple(
+        _tracked_verdict(v, keys.get(v.benchmark) or metric_key(v.benchmark), report.step) for v in report.verdicts
+    )
+    return TrackingBatch(
+        plan_id=plan.id,
+        checkpoint=plan.checkpoint,
+        metrics=tuple(_finite(_metrics(record, keys))),
+        datasets=tuple(_datasets(record)),
+        params=_params(record),
+        tags=_tags(record, keys) | verdict_tags(verdicts),
+        verdicts=verdicts,
+        samples=tuple(
+            TrackedSamples(path=f"{folder}/{keys[o.benchmark]}", samples=o.samples)
+            for o in record.outcomes
+            if isinstance(o, EvalResult)
+        ),
+        report=report,
+        report_path=f"{folder}/report.json",
+    )
+
+
+def curve_batch(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> CurveBatch:
+    """Return `points` with times: one millisecond a step around the checkpoint's own time.
+
+    The trainer's log has no times of its own; this keeps the points in order on a time axis, and lets the branch
+    of a rewound run be newer than the one that it replaced.
+    """
+    metrics = (
+        TrackedMetric(
+            key=p.key, value=p.value, step=p.step, timestamp_ms=timestamp_ms(checkpoint) - (checkpoint.step - p.step)
+        )
+        for p in points
+    )
+    return CurveBatch(checkpoint=checkpoint, points=tuple(_finite(metrics)))
+
+
+def timestamp_ms(checkpoint: Checkpoint) -> int:
+    """Return when the checkpoint was ready, in milliseconds of Unix time."""
+    return int(checkpoint.ready_at.timestamp() * 1000)
+
+
+def verdict_tags(verdicts: Iterable[TrackedVerdict]) -> dict[str, str]:
+    """Return `verdict` = the most urgent word and `verdict/<key>` = each one's own; {} without verdicts."""
+    by_urgency = sorted(verdicts, key=urgency)
+    if not by_urgency:
+        return {}
+    return {"verdict": str(by_urgency[0].word)} | {f"verdict/{v.key}": str(v.word) for v in by_urgency}
+
+
+def urgency(verdict: TrackedVerdict) -> tuple[int, str]:
+    """Return a sort key: most urgent word first, then by name."""
+    return list(VerdictWord).index(verdict.word), verdict.benchmark
+
+
+# --- private: metrics
+
+
+def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[TrackedMetric]:
+    checkpoint = record.plan.checkpoint
+    loads = unique_keys(load.name for load in record.plan.loads)
+    for outcome in record.outcomes:
+        for prefix, value in _scores(outcome):
+            yield _metric(checkpoint, f"{prefix}/{keys[outcome.benchmark]}", value, dataset=outcome.benchmark)
+    for probe in record.probes:
+        section = f"perf/{loads[probe.load.name]}" if len(loads) > 1 else "perf"
+        for name, value in _latencies(probe):
+            yield _metric(checkpoint, f"{section}/{name}", value)
+
+
+def _scores(outcome: EvalResult | BenchmarkFailure) -> Iterator[tuple[str, float]]:
+    if isinstance(outcome, BenchmarkFailure):
+        yield "coverage", 0.0
+        return
+    summary = summarise(outcome)
+    if summary.mean is not None:
+        yield "bench", summary.mean
+    yield "coverage", summary.coverage
+    if summary.planned:
+        yield "truncated", summary.truncated / summary.planned
+
+
+def _latencies(probe: ProbeOutcome) -> Iterator[tuple[str, float]]:
+    if isinstance(probe, ProbeFailure):
+        return
+    for latency in LATENCY_FIELDS:
+        percentiles = getattr(probe, latency)
+        if percentiles is not None:
+            for field in PERCENTILE_FIELDS:
+                yield f"{latency}_{field}", getattr(percentiles, field)
+    if probe.completed:
+        yield "output_tokens_per_s", probe.output_tokens_per_s
+    yield "failed_requests", float(probe.failed)
+
+
+def _metric(checkpoint: Checkpoint, key: str, value: float, *, dataset: str = "") -> TrackedMetric:
+    return TrackedMetric(
+        key=key, value=value, step=checkpoint.step, timestamp_ms=timestamp_ms(checkpoint), dataset=dataset
+    )
+
+
+def _finite(metrics: Iterable[TrackedMetric]) -> Iterator[TrackedMetric]:
+    """Drop NaN and infinities: a store turns them into values that wreck an axis."""
+    return (metric for metric in metrics if math.isfinite(metric.value))
+
+
+# --- private: everything else
+
+
+def _datasets(record: EvalRecord) -> Iterator[TrackedDataset]:
+    suite = record.plan.suite
+    for benchmark in suite.benchmarks:
+        yield TrackedDataset(
+            name=benchmark.name,
+            digest=benchmark_fingerprint(benchmark, suite),
+            source=f"{benchmark.adapter} {benchmark.data or ''}".strip(),
+        )
+
+
+def _params(record: EvalRecord) -> dict[str, str]:
+    checkpoint = record.plan.checkpoint
+    return {
+        "step": str(checkpoint.step),
+        "digest": checkpoint.digest,
+        "format": str(checkpoint.format),
+        "path": checkpoint.source_uri,
+        "ready_at": checkpoint.ready_at.isoformat(),
+    } | ({} if checkpoint.base_model is None else {"base_model": checkpoint.base_model})
+
+
+def _tags(record: EvalRecord, keys: Mapping[str, str]) -> dict[str, str]:
+    tags = {"tracker.suite": suite_fingerprint(record.plan.suite)}
+    if record.engine is not None:
+        tags["tracker.engine"] = f"{record.engine.name} {record.engine.version} ({record.engine.load_method})"
+    for outcome in record.outcomes:
+        if isinstance(outcome, BenchmarkFailure):
+            tags[f"failed/{keys[outcome.benchmark]}"] = _why(outcome)
+    for probe in record.probes:
+        if not isinstance(probe, ProbeResult):
+            tags[f"failed/probe-{metric_key(probe.load.name)}"] = _why(probe)
+    return tags
+
+
+def _folder(checkpoint: Checkpoint) -> str:
+    """Return a folder that sorts by step; the digest keeps the files of a step that was written again apart."""
+    return f"step-{checkpoint.step:07d}-{checkpoint.digest[:DIGEST_CHARS_IN_PATHS]}"
+
+
+def _why(failure: BenchmarkFailure | ProbeFailure) -> str:
+    return f"{failure.code}: {failure.message}"[:MAX_TAG_CHARS]
+
+
+def _tracked_verdict(verdict: Verdict, key: str, step: int) -> TrackedVerdict:
+    against = next((c for c in verdict.comparisons if c.baseline is Baseline.BEST), None)
+    against = against or next(iter(verdict.comparisons), None)
+    return TrackedVerdict(
+        benchmark=verdict.benchmark,
+        key=key,
+        step=step,
+        word=verdict.word,
+        score=verdict.score,
+        change=None if against is None else against.delta,
+        baseline_step=None if against is None else against.baseline_step,
+    )
