@@ -96,4 +96,5 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
 def _described(run: FoundRun) -> str:
     where = f"{run.sub_folder}: " if run.sub_folder else ""
     kind = run.problem or (f"{run.format}, base {run.base_model}" if run.base_model else str(run.format))
-    return f"{where}{run.checkpoints} checkpoints up to step {run.newest_step} ({kind})"
+    count = "1 checkpoint" if run.checkpoints == 1 else f"{run.checkpoints} checkpoints"
+    return f"{where}{count} up to step {run.newest_step} ({kind})"

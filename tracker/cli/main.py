@@ -82,10 +82,13 @@ def cli(*, debug: bool) -> None:
     Start with `tracker init OUTPUT_FOLDER`, then `tracker watch`.
     """
     logging.basicConfig(
-        level=logging.DEBUG if debug else logging.WARNING,
+        level=logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s" if debug else "%(levelname)s: %(message)s",
         stream=sys.stderr,
     )
+    if debug:
+        for package in ("eval_jobs", "tracker", "dashboards"):
+            logging.getLogger(package).setLevel(logging.DEBUG)
 
 
 def main() -> None:
