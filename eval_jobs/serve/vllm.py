@@ -30,7 +30,7 @@ from eval_jobs.ports import Clock, Progress
 from eval_jobs.serve import logfile, process
 from eval_jobs.serve.checkpoint_files import lora_rank, require_folders, tokenizer_folder
 from eval_jobs.serve.launch import HOST, Launch, command, environment
-from eval_jobs.serve.port import ask, choose_port, model_names
+from eval_jobs.serve.port import Answer, ask, choose_port, model_names
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 log = logging.getLogger(__name__)
@@ -132,12 +132,7 @@ class VllmEngine:
         names = model_names(answer.body)
         if launch.name in names:
             return True
-        raise WrongModel(
-            f"another server answers on port {launch.port} of {HOST} (HTTP {answer.status}) with "
-            f"{', '.join(names) or 'no list of models'} instead of {launch.name}",
-            hint=f"set serve.port = 0 to pick a free port; the engine's own log is {engine.log}",
-            port=launch.port,
-        )
+        raise _wrong(answer, launch, engine.log)
 
 
 def interpreter(python: str) -> str:
@@ -176,6 +171,16 @@ def _tail(path: Path) -> str:
             return file.read().decode(errors="replace")
     except OSError:
         return ""
+
+
+def _wrong(answer: Answer, launch: Launch, log_file: Path) -> WrongModel:
+    said = f"HTTP {answer.status} with {', '.join(model_names(answer.body)) or 'no list of models'}"
+    return WrongModel(
+        f"another server answers on port {launch.port} of {HOST}: "
+        f"{said if answer.status else 'something that is not HTTP'} instead of {launch.name}",
+        hint=f"set serve.port = 0 to pick a free port; the engine's own log is {log_file}",
+        port=launch.port,
+    )
 
 
 def _died(log_file: Path, code: int, launch: Launch) -> ServeError:

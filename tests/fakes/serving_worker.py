@@ -27,6 +27,14 @@ def start_worker(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
+def wait_for_line(worker: subprocess.Popen[str], start: str) -> str:
+    """Return the worker's next line that begins with `start`."""
+    assert worker.stdout is not None
+    line = next((line for line in worker.stdout if line.startswith(start)), "")
+    assert line, f"the worker ended before it said {start!r}"
+    return line
+
+
 # --- private
 
 

@@ -3,8 +3,8 @@
     spec = ServeSpec(python=str(write_interpreter(tmp_path)), args=("--stand-in", "hang"))
 
 `spec.python` is a shell script that runs this file instead of `-m vllm.entrypoints.openai.api_server`. Modes:
-`serve` (the default), `other-model`, `not-http`, `hang`, `die`, `crash`, `family` (with a child that ignores
-SIGTERM). GET /die ends it; what it was given is listed at /arguments and /environment.
+`serve` (the default), `other-model`, `not-http`, `hang`, `die`, `crash`, `lose-the-port`, `family` (with a child that
+ignores SIGTERM). GET /die ends it, GET /environment shows what it was given.
 Only the standard library, because it runs without the test environment.
 """
 
@@ -86,7 +86,6 @@ def _listen(options: argparse.Namespace) -> None:
             pages: dict[str, object] = {
                 "/v1/models": {"object": "list", "data": [{"id": name, "object": "model"} for name in _names(options)]},
                 "/version": {"version": "0.0.stand-in"},
-                "/arguments": sys.argv[1:],
                 "/environment": dict(os.environ),
             }
             if self.path == "/die":
@@ -129,6 +128,11 @@ def _die(_: argparse.Namespace) -> None:
     sys.exit(1)
 
 
+def _lose_the_port(options: argparse.Namespace) -> None:
+    _say(f"OSError: [Errno 98] error while attempting to bind on address ('{options.host}', 1): address already in use")
+    sys.exit(1)
+
+
 def _crash(_: argparse.Namespace) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -146,6 +150,7 @@ _BEHAVIOUR: dict[str, Callable[[argparse.Namespace], None]] = {
     "hang": _hang,
     "die": _die,
     "crash": _crash,
+    "lose-the-port": _lose_the_port,
     "family": _with_family,
 }
 
