@@ -1,0 +1,125 @@
+"""From a project to a file: chooses the run, reads what its report needs, writes the page.
+
+path = write_report(config_path, run=None, output=None)
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from dashboards.lost import plans_with_texts
+from dashboards.page import render_page
+from dashboards.run_data import RunData, newest_records
+from dashboards.view import build_view
+from eval_jobs.errors import ConfigError, DiskFull, StoreError
+from eval_jobs.execute.clock import SystemClock
+from eval_jobs.ports import Queue
+from tracker.adapters.curves import TrainerCurves
+from tracker.cli.options import open_project
+from tracker.domain.overview import overview
+from tracker.domain.types import Phase
+from tracker.ports import CurveReader, History
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where a report's facts come from."""
+
+    history: History
+    queue: Queue
+    curves: CurveReader
+    phases: tuple[Phase, ...]
+
+
+def write_report(config_path: Path, *, run: str | None, output: Path | None) -> Path:
+    """Write the report of `run`, by default the project's own, and return its absolute path.
+
+    Raises:
+        ConfigError: the configuration is wrong, or no such run was evaluated.
+        DiskFull, StoreError: the report could not be written.
+    """
+    project = open_project(config_path)
+    run_id = choose_run(project.history.runs(), run, own=project.config.run.name)
+    sources = Sources(
+        history=project.history,
+        queue=project.queue,
+        curves=TrainerCurves(),
+        phases=project.config.to_policy().phases,
+    )
+    data = collect(run_id, sources, now=SystemClock().now())
+    path = (output or project.state_dir / "reports" / file_name(run_id)).absolute()
+    write_page(render_page(build_view(data), version=version("checkpoint-tracker")), path)
+    return path
+
+
+def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
+    """Return the run that was named, else the project's own, else the only one.
+
+    Raises:
+        ConfigError: there is none, or several to choose from.
+    """
+    if not known:
+        raise ConfigError("nothing is evaluated yet", hint="`tracker watch` evaluates checkpoints as they appear")
+    if named is not None and named not in known:
+        raise ConfigError(f"no run is called {named!r}", hint=f"known runs: {', '.join(known)}")
+    if named is not None or own in known:
+        return named or own
+    if len(known) == 1:
+        return known[0]
+    raise ConfigError("the project has several runs", hint=f"name one of them: {', '.join(known)}")
+
+
+def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
+    """Read everything about one run; texts of samples only where examples show them."""
+    records = newest_records(sources.history.trajectory(run_id))
+    state = sources.queue.state()
+    plans = (*state.waiting, *(running.plan for running in state.running))
+    data = RunData(
+        run_id=run_id,
+        records=records,
+        reports=sources.history.reports(run_id),
+        gaps=sources.history.gaps(run_id),
+        # The newest checkpoint's file holds the whole curve up to it.
+        curves=sources.curves.read(records[-1].plan.checkpoint) if records else (),
+        phases=sources.phases,
+        unfinished=sum(plan.checkpoint.run_id == run_id for plan in plans),
+        made_at=now,
+    )
+    wanted = plans_with_texts(data, overview(data.reports))
+    found = {plan_id: sources.history.record(plan_id) for plan_id in wanted}
+    return replace(data, texts={plan_id: record for plan_id, record in found.items() if record is not None})
+
+
+def file_name(run_id: str) -> str:
+    """Return a file name for a run; a name that had to be changed carries a hash, so that no two runs share one."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).lstrip(".-")[:100]
+    if safe == run_id:
+        return f"{safe}.html"
+    return f"{safe}-{hashlib.sha256(run_id.encode(errors='replace')).hexdigest()[:8]}.html".lstrip("-")
+
+
+def write_page(html: str, path: Path) -> None:
+    """Write the page; a reader never sees half of it.
+
+    Raises:
+        DiskFull, StoreError: it could not be written.
+    """
+    unfinished = path.with_name(f".{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(html, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        kind = DiskFull if error.errno == errno.ENOSPC else StoreError
+        raise kind(
+            f"the report {path} cannot be written: {error.strerror}", hint="choose another place with --output"
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)

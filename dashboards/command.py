@@ -1,0 +1,38 @@
+"""`tracker report`: one self-contained HTML page about a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("report")
+@click.argument("run", required=False)
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("tracker.toml"),
+    show_default=True,
+    help="The project's configuration.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to write it; by default into reports/ in the state folder.",
+)
+@click.option("--open", "open_it", is_flag=True, help="Show it in the browser.")
+def report(*, run: str | None, config_path: Path, output: Path | None, open_it: bool) -> None:
+    """Write one HTML page about a run, to read or to send.
+
+    The page shows curves, verdicts with their evidence, what was lost and latency. It is one file that loads nothing.
+    RUN is the project's own run unless another one is named.
+    """
+    # Imported here: `tracker --help` lists this command and must not wait for what it needs.
+    from dashboards.build import write_report  # noqa: PLC0415
+
+    path = write_report(config_path, run=run, output=output)
+    click.echo(str(path))
+    if open_it and click.launch(path.as_uri()) != 0:
+        click.echo("no browser could be started; open the file yourself", err=True)

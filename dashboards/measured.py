@@ -1,0 +1,178 @@
+"""How a run was measured: suite, generation, engine, time per checkpoint. Pure.
+
+Nothing secret is shown: an address loses its user name and password, an argument that looks like a key its value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from urllib.parse import urlsplit
+
+from dashboards.run_data import RunData, changes_of
+from eval_jobs.identity import benchmark_fingerprint
+from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec, Suite
+from tracker.domain.display import NOTHING, duration_text, one_line
+from tracker.domain.scores import summarise
+
+FINGERPRINT_CHARS = 12
+_SECRET = re.compile(r"(key|token|secret|password)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredBenchmark:
+    """One benchmark as it was last measured."""
+
+    name: str
+    adapter: str
+    metric: str
+    samples: str
+    settings: str
+    fingerprint: str
+    changed_at: tuple[int, ...]
+    """Steps from which on it was measured otherwise than before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """How the run was measured, ready to show: (name, value) pairs and one row per benchmark."""
+
+    facts: tuple[tuple[str, str], ...]
+    benchmarks: tuple[MeasuredBenchmark, ...]
+
+
+def measured(data: RunData) -> Measured:
+    """Return how the newest checkpoint was measured, and where that changed along the run."""
+    if not data.records:
+        return Measured(facts=(), benchmarks=())
+    newest = data.records[-1]
+    return Measured(
+        facts=(
+            ("Suite", _suite_text(newest.plan.suite)),
+            ("Generation", _generation_text(newest.plan.suite.generation)),
+            ("Engine", _engines_text(data.records)),
+            ("Served with", _serve_text(newest.plan.serve)),
+            ("Weights loaded", _loads_text(data.records)),
+            ("Time per checkpoint, median", _times_text(data.records)),
+        ),
+        benchmarks=tuple(_benchmark(b, newest, data.records) for b in newest.plan.suite.benchmarks),
+    )
+
+
+# --- private
+
+
+def _suite_text(suite: Suite) -> str:
+    return f"{one_line(suite.name)}, {suite.concurrency} requests in flight, {suite.request_timeout_s:g} s each at most"
+
+
+def _generation_text(generation: Generation) -> str:
+    kind = "greedy" if generation.temperature == 0 else f"temperature {generation.temperature:g}"
+    top_k = "" if generation.top_k < 0 else f", top_k {generation.top_k}"
+    return f"{kind}, top_p {generation.top_p:g}{top_k}, at most {generation.max_tokens} tokens, seed {generation.seed}"
+
+
+def _engines_text(records: Sequence[EvalRecord]) -> str:
+    """Return every engine version that served the run: a change of version can change scores."""
+    first_step: dict[str, int] = {}
+    for record in records:
+        if record.engine is not None:
+            name = f"{one_line(record.engine.name)} {one_line(record.engine.version)}"
+            first_step.setdefault(name, record.plan.checkpoint.step)
+    if len(first_step) <= 1:
+        return next(iter(first_step), "none could be started")
+    return ", ".join(f"{name} from step {step}" for name, step in first_step.items())
+
+
+def _loads_text(records: Sequence[EvalRecord]) -> str:
+    methods = Counter(record.engine.load_method for record in records if record.engine is not None)
+    failed = sum(record.engine is None for record in records)
+    parts = [f"{one_line(method)} {count} times" for method, count in methods.most_common()]
+    return ", ".join([*parts, *([f"failed {failed} times"] if failed else [])])
+
+
+def _serve_text(spec: ServeSpec) -> str:
+    if spec.engine is EngineKind.REMOTE:
+        return f"{one_line(without_user(spec.base_url))}, model {one_line(spec.model) or 'the only one'}"
+    length = f", context {spec.max_model_len} tokens" if spec.max_model_len else ""
+    return f"dtype {one_line(spec.dtype)}{length}{''.join(f' {one_line(a)}' for a in without_secrets(spec.args))}"
+
+
+def without_user(url: str) -> str:
+    """Return an address without the user name and password in it."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="", fragment="").geturl()
+
+
+def without_secrets(args: Iterable[str]) -> tuple[str, ...]:
+    """Return command-line arguments with the values of those that look like keys replaced."""
+    shown: list[str] = []
+    hide_next = False
+    for arg in args:
+        name, equals, _ = arg.partition("=")
+        secret = name.startswith("-") and _SECRET.search(name) is not None
+        if hide_next and not arg.startswith("-"):
+            shown.append("***")
+        else:
+            shown.append(f"{name}=***" if secret and equals else arg)
+        hide_next = secret and not equals
+    return tuple(shown)
+
+
+def _times_text(records: Sequence[EvalRecord]) -> str:
+    served = [record for record in records if record.engine is not None]
+    if not served:
+        return NOTHING
+
+    def typical(values: Iterable[float]) -> str:
+        return duration_text(median(values))
+
+    total = typical((r.finished_at - r.started_at).total_seconds() for r in served)
+    load = typical(r.engine.load_s for r in served if r.engine is not None)
+    scoring = typical(sum(o.duration_s for o in r.outcomes if isinstance(o, EvalResult)) for r in served)
+    probing = typical(sum(p.duration_s for p in r.probes if isinstance(p, ProbeResult)) for r in served)
+    return f"{total}: loading {load}, scoring {scoring}, latency {probing}"
+
+
+def _benchmark(benchmark: Benchmark, newest: EvalRecord, records: Sequence[EvalRecord]) -> MeasuredBenchmark:
+    outcomes = (o for r in reversed(records) for o in r.outcomes if o.benchmark == benchmark.name)
+    last = next((o for o in outcomes if isinstance(o, EvalResult)), None)
+    return MeasuredBenchmark(
+        name=one_line(benchmark.name),
+        adapter=one_line(benchmark.adapter),
+        metric=one_line(last.metric) if last else NOTHING,
+        samples=_samples_text(last),
+        settings=_settings_text(benchmark),
+        fingerprint=benchmark_fingerprint(benchmark, newest.plan.suite)[:FINGERPRINT_CHARS],
+        changed_at=changes_of(records, benchmark.name),
+    )
+
+
+def _samples_text(result: EvalResult | None) -> str:
+    """Return the counts at the newest checkpoint; only the kinds that occurred."""
+    if result is None:
+        return NOTHING
+    summary = summarise(result)
+    kinds = (
+        (summary.truncated, "cut at the token limit"),
+        (summary.unscored, "without a score"),
+        (summary.error, "never answered"),
+    )
+    return ", ".join([str(summary.planned), *(f"{count} {words}" for count, words in kinds if count)])
+
+
+def _settings_text(benchmark: Benchmark) -> str:
+    parts = (
+        f"subsets {', '.join(map(one_line, benchmark.subsets))}" if benchmark.subsets else "",
+        f"at most {benchmark.limit} per subset" if benchmark.limit is not None else "",
+        f"{benchmark.few_shot} examples in the prompt" if benchmark.few_shot is not None else "",
+        f"{benchmark.repeats} answers each" if benchmark.repeats != 1 else "",
+        f"at most {benchmark.max_tokens} tokens" if benchmark.max_tokens is not None else "",
+        "own prompt template" if benchmark.prompt_template is not None else "",
+        "" if benchmark.higher_is_better else "lower is better",
+    )
+    return ", ".join(part for part in parts if part)

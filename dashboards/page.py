@@ -1,0 +1,89 @@
+"""View -> one HTML file that needs nothing else: no script, no request, dark and light, print.
+
+html = render_page(view, version="0.1.0")
+
+Whatever a model or a person wrote is cleaned (`tracker.domain.display.clean`) and escaped here, all values alike.
+The page forbids itself scripts and requests by a Content-Security-Policy, so even a mistake here could not run any.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from dashboards.figures import Figure
+from dashboards.lost import LostSample, Moment
+from dashboards.svg import draw, legend_mark
+from dashboards.view import RunView
+from tracker.domain.display import clean
+
+WIDE_WIDTH = 1032
+NARROW_WIDTH = 380
+SMALL_WIDTH = 330
+FIRST_FIGURES = 13
+"""Of many curves, how many are shown without a click."""
+FIRST_CASES = 12
+"""Of many newest verdicts, how many are shown without a click; they are in order of urgency."""
+
+
+def render_page(view: RunView, *, version: str) -> str:
+    """Return the whole HTML document."""
+    template = _environment().get_template("report.html.j2")
+    return template.render(view=view, version=version, first_figures=FIRST_FIGURES, first_cases=FIRST_CASES)
+
+
+# --- private
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("dashboards"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(figure=_figure, small=_small, life=_life)
+    return environment
+
+
+def _harmless(value: object) -> object:
+    """Clean every text before it is escaped; markup of ours passes."""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _figure(figure: Figure) -> Markup:
+    """Return a figure for wide screens and paper, and one for narrow screens with its lines named below."""
+    lines = [line for panel in figure.panels for line in panel.lines if line.marked and line.points]
+    named = {line.name: line for line in lines}
+    keys = [Markup("<li>{} {}</li>").format(_markup(legend_mark(n.slot)), n.label or n.name) for n in named.values()]
+    return Markup(
+        '<figure><div class="wide-only">{}</div><div class="narrow">{}<ul class="keys">{}</ul></div></figure>'
+    ).format(_markup(draw(figure, width=WIDE_WIDTH)), _markup(draw(figure, width=NARROW_WIDTH)), Markup().join(keys))
+
+
+def _small(figure: Figure) -> Markup:
+    return _markup(draw(figure, width=SMALL_WIDTH))
+
+
+def _markup(svg: str) -> Markup:
+    return Markup(svg)  # noqa: S704 - dashboards.svg escapes every text that it draws
+
+
+def _life(sample: LostSample) -> str:
+    """Say when a sample was right: `wrong at 100 to 200, right at 300 to 600, wrong at 700 to 1000`."""
+    words = {True: "right", False: "wrong", None: "no score"}
+    stretches = [(right, list(group)) for right, group in groupby(sample.moments, key=_right)]
+    return ", ".join(f"{words[right]} at {_span(group)}" for right, group in stretches)
+
+
+def _right(moment: Moment) -> bool | None:
+    return moment.right
+
+
+def _span(moments: list[Moment]) -> str:
+    first, last = moments[0].step, moments[-1].step
+    return str(first) if first == last else f"{first} to {last}"

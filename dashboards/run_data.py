@@ -1,0 +1,51 @@
+"""What a report is made from: everything that a history knows of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.types import CurvePoint, Gap, Phase, Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunData:
+    """One run."""
+
+    run_id: str
+    records: tuple[EvalRecord, ...]
+    """One for each step and suite, ordered by step; samples may lack their texts."""
+    reports: tuple[Report, ...]
+    gaps: tuple[Gap, ...] = ()
+    curves: tuple[CurvePoint, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    texts: Mapping[str, EvalRecord] = field(default_factory=dict)
+    """Records with their samples' texts by plan id, as far as examples need them."""
+    unfinished: int = 0
+    """Evaluations that wait or run."""
+    made_at: datetime
+
+
+def newest_records(records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
+    """Return one record for each step and suite, ordered by step: a step that was written again counts once."""
+    ordered = sorted(records, key=lambda r: (r.plan.checkpoint.step, r.finished_at))
+    return tuple({(r.plan.checkpoint.step, r.plan.suite.name): r for r in ordered}.values())
+
+
+def find_result(data: RunData, step: int, benchmark: str) -> tuple[EvalRecord, EvalResult] | None:
+    """Return a benchmark's result at a step with its record, None when there is none."""
+    for record in data.records:
+        if record.plan.checkpoint.step == step:
+            for outcome in record.outcomes:
+                if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
+                    return record, outcome
+    return None
+
+
+def changes_of(records: Iterable[EvalRecord], benchmark: str) -> tuple[int, ...]:
+    """Return the steps from which on a benchmark was measured otherwise than before: not comparable across them."""
+    outcomes = [(r.plan.checkpoint.step, o) for r in records for o in r.outcomes if o.benchmark == benchmark]
+    return tuple(step for (_, old), (step, new) in pairwise(outcomes) if old.fingerprint != new.fingerprint)

@@ -1,0 +1,133 @@
+"""A run's records -> what its report says, ready to show. Pure: data in, texts, rows and figures out.
+
+view = build_view(data)        # `dashboards.page` turns it into HTML
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dashboards.charts import latency_figures, load_text, score_figures
+from dashboards.figures import Figure
+from dashboards.lost import Loss, losses_of
+from dashboards.measured import Measured, measured
+from dashboards.run_data import RunData
+from dashboards.tables import (
+    Badge,
+    Evidence,
+    LatencyRow,
+    Trouble,
+    VerdictTable,
+    badge,
+    evidence,
+    latency_rows,
+    troubles,
+    verdict_table,
+)
+from eval_jobs.types import BenchmarkFailure
+from tracker.domain.display import count_text, one_line, score_text
+from tracker.domain.overview import WORSE, Overview, Standing, headline, overview, standings
+from tracker.domain.types import Verdict, VerdictWord
+
+MAX_TILES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """Where one benchmark stands."""
+
+    benchmark: str
+    badge: Badge
+    score: str
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """Everything that the page shows, in its order."""
+
+    run_id: str
+    headline: str
+    facts: tuple[str, ...]
+    tiles: tuple[Tile, ...]
+    more_tiles: int
+    score_figures: tuple[Figure, ...]
+    phases: tuple[str, ...]
+    table: VerdictTable
+    evidence: tuple[Evidence, ...]
+    losses: tuple[Loss, ...]
+    latency_figures: tuple[Figure, ...]
+    loads: tuple[str, ...]
+    latency: tuple[LatencyRow, ...]
+    troubles: tuple[Trouble, ...]
+    measured: Measured
+    made_at: str
+
+
+def build_view(data: RunData) -> RunView:
+    """Arrange everything for the page."""
+    view = overview(data.reports, data.gaps)
+    found = standings(view)
+    loads = {probe.load.name: probe.load for record in data.records for probe in record.probes}
+    return RunView(
+        run_id=one_line(data.run_id),
+        headline=headline(view),
+        facts=_facts(data, view),
+        tiles=tuple(_tile(view, standing) for standing in found[:MAX_TILES]),
+        more_tiles=max(0, len(found) - MAX_TILES),
+        score_figures=score_figures(data, view),
+        phases=tuple(f"{one_line(p.name)} from step {p.from_step}" for p in data.phases),
+        table=verdict_table(view, found),
+        evidence=evidence(view, found),
+        losses=losses_of(data, view),
+        latency_figures=latency_figures(data, view),
+        loads=tuple(f"{one_line(name)}: {load_text(load)}" for name, load in loads.items()),
+        latency=latency_rows(data.records),
+        troubles=troubles(data.records, data.gaps),
+        measured=measured(data),
+        made_at=f"{data.made_at:%Y-%m-%d %H:%M} UTC",
+    )
+
+
+# --- private
+
+
+def _facts(data: RunData, view: Overview) -> tuple[str, ...]:
+    missing = sum(isinstance(o, BenchmarkFailure) for r in data.records for o in r.outcomes)
+    facts = (
+        f"{count_text(len(view.steps), 'checkpoint')} evaluated{_range(view)}",
+        count_text(len(view.benchmarks), "benchmark"),
+        f"{count_text(len(view.gaps), 'checkpoint')} not evaluated" if view.gaps else "",
+        f"{count_text(missing, 'result')} missing" if missing else "",
+        f"{count_text(data.unfinished, 'evaluation')} still to come" if data.unfinished else "",
+    )
+    return tuple(fact for fact in facts if fact)
+
+
+def _range(view: Overview) -> str:
+    if not view.steps:
+        return ""
+    first, last = view.steps[0], view.steps[-1]
+    return f", step {first}" if first == last else f", steps {first} to {last}"
+
+
+def _tile(view: Overview, standing: Standing) -> Tile:
+    verdicts = dict(view.of(standing.benchmark))
+    return Tile(
+        benchmark=one_line(standing.benchmark),
+        badge=badge(standing.word),
+        score=score_text(verdicts[standing.step].score),
+        note=_note(standing, verdicts),
+    )
+
+
+def _note(standing: Standing, verdicts: Mapping[int, Verdict]) -> str:
+    """Say what the newest score is to be held against: the step it fell from, else the first one."""
+    if standing.word is VerdictWord.MISSING:
+        return f"no result at step {standing.step}"
+    scored = [step for step, v in verdicts.items() if v.score is not None and step < standing.step]
+    step = standing.since_step if standing.word in WORSE else min(scored, default=None)
+    if step is None or step not in scored:
+        return f"first result, step {standing.step}"
+    return f"was {score_text(verdicts[step].score)} at step {step}"

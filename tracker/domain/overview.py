@@ -1,0 +1,191 @@
+"""A whole run at a glance: which verdict stands for each benchmark at each step, and the finding in one sentence. Pure.
+
+view = overview(reports, gaps)
+view.at(600, "facts")          # the newest verdict on facts at step 600, or None
+headline(view)                 # "facts and sums were forgotten after step 600; reversal improved"
+
+The terminal's tables (`tracker.render`) and the HTML report both show this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tracker.domain.display import count_text, names_text
+from tracker.domain.types import Baseline, Comparison, Gap, Report, Verdict, VerdictWord
+
+SYMBOLS: Mapping[VerdictWord, str] = {
+    VerdictWord.MISSING: "?",
+    VerdictWord.INCOMPARABLE: "≠",
+    VerdictWord.FORGOTTEN: "▼▼",
+    VerdictWord.REGRESSED: "▼",
+    VerdictWord.IMPROVED: "▲",
+    VerdictWord.EQUIVALENT: "=",
+    VerdictWord.SUSPECT: "▽",
+    VerdictWord.INCONCLUSIVE: "~",
+    VerdictWord.FIRST: "·",
+}
+"""Told apart without colour."""
+
+WORSE = frozenset({VerdictWord.FORGOTTEN, VerdictWord.REGRESSED})
+_ORDER = (
+    VerdictWord.FORGOTTEN,
+    VerdictWord.REGRESSED,
+    VerdictWord.MISSING,
+    VerdictWord.INCOMPARABLE,
+    VerdictWord.SUSPECT,
+    VerdictWord.IMPROVED,
+    VerdictWord.INCONCLUSIVE,
+    VerdictWord.EQUIVALENT,
+    VerdictWord.FIRST,
+)
+"""What a reader looks for first."""
+_DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED})
+_OPEN = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """The verdicts of a run, one for each step and benchmark."""
+
+    benchmarks: tuple[str, ...]
+    """In the order of the newest report, then those that only older reports have."""
+    steps: tuple[int, ...]
+    """Steps with a report, ascending."""
+    gaps: tuple[Gap, ...]
+    """Checkpoints without any report, ascending by step."""
+    verdicts: Mapping[tuple[int, str], Verdict]
+
+    def at(self, step: int, benchmark: str) -> Verdict | None:
+        """Return the verdict on `benchmark` at `step`, or None where it was not part of the evaluation."""
+        return self.verdicts.get((step, benchmark))
+
+    def of(self, benchmark: str) -> tuple[tuple[int, Verdict], ...]:
+        """Return (step, verdict) of one benchmark, ascending by step."""
+        return tuple((s, self.verdicts[s, benchmark]) for s in self.steps if (s, benchmark) in self.verdicts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where one benchmark stands at its newest checkpoint."""
+
+    benchmark: str
+    step: int
+    word: VerdictWord
+    """Of the newest verdict; `improved` also when it improved earlier and nothing was found since."""
+    since_step: int | None
+    """Worse: the step it is worse than."""
+    earlier: tuple[int, VerdictWord] | None
+    """The last decisive verdict before, where the newest one decides nothing."""
+
+
+def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
+    """Arrange reports by step and benchmark; where a step was judged twice, the newest report counts."""
+    ordered = sorted(reports, key=lambda r: (r.step, r.created_at))
+    verdicts = {(r.step, v.benchmark): v for r in ordered for v in r.verdicts}
+    steps = tuple(sorted({r.step for r in ordered}))
+    names = dict.fromkeys(v.benchmark for r in reversed(ordered) for v in r.verdicts)
+    return Overview(
+        benchmarks=tuple(names),
+        steps=steps,
+        gaps=tuple(sorted((g for g in gaps if g.step not in steps), key=lambda g: g.step)),
+        verdicts=verdicts,
+    )
+
+
+def standings(view: Overview) -> tuple[Standing, ...]:
+    """Return where each benchmark stands: losses first, then blind spots, doubts, gains and the rest."""
+    found = [_standing(name, view.of(name)) for name in view.benchmarks]
+    return tuple(sorted(found, key=lambda s: _ORDER.index(s.word)))
+
+
+def headline(view: Overview) -> str:
+    """Return the finding of the run in one sentence, without a full stop."""
+    if not view.steps:
+        return "nothing was evaluated yet"
+    by_phrase: dict[str, list[Standing]] = {}
+    for standing in standings(view):
+        by_phrase.setdefault(_phrase(standing), []).append(standing)
+    parts = [_clause(phrase, group) for phrase, group in by_phrase.items() if phrase]
+    rest = by_phrase.get("", [])
+    if rest:
+        parts.append(_nothing_found(rest, alone=not parts))
+    return "; ".join(parts)
+
+
+def decisive_comparison(verdict: Verdict) -> Comparison | None:
+    """Return the comparison that a verdict rests on: with the best for `forgotten`, else the most significant one."""
+    if verdict.word is VerdictWord.FORGOTTEN:
+        best = [c for c in verdict.comparisons if c.baseline is Baseline.BEST]
+        if best:
+            return best[0]
+    if verdict.word is VerdictWord.IMPROVED:
+        return min(verdict.comparisons, key=lambda c: c.p_better, default=None)
+    return min(verdict.comparisons, key=lambda c: c.p_worse, default=None)
+
+
+# --- private
+
+
+def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standing:
+    step, newest = verdicts[-1]
+    earlier = next(((s, v.word) for s, v in reversed(verdicts[:-1]) if v.word in _DECISIVE), None)
+    improved_before = newest.word in _OPEN and earlier is not None and earlier[1] is VerdictWord.IMPROVED
+    comparison = decisive_comparison(newest) if newest.word in WORSE else None
+    return Standing(
+        benchmark=benchmark,
+        step=step,
+        word=VerdictWord.IMPROVED if improved_before else newest.word,
+        since_step=comparison.baseline_step if comparison else None,
+        earlier=None if newest.word in _DECISIVE or improved_before else earlier,
+    )
+
+
+_PHRASES: Mapping[VerdictWord, str] = {
+    VerdictWord.MISSING: "{have} no result at step {step}",
+    VerdictWord.INCOMPARABLE: "cannot be compared at step {step}",
+    VerdictWord.FORGOTTEN: "{be} forgotten",
+    VerdictWord.REGRESSED: "regressed",
+    VerdictWord.SUSPECT: "may be getting worse at step {step}",
+    VerdictWord.IMPROVED: "improved",
+}
+
+
+def _phrase(standing: Standing) -> str:
+    """Return what is said of a benchmark, still with {be} and {have} for its number; empty: nothing was found."""
+    then = ""
+    if standing.earlier is not None and standing.earlier[1] in WORSE:
+        then = f" ({standing.earlier[1]} at step {standing.earlier[0]})"
+    phrase = _PHRASES.get(standing.word, f"{{be}} {standing.word} at step {{step}}" if then else "")
+    return phrase.replace("{step}", str(standing.step)) + then
+
+
+def _clause(phrase: str, group: Sequence[Standing]) -> str:
+    plural = len(group) > 1
+    said = phrase.replace("{be}", "were" if plural else "was").replace("{have}", "have" if plural else "has")
+    return f"{names_text([s.benchmark for s in group])} {said}{_after(group)}"
+
+
+def _after(group: Sequence[Standing]) -> str:
+    steps = sorted({s.since_step for s in group if s.since_step is not None})
+    if not steps:
+        return ""
+    return f" after step {steps[0]}" if len(steps) == 1 else f" after steps {steps[0]} to {steps[-1]}"
+
+
+def _nothing_found(group: Sequence[Standing], *, alone: bool) -> str:
+    """Say how many benchmarks show nothing, in the words of their verdicts: not finding is not "no change"."""
+    counts: dict[VerdictWord, int] = {}
+    for standing in group:
+        counts[standing.word] = counts.get(standing.word, 0) + 1
+    words = ", ".join(f"{n} {_BY_NAME[word]}" for word, n in counts.items())
+    subject = count_text(len(group), "benchmark" if alone else "other benchmark")
+    return f"no finding in {subject} ({words})"
+
+
+_BY_NAME: Mapping[VerdictWord, str] = {
+    VerdictWord.EQUIVALENT: "equivalent",
+    VerdictWord.INCONCLUSIVE: "inconclusive",
+    VerdictWord.FIRST: "with nothing earlier to compare with",
+}

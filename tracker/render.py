@@ -1,0 +1,227 @@
+r"""Records -> what the terminal shows (rich). Pure: the caller's Console decides about width and colour.
+
+console.print(history_table(reports))     # steps x benchmarks, and the finding in one sentence
+console.print(*report_lines(report), sep="\n")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from tracker.domain.compare import ComparedBenchmark, ComparisonView, Example, Side
+from tracker.domain.display import count_text, one_line, percent_text, score_text, shortened, signed_text
+from tracker.domain.overview import SYMBOLS, Overview, headline, overview
+from tracker.domain.types import Gap, Report, Verdict, VerdictWord
+
+STYLES: Mapping[VerdictWord, str] = {
+    VerdictWord.MISSING: "magenta",
+    VerdictWord.INCOMPARABLE: "magenta",
+    VerdictWord.FORGOTTEN: "bold red",
+    VerdictWord.REGRESSED: "red",
+    VerdictWord.IMPROVED: "green",
+    VerdictWord.EQUIVALENT: "",
+    VerdictWord.SUSPECT: "yellow",
+    VerdictWord.INCONCLUSIVE: "dim",
+    VerdictWord.FIRST: "dim",
+}
+
+Cell = Callable[[Verdict | None], Text]
+
+
+def history_table(reports: Sequence[Report]) -> RenderableType:
+    """Return scores and verdicts by step of one run, under its name and above its finding in one sentence."""
+    return _HistoryView(reports=tuple(reports))
+
+
+def report_lines(report: Report) -> tuple[RenderableType, ...]:
+    """Return the verdicts on one checkpoint, one line each."""
+    head = Text.assemble((f"{'judged':>9} ", "dim"), f"step {report.step}")
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(2):
+        grid.add_column(no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for verdict in report.verdicts:
+        name, word = Text(one_line(verdict.benchmark)), Text.assemble(_word(verdict.word), _coverage(verdict))
+        grid.add_row(" " * 8, name, _score(verdict), word, Text(one_line(verdict.reason), style="dim"))
+    return (head, grid)
+
+
+def gaps_table(gaps: Iterable[Gap]) -> RenderableType:
+    """Return the checkpoints that were not evaluated, each with the reason and what to do."""
+    table = _plain_table()
+    table.add_column("not evaluated", justify="right", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    table.add_column("what to do", style="dim", overflow="fold")
+    for gap in gaps:
+        table.add_row(str(gap.step), Text(f"{one_line(gap.message)} [{gap.code}]"), Text(one_line(gap.hint)))
+    return table
+
+
+def comparison_table(view: ComparisonView) -> RenderableType:
+    """Return two checkpoints side by side: scores, what changed, how sure that is, and samples that changed."""
+    parts: list[RenderableType] = [_sides(view.before, view.after), _compared_table(view.benchmarks)]
+    for refused in view.refused:
+        reasons = "; ".join(one_line(reason) for reason in refused.reasons)
+        parts.append(Text.assemble((f"{one_line(refused.benchmark)} cannot be compared: ", "magenta"), reasons))
+    for compared in view.benchmarks:
+        parts += _examples(compared)
+    return Group(*parts)
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _HistoryView:
+    """Chooses the widest form that fits: words, then symbols only, then several tables one below the other."""
+
+    reports: tuple[Report, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        view = overview(self.reports)
+        if not view.steps:
+            yield Text("nothing was evaluated yet")
+            return
+        yield _title(self.reports[0].run_id, view)
+        fits = partial(_fits, console=console, options=options)
+        full = _table(view, view.benchmarks, _full_cell)
+        if fits(full):
+            yield full
+        else:
+            yield from _compact_tables(view, fits)
+            yield _legend(view)
+        yield Text("")
+        yield Text(f"{headline(view)}.", style="bold")
+
+
+def _title(run_id: str, view: Overview) -> Text:
+    steps = f"steps {view.steps[0]} to {view.steps[-1]}" if len(view.steps) > 1 else f"step {view.steps[0]}"
+    return Text.assemble((one_line(run_id), "bold"), f"  {count_text(len(view.steps), 'checkpoint')}, {steps}")
+
+
+def _fits(table: Table, *, console: Console, options: ConsoleOptions) -> bool:
+    return Measurement.get(console, options.update(max_width=100_000), table).maximum <= options.max_width
+
+
+def _compact_tables(view: Overview, fits: Callable[[Table], bool]) -> Iterable[Table]:
+    """Yield tables of symbols, each with as many benchmarks as fit and at least one."""
+    left = list(view.benchmarks)
+    while left:
+        count = len(left)
+        while count > 1 and not fits(_table(view, left[:count], _compact_cell)):
+            count -= 1
+        yield _table(view, left[:count], _compact_cell)
+        left = left[count:]
+
+
+def _table(view: Overview, benchmarks: Sequence[str], cell: Cell) -> Table:
+    table = _plain_table()
+    table.add_column("step", justify="right", no_wrap=True)
+    for name in benchmarks:
+        table.add_column(Text(one_line(name)), no_wrap=True)
+    for step in view.steps:
+        table.add_row(str(step), *(cell(view.at(step, name)) for name in benchmarks))
+    return table
+
+
+def _plain_table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+
+
+def _full_cell(verdict: Verdict | None) -> Text:
+    if verdict is None:
+        return Text("")
+    return Text.assemble(_score(verdict), " ", _word(verdict.word), _coverage(verdict))
+
+
+def _compact_cell(verdict: Verdict | None) -> Text:
+    if verdict is None:
+        return Text("")
+    symbol = (f"{SYMBOLS[verdict.word]:<2}", STYLES[verdict.word])
+    return Text.assemble(_score(verdict), " ", symbol, _coverage(verdict))
+
+
+def _score(verdict: Verdict) -> Text:
+    return Text(f"{score_text(verdict.score):>5}")
+
+
+def _coverage(verdict: Verdict) -> Text:
+    """Say how much of the samples the score rests on, where that is not all."""
+    partial_score = verdict.score is not None and verdict.coverage < 1
+    return Text(f" ({percent_text(verdict.coverage)})" if partial_score else "", style="yellow")
+
+
+def _word(word: VerdictWord) -> Text:
+    return Text(f"{SYMBOLS[word]:<2} {word}", style=STYLES[word])
+
+
+def _legend(view: Overview) -> Text:
+    used = {verdict.word for verdict in view.verdicts.values()}
+    parts: list[Text] = [Text(f"{SYMBOLS[w]} {w}", style=STYLES[w]) for w in VerdictWord if w in used]
+    return Text("  ").join(parts)
+
+
+# --- private: comparison
+
+_EXAMPLE_CHARS = 300
+
+
+def _sides(before: Side, after: Side) -> Text:
+    runs = dict.fromkeys(one_line(side.run_id) for side in (before, after))
+    if len(runs) == 1:
+        return Text.assemble((next(iter(runs)), "bold"), f"  step {after.step} compared with step {before.step}")
+    new, old = (f"{one_line(side.run_id)} step {side.step}" for side in (after, before))
+    return Text.assemble((new, "bold"), f" compared with {old}")
+
+
+def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("benchmark", overflow="fold", min_width=8)
+    for name in ("scores", "change, 95 % interval", "lost/gained"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for one in benchmarks:
+        change = one.comparison
+        interval = f"{signed_text(change.ci_low)}, {signed_text(change.ci_high)}"
+        table.add_row(
+            Text(one_line(one.benchmark)),
+            f"{score_text(one.before.mean)} → {score_text(one.after.mean)}",
+            Text(f"{signed_text(change.delta)} [{interval}]"),
+            f"{change.n_lost}/{change.n_gained}",
+            Text(f"{SYMBOLS[one.word]} {one.word}", style=STYLES[one.word]),
+        )
+    return table
+
+
+def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:
+    for title, style, examples in (("lost", "red", compared.lost), ("gained", "green", compared.gained)):
+        if examples:
+            yield Text("")
+            yield Text(f"{one_line(compared.benchmark)}, {title}:", style=f"bold {style}")
+        for example in examples:
+            yield _example(example)
+
+
+def _example(example: Example) -> Table:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
+    grid.add_column(overflow="fold")
+    grid.add_row("prompt", _quoted(example.prompt))
+    grid.add_row("expected", _quoted(example.target))
+    grid.add_row("before", _quoted(example.answer_before))
+    grid.add_row("after", _quoted(example.answer_after))
+    return grid
+
+
+def _quoted(text: str) -> Text:
+    return Text(shortened(one_line(text), _EXAMPLE_CHARS) or "(empty)")
