@@ -64,7 +64,7 @@ def gaps_table(gaps: Iterable[Gap]) -> RenderableType:
     table.add_column("what to do", style="dim", overflow="fold")
     for gap in gaps:
         table.add_row(str(gap.step), Text(f"{one_line(gap.message)} [{gap.code}]"), Text(one_line(gap.hint)))
-    return table
+    return Group("", table)
 
 
 def comparison_table(view: ComparisonView) -> RenderableType:
@@ -113,7 +113,7 @@ def _fits(table: Table, *, console: Console, options: ConsoleOptions) -> bool:
     return Measurement.get(console, options.update(max_width=100_000), table).maximum <= options.max_width
 
 
-def _compact_tables(view: Overview, fits: Callable[[Table], bool]) -> Iterable[Table]:
+def _compact_tables(view: Overview, fits: Callable[[Table], bool]) -> Iterable[RenderableType]:
     """Yield tables of symbols, each with as many benchmarks as fit and at least one."""
     left = list(view.benchmarks)
     while left:
@@ -121,6 +121,7 @@ def _compact_tables(view: Overview, fits: Callable[[Table], bool]) -> Iterable[T
         while count > 1 and not fits(_table(view, left[:count], _compact_cell)):
             count -= 1
         yield _table(view, left[:count], _compact_cell)
+        yield Text("")
         left = left[count:]
 
 

@@ -12,7 +12,7 @@ NOTHING = "-"
 """Shown where there is no number. Never 0."""
 
 _KEPT = "\n\t"
-_HIDDEN_CATEGORIES = {"Cc", "Cs", "Co", "Cn"}
+_HIDDEN_CATEGORIES = {"Cc", "Cs"}
 _BIDI_CONTROLS = frozenset(map(chr, (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 REPLACEMENT = "\ufffd"
 
@@ -21,7 +21,7 @@ def clean(text: str) -> str:
     """Return `text` with every character that could disturb a display replaced by U+FFFD.
 
     That is control characters (ANSI escapes begin with one) except newline and tab, lone surrogates (they cannot be
-    encoded), unassigned and private ones, and the marks that reverse the direction of text.
+    encoded) and the marks that reverse the direction of text.
     """
     return "".join(_shown(char) for char in text.replace("\r\n", "\n"))
 

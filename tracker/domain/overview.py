@@ -180,6 +180,10 @@ def _nothing_found(group: Sequence[Standing], *, alone: bool) -> str:
     for standing in group:
         counts[standing.word] = counts.get(standing.word, 0) + 1
     words = ", ".join(f"{n} {_BY_NAME[word]}" for word, n in counts.items())
+    if len(counts) == 1:
+        words = f"all {_BY_NAME[group[0].word]}"
+    if len(group) == 1:
+        return f"no finding in {names_text([group[0].benchmark])} ({_BY_NAME[group[0].word]})"
     subject = count_text(len(group), "benchmark" if alone else "other benchmark")
     return f"no finding in {subject} ({words})"
 
@@ -187,5 +191,5 @@ def _nothing_found(group: Sequence[Standing], *, alone: bool) -> str:
 _BY_NAME: Mapping[VerdictWord, str] = {
     VerdictWord.EQUIVALENT: "equivalent",
     VerdictWord.INCONCLUSIVE: "inconclusive",
-    VerdictWord.FIRST: "with nothing earlier to compare with",
+    VerdictWord.FIRST: "measured for the first time",
 }

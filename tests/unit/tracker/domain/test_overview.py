@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from tests.records import forgetting_run
+from tracker.domain.overview import decisive_comparison, headline, overview, standings
+from tracker.domain.types import Baseline, Report, VerdictWord
+
+RUN = forgetting_run()
+
+
+def _with_words(report: Report, **words: VerdictWord) -> Report:
+    verdicts = (replace(v, word=words.get(v.benchmark, v.word)) for v in report.verdicts)
+    return replace(report, verdicts=tuple(verdicts))
+
+
+def test_the_finding_of_the_run_is_one_sentence() -> None:
+    assert headline(overview(RUN.reports)) == "facts and sums were forgotten after step 600; reversal improved"
+
+
+def test_the_sentence_follows_the_run() -> None:
+    said = [headline(overview(RUN.reports[:count])) for count in range(9)]
+    assert said == [
+        "nothing was evaluated yet",
+        "no finding in 3 benchmarks (all measured for the first time)",
+        "no finding in 3 benchmarks (all inconclusive)",
+        "sums has no result at step 300; facts improved; no finding in reversal (inconclusive)",
+        "facts and sums improved; no finding in reversal (inconclusive)",
+        "facts and sums improved; no finding in reversal (inconclusive)",
+        "facts and sums improved; no finding in reversal (inconclusive)",
+        "facts and sums regressed after step 600; reversal improved",
+        "facts and sums regressed after step 600; reversal improved",
+    ]
+
+
+def test_no_difference_found_is_never_called_no_change() -> None:
+    newest = _with_words(RUN.reports[1], facts=VerdictWord.EQUIVALENT)
+    assert headline(overview([newest])) == "no finding in 3 benchmarks (2 inconclusive, 1 equivalent)"
+
+
+def test_a_loss_that_cannot_be_told_any_more_is_still_mentioned() -> None:
+    later = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.INCONCLUSIVE)
+    said = headline(overview([*RUN.reports, later]))
+    assert "facts was inconclusive at step 1100 (forgotten at step 1000)" in said
+
+
+def test_a_blind_spot_after_a_loss_does_not_hide_it() -> None:
+    later = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.MISSING)
+    assert "facts has no result at step 1100 (forgotten at step 1000)" in headline(overview([*RUN.reports, later]))
+
+
+def test_losses_from_unlike_steps_are_said_together() -> None:
+    newest = RUN.reports[-1]
+    facts = newest.verdicts[0]
+    earlier_best = tuple(replace(c, baseline_step=500) for c in facts.comparisons)
+    moved = replace(newest, verdicts=(replace(facts, comparisons=earlier_best), *newest.verdicts[1:]))
+    said = headline(overview([*RUN.reports[:-1], moved]))
+    assert said.startswith("facts and sums were forgotten after steps 500 to 600;")
+
+
+def test_losses_come_first_and_blind_spots_before_gains() -> None:
+    newest = _with_words(RUN.reports[-1], sums=VerdictWord.MISSING)
+    assert [s.benchmark for s in standings(overview([*RUN.reports[:-1], newest]))] == ["facts", "sums", "reversal"]
+    assert [s.word for s in standings(overview([newest]))][:2] == [VerdictWord.FORGOTTEN, VerdictWord.MISSING]
+
+
+def test_a_step_that_was_judged_again_shows_its_newest_verdict() -> None:
+    again = _with_words(
+        replace(RUN.reports[-1], created_at=RUN.reports[-1].created_at + timedelta(hours=1)),
+        facts=VerdictWord.INCOMPARABLE,
+    )
+    verdict = overview([again, *RUN.reports]).at(1000, "facts")
+    assert verdict is not None
+    assert verdict.word is VerdictWord.INCOMPARABLE
+
+
+def test_benchmarks_keep_the_order_of_the_newest_report() -> None:
+    newest = RUN.reports[-1]
+    without_facts = replace(newest, step=1100, verdicts=newest.verdicts[:0:-1])
+    assert overview([*RUN.reports, without_facts]).benchmarks == ("reversal", "sums", "facts")
+
+
+def test_a_gap_at_a_step_that_was_evaluated_later_is_no_gap() -> None:
+    assert [g.step for g in overview(RUN.reports, RUN.gaps).gaps] == [550]
+    assert overview(RUN.reports, [replace(RUN.gaps[0], step=500)]).gaps == ()
+
+
+def test_forgotten_rests_on_the_best_and_improved_on_the_clearest_gain() -> None:
+    forgotten = RUN.reports[-1].verdicts[0]
+    against = decisive_comparison(forgotten)
+    assert against is not None
+    assert against.baseline is Baseline.BEST
+    improved = RUN.reports[6].verdicts[2]
+    against = decisive_comparison(improved)
+    assert against is not None
+    assert against.p_better == min(c.p_better for c in improved.comparisons)
+    assert decisive_comparison(RUN.reports[0].verdicts[0]) is None
+
+
+def test_a_name_with_braces_is_not_taken_for_a_place() -> None:
+    verdicts = tuple(replace(v, benchmark="{be} {step}") for v in RUN.reports[-1].verdicts[:1])
+    report = replace(RUN.reports[-1], verdicts=verdicts)
+    assert headline(overview([report])) == "{be} {step} was forgotten after step 600"
