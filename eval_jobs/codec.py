@@ -55,7 +55,7 @@ def record_from_bytes(data: bytes) -> EvalRecord:
 
 
 def _wrap(value: object) -> str:
-    return json.dumps({"schema_version": SCHEMA_VERSION, "value": value}, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps({"schema_version": SCHEMA_VERSION, "value": value}, separators=(",", ":"))
 
 
 def _read(adapter: TypeAdapter[T], what: str, text: str) -> T:

@@ -30,7 +30,6 @@ VIOLATIONS = {
     "sql": ("tracker/cli/history.py", "import sqlalchemy"),
     "engines": ("eval_jobs/serve/vllm.py", "import vllm"),
     "watchdog": ("tracker/cli/watch.py", "import watchdog"),
-    "plotly": ("tracker/cli/ui.py", "import plotly"),
 }
 
 

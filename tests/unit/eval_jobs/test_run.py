@@ -1,0 +1,113 @@
+"""One plan from serving to record: what fails is a value, and never hides the rest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import EndpointFailed, ProbeError, ServerDied, TrackerError
+from eval_jobs.identity import benchmark_fingerprint
+from eval_jobs.run import Tools, run_plan
+from eval_jobs.types import (
+    Benchmark,
+    BenchmarkFailure,
+    Endpoint,
+    EngineInfo,
+    EvalPlan,
+    EvalResult,
+    ProbeFailure,
+    ProbeLoad,
+)
+from tests.fakes.clock import FakeClock
+from tests.fakes.engine import FakeEngine
+from tests.fakes.evaluator import FakeEvaluator
+from tests.fakes.prober import FakeProber
+from tests.records import forgetting_run
+
+ENDPOINT = Endpoint(
+    base_url="http://127.0.0.1:1/v1",
+    model="m",
+    api_key_env="",
+    info=EngineInfo(name="fake", version="1", load_method="cold", load_s=0.5, log=""),
+)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> EvalPlan:
+    """Two benchmarks of three rows and one load."""
+    benchmarks = []
+    for name in ("sums", "facts"):
+        data = tmp_path / f"{name}.jsonl"
+        rows = [{"question": f"{name} {index}", "answer": str(index)} for index in range(3)]
+        data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        benchmarks.append(Benchmark(name=name, adapter="exact", data=str(data)))
+    base = forgetting_run().records[0].plan
+    return replace(base, suite=replace(base.suite, benchmarks=tuple(benchmarks)), loads=(ProbeLoad(),))
+
+
+def tools(engine: FakeEngine, evaluator: FakeEvaluator, prober: FakeProber | None = None) -> Tools:
+    return Tools(engine=engine, evaluator=evaluator, prober=prober or FakeProber(), clock=FakeClock())
+
+
+def say_nothing(_: str) -> None:
+    pass
+
+
+def last_word(question: str) -> str:
+    return question.rsplit(maxsplit=1)[-1]
+
+
+def test_every_benchmark_and_load_has_an_outcome(plan: EvalPlan) -> None:
+    record = run_plan(plan, tools=tools(FakeEngine(ENDPOINT), FakeEvaluator(last_word)), progress=say_nothing)
+    assert [o.benchmark for o in record.outcomes] == ["sums", "facts"]
+    assert all(isinstance(o, EvalResult) for o in record.outcomes)
+    assert len(record.probes) == 1
+    assert record.engine == ENDPOINT.info
+    assert record.started_at <= record.finished_at
+
+
+def test_a_benchmark_that_fails_does_not_stop_the_next(plan: EvalPlan) -> None:
+    def answer(question: str) -> str:
+        if question.startswith("sums"):
+            raise EndpointFailed("the server refused", hint="look at it")
+        return last_word(question)
+
+    record = run_plan(plan, tools=tools(FakeEngine(ENDPOINT), FakeEvaluator(answer)), progress=say_nothing)
+    failed, scored = record.outcomes
+    assert failed == BenchmarkFailure(
+        benchmark="sums",
+        fingerprint=benchmark_fingerprint(plan.suite.benchmarks[0], plan.suite),
+        code="E-EVAL-ENDPOINT",
+        message="the server refused",
+        hint="look at it",
+        retryable=True,
+    )
+    assert isinstance(scored, EvalResult)
+
+
+@pytest.mark.parametrize("error", [ServerDied("it died", hint="see the log"), TrackerError("other", hint="look")])
+def test_a_checkpoint_that_cannot_be_served_gives_a_record_of_failures(plan: EvalPlan, error: TrackerError) -> None:
+    engine = FakeEngine(ENDPOINT, faults={plan.checkpoint.step: error})
+    record = run_plan(plan, tools=tools(engine, FakeEvaluator(last_word)), progress=say_nothing)
+    assert record.engine is None
+    assert {o.code for o in record.outcomes if isinstance(o, BenchmarkFailure)} == {error.code}
+    assert len(record.outcomes) == len(plan.suite.benchmarks)
+    assert [type(p) for p in record.probes] == [ProbeFailure]
+
+
+def test_a_probe_that_fails_keeps_the_scores(plan: EvalPlan) -> None:
+    prober = FakeProber(fault=ProbeError("no answer", hint="look"))
+    record = run_plan(plan, tools=tools(FakeEngine(ENDPOINT), FakeEvaluator(last_word), prober), progress=say_nothing)
+    assert all(isinstance(o, EvalResult) for o in record.outcomes)
+    assert isinstance(record.probes[0], ProbeFailure)
+    assert record.probes[0].code == "E-PROBE"
+
+
+def test_the_engine_serves_only_while_it_is_needed(plan: EvalPlan) -> None:
+    engine = FakeEngine(ENDPOINT)
+    run_plan(plan, tools=tools(engine, FakeEvaluator(last_word)), progress=say_nothing)
+    assert engine.served_steps == [plan.checkpoint.step]
+    assert engine.serving_step is None
