@@ -32,7 +32,7 @@ from mlflow.entities import (
 
 from eval_jobs.errors import TrackerError
 from tracker.adapters.codec import to_json
-from tracker.adapters.mlflow_client import connect, public
+from tracker.adapters.mlflow_client import check_reachable, connect, public
 from tracker.adapters.mlflow_errors_sql import mapped_errors
 from tracker.adapters.mlflow_runs import KIND_TAG, TrackedRun, TrackingSettings, find_or_create_run, run_key
 from tracker.adapters.mlflow_view import VIEW_TAG, view_state
@@ -88,6 +88,8 @@ class MlflowStore:
     def _connected(self) -> MlflowClient:
         if self._client is None:
             self._client = self._open_client(self._settings.uri)
+        else:
+            check_reachable(self._settings.uri)  # seconds, where the client itself would try for longer
         return self._client
 
     def _run(self, client: MlflowClient, item: TrackingItem) -> TrackedRun:

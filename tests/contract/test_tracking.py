@@ -1,0 +1,221 @@
+"""The rules of `ports.Tracking`, over the fake, the outbox (SQLite, PostgreSQL) and the outbox before a real MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.queue.database_sql import open_database
+from tests.fakes.clock import FakeClock
+from tests.fakes.tracking import FakeSink, FakeTracking
+from tests.mlflow_stores import MlflowFiles, locked
+from tests.records import forgetting_run
+from tracker.adapters.mlflow_store import MlflowStore
+from tracker.adapters.outbox_sql import OutboxTracking
+from tracker.domain.tracking import tracking_batch
+from tracker.domain.tracking_types import TrackingBatch
+from tracker.domain.types import CurvePoint
+from tracker.ports import Tracking, TrackingSink
+
+RUN = forgetting_run(checkpoints=3, samples=6, trouble=False)
+LOSS = RUN.curves
+
+Row = tuple[str, int, float]
+"""Key, step, value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """One adapter under test and what lies behind it."""
+
+    open: Callable[[], Tracking]
+    """Another handle on the same outbox, as a process that starts again has it."""
+    rows: Callable[[], list[Row]]
+    """Everything that arrived, sorted; a row that arrived twice is there twice."""
+    down: Callable[[], AbstractContextManager[None]]
+    """The store behind does not answer while the context is open."""
+
+
+@pytest.fixture(params=["fake", "sqlite", "postgresql", "mlflow"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "fake":
+        yield _fake()
+        return
+    sqlite_url = f"sqlite:///{tmp_path}/tracker.db"
+    with ExitStack() as opened:
+        if request.param == "mlflow":
+            yield _outbox(sqlite_url, _mlflow(MlflowFiles(tmp_path)), opened)
+        else:
+            url = sqlite_url if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+            yield _outbox(url, _fake_sink(), opened)
+
+
+def test_a_record_arrives_with_the_next_flush(store: Store) -> None:
+    tracking = store.open()
+    tracking.publish(RUN.records[0], RUN.reports[0])
+    assert store.rows() == []
+    assert tracking.flush() == 0
+    assert store.rows() == [row for row in expected(0) if row[0] != "train/loss"]
+
+
+def test_publishing_and_flushing_again_changes_nothing(store: Store) -> None:
+    tracking = store.open()
+    for _ in range(2):
+        publish(tracking, 0, 1)
+        assert tracking.flush() == 0
+        assert tracking.flush() == 0
+    assert store.rows() == expected(0, 1)
+
+
+def test_another_process_changes_nothing_either(store: Store) -> None:
+    for _ in range(2):
+        tracking = store.open()
+        publish(tracking, 0)
+        assert tracking.flush() == 0
+    assert store.rows() == expected(0)
+
+
+def test_curves_that_are_read_again_are_queued_once(store: Store) -> None:
+    tracking = store.open()
+    publish(tracking, 0)
+    publish(tracking, 1)  # the log grows: it holds the first checkpoint's points too
+    tracking.flush()
+    publish(store.open(), 0)  # a restart reads the older log again
+    assert store.open().flush() == 0
+    assert store.rows() == expected(0, 1)
+
+
+def test_checkpoints_may_arrive_out_of_order(store: Store) -> None:
+    tracking = store.open()
+    for index in (2, 0, 1):
+        publish(tracking, index)
+        tracking.flush()
+    assert store.rows() == expected(0, 1, 2)
+
+
+def test_a_rewound_run_brings_its_new_points(store: Store) -> None:
+    tracking = store.open()
+    publish(tracking, 2)
+    again = CurvePoint(key="train/loss", step=150, value=9.5)
+    tracking.publish_curves(RUN.records[1].plan.checkpoint, [*LOSS[:14], again])
+    tracking.flush()
+    assert store.rows() == sorted([*expected(2), ("train/loss", 150, 9.5)])
+
+
+def test_a_point_that_comes_twice_in_one_call_arrives_once(store: Store) -> None:
+    tracking = store.open()
+    tracking.publish_curves(RUN.records[0].plan.checkpoint, [LOSS[0], LOSS[0]])
+    tracking.flush()
+    assert store.rows() == [(LOSS[0].key, LOSS[0].step, LOSS[0].value)]
+
+
+def test_what_is_published_while_the_store_is_down_waits_and_then_arrives_undisturbed(store: Store) -> None:
+    tracking = store.open()
+    publish(tracking, 0)
+    tracking.flush()
+    with store.down():
+        publish(tracking, 1)
+        publish(tracking, 2)
+        assert tracking.flush() == 4  # two records and two pieces of the curve
+    assert store.rows() == expected(0)
+    tracking.close()
+    assert store.open().flush() == 0  # a new process does not wait for the back-off of the old one
+    assert store.rows() == expected(0, 1, 2)
+
+
+def test_publishing_nothing_queues_nothing(store: Store) -> None:
+    tracking = store.open()
+    tracking.publish_curves(RUN.records[0].plan.checkpoint, [])
+    assert tracking.flush() == 0
+    assert store.rows() == []
+
+
+def test_closing_twice_is_harmless(store: Store) -> None:
+    tracking = store.open()
+    tracking.close()
+    tracking.close()
+
+
+# --- what must have arrived
+
+
+def publish(tracking: Tracking, *indexes: int) -> None:
+    """Do what the pipeline does with the checkpoints at `indexes`."""
+    for index in indexes:
+        checkpoint = RUN.records[index].plan.checkpoint
+        tracking.publish_curves(checkpoint, [p for p in LOSS if p.step <= checkpoint.step])
+        tracking.publish(RUN.records[index], RUN.reports[index])
+
+
+def expected(*indexes: int) -> list[Row]:
+    """Return the rows of those checkpoints, each once; curves are there when a later step was published."""
+    metrics = [m for i in indexes for m in tracking_batch(RUN.records[i], RUN.reports[i]).metrics]
+    rows = [(m.key, m.step, m.value) for m in metrics]
+    last = RUN.records[max(indexes)].plan.checkpoint.step
+    return sorted(rows + [(p.key, p.step, p.value) for p in LOSS if p.step <= last])
+
+
+# --- the stores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behind:
+    """What an outbox delivers to."""
+
+    sink: Callable[[], TrackingSink]
+    rows: Callable[[], list[Row]]
+    down: Callable[[], AbstractContextManager[None]]
+
+
+def _fake() -> Store:
+    fake = FakeTracking()
+
+    def rows() -> list[Row]:
+        batches = [tracking_batch(record, report) for record, report in fake.records]
+        metrics = [(m.key, m.step, m.value) for b in batches for m in b.metrics]
+        return sorted(metrics + [(p.key, p.step, p.value) for p in fake.points])
+
+    return Store(open=lambda: fake, rows=rows, down=lambda: _down(fake))
+
+
+def _outbox(url: str, behind: Behind, opened: ExitStack) -> Store:
+    def open_again() -> Tracking:
+        tracking = OutboxTracking(open_database(url), behind.sink(), FakeClock())
+        opened.callback(tracking.close)
+        return tracking
+
+    return Store(open=open_again, rows=behind.rows, down=behind.down)
+
+
+def _mlflow(files: MlflowFiles) -> Behind:
+    return Behind(
+        sink=lambda: MlflowStore(files.settings()),
+        rows=lambda: sorted((m.key, m.step, m.value) for m in files.metrics()),
+        down=lambda: locked(files.database),
+    )
+
+
+def _fake_sink() -> Behind:
+    sink = FakeSink()
+    return Behind(sink=lambda: sink, rows=lambda: _rows_of(sink), down=lambda: _down(sink))
+
+
+def _rows_of(sink: FakeSink) -> list[Row]:
+    return sorted(
+        (m.key, m.step, m.value)
+        for item in sink.items
+        for m in (item.metrics if isinstance(item, TrackingBatch) else item.points)
+    )
+
+
+@contextmanager
+def _down(sink: FakeSink | FakeTracking) -> Iterator[None]:
+    sink.is_down = True
+    try:
+        yield
+    finally:
+        sink.is_down = False

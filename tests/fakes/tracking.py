@@ -1,0 +1,66 @@
+"""A tracking store in memory, and the sink that an outbox delivers to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from eval_jobs.errors import StoreError, TrackingUnreachable
+from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.tracking_types import TrackingItem
+from tracker.domain.types import CurvePoint, Report
+
+
+class FakeTracking:
+    """`tracker.ports.Tracking` in lists. While `is_down`, everything waits."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[EvalRecord, Report]] = []
+        """What arrived, in order."""
+        self.points: list[CurvePoint] = []
+        self.is_down = False
+        self.is_closed = False
+        self._waiting: list[Callable[[], None]] = []
+        self._known: set[object] = set()
+
+    def publish(self, record: EvalRecord, report: Report) -> None:
+        if record.plan.id not in self._known:
+            self._known.add(record.plan.id)
+            self._waiting.append(lambda: self.records.append((record, report)))
+
+    def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
+        new = tuple(p for p in dict.fromkeys(points) if (checkpoint.run_id, p) not in self._known)
+        self._known.update((checkpoint.run_id, p) for p in new)
+        if new:
+            self._waiting.append(lambda: self.points.extend(new))
+
+    def flush(self) -> int:
+        while self._waiting and not self.is_down:
+            self._waiting.pop(0)()
+        return len(self._waiting)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class FakeSink:
+    """`tracker.ports.TrackingSink` that keeps one copy of each item, as an idempotent store does."""
+
+    def __init__(self) -> None:
+        self.items: list[TrackingItem] = []
+        self.attempts = 0
+        self.is_down = False
+        self.refuses: set[int] = set()
+        """Steps whose items are refused."""
+        self.is_closed = False
+
+    def send(self, item: TrackingItem) -> None:
+        self.attempts += 1
+        if self.is_down:
+            raise TrackingUnreachable("the store does not answer", hint="start it")
+        if item.checkpoint.step in self.refuses:
+            raise StoreError("the store refuses", hint="look at its log")
+        if item not in self.items:
+            self.items.append(item)
+
+    def close(self) -> None:
+        self.is_closed = True

@@ -1,0 +1,135 @@
+"""MLflow stores in SQLite files for tests, and everything that is in one, as plain values.
+
+A new store is a copy of one whose tables were created once: creating them takes seconds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import LoggedModel, Metric, Run
+
+from tracker.adapters.mlflow_client import connect
+from tracker.adapters.mlflow_runs import TrackingSettings
+
+EXPERIMENT = "tiny-forgetting"
+
+
+@dataclass(frozen=True)
+class MlflowFiles:
+    """One store in `folder`."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        if not self.database.exists():
+            shutil.copy(_template(), self.database)
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "mlflow.db"
+
+    @property
+    def uri(self) -> str:
+        return f"sqlite:///{self.database}"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.folder / "mlartifacts"
+
+    def settings(self, **changes: str) -> TrackingSettings:
+        values = {"uri": self.uri, "experiment": EXPERIMENT, "run_name": EXPERIMENT, "output_dir": "/out"}
+        return TrackingSettings(**(values | changes))
+
+    def client(self) -> MlflowClient:
+        return connect(self.uri)
+
+    def runs(self) -> list[Run]:
+        client = self.client()
+        experiments = [e.experiment_id for e in client.search_experiments()]
+        return sorted(client.search_runs(experiments), key=lambda run: run.info.run_name)
+
+    def metrics(self) -> list[Metric]:
+        """Return every point of every run."""
+        client = self.client()
+        return [
+            point
+            for run in self.runs()
+            for key in run.data.metrics
+            for point in client.get_metric_history(run.info.run_id, key)
+        ]
+
+    def models(self) -> list[LoggedModel]:
+        client = self.client()
+        experiments = [e.experiment_id for e in client.search_experiments()]
+        return sorted(client.search_logged_models(experiments), key=lambda model: int(model.params["step"]))
+
+    def files(self) -> dict[str, int]:
+        """Return the size of every file of every run, by its path below the run's own folder."""
+        found = [path for path in self.artifacts.rglob("*") if path.is_file()]
+        return {"/".join(path.relative_to(self.artifacts).parts[2:]): path.stat().st_size for path in sorted(found)}
+
+    def dump(self) -> dict[str, Any]:
+        """Return all that a person can see, without the ids that MLflow makes up."""
+        client = self.client()
+        steps = {model.model_id: int(model.params["step"]) for model in self.models()}
+        return {
+            "experiments": sorted((e.name, sorted(e.tags.items())) for e in client.search_experiments()),
+            "runs": [_run(run, steps) for run in self.runs()],
+            "metrics": sorted((m.key, m.step, m.timestamp, m.value) for m in self.metrics()),
+            "models": [_model(model) for model in self.models()],
+            "files": self.files(),
+        }
+
+
+@contextmanager
+def locked(database: Path) -> Iterator[None]:
+    """Hold the write lock of a SQLite file, as a long bulk insert of somebody else does."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+# --- private
+
+
+@cache
+def _template() -> Path:
+    path = Path(tempfile.mkdtemp(prefix="tracker-mlflow-template-")) / "mlflow.db"
+    connect(f"sqlite:///{path}")
+    return path
+
+
+def _run(run: Run, steps: dict[str, int]) -> dict[str, Any]:
+    return {
+        "name": run.info.run_name,
+        "status": run.info.status,
+        "start": run.info.start_time,
+        "end": run.info.end_time,
+        "tags": run.data.tags,
+        "params": run.data.params,
+        "datasets": sorted((d.dataset.name, d.dataset.digest) for d in run.inputs.dataset_inputs),
+        "outputs": sorted((steps[o.model_id], o.step) for o in run.outputs.model_outputs),
+    }
+
+
+def _model(model: LoggedModel) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "status": str(model.status),
+        "params": model.params,
+        "tags": model.tags,
+        "metrics": sorted(
+            (m.key, m.step, m.timestamp, m.value, m.dataset_name or "", m.dataset_digest or "") for m in model.metrics
+        ),
+    }
