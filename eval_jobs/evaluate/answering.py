@@ -93,7 +93,7 @@ class Gate:
 
     @property
     def reason(self) -> str:
-        """Why the server counts as dead; "" while it does not."""
+        """Why the gate is closed; "" while it is open."""
         return self._reason
 
     def ask(self, request: Callable[[], T]) -> T:
@@ -125,7 +125,7 @@ class Gate:
 
     def _check_open(self) -> None:
         if self._reason:
-            raise EndpointFailed(self._reason, hint="the server went away")
+            raise EndpointFailed(self._reason, hint="look at the server")
 
     def _give_up(self, error: Exception) -> None:
         """Return when only the sample is to blame, else close the gate and raise."""

@@ -229,6 +229,7 @@ def _evaluate(request: Message, journal: Journal) -> None:
     api = StrictAPI(request, GenerateConfig(**task["generation_config"]))
     Recorder.journal, Recorder.api = journal, api
     resumable = (journal.folder / "configs" / "task_config.yaml").is_file()
+    journal.drop_torn_lines()
     try:
         _run(task | {"use_cache": str(journal.folder) if resumable else None}, api)
     except Exception as error:
@@ -247,9 +248,14 @@ def _run(task: Mapping[str, Any], api: StrictAPI) -> None:
     try:
         run_task(TaskConfig(model=api, api_url=None, **task))
     except Exception as error:
-        if api.gate.reason:
-            raise EndpointFailed(api.gate.reason, hint="the server went away") from error
-        raise
+        if not api.gate.reason:  # an error of another sample may come first
+            raise
+        journal = Recorder.journal
+        raise EndpointFailed(
+            f"{api.base_url} cannot be asked any more, {journal.answered} of {journal.planned} samples of "
+            f"`{journal.name}` are answered: {api.gate.reason}",
+            hint="what was answered is kept, the next try asks only the rest",
+        ) from error
 
 
 def _check_complete(request: Message, journal: Journal, gate: Gate) -> None:
@@ -293,10 +299,16 @@ def _planned_row(subset: str, sample: Sample, repeats: int) -> dict[str, object]
         "subset": subset,
         "index": sample.id,
         "repeat": sample.id % repeats,
-        "messages": [[message.role, _text(message.content)] for message in sample.input],
+        "messages": _messages(sample.input),
         "target": sample.target,
         "cluster": str((sample.metadata or {}).get("cluster") or ""),
     }
+
+
+def _messages(prompt: Any) -> list[list[str]]:  # noqa: ANN401 - EvalScope's text or messages
+    if isinstance(prompt, str):
+        return [["user", prompt]]
+    return [[message.role, _text(message.content)] for message in prompt]
 
 
 def _text(content: Any) -> str:  # noqa: ANN401 - EvalScope's text or parts

@@ -114,11 +114,13 @@ def read_parts(benchmark: Benchmark, layout: Layout) -> Iterator[tuple[Part, Row
     root = Path(benchmark.data or "")
     files = _raw_files(root, layout)
     target = evaluated(layout, files.values())
-    if layout.eval_split not in {part.split for part in target.values()}:
-        raise BadData(f"{root} holds no data for `{benchmark.adapter}`", hint=f"expected: {layout.expects}")
+    to_evaluate = 0
     for file, part in files.items():
         for row in _converted(file, file.relative_to(root) if root.is_dir() else PurePath(file.name), layout):
+            to_evaluate += target[part].split == layout.eval_split
             yield target[part], row
+    if not to_evaluate:
+        raise BadData(f"{root} holds no data for `{benchmark.adapter}`", hint=f"expected: {layout.expects}")
 
 
 def visible_files(folder: Path) -> tuple[Path, ...]:

@@ -42,7 +42,7 @@ class EvalScopeEvaluator:
     """`eval_jobs.ports.Evaluator`. Everything it writes lies below `work_dir`."""
 
     def __init__(self, work_dir: Path, python: str = sys.executable) -> None:
-        self._work_dir = work_dir.absolute()
+        self.work_dir = work_dir.absolute()
         self._python = python
         self._child: ChildProcess | None = None
         self._lock = threading.Lock()
@@ -65,14 +65,14 @@ class EvalScopeEvaluator:
         started_s = time.monotonic()
         check_name(benchmark.adapter)
         _check_key(endpoint)
-        mirror = open_mirror(benchmark, self._work_dir / "data")
+        mirror = open_mirror(benchmark, self.work_dir / "data")
         data = None if mirror is None else LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
-        folder = self._work_dir / "runs" / run_folder(benchmark, suite, plan_id)
+        folder = self.work_dir / "runs" / run_folder(benchmark, suite, plan_id)
         request = evaluate_request(benchmark, suite, endpoint, folder=str(folder), data=data)
         with self._lock:
             reply = self._ask(request, progress)
         if reply["type"] != "result":
-            raise error_of(reply, log=str(self._log_path))
+            raise error_of(_with_path_of_user(reply, data, benchmark), logs=self._logs(endpoint))
         outputs = _Outputs(folder, evalscope_name(benchmark))
         return EvalResult(
             benchmark=benchmark.name,
@@ -93,7 +93,11 @@ class EvalScopeEvaluator:
 
     @property
     def _log_path(self) -> Path:
-        return self._work_dir / "logs" / f"evaluator-{os.getpid()}.log"
+        return self.work_dir / "logs" / f"evaluator-{os.getpid()}.log"
+
+    def _logs(self, endpoint: Endpoint) -> str:
+        server = f", the server's {endpoint.info.log}" if endpoint.info.log else ""
+        return f"the evaluator's log is {self._log_path}{server}"
 
     def _ask(self, request: Message, progress: Progress) -> Message:
         name = request["benchmark"]
@@ -117,12 +121,19 @@ class EvalScopeEvaluator:
             self.close()
         if self._child is None:
             progress("starting the evaluator")
-            self._child = ChildProcess(self._python, self._work_dir, self._log_path)
+            self._child = ChildProcess(self._python, self.work_dir, self._log_path)
             self._child.wait_ready()
         return self._child
 
 
 # --- private
+
+
+def _with_path_of_user(reply: Message, data: LocalData | None, benchmark: Benchmark) -> Message:
+    """Name the user's data where EvalScope names our copy of it."""
+    if data is None or benchmark.data is None:
+        return reply
+    return reply | {"message": str(reply["message"]).replace(data.folder, benchmark.data)}
 
 
 class _Outputs:

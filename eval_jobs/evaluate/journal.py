@@ -17,6 +17,7 @@ class Journal:
     """Written by the child; see `parse` for the rows."""
 
     def __init__(self, request: Message, send: Send) -> None:
+        self.name = str(request["benchmark"])
         self.folder = Path(request["task"]["work_dir"])
         self.repeats = int(request["repeats"])
         self.stage = "configuring"
@@ -56,6 +57,19 @@ class Journal:
         """Write down what failed."""
         rows: Rows = [{"subset": s, "index": i, "detail": detail} for (s, i), detail in self._failures.items()]
         _write_jsonl(self.folder / FAILURES_FILE, rows)
+
+    @property
+    def answered(self) -> int:
+        """Questions that have an answer."""
+        return self.done - len(self.unanswered)
+
+    def drop_torn_lines(self) -> None:
+        """Cut what a kill left of a half-written line: EvalScope would write the next row right behind it."""
+        for path in (*self.folder.glob("predictions/*/*.jsonl"), *self.folder.glob("reviews/*/*.jsonl")):
+            content = path.read_bytes()
+            if content and not content.endswith(b"\n"):
+                with path.open("r+b") as file:
+                    file.truncate(content.rfind(b"\n") + 1)
 
     # --- private
 

@@ -120,7 +120,7 @@ def _write_parts(benchmark: Benchmark, layout: Layout, folder: Path) -> tuple[st
 
 def _write_jsonl(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def _copy(source: Path, folder: Path) -> None:

@@ -43,7 +43,7 @@ def error_message(error: TrackerError) -> Message:
     return {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
 
 
-def error_of(message: Message, *, log: str) -> TrackerError:
-    """Return the error that a message carries; `log` is named in its hint."""
+def error_of(message: Message, *, logs: str) -> TrackerError:
+    """Return the error that a message carries; its hint ends with the logs to read."""
     kind = _ERRORS.get(str(message.get("code")), EvaluateError)
-    return kind(str(message["message"]), hint=f"{message['hint']}; evaluator's log: {log}")
+    return kind(str(message["message"]), hint=f"{message['hint']}; {logs}")

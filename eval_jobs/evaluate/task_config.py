@@ -55,7 +55,6 @@ def evaluate_request(
         "api_key_env": endpoint.api_key_env,
         "concurrency": suite.concurrency,
         "timeout_s": suite.request_timeout_s,
-        "seed": suite.generation.seed,
         "repeats": benchmark.repeats,
         "task": task_config(benchmark, suite, folder=folder, data=data),
     }

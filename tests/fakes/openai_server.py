@@ -208,7 +208,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         owner = self.server.owner
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        length = int(self.headers.get("Content-Length") or 0)
+        data = self.rfile.read(length)
+        if len(data) < length:  # the client died in the middle of it
+            self._hang_up()
+            return
+        body = json.loads(data or b"{}")
         if not self._authorised():
             return
         if self.path not in ("/v1/chat/completions", "/v1/completions"):

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from eval_jobs.errors import EndpointFailed
+from eval_jobs.evaluate.answering import Blame, Gate, blame, describe, is_overflow
+from tests.fakes.openai_server import context_overflow
+
+REQUEST: Any = httpx.Request("POST", "http://server/v1/chat/completions")
+
+
+def status_error(status: int, message: str = "no", *, retry_after: str = "") -> openai.APIStatusError:
+    headers = {"retry-after": retry_after} if retry_after else {}
+    response: Any = httpx.Response(status, request=REQUEST, headers=headers)
+    return openai.APIStatusError(f"Error {status}", response=response, body={"message": message})
+
+
+def raising(*errors: Exception) -> Callable[[], str]:
+    """Return a request that raises the errors one after the other and then answers."""
+    left = list(errors)
+
+    def request() -> str:
+        if left:
+            raise left.pop(0)
+        return "answer"
+
+    return request
+
+
+def failing(error: Exception) -> Callable[[], str]:
+    def request() -> str:
+        raise error
+
+    return request
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (status_error(400), Blame.SAMPLE),
+        (status_error(413), Blame.SAMPLE),
+        (status_error(422), Blame.SAMPLE),
+        (status_error(401), Blame.SERVER),
+        (status_error(403), Blame.SERVER),
+        (status_error(404), Blame.SERVER),
+        (status_error(429), Blame.BUSY),
+        (status_error(503), Blame.BUSY),
+        (status_error(500), Blame.BROKEN),
+        (status_error(502), Blame.BROKEN),
+        (openai.APIConnectionError(request=REQUEST), Blame.BROKEN),
+        (openai.APITimeoutError(request=REQUEST), Blame.SLOW),
+        (ValueError("Gateway returned a response with no choices"), Blame.BROKEN),
+    ],
+)
+def test_a_failed_request_is_blamed_on_the_sample_or_the_server(error: Exception, expected: Blame) -> None:
+    assert blame(error) is expected
+
+
+def test_a_short_break_is_bridged() -> None:
+    gate = Gate(is_alive=lambda: True, limit=8)
+    assert gate.ask(raising(openai.APIConnectionError(request=REQUEST))) == "answer"
+    assert gate.doubtful == 0
+
+
+def test_a_refusal_is_the_samples_and_the_gate_stays_open() -> None:
+    gate = Gate(is_alive=lambda: False, limit=1)
+    for _ in range(10):
+        with pytest.raises(openai.APIStatusError):
+            gate.ask(failing(status_error(400)))
+    assert gate.ask(raising()) == "answer"
+    assert gate.doubtful == 0
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_refused_key_or_model_closes_the_gate_at_once(status: int) -> None:
+    gate = Gate(is_alive=lambda: True, limit=8)
+    with pytest.raises(EndpointFailed, match=f"HTTP {status}: no"):
+        gate.ask(failing(status_error(status)))
+    with pytest.raises(EndpointFailed):
+        gate.ask(raising())
+
+
+def test_a_dead_server_closes_the_gate_for_everybody() -> None:
+    gate = Gate(is_alive=lambda: False, limit=8)
+    with pytest.raises(EndpointFailed, match="Connection error"):
+        gate.ask(failing(openai.APIConnectionError(request=REQUEST)))
+    with pytest.raises(EndpointFailed):
+        gate.ask(raising())
+
+
+def test_a_slow_sample_on_a_live_server_is_not_asked_again_and_not_the_end() -> None:
+    gate = Gate(is_alive=lambda: True, limit=3)
+    asked = []
+
+    def request() -> str:
+        asked.append(1)
+        raise openai.APITimeoutError(request=REQUEST)
+
+    with pytest.raises(openai.APITimeoutError):
+        gate.ask(request)
+    assert (len(asked), gate.doubtful) == (1, 1)
+    assert gate.ask(raising()) == "answer"
+
+
+def test_failures_in_a_row_close_the_gate_and_an_answer_in_between_starts_the_count_again() -> None:
+    gate = Gate(is_alive=lambda: True, limit=3)
+    slow = failing(openai.APITimeoutError(request=REQUEST))
+    for _ in range(3):
+        for _ in range(2):
+            with pytest.raises(openai.APITimeoutError):
+                gate.ask(slow)
+        gate.ask(raising())
+    for _ in range(2):
+        with pytest.raises(openai.APITimeoutError):
+            gate.ask(slow)
+    with pytest.raises(EndpointFailed, match="3 requests in a row failed, the last one with APITimeoutError"):
+        gate.ask(slow)
+
+
+def test_a_closed_gate_wakes_those_who_wait_for_their_next_try() -> None:
+    gate = Gate(is_alive=lambda: True, limit=8)
+    waiting = threading.Event()
+
+    def busy() -> str:
+        waiting.set()
+        raise status_error(429, retry_after="60")
+
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(gate.ask, busy)
+        assert waiting.wait(timeout=10)
+        with pytest.raises(EndpointFailed):
+            gate.ask(failing(status_error(401)))
+        with pytest.raises(EndpointFailed):
+            waiter.result(timeout=30)
+
+
+def test_the_servers_own_words_are_shown() -> None:
+    assert describe(status_error(400, "too long")) == "HTTP 400: too long"
+    broken = openai.APIConnectionError(request=REQUEST)
+    broken.__cause__ = httpx.ConnectError("Connection refused")
+    assert describe(broken) == "APIConnectionError: Connection error. (Connection refused)"
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (context_overflow().text, True),
+        ("This model's maximum context length is 8 tokens", True),
+        ("HTTP 400: unknown parameter top_k", False),
+        ("", False),
+    ],
+)
+def test_a_refusal_for_length_is_told_from_others(message: str, *, expected: bool) -> None:
+    assert is_overflow(message) is expected
