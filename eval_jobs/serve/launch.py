@@ -82,6 +82,8 @@ def environment(inherited: Mapping[str, str], launch: Launch) -> dict[str, str]:
         # Without it a wrong path is looked up on the Hub, and the error speaks of repositories.
         "HF_HUB_OFFLINE": "1",
         "VLLM_CACHE_ROOT": launch.cache_dir,
+        # By default in TMPDIR, which every start gets anew: each one would compile again.
+        "TORCHINDUCTOR_CACHE_DIR": f"{launch.cache_dir}/inductor",
         # `python -m` puts the current folder first on sys.path: a file there must not shadow a module of vLLM.
         "PYTHONSAFEPATH": "1",
         "PYTHONUNBUFFERED": "1",

@@ -16,6 +16,7 @@ _PREFIX = re.compile(
 _EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:: .*)?$")
 _USAGE = re.compile(r"^\S+: error: .+")
 _NO_MODULE = re.compile(r"^\S+: (?:No module named|Error while finding module specification) .+")
+_PYDANTIC_TAIL = re.compile(r" \[type=\w+, input_value=.*$")
 _SUMMARY = re.compile(r"See root cause above|See stack trace for root cause")
 
 _INSTALL = (
@@ -25,14 +26,26 @@ _TOKENIZER = (
     "save the tokenizer with the checkpoints, as Trainer(processing_class=tokenizer) does, "
     'or set serve.args = ["--tokenizer", FOLDER]'
 )
+_GPU_MEMORY = (
+    "another process, such as the trainer, holds the GPU: give the worker another one (CUDA_VISIBLE_DEVICES) "
+    'or a share of it (serve.args = ["--gpu-memory-utilization", "0.3"])'
+)
 _ADVICE = (
     ("No module named 'vllm'", _INSTALL),
     ("api_server.py: error: ", "correct the settings under serve"),
     ("Couldn't instantiate the backend tokenizer", _TOKENIZER),
-    ("VLLM_CPU_KVCACHE_SPACE", "lower serve.max_model_len, or raise the environment variable VLLM_CPU_KVCACHE_SPACE"),
+    ("Free memory on device", _GPU_MEMORY),
+    ("CUDA out of memory", _GPU_MEMORY),
+    (
+        "KV cache memory",
+        "lower serve.max_model_len; on a CPU the environment variable VLLM_CPU_KVCACHE_SPACE raises it",
+    ),
 )
 
 PORT_IN_USE = "address already in use"
+
+REASON_CHARS = 600
+"""Some reasons carry a dump of all settings behind them."""
 
 
 def last_error(text: str) -> str:
@@ -40,8 +53,8 @@ def last_error(text: str) -> str:
     lines = [line for line in map(clean, text.splitlines()) if line]
     reasons = [_with_detail(lines, i) for i, line in enumerate(lines) if _names_reason(line)]
     if reasons:
-        return reasons[-1]
-    return lines[-1] if lines else ""
+        return reasons[-1][:REASON_CHARS]
+    return lines[-1][:REASON_CHARS] if lines else ""
 
 
 def exit_words(code: int) -> str:
@@ -52,11 +65,11 @@ def exit_words(code: int) -> str:
     return f"killed by {known.get(-code, f'signal {-code}')}"
 
 
-def advice(text: str, code: int) -> str:
-    """Return what to do about the causes that we know, as a clause that ends in "; ", else ""."""
+def advice(reason: str, code: int) -> str:
+    """Return what to do about a reason that we know, as a clause that ends in "; ", else ""."""
     if code == -signal.SIGKILL:
         return "memory may have run out, `dmesg` knows; "
-    return next((f"{words}; " for pattern, words in _ADVICE if pattern in text), "")
+    return next((f"{words}; " for pattern, words in _ADVICE if pattern in reason), "")
 
 
 def clean(line: str) -> str:
@@ -77,4 +90,6 @@ def _with_detail(lines: list[str], index: int) -> str:
     """Pydantic ends the line at "1 validation error for ModelConfig"; what is wrong follows below it."""
     line = lines[index]
     detail = lines[index + 1 : index + 2]
-    return f"{line} {detail[0]}" if "validation error" in line and detail else line
+    if "validation error" not in line or not detail:
+        return line
+    return f"{line}: {_PYDANTIC_TAIL.sub('', detail[0])}"

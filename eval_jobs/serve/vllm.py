@@ -194,7 +194,7 @@ def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
     reason = logfile.last_error(text) or "it wrote nothing"
     return ServerDied(
         f"the engine ended while loading {launch.checkpoint.uri} ({logfile.exit_words(code)}): {reason}",
-        hint=f"{logfile.advice(text, code)}the whole log is {log_file}",
+        hint=f"{logfile.advice(reason, code)}the whole log is {log_file}",
         exit_code=code,
     )
 

@@ -22,7 +22,8 @@ def served(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
     reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
 
     def show(line: str) -> None:
-        if reporter is not None:  # past the capturing of output, so that a person sees why nothing moves
+        # Past the capturing of output, so that a person sees why nothing moves.
+        if reporter is not None and reporter.isatty:
             reporter.rewrite(f"one vLLM for all integration tests: {line} ")
 
     engine = VllmEngine(folder / "work", SystemClock())

@@ -204,6 +204,18 @@ def test_a_server_that_never_answers_is_stopped_after_the_timeout(
     assert writers(*work_dir.glob("engines/*.log")) == []
 
 
+def test_an_interrupt_while_the_engine_starts_leaves_no_process(
+    engine: VllmEngine, checkpoint: Checkpoint, spec: ServeSpec, work_dir: Path
+) -> None:
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt(line)
+
+    hanging = replace(spec, args=("--stand-in", "hang"))
+    with pytest.raises(KeyboardInterrupt), engine.serving(checkpoint, hanging, progress=interrupt):
+        pytest.fail("it must not be served")
+    assert writers(*work_dir.glob("engines/*.log")) == []
+
+
 def test_an_interpreter_without_vllm_is_told_where_to_get_it(
     engine: VllmEngine, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:

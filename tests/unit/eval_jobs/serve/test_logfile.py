@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_jobs.serve.logfile import advice, clean, exit_words, last_error
+from eval_jobs.serve.logfile import REASON_CHARS, advice, clean, exit_words, last_error
 
 WORKER_FAILED = """\
 (APIServer pid=23085) WARNING 11-20 12:25:06 [system_utils.py:255] Found ulimit of 20000 and failed with error limit
@@ -45,12 +45,13 @@ OSError: It looks like the config file at '/pins/100/config.json' is not a valid
 
 PYDANTIC = """\
 pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
-  Value error, Invalid repository ID or local directory specified: '/pins/100'.
+  Value error, Invalid repository ID or local directory specified: '/pins/100'. \
+[type=value_error, input_value=ArgsKwargs((), {'model': ...nderer_num_workers': 1}), input_type=ArgsKwargs]
 Please verify the following requirements:
 """
 
 PYDANTIC_REASON = (
-    "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig "
+    "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig: "
     "Value error, Invalid repository ID or local directory specified: '/pins/100'."
 )
 
@@ -79,6 +80,10 @@ def test_the_line_that_names_the_root_cause_is_found(text: str, reason: str) -> 
     assert last_error(text) == reason
 
 
+def test_a_reason_is_cut_before_it_fills_the_screen() -> None:
+    assert len(last_error("ValueError: " + "x" * 5000)) == REASON_CHARS
+
+
 def test_the_prefixes_of_a_line_are_taken_off_and_the_line_is_kept() -> None:
     line = "\x1b[0;36m(EngineCore pid=12)\x1b[0;0m INFO 11-20 12:25:06 [gpu/model.py:7] Loading (2 of 3) [x]"
     assert clean(line) == "Loading (2 of 3) [x]"
@@ -95,4 +100,5 @@ def test_known_causes_come_with_what_to_do() -> None:
     assert "serve.python" in advice(NO_VLLM, 1)
     assert "settings under serve" in advice(USAGE, 2)
     assert "memory" in advice("", -9)
+    assert "CUDA_VISIBLE_DEVICES" in advice("ValueError: Free memory on device cuda:0 (1.2/79.1 GiB) on startup is", 1)
     assert advice(WORKER_FAILED, 1) == ""
