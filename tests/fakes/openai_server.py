@@ -106,6 +106,8 @@ class OpenAIServer:
     """When set, requests without it get 401."""
     models: Reply | None = None
     """What /v1/models answers instead of the list."""
+    metrics: str | None = None
+    """What /metrics answers; None: there is no such page."""
     requests: list[Request] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -198,6 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
         owner = self.server.owner
         if self.path == "/health":
             self._send(200, b"")
+        elif self.path == "/metrics" and owner.metrics is not None:
+            self._send(200, owner.metrics.encode())
         elif self.path.rstrip("/") != "/v1/models":
             self._error(404, "Not Found", "NotFoundError")
         elif owner.models is not None:

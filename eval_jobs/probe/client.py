@@ -1,0 +1,171 @@
+"""The load itself, in a process of its own, so that nothing else of ours delays a timestamp.
+
+    python -m eval_jobs.probe.client < REQUEST_JSON > REPLY_JSON     # see wire.py
+
+`concurrency` workers each send one streaming request after the other, as `vllm bench serve --max-concurrency` does.
+Before that it finds out how the endpoint wants to be asked: one that somebody else runs may only know
+/v1/chat/completions, and may refuse `ignore_eos`: then answers may be shorter than the load says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eval_jobs.probe.ask import FAILURES, Asker, Dialect, Refused, Session, api_key_from, open_session, reason
+from eval_jobs.probe.latency import Measurement, Timeline
+from eval_jobs.probe.priority import run_first, waited_for_cpu_s
+from eval_jobs.probe.prompts import LONG_WORDS, SHORT_WORDS, calibrate, word_prompt
+from eval_jobs.probe.wire import REPLY, REQUEST, ClientReply, ClientRequest
+from eval_jobs.types import ProbeLoad
+
+PARENT_CHECK_S = 1.0
+
+DIALECTS = (Dialect(), Dialect(chat=True), Dialect(chat=True, ignore_eos=False))
+"""For endpoints that somebody else runs, in the order in which they are tried."""
+
+OTHER_DIALECT_MAY_HELP = (400, 404, 405, 415, 422, 501)
+
+
+class CannotMeasureError(Exception):
+    """The endpoint gave no answer at all; the text says why."""
+
+
+def main() -> None:
+    """Read a request on stdin, write the reply on stdout."""
+    run_first()
+    request = REQUEST.validate_json(sys.stdin.buffer.read())
+    sys.stdout.buffer.write(REPLY.dump_json(asyncio.run(_reply(request))))
+
+
+async def measure(request: ClientRequest) -> Measurement:
+    """Warm the endpoint up, put the load on it and return the timelines.
+
+    Raises:
+        CannotMeasureError: the endpoint gave no answer at all.
+    """
+    load = request.load
+    try:
+        api_key = api_key_from(request.api_key_env)
+    except ValueError as error:
+        raise CannotMeasureError(str(error)) from error
+    async with open_session(request.base_url, api_key=api_key, request_timeout_s=request.request_timeout_s) as session:
+        traffic = await _traffic(request, session)
+        await _run(traffic.asker, traffic.prompts[: load.warmup_requests], load)
+        started_s, waited_s = time.perf_counter(), waited_for_cpu_s()
+        timelines = await _run(traffic.asker, traffic.prompts[load.warmup_requests :], load)
+        return Measurement(
+            timelines=timelines,
+            duration_s=time.perf_counter() - started_s,
+            client_waited_s=waited_for_cpu_s() - waited_s,
+        )
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Traffic:
+    asker: Asker
+    prompts: Sequence[str]
+    """Warm-up first."""
+
+
+async def _reply(request: ClientRequest) -> ClientReply:
+    watch = asyncio.create_task(_end_with_parent(os.getppid()))
+    try:
+        return ClientReply(measurement=await measure(request))
+    except CannotMeasureError as error:
+        return ClientReply(error=str(error))
+    finally:
+        watch.cancel()
+
+
+async def _end_with_parent(parent: int) -> None:
+    """Put no load on anybody for a prober that was killed."""
+    while os.getppid() == parent:
+        await asyncio.sleep(PARENT_CHECK_S)
+    os._exit(1)
+
+
+async def _run(asker: Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[Timeline, ...]:
+    """Send all prompts, `load.concurrency` at a time, and return their timelines in order of sending."""
+    waiting = iter(prompts)
+
+    async def worker() -> list[Timeline]:
+        # One iterator for all workers: each takes the next prompt as soon as its answer is complete.
+        return [await asker.ask(prompt, load.output_tokens) for prompt in waiting]
+
+    parts = await asyncio.gather(*(worker() for _ in range(load.concurrency)))
+    return tuple(sorted((timeline for part in parts for timeline in part), key=lambda timeline: timeline.sent_s))
+
+
+async def _traffic(request: ClientRequest, session: Session) -> _Traffic:
+    """Find the first dialect in which the endpoint answers."""
+    # A warm server must not answer from what an earlier probe left in its cache: vLLM is given a new salt every time,
+    # which keeps the prompts the same; others, which know no salt, get new prompts.
+    nonce = secrets.token_hex(8)
+    dialects = (Dialect(cache_salt=nonce),) if request.vllm else DIALECTS
+    seed = str(request.load.seed) if request.vllm else nonce
+    refusals = []
+    for dialect in dialects:
+        asker = Asker(session=session, base_url=request.base_url, model=request.model, dialect=dialect)
+        try:
+            return _Traffic(asker=asker, prompts=await _prompts(asker, request.load, seed))
+        except FAILURES as error:
+            refusals.append(f"{asker.url}: {reason(error)}")
+            if not (isinstance(error, Refused) and error.status in OTHER_DIALECT_MAY_HELP):
+                break
+    raise CannotMeasureError("; ".join(refusals))
+
+
+async def _prompts(asker: Asker, load: ProbeLoad, seed: str) -> Sequence[str]:
+    """Return the prompts for warm-up and load, having asked the endpoint twice for one token."""
+    short = await asker.try_ask(word_prompt(SHORT_WORDS, seed=seed, index=-1), 1)
+    long = await asker.try_ask(word_prompt(LONG_WORDS, seed=seed, index=-2), 1)
+    calibration = calibrate(short.prompt_tokens, long.prompt_tokens)
+    indices = range(load.warmup_requests + load.requests)
+    if not asker.dialect.chat:
+        words = calibration.words_for_more_than(load.input_tokens)
+        try:
+            return await _cut(asker, [word_prompt(words, seed=seed, index=i) for i in indices], load.input_tokens)
+        except FAILURES:
+            pass  # only vLLM can count; the calibrated number of words is near enough
+    words = calibration.words_for(load.input_tokens)
+    return [word_prompt(words, seed=seed, index=i) for i in indices]
+
+
+async def _cut(asker: Asker, prompts: Sequence[str], tokens: int) -> Sequence[str]:
+    """Cut each prompt to exactly `tokens` tokens, start token included.
+
+    Raises:
+        FAILURES: the endpoint does not offer vLLM's /tokenize and /detokenize.
+    """
+    with_special = await _tokens(asker, prompts[0], special=True)
+    without = await _tokens(asker, prompts[0], special=False)
+    keep = max(1, tokens - (len(with_special) - len(without)))
+    cut = []
+    for prompt in prompts:
+        ids = await _tokens(asker, prompt, special=False)
+        text = (await asker.call("/detokenize", {"tokens": ids[:keep]})).get("prompt")
+        if not isinstance(text, str):
+            raise ValueError("/detokenize answered without a prompt")  # noqa: TRY004 - one of FAILURES
+        cut.append(text)
+    return cut
+
+
+async def _tokens(asker: Asker, prompt: str, *, special: bool) -> list[int]:
+    answer = await asker.call("/tokenize", {"prompt": prompt, "add_special_tokens": special})
+    tokens = answer.get("tokens")
+    if not isinstance(tokens, list):
+        raise ValueError("/tokenize answered without tokens")  # noqa: TRY004 - one of FAILURES
+    return tokens
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Timelines of single requests -> TTFT, TPOT, ITL, E2E. Pure; the definitions are those of `vllm bench serve`.
+
+An event is one `data:` line of the stream whose `choices` is not empty; its text may be empty. Events are not tokens:
+a server may send several tokens in one event, so tokens are counted by the usage that the server reports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from eval_jobs.types import Percentiles, ProbeLoad, ProbeResult
+
+MS = 1000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """What one request went through. Times are seconds on one monotonic clock."""
+
+    sent_s: float
+    events_s: tuple[float, ...] = ()
+    """When each event arrived, in order."""
+    output_tokens: int | None = None
+    """`usage.completion_tokens`; None when the server does not report it."""
+    prompt_tokens: int | None = None
+    """`usage.prompt_tokens`."""
+    error: str = ""
+    """Why it failed; empty: it completed."""
+
+    @property
+    def completed(self) -> bool:
+        """Whether its times count."""
+        return not self.error and bool(self.events_s)
+
+    @property
+    def ttft_s(self) -> float:
+        """Send to first event, of a completed request."""
+        return self.events_s[0] - self.sent_s
+
+    @property
+    def e2e_s(self) -> float:
+        """Send to last event, of a completed request."""
+        return self.events_s[-1] - self.sent_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """All requests of one load."""
+
+    timelines: tuple[Timeline, ...]
+    duration_s: float
+    """First send to the end of the last request."""
+    client_waited_s: float = 0.0
+    """How long the client itself waited for a CPU in that time; much of it makes every figure too large."""
+
+
+def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
+    """Return the latency figures of `measurement`; failed requests are counted and enter no figure."""
+    done = [t for t in measurement.timelines if t.completed]
+    failed = [t for t in measurement.timelines if not t.completed]
+    tokens = sum(t.output_tokens or 0 for t in done)
+    duration_s = measurement.duration_s
+    return ProbeResult(
+        load=load,
+        ttft_ms=percentiles([t.ttft_s * MS for t in done]),
+        tpot_ms=percentiles([t * MS for t in map(tpot_s, done) if t is not None]),
+        itl_ms=percentiles([(b - a) * MS for t in done for a, b in pairwise(t.events_s)]),
+        e2e_ms=percentiles([t.e2e_s * MS for t in done]),
+        completed=len(done),
+        failed=len(failed),
+        duration_s=duration_s,
+        output_tokens=tokens,
+        requests_per_s=len(done) / duration_s if duration_s > 0 else 0.0,
+        output_tokens_per_s=tokens / duration_s if duration_s > 0 else 0.0,
+        first_error=next((t.error or "the stream held no event" for t in failed), ""),
+    )
+
+
+def tpot_s(timeline: Timeline) -> float | None:
+    """Return (e2e - ttft) / (n - 1); None for a completed request of one token or of unknown length."""
+    n = timeline.output_tokens
+    return None if n is None or n <= 1 else (timeline.e2e_s - timeline.ttft_s) / (n - 1)
+
+
+def percentiles(values: Sequence[float]) -> Percentiles | None:
+    """Return percentiles with linear interpolation, as `numpy.percentile`; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return Percentiles(
+        p50=_percentile(ordered, 50),
+        p90=_percentile(ordered, 90),
+        p95=_percentile(ordered, 95),
+        p99=_percentile(ordered, 99),
+        mean=math.fsum(ordered) / len(ordered),
+    )
+
+
+# --- private
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float:
+    """Interpolate at rank (n - 1) * percent / 100."""
+    whole, hundredths = divmod((len(ordered) - 1) * percent, 100)
+    if hundredths == 0:
+        return ordered[whole]
+    return ordered[whole] + (ordered[whole + 1] - ordered[whole]) * hundredths / 100

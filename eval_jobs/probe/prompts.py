@@ -1,0 +1,60 @@
+"""Distinct random prompts of about a given length in tokens, made of common words. Pure.
+
+Text, and not token ids: people send text, and turning it into tokens is part of the time to the first one (2 ms of 10
+for a tiny model). Prompts differ within the first few tokens, so that no prefix cache answers for the model.
+
+Nobody here knows the tokenizer. How many words are needed is found by asking the server how many tokens two short
+prompts have; servers that can count tokens then cut each prompt to the exact length (client.py).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+SHORT_WORDS = 8
+LONG_WORDS = 24
+"""Lengths of the two prompts whose tokens are counted; short, so that they fit every context."""
+
+COMMON_WORDS = """
+the of and to in is that it for was on are with as his they be at one have this from or had by hot but some what there
+we can out other were all your when up use word how said an each she which do their time if will way about many then
+them would write like so these her long make thing see him two has look more day could go come did my sound no most
+number who over know water than call first people may down side been now find any new work part take get place made live
+where after back little only round man year came show every good me give our under name very through just form much
+great think say help low line before turn cause same mean differ move right boy old too
+"""
+WORDS = tuple(COMMON_WORDS.split())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Tokens of a prompt as a straight line: `fixed` (chat template, start token) + `per_word` * words.
+
+    The default is for servers that report no usage: in most vocabularies each of these words is one token.
+    """
+
+    fixed: float = 0.0
+    per_word: float = 1.0
+
+    def words_for(self, tokens: int) -> int:
+        """Return how many words make a prompt of about `tokens` tokens; at least one."""
+        return max(1, round((tokens - self.fixed) / self.per_word))
+
+    def words_for_more_than(self, tokens: int) -> int:
+        """Return how many words make a prompt that is surely longer than `tokens` tokens, to be cut."""
+        return self.words_for(tokens + tokens // 4) + SHORT_WORDS
+
+
+def calibrate(short_tokens: int | None, long_tokens: int | None) -> Calibration:
+    """Return the line through prompts of SHORT_WORDS and LONG_WORDS words, given their tokens as the server counts."""
+    if short_tokens is None or long_tokens is None or long_tokens <= short_tokens:
+        return Calibration()
+    per_word = (long_tokens - short_tokens) / (LONG_WORDS - SHORT_WORDS)
+    return Calibration(fixed=short_tokens - per_word * SHORT_WORDS, per_word=per_word)
+
+
+def word_prompt(words: int, *, seed: str, index: int) -> str:
+    """Return random words; another `index` gives another prompt."""
+    generator = random.Random(f"{seed}-{index}")  # noqa: S311 - traffic, not secrets
+    return " ".join(generator.choices(WORDS, k=words))

@@ -1,0 +1,84 @@
+"""The bytes of an OpenAI-compatible stream -> what each event says. Pure.
+
+for data in lines.feed(chunk):
+    event = read_event(data)
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+BAD_FINISHES = ("abort", "error")
+"""Reasons with which vLLM ends a request that it gave up, after HTTP 200 and some text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamEvent:
+    """One `data:` line."""
+
+    has_choices: bool = False
+    done: bool = False
+    """The server said that the answer is complete."""
+    output_tokens: int | None = None
+    prompt_tokens: int | None = None
+    error: str = ""
+    """The server reported a failure inside a stream that began with HTTP 200."""
+
+
+class DataLines:
+    """Cuts a stream of server-sent events into the payloads of its `data:` lines, however the bytes arrive."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Take more bytes and return the payloads that are complete now. Comments and other fields are left out."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [line[5:].strip() for line in lines if line.startswith(b"data:")]
+
+
+def read_event(data: bytes) -> StreamEvent:
+    """Read one payload.
+
+    Raises:
+        ValueError: it is not the JSON object of an OpenAI-compatible stream.
+    """
+    if data == b"[DONE]":
+        return StreamEvent(done=True)
+    body = json.loads(data)
+    if not isinstance(body, dict):
+        raise ValueError("an event of the stream is not a JSON object")  # noqa: TRY004 - one kind of error for callers
+    if body.get("error"):
+        return StreamEvent(error=_message(body["error"]))
+    finish = _finish_reason(body.get("choices"))
+    usage = body.get("usage") or {}
+    return StreamEvent(
+        has_choices=bool(body.get("choices")),
+        done=finish is not None,
+        output_tokens=usage.get("completion_tokens"),
+        prompt_tokens=usage.get("prompt_tokens"),
+        error=f"the server ended the request with finish_reason {finish}" if finish in BAD_FINISHES else "",
+    )
+
+
+def refusal(text: str) -> str:
+    """Return what the body of an answer other than 200 says, on one line."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = None
+    error = body.get("error", body) if isinstance(body, dict) else None
+    return " ".join((_message(error) if error else text).split())
+
+
+# --- private
+
+
+def _finish_reason(choices: object) -> str | None:
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first.get("finish_reason") if isinstance(first, dict) else None
+
+
+def _message(error: object) -> str:
+    return str(error.get("message", error)) if isinstance(error, dict) else str(error)

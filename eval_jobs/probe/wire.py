@@ -1,0 +1,35 @@
+"""What goes between the prober and the client process, as one JSON document each way. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from eval_jobs.probe.latency import Measurement
+from eval_jobs.types import ProbeLoad
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientRequest:
+    """What the client is to measure."""
+
+    base_url: str
+    model: str
+    api_key_env: str
+    vllm: bool
+    """A vLLM server of our own: it takes `cache_salt`, and no other dialect has to be tried."""
+    load: ProbeLoad
+    request_timeout_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientReply:
+    """What came out: a measurement, or why there is none."""
+
+    measurement: Measurement | None = None
+    error: str = ""
+
+
+REQUEST = TypeAdapter(ClientRequest)
+REPLY = TypeAdapter(ClientReply)
