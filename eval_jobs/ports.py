@@ -76,6 +76,9 @@ class Evaluator(Protocol):
             EndpointFailed, EvaluatorDied: the server or the evaluator went away; asking again may help.
         """
 
+    def forget(self, plan_id: str) -> None:
+        """Drop what was kept of this plan for resuming: its results are safe elsewhere. Nothing kept: no-op."""
+
     def close(self) -> None:
         """Stop the evaluator's process. Calling it twice is harmless."""
 

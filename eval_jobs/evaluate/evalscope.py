@@ -9,6 +9,7 @@ benchmark + data -> own copy (mirror) -> request (task_config) -> child -> files
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import time
@@ -29,7 +30,14 @@ from eval_jobs.evaluate.parse import (
     planned_sample,
 )
 from eval_jobs.evaluate.protocol import FAILURES_FILE, PLANNED_FILE, Message, error_of
-from eval_jobs.evaluate.task_config import MODEL_ID, LocalData, evalscope_name, evaluate_request, run_folder
+from eval_jobs.evaluate.task_config import (
+    MODEL_ID,
+    LocalData,
+    evalscope_name,
+    evaluate_request,
+    plan_folder,
+    run_folder,
+)
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Progress
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, SampleScore, Suite
@@ -82,6 +90,10 @@ class EvalScopeEvaluator:
             duration_s=time.monotonic() - started_s,
             higher_is_better=benchmark.higher_is_better,
         )
+
+    def forget(self, plan_id: str) -> None:
+        """Delete the half-done or finished evaluations of a plan."""
+        shutil.rmtree(self.work_dir / "runs" / plan_folder(plan_id), ignore_errors=True)
 
     def close(self) -> None:
         """Stop the child. Calling it twice is harmless; evaluating again starts a new one."""

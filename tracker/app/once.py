@@ -18,5 +18,6 @@ def evaluate_once(
     for plan in plans_for(checkpoint, world.measurement):
         record = run_plan(plan, tools=tools, progress=progress)
         results.append((record, review(world, record, tools.clock.now())))
+        tools.evaluator.forget(plan.id)
     world.tracking.flush()
     return tuple(results)

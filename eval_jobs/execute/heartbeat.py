@@ -1,0 +1,60 @@
+"""Keeps a claim alive while its plan is carried out, and passes the progress on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from eval_jobs.errors import StoreError
+from eval_jobs.ports import Clock, Queue
+from eval_jobs.queue.rules import BEAT_S, lease_end
+from eval_jobs.types import Claim
+
+log = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """A thread that moves the lease every `BEAT_S` while its context is open.
+
+    `on_lost` is called at most once, from that thread, when the claim belongs to somebody else.
+    """
+
+    def __init__(self, claim: Claim, queue: Queue, clock: Clock, *, on_lost: Callable[[], None]) -> None:
+        self._claim = claim
+        self._queue = queue
+        self._clock = clock
+        self._on_lost = on_lost
+        self._note = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def note(self, text: str) -> None:
+        """Show `text` as the progress from the next beat on."""
+        self._note = text
+
+    # --- private
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_S):
+            now = self._clock.now()
+            try:
+                is_ours = self._queue.extend(self._claim, now=now, lease_until=lease_end(now), note=self._note)
+            except StoreError as error:  # a database that is away for a moment: the lease lasts longer than that
+                log.warning("the lease could not be extended: %s", error)
+                continue
+            if not is_ours:
+                self._on_lost()
+                return
