@@ -6,7 +6,9 @@ One request is one benchmark. The process ends when its stdin closes, so it neve
 
 from __future__ import annotations
 
+import concurrent.futures
 import errno
+import functools
 import logging
 import os
 import shutil
@@ -26,6 +28,7 @@ from evalscope.api.metric import Score
 from evalscope.api.model import GenerateConfig, ModelOutput
 from evalscope.evaluator import DefaultEvaluator
 from evalscope.models.openai_compatible import OpenAICompatibleAPI
+from evalscope.utils import function_utils
 from evalscope.utils.multi_choices import MultipleChoiceTemplate
 from typing_extensions import override
 
@@ -48,7 +51,7 @@ def main() -> None:
     """Serve requests until stdin closes."""
     send = own_stdout()
     requests = requests_from_stdin()
-    evalscope.report.gen_html_report_file = _no_html_report
+    _speed_up()
     registry.EVALUATOR_REGISTRY["default"] = Recorder
     send({"type": "ready"})
     while True:
@@ -334,9 +337,14 @@ def _api_key(variable: str) -> str:
     return key
 
 
-def _no_html_report(*_: object, **__: object) -> str:
-    """Stand in for EvalScope's HTML report: it costs a second per evaluation and nobody looks at it."""
-    return ""
+def _speed_up() -> None:
+    """Take two waits out of EvalScope 1.14.
+
+    It writes an HTML report that nobody looks at here, a second each. And it fills free slots only when all requests in
+    flight have ended, or a second later: with answers of mixed length that doubled the time of an evaluation.
+    """
+    evalscope.report.gen_html_report_file = lambda *_, **__: ""
+    function_utils.wait = functools.partial(function_utils.wait, return_when=concurrent.futures.FIRST_COMPLETED)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Our own copy of a benchmark's data, kept by content: EvalScope deletes files in the folder that it is given.
 
-A copy is made once per content and never changed; a user who edits the data later does not disturb it.
+A copy is made once per content and never changed; a user who edits the data later does not disturb it. Its folder is
+named by the content, because `datasets` caches by a folder's name and config: of two folders called `gsm8k` with equal
+headers and different files, the second would silently be answered with the rows of the first.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def open_mirror(benchmark: Benchmark, folder: Path) -> Mirror | None:
         _check_unchanged(benchmark, digest)
         _write(benchmark, final)
     manifest = json.loads((final / MANIFEST).read_text(encoding="utf-8"))
-    return Mirror(folder=final / "data", subsets=tuple(manifest["subsets"]))
+    return Mirror(folder=_data_folder(final, final), subsets=tuple(manifest["subsets"]))
 
 
 # --- private
@@ -69,14 +71,19 @@ def _write(benchmark: Benchmark, final: Path) -> None:
         final.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=final.parent, prefix=".new-") as temporary:
             made = Path(temporary) / "copy"
-            (made / "data").mkdir(parents=True)
-            subsets = _fill(benchmark, made / "data")
+            data = _data_folder(made, final)
+            data.mkdir(parents=True)
+            subsets = _fill(benchmark, data)
             (made / MANIFEST).write_text(json.dumps({"subsets": subsets}), encoding="utf-8")
             _publish(made, final)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"no space for a copy of the data in {final.parent}", hint="free some space") from error
         raise StoreError(f"{final.parent} cannot be written: {error}", hint="check the state folder") from error
+
+
+def _data_folder(parent: Path, final: Path) -> Path:
+    return parent / final.name
 
 
 def _publish(made: Path, final: Path) -> None:

@@ -36,7 +36,12 @@ class LocalData:
 def run_folder(benchmark: Benchmark, suite: Suite, plan_id: str) -> str:
     """Return the relative folder of one evaluation: equal for a retry, different when anything that scores changed."""
     name = f"{_safe(benchmark.name)}-{benchmark_fingerprint(benchmark, suite)[:16]}"
-    return f"{_safe(plan_id)}/{name}"
+    return f"{plan_folder(plan_id)}/{name}"
+
+
+def plan_folder(plan_id: str) -> str:
+    """Return the relative folder of all evaluations of a plan."""
+    return _safe(plan_id)
 
 
 def evalscope_name(benchmark: Benchmark) -> str:

@@ -254,6 +254,19 @@ def test_a_broken_line_is_named(bench: Bench, tmp_path: Path) -> None:
     assert bench.asked == []
 
 
+def test_what_is_forgotten_is_asked_again_and_forgetting_twice_is_harmless(bench: Bench, tmp_path: Path) -> None:
+    benchmark = sums(tmp_path)
+    for plan_id in ("kept", "dropped"):
+        bench.evaluate(benchmark, plan_id=plan_id)
+    for plan_id in ("dropped", "dropped", "never heard of", "..", ""):
+        bench.evaluator.forget(plan_id)
+    bench.asked.clear()
+    bench.evaluate(benchmark, plan_id="kept")
+    assert bench.asked == []
+    bench.evaluate(benchmark, plan_id="dropped")
+    assert len(bench.asked) == len(SUMS)
+
+
 def test_closing_twice_is_harmless(tmp_path: Path) -> None:
     for evaluator in (FakeEvaluator(str), EvalScopeEvaluator(tmp_path)):
         evaluator.close()
