@@ -13,6 +13,7 @@ class FakeSource:
 
     def __init__(self, *checkpoints: Checkpoint) -> None:
         self._new = list(checkpoints)
+        self._all = list(checkpoints)
         self._known = {_identity(c) for c in checkpoints}
         self._gaps: list[Gap] = []
         self.waited: list[float] = []
@@ -23,6 +24,11 @@ class FakeSource:
         if _identity(checkpoint) not in self._known:
             self._known.add(_identity(checkpoint))
             self._new.append(checkpoint)
+            self._all.append(checkpoint)
+
+    def start_again(self) -> None:
+        """The process died: what was pinned is returned once more."""
+        self._new = list(self._all)
 
     def put_gap(self, gap: Gap) -> None:
         """A checkpoint was lost."""

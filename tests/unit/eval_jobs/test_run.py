@@ -99,7 +99,7 @@ def test_a_checkpoint_that_cannot_be_served_gives_a_record_of_failures(plan: Eva
 
 
 def test_a_probe_that_fails_keeps_the_scores(plan: EvalPlan) -> None:
-    prober = FakeProber(fault=ProbeError("no answer", hint="look"))
+    prober = FakeProber(failure=ProbeError("no answer", hint="look"))
     record = run_plan(plan, tools=tools(FakeEngine(ENDPOINT), FakeEvaluator(last_word), prober), progress=say_nothing)
     assert all(isinstance(o, EvalResult) for o in record.outcomes)
     assert isinstance(record.probes[0], ProbeFailure)

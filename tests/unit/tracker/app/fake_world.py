@@ -1,0 +1,70 @@
+"""A world made of fakes, for tests of the use cases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from eval_jobs.errors import StoreError
+from eval_jobs.queue.rules import lease_end
+from eval_jobs.types import EvalRecord
+from tests.fakes.clock import FakeClock
+from tests.fakes.curves import FakeCurves
+from tests.fakes.history import FakeHistory
+from tests.fakes.queue import FakeQueue
+from tests.fakes.source import FakeSource
+from tests.fakes.tracking import FakeTracking
+from tests.records import RecordedRun, forgetting_run
+from tracker.app.pipeline import Measurement, World
+from tracker.domain.judge import judge
+from tracker.domain.types import Alert, Policy
+
+
+@dataclass(kw_only=True)
+class FakeNotifier:
+    """A channel that keeps what it was told, or refuses."""
+
+    alerts: list[Alert] = field(default_factory=list)
+    is_broken: bool = False
+
+    def notify(self, alert: Alert) -> None:
+        if self.is_broken:
+            raise StoreError("the channel is down", hint="look at it")
+        self.alerts.append(alert)
+
+
+@dataclass(kw_only=True)
+class FakeWorld:
+    """All fakes by name, and the world that holds them."""
+
+    run: RecordedRun = field(default_factory=lambda: forgetting_run(trouble=False))
+    source: FakeSource = field(default_factory=FakeSource)
+    queue: FakeQueue = field(default_factory=FakeQueue)
+    history: FakeHistory = field(default_factory=FakeHistory)
+    tracking: FakeTracking = field(default_factory=FakeTracking)
+    notifier: FakeNotifier = field(default_factory=FakeNotifier)
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def world(self) -> World:
+        plan = self.run.records[0].plan
+        return World(
+            source=self.source,
+            curves=FakeCurves(self.run.curves),
+            queue=self.queue,
+            history=self.history,
+            tracking=self.tracking,
+            notifiers=(self.notifier,),
+            judge=judge,
+            measurement=Measurement(suites=(plan.suite,), serve=plan.serve, loads=plan.loads),
+            policy=Policy(phases=self.run.phases),
+        )
+
+    def work(self) -> int:
+        """Do what a worker would: hand in the recorded result of every waiting plan; return how many."""
+        by_id = {record.plan.id: record for record in self.run.records}
+        done = 0
+        now = self.clock.now()
+        while claim := self.queue.claim(worker="w", now=now, lease_until=lease_end(now)):
+            record: EvalRecord = by_id[claim.plan.id]
+            self.queue.finish(claim, record, now=now)
+            done += 1
+        return done

@@ -1,0 +1,88 @@
+"""Watching ends by itself only when nothing more can come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from eval_jobs.errors import TrackerError
+from eval_jobs.types import QueueState
+from tests.unit.tracker.app.fake_world import FakeWorld
+from tracker.app.daemon import StopRule, watch
+from tracker.app.pipeline import Tick
+
+
+class Watching:
+    """One watch over fakes, in which every pass moves the clock by a second and may do something else."""
+
+    def __init__(self, fakes: FakeWorld, on_pass: Callable[[int], None]) -> None:
+        self.fakes = fakes
+        self.passes: list[Tick] = []
+        self.on_pass = on_pass
+
+    def show(self, passed: Tick, state: QueueState) -> None:
+        assert state.counts is not None
+        self.passes.append(passed)
+        self.fakes.clock.advance(1.0)
+        self.on_pass(len(self.passes))
+
+    def until(self, training_ended: Callable[[], bool], quiet_s: float = 5.0) -> None:
+        watch(
+            self.fakes.world(),
+            clock=self.fakes.clock,
+            keep_workers=lambda: None,
+            stop=StopRule(training_ended=training_ended, quiet_s=quiet_s),
+            show=self.show,
+        )
+
+
+def test_it_goes_on_while_the_training_runs_and_then_waits_for_the_last_checkpoint() -> None:
+    fakes = FakeWorld()
+    last = fakes.run.records[0].plan.checkpoint
+
+    def on_pass(number: int) -> None:
+        if number == 33:  # after the trainer's end, within the quiet time
+            fakes.source.put(last)
+        if number > 40:
+            fakes.work()
+
+    watching = Watching(fakes, on_pass)
+    watching.until(lambda: len(watching.passes) >= 30)
+    assert [r.step for p in watching.passes for r in p.reports] == [last.step]
+    assert len(watching.passes) >= 45
+
+
+def test_it_does_not_end_while_a_plan_waits() -> None:
+    fakes = FakeWorld()
+    fakes.source.put(fakes.run.records[0].plan.checkpoint)
+
+    def on_pass(number: int) -> None:
+        if number == 100:
+            fakes.work()
+
+    watching = Watching(fakes, on_pass)
+    watching.until(lambda: True)
+    assert len(watching.passes) > 100
+
+
+def test_an_idle_folder_ends_after_the_quiet_time() -> None:
+    watching = Watching(FakeWorld(), lambda _: None)
+    watching.until(lambda: True, quiet_s=7.0)
+    assert len(watching.passes) == 8
+
+
+def test_workers_that_cannot_live_end_the_watch() -> None:
+    fakes = FakeWorld()
+
+    def die() -> None:
+        raise TrackerError("workers ended 5 times", hint="see the log")
+
+    with pytest.raises(TrackerError, match="5 times"):
+        watch(
+            fakes.world(),
+            clock=fakes.clock,
+            keep_workers=die,
+            stop=StopRule(training_ended=lambda: True, quiet_s=1.0),
+            show=lambda _, __: None,
+        )

@@ -1,0 +1,153 @@
+"""The loop's one step: nothing lost, nothing doubled, wherever it is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.records import forgetting_run
+from tests.unit.tracker.app.fake_world import FakeNotifier, FakeWorld
+from tracker.app.pipeline import World, plans_for, tick
+from tracker.domain.types import AlertState, VerdictWord
+
+
+def run_through(fakes: FakeWorld) -> None:
+    """Let every checkpoint of the recorded run appear, be evaluated and be judged."""
+    for record in fakes.run.records:
+        fakes.source.put(record.plan.checkpoint)
+        tick(fakes.world(), fakes.clock.now())
+        fakes.work()
+        tick(fakes.world(), fakes.clock.now())
+
+
+def test_every_checkpoint_is_judged_and_published_once() -> None:
+    fakes = FakeWorld()
+    run_through(fakes)
+    steps = [record.plan.checkpoint.step for record in fakes.run.records]
+    assert [report.step for report in fakes.history.reports(fakes.run.run_id)] == steps
+    assert [record.plan.checkpoint.step for record, _ in fakes.tracking.records] == steps
+    assert len(set(fakes.tracking.points)) == len(fakes.tracking.points) > 0
+
+
+def test_the_loss_is_found_and_told_once() -> None:
+    fakes = FakeWorld()
+    run_through(fakes)
+    last = {v.benchmark: v.word for v in fakes.history.reports(fakes.run.run_id)[-1].verdicts}
+    assert last["facts"] is VerdictWord.FORGOTTEN
+    assert last["sums"] is VerdictWord.FORGOTTEN
+    firing = [a.fingerprint for a in fakes.notifier.alerts if a.state is AlertState.FIRING]
+    assert len(firing) == len(set(firing)) > 0
+
+
+def test_a_second_pass_over_the_same_world_changes_nothing() -> None:
+    fakes = FakeWorld()
+    run_through(fakes)
+    told, sent = list(fakes.notifier.alerts), list(fakes.tracking.records)
+    passed = tick(fakes.world(), fakes.clock.now())
+    assert (passed.checkpoints, passed.gaps, passed.reports, passed.unsent) == ((), (), (), 0)
+    assert (fakes.notifier.alerts, fakes.tracking.records) == (told, sent)
+
+
+def test_a_gap_is_told_once() -> None:
+    fakes = FakeWorld(run=forgetting_run())
+    for gap in fakes.run.gaps:
+        fakes.source.put_gap(gap)
+    for _ in range(3):
+        tick(fakes.world(), fakes.clock.now())
+    assert len(fakes.notifier.alerts) == len(fakes.run.gaps) > 0
+    assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
+
+
+def test_a_channel_that_fails_does_not_stop_the_others() -> None:
+    fakes = FakeWorld()
+    broken = FakeNotifier(is_broken=True)
+    for record in fakes.run.records:
+        fakes.source.put(record.plan.checkpoint)
+        world = replace(fakes.world(), notifiers=(broken, fakes.notifier))
+        tick(world, fakes.clock.now())
+        fakes.work()
+        tick(world, fakes.clock.now())
+    assert fakes.notifier.alerts
+
+
+def test_while_the_store_is_down_results_wait_and_arrive_later() -> None:
+    fakes = FakeWorld()
+    fakes.tracking.is_down = True
+    run_through(fakes)
+    assert tick(fakes.world(), fakes.clock.now()).unsent > 0
+    fakes.tracking.is_down = False
+    assert tick(fakes.world(), fakes.clock.now()).unsent == 0
+    assert len(fakes.tracking.records) == len(fakes.run.records)
+
+
+def test_only_the_first_suite_carries_the_latency_load() -> None:
+    fakes = FakeWorld()
+    measurement = fakes.world().measurement
+    two = replace(measurement, suites=(*measurement.suites, replace(measurement.suites[0], name="other")))
+    plans = plans_for(fakes.run.records[0].plan.checkpoint, two)
+    assert [len(plan.loads) > 0 for plan in plans] == [True, False]
+    assert len({plan.id for plan in plans}) == 2
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing may catch it."""
+
+
+class Fuse:
+    """Lets the first `limit` port calls through; the next one dies before it does anything."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+
+    def around(self, port: Any) -> Any:
+        fuse = self
+
+        class Around:
+            def __getattr__(self, name: str) -> Callable[..., Any]:
+                method = getattr(port, name)
+
+                def call(*args: Any, **kwargs: Any) -> Any:
+                    if fuse.left == 0:
+                        raise Killed
+                    fuse.left -= 1
+                    return method(*args, **kwargs)
+
+                return call
+
+        return Around()
+
+
+def cut(world: World, fuse: Fuse) -> World:
+    return replace(
+        world,
+        queue=fuse.around(world.queue),
+        history=fuse.around(world.history),
+        tracking=fuse.around(world.tracking),
+        notifiers=tuple(fuse.around(n) for n in world.notifiers),
+    )
+
+
+@pytest.mark.parametrize("survived_calls", range(0, 60, 1))
+def test_a_kill_between_any_two_calls_loses_and_doubles_nothing(survived_calls: int) -> None:
+    undisturbed, killed = FakeWorld(), FakeWorld()
+    run_through(undisturbed)
+    fuse = Fuse(survived_calls)
+    for record in killed.run.records:
+        killed.source.put(record.plan.checkpoint)
+        try:
+            tick(cut(killed.world(), fuse), killed.clock.now())
+            killed.work()
+            tick(cut(killed.world(), fuse), killed.clock.now())
+        except Killed:
+            fuse.left = -1  # the next process is not killed
+            killed.source.start_again()
+            tick(killed.world(), killed.clock.now())
+            killed.work()
+            tick(killed.world(), killed.clock.now())
+    assert killed.history.reports(killed.run.run_id) == undisturbed.history.reports(undisturbed.run.run_id)
+    assert killed.tracking.records == undisturbed.tracking.records
+    assert set(killed.notifier.alerts) == set(undisturbed.notifier.alerts)
+    assert not killed.queue.state().waiting
