@@ -10,23 +10,29 @@ from typing import Self
 
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock, Queue
-from eval_jobs.queue.rules import BEAT_S, lease_end
+from eval_jobs.queue.rules import BEAT_S, LEASE_S, lease_end
 from eval_jobs.types import Claim
 
 log = logging.getLogger(__name__)
 
+BEATS_PER_LEASE = 4
+"""At least: one beat may come late."""
+
 
 class Heartbeat:
-    """A thread that moves the lease every `BEAT_S` while its context is open.
+    """A thread that moves the lease again and again while its context is open.
 
     `on_lost` is called at most once, from that thread, when the claim belongs to somebody else.
     """
 
-    def __init__(self, claim: Claim, queue: Queue, clock: Clock, *, on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self, claim: Claim, queue: Queue, clock: Clock, *, on_lost: Callable[[], None], lease_s: float = LEASE_S
+    ) -> None:
         self._claim = claim
         self._queue = queue
         self._clock = clock
         self._on_lost = on_lost
+        self._lease_s = lease_s
         self._note = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
@@ -48,12 +54,16 @@ class Heartbeat:
     # --- private
 
     def _beat(self) -> None:
-        while not self._ended.wait(BEAT_S):
+        every_s = min(BEAT_S, self._lease_s / BEATS_PER_LEASE)
+        while not self._ended.wait(every_s):
             now = self._clock.now()
             try:
-                is_ours = self._queue.extend(self._claim, now=now, lease_until=lease_end(now), note=self._note)
-            except StoreError as error:  # a database that is away for a moment: the lease lasts longer than that
-                log.warning("the lease could not be extended: %s", error)
+                is_ours = self._queue.extend(
+                    self._claim, now=now, lease_until=lease_end(now, self._lease_s), note=self._note
+                )
+            except StoreError as error:
+                # The lease outlasts a database that is away for a moment; if it does not, the next beat says so.
+                log.warning("plan %s: the lease could not be extended: %s", self._claim.plan.id, error)
                 continue
             if not is_ours:
                 self._on_lost()

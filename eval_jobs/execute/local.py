@@ -1,7 +1,14 @@
-"""Workers on this machine, as processes of their own."""
+"""Workers on this machine, as processes of their own.
+
+workers = LocalWorkers(1, "sqlite:////state/tracker.db", Path("/state/work"))
+workers.start()
+workers.check()     # now and then: starts dead ones again
+workers.stop()
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -15,16 +22,22 @@ from eval_jobs.errors import TrackerError
 
 log = logging.getLogger(__name__)
 
+QUEUE_URL_VARIABLE = "TRACKER_QUEUE_URL"
+"""How a worker is told its queue: a command line, with the password in a URL, is visible to everybody."""
+
 STOP_TIMEOUT_S = 40.0
 """A worker that is stopped ends its engine and its evaluator first."""
 QUICK_DEATH_S = 30.0
 MAX_QUICK_DEATHS = 5
+TAIL_BYTES = 4096
 
 
-@dataclass(kw_only=True)
-class _Worker:
+@dataclass(frozen=True, kw_only=True)
+class _Running:
     process: subprocess.Popen[bytes]
     started_s: float
+    quick_deaths: int
+    """How often in a row its forerunners died soon after their start."""
 
 
 class LocalWorkers:
@@ -34,60 +47,100 @@ class LocalWorkers:
         self._count = count
         self._queue_url = queue_url
         self._work_dir = work_dir.absolute()
-        self._workers: list[_Worker] = []
-        self._quick_deaths = 0
+        self._workers: list[_Running] = []
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the workers."""
+        return tuple(worker.process.pid for worker in self._workers)
 
     def start(self) -> None:
-        """Start the workers."""
+        """Start the workers that are missing."""
         while len(self._workers) < self._count:
-            self._workers.append(self._started())
+            self._workers.append(self._started(quick_deaths=0))
 
     def check(self) -> None:
         """Start dead workers again.
 
         Raises:
-            TrackerError: they died five times within seconds of their start.
+            TrackerError: one died again and again soon after its start.
         """
-        for worker in [w for w in self._workers if w.process.poll() is not None]:
-            self._workers.remove(worker)
+        for index, worker in enumerate(self._workers):
+            code = worker.process.poll()
+            if code is None:
+                continue
             quick = time.monotonic() - worker.started_s < QUICK_DEATH_S
-            self._quick_deaths = self._quick_deaths + 1 if quick else 0
-            where = self._log(worker)
-            log.warning("a worker ended with code %s and is started again; its log: %s", worker.process.poll(), where)
-            if self._quick_deaths >= MAX_QUICK_DEATHS:
+            quick_deaths = worker.quick_deaths + 1 if quick else 0
+            where = self._log(worker.process.pid)
+            if quick_deaths >= MAX_QUICK_DEATHS:
                 raise TrackerError(
-                    f"workers ended {MAX_QUICK_DEATHS} times within {QUICK_DEATH_S:.0f} s of their start",
-                    hint=f"the last one's log: {where}",
+                    f"a worker ended {quick_deaths} times within {QUICK_DEATH_S:.0f} s of its start, at last "
+                    f"{_how(code)}: {_last_line(where)}",
+                    hint=f"read {where}",
                 )
-        self.start()
+            log.warning("worker %d ended %s and is started again; its log: %s", worker.process.pid, _how(code), where)
+            self._workers[index] = self._started(quick_deaths=quick_deaths)
 
     def stop(self) -> None:
         """Stop all workers; each gives its plan back and ends its engine. Calling it twice is harmless."""
-        for worker in self._workers:
+        workers, self._workers = self._workers, []
+        for worker in workers:
             worker.process.terminate()
         deadline_s = time.monotonic() + STOP_TIMEOUT_S
-        for worker in self._workers:
-            try:
-                worker.process.wait(max(0.0, deadline_s - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                log.warning("worker %d did not stop in time and is killed", worker.process.pid)
-                os.killpg(worker.process.pid, signal.SIGKILL)
-                worker.process.wait()
-        self._workers.clear()
+        for worker in workers:
+            _end(worker.process, deadline_s)
 
     # --- private
 
-    def _started(self) -> _Worker:
-        command = [
-            sys.executable, "-m", "eval_jobs.execute.worker",
-            "--queue", self._queue_url, "--work-dir", str(self._work_dir), "--exit-with-parent",
-        ]  # fmt: skip
-        with (self._work_dir / "worker-start.log").open("ab") as output:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
-        return _Worker(process=process, started_s=time.monotonic())
+    @property
+    def _start_log(self) -> Path:
+        """Takes what a worker says before it has a log of its own."""
+        return self._work_dir / "worker-start.log"
 
-    def _log(self, worker: _Worker) -> Path:
-        own = self._work_dir / f"worker-{worker.process.pid}.log"
-        return own if own.exists() else self._work_dir / "worker-start.log"
+    def _started(self, *, quick_deaths: int) -> _Running:
+        self._work_dir.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "eval_jobs.execute.worker", "--work-dir", str(self._work_dir)]
+        with self._start_log.open("ab") as output:
+            process = subprocess.Popen(
+                [*command, "--exit-with-parent"],
+                env=os.environ | {QUEUE_URL_VARIABLE: self._queue_url},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for us: we stop the workers in good order
+            )
+        log.info("worker %d started", process.pid)
+        return _Running(process=process, started_s=time.monotonic(), quick_deaths=quick_deaths)
+
+    def _log(self, pid: int) -> Path:
+        own = self._work_dir / f"worker-{pid}.log"
+        return own if own.exists() else self._start_log
+
+
+# --- private
+
+
+def _end(process: subprocess.Popen[bytes], deadline_s: float) -> None:
+    try:
+        process.wait(max(0.0, deadline_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        log.warning("worker %d did not stop within %.0f s and is killed", process.pid, STOP_TIMEOUT_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"with exit code {code}"
+    return f"by signal {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"by signal {-code}"
+
+
+def _last_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return "its log cannot be read"
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")

@@ -2,8 +2,8 @@
 
     python -m eval_jobs.execute.worker --queue sqlite:////state/tracker.db --work-dir /state/work [--exit-with-parent]
 
-It may be killed at any moment: its lease runs out and another worker takes the plan. SIGTERM and Ctrl-C give the plan
-back at once. Logs go to WORK_DIR/worker-PID.log.
+It may be killed at any moment: its lease runs out and another worker takes the plan, asking only what is missing.
+SIGTERM and Ctrl-C give the plan back at once. Logs go to WORK_DIR/worker-PID.log.
 """
 
 from __future__ import annotations
@@ -11,21 +11,25 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
-from eval_jobs.errors import TrackerError
+from eval_jobs.errors import ConfigError, StoreError, TrackerError
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.heartbeat import Heartbeat
-from eval_jobs.ports import Queue
+from eval_jobs.execute.interrupts import Interrupts, LeaseLost, Stopped
+from eval_jobs.execute.local import QUEUE_URL_VARIABLE
+from eval_jobs.ports import Progress, Queue
 from eval_jobs.probe.prober import LatencyProber
 from eval_jobs.queue.database_sql import open_database
-from eval_jobs.queue.rules import is_worn_out, lease_end, retry_delay_s, should_retry
+from eval_jobs.queue.rules import LEASE_S, is_worn_out, lease_end, retry_delay_s, should_retry
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.run import Tools, record_of_failure, run_plan
 from eval_jobs.serve.selection import EngineByKind
@@ -35,14 +39,20 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 0.5
 """Time between two looks at an empty queue."""
+STORE_RETRY_S = 5.0
+"""Time between two tries of a database that refuses."""
+PARENT_CHECK_S = 1.0
 
 
-class Stopped(BaseException):
-    """Somebody asked the worker to end."""
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """What one worker works with."""
 
-
-class LeaseLost(BaseException):
-    """The plan belongs to another worker by now."""
+    name: str
+    queue: Queue
+    tools: Tools
+    interrupts: Interrupts
+    lease_s: float = LEASE_S
 
 
 def make_tools(work_dir: Path) -> Tools:
@@ -56,116 +66,180 @@ def make_tools(work_dir: Path) -> Tools:
     )
 
 
-def work(queue: Queue, tools: Tools, *, name: str) -> None:
-    """Carry out plans until `Stopped` is raised into this thread."""
+def work(worker: Worker) -> None:
+    """Carry out plans until the worker is stopped.
+
+    Raises:
+        Stopped: always, in the end.
+    """
     while True:
-        now = tools.clock.now()
-        claim = queue.claim(worker=name, now=now, lease_until=lease_end(now))
+        claim = _next_claim(worker)
         if claim is None:
-            tools.clock.sleep(IDLE_S)
             continue
-        log.info("plan %s claimed, step %d, try %d", claim.plan.id, claim.plan.checkpoint.step, claim.attempt)
+        plan = claim.plan
+        log.info("plan %s claimed: %s step %d, try %d", plan.id, plan.suite.name, plan.checkpoint.step, claim.attempt)
         try:
-            carry_out(claim, queue, tools)
+            carry_out(claim, worker)
         except LeaseLost:
-            log.warning("plan %s was taken by another worker; its half-done work is left to it", claim.plan.id)
+            log.warning("plan %s was taken by another worker; its half-done work is left to it", plan.id)
 
 
-def carry_out(claim: Claim, queue: Queue, tools: Tools) -> None:
-    """Run one claimed plan to its end: finished, given back, or lost."""
-    with Heartbeat(claim, queue, tools.clock, on_lost=lambda: os.kill(os.getpid(), signal.SIGUSR1)) as heartbeat:
+def carry_out(claim: Claim, worker: Worker) -> None:
+    """Run one claimed plan to its end: finished or given back.
+
+    Raises:
+        Stopped: the plan was given back because the worker is to end.
+        LeaseLost: the plan belongs to another worker.
+    """
+    clock, interrupts = worker.tools.clock, worker.interrupts
+    with Heartbeat(
+        claim, worker.queue, clock, on_lost=lambda: interrupts.lose(claim), lease_s=worker.lease_s
+    ) as heartbeat:
         try:
-            record = _attempt(claim, tools, heartbeat)
-            if should_retry(record, claim.attempt):
-                log.warning("plan %s: nothing could be measured; trying again", claim.plan.id)
-                heartbeat.note(f"waiting before try {claim.attempt + 1}")
-                tools.clock.sleep(retry_delay_s(claim.attempt))
-                queue.release(claim, now=tools.clock.now())
-                return
+            with interrupts.allowed(claim):
+                record = _attempt(claim, worker.tools, heartbeat.note)
+                again = should_retry(record, claim.attempt)
+                if again:
+                    # Held while waiting, so that no other worker uses up the tries on a server that is restarting.
+                    heartbeat.note(f"nothing could be measured; waiting before try {claim.attempt + 1}")
+                    clock.sleep(retry_delay_s(claim.attempt))
         except Stopped:
-            queue.release(claim, now=tools.clock.now())
+            _give_back(claim, worker)
             raise
-    if queue.finish(claim, record, now=tools.clock.now()):
-        tools.evaluator.forget(claim.plan.id)
-        log.info("plan %s finished", claim.plan.id)
+        if again:
+            _give_back(claim, worker)
+        else:
+            _hand_in(record, claim, worker)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run a worker until it is told to stop; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m eval_jobs.execute.worker", description=__doc__)
-    parser.add_argument("--queue", required=True, help="URL of the queue's database")
-    parser.add_argument("--work-dir", required=True, type=Path, help="folder for logs and half-done work")
-    parser.add_argument("--exit-with-parent", action="store_true", help="stop when the starting process is gone")
-    options = parser.parse_args()
+    options = _parse(arguments)
     _log_to(options.work_dir / f"worker-{os.getpid()}.log")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
-    signal.signal(signal.SIGUSR1, _lose)
+    interrupts = Interrupts()
+    interrupts.install()
     if options.exit_with_parent:
-        _watch_parent()
-    tools = make_tools(options.work_dir)
+        _stop_with_parent(interrupts)
     try:
-        work(SqlQueue(open_database(options.queue)), tools, name=f"{socket.gethostname()}:{os.getpid()}")
+        with ExitStack() as closing:
+            queue = SqlQueue(open_database(_queue_url(options.queue)))
+            tools = make_tools(options.work_dir)
+            closing.callback(tools.engine.close)
+            closing.callback(tools.evaluator.close)
+            name = f"{socket.gethostname()}:{os.getpid()}"
+            log.info("worker %s is ready", name)
+            work(Worker(name=name, queue=queue, tools=tools, interrupts=interrupts, lease_s=options.lease_s))
     except Stopped:
         log.info("stopped")
-    except TrackerError:
+    except TrackerError as error:
         log.exception("the worker cannot go on")
-        return 4
-    finally:
-        tools.evaluator.close()
-        tools.engine.close()
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
     return 0
 
 
 # --- private
 
 
-def _attempt(claim: Claim, tools: Tools, heartbeat: Heartbeat) -> EvalRecord:
+def _next_claim(worker: Worker) -> Claim | None:
+    """Ask the queue; when it has nothing or does not answer, wait a little and return None."""
+    clock = worker.tools.clock
+    now = clock.now()
+    wait_s = IDLE_S
+    try:
+        claim = worker.queue.claim(worker=worker.name, now=now, lease_until=lease_end(now, worker.lease_s))
+    except StoreError as error:
+        log.warning("the queue does not answer, trying again in %.0f s: %s", STORE_RETRY_S, error)
+        claim, wait_s = None, STORE_RETRY_S
+    if claim is None:
+        with worker.interrupts.allowed():
+            clock.sleep(wait_s)
+    return claim
+
+
+def _attempt(claim: Claim, tools: Tools, progress: Progress) -> EvalRecord:
+    """Carry the plan out; whatever goes wrong is a record too."""
     started_at = tools.clock.now()
     try:
         if is_worn_out(claim):
             raise TrackerError(
                 f"step {claim.plan.checkpoint.step} brought down {claim.lost} workers in a row",
-                hint="see the workers' and engines' logs in the state folder; try it alone with `tracker run`",
+                hint="see the workers' and engines' logs beside this one; did the machine run out of memory?",
             )
-        return run_plan(claim.plan, tools=tools, progress=heartbeat.note)
+        return run_plan(claim.plan, tools=tools, progress=progress)
     except TrackerError as error:
+        log.warning("plan %s failed: %s", claim.plan.id, error)
         reason = error
     except Exception as error:
+        # The edge of the daemon: one plan with a bug in its path must not end the evaluation of the whole run.
         log.exception("plan %s: unexpected error", claim.plan.id)
-        reason = TrackerError(f"unexpected error: {error!r}", hint=f"its traceback is in worker-{os.getpid()}.log")
+        reason = TrackerError(
+            f"unexpected {type(error).__name__}: {error}", hint=f"its traceback is in worker-{os.getpid()}.log"
+        )
     return record_of_failure(claim.plan, reason, started_at=started_at, finished_at=tools.clock.now())
+
+
+def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
+    """Store the record, however long the database is away: hours of work may be in it."""
+    while True:
+        try:
+            stored = worker.queue.finish(claim, record, now=worker.tools.clock.now())
+            break
+        except StoreError as error:
+            log.warning("plan %s: results wait %.0f s for the database: %s", claim.plan.id, STORE_RETRY_S, error)
+        with worker.interrupts.allowed(claim):
+            worker.tools.clock.sleep(STORE_RETRY_S)
+    if not stored:
+        log.warning("plan %s was finished or taken by another worker; these results are dropped", claim.plan.id)
+        return
+    worker.tools.evaluator.forget(claim.plan.id)
+    log.info("plan %s finished", claim.plan.id)
+
+
+def _give_back(claim: Claim, worker: Worker) -> None:
+    try:
+        worker.queue.release(claim, now=worker.tools.clock.now())
+        log.info("plan %s given back", claim.plan.id)
+    except StoreError as error:
+        log.warning("plan %s could not be given back, its lease will run out: %s", claim.plan.id, error)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m eval_jobs.execute.worker", description=__doc__)
+    parser.add_argument("--queue", default="", help=f"URL of the queue's database; default: ${QUEUE_URL_VARIABLE}")
+    parser.add_argument("--work-dir", required=True, type=Path, help="folder for logs and half-done work")
+    parser.add_argument("--exit-with-parent", action="store_true", help="stop when the starting process is gone")
+    parser.add_argument("--lease-s", type=float, default=LEASE_S, help="how long a claim outlives a dead worker")
+    return parser.parse_args(arguments)
+
+
+def _queue_url(option: str) -> str:
+    url = option or os.environ.get(QUEUE_URL_VARIABLE, "")
+    if not url:
+        raise ConfigError("no queue is named", hint=f"pass --queue URL or set {QUEUE_URL_VARIABLE}")
+    return url
 
 
 def _log_to(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(
-        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s")
+    formatter.converter = time.gmtime
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
-def _stop(signum: int, frame: FrameType | None) -> None:
-    del signum, frame
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # cleaning up takes seconds and must not be interrupted
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise Stopped
-
-
-def _lose(signum: int, frame: FrameType | None) -> None:
-    del signum, frame
-    raise LeaseLost
-
-
-def _watch_parent() -> None:
+def _stop_with_parent(interrupts: Interrupts) -> None:
     parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
-            threading.Event().wait(1.0)
-        os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(PARENT_CHECK_S)
+        log.warning("process %d, which started this worker, is gone", parent)
+        interrupts.stop_from_thread()
 
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+    threading.Thread(target=watch, name="parent watch", daemon=True).start()
 
 
 if __name__ == "__main__":
