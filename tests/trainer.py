@@ -69,6 +69,16 @@ def rotate(output_dir: Path, keep: int) -> None:
         shutil.rmtree(folder)
 
 
+def everything_below(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
+    """Return path -> (inode, mtime, size, content) of a whole tree, folders included."""
+    found = {}
+    for path in sorted((folder, *folder.rglob("*"))):
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() else b""
+        found[str(path)] = (status.st_ino, status.st_mtime_ns, status.st_size, content)
+    return found
+
+
 def write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value), encoding="utf-8")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def _usable_pins(pins_dir: Path, run_name: str, output_dir: Path, now: datetime)
             remove_folder(folder)
         elif pin is not None and _belongs(pin, run_name, output_dir):
             if _is_sound(pin):
-                yield pin
+                # Killed between its last manifest and its renaming, a hold says that it is published and is not.
+                yield replace(pin, checkpoint=None) if is_held else pin
             else:
                 log.warning("removing the pin %s: its files are no longer those of step %d", folder, pin.step)
                 remove_folder(folder)

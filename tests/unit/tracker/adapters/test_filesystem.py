@@ -68,16 +68,6 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         yield world
 
 
-def everything_below(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
-    """Return path -> (inode, mtime, size, content) of a whole tree, folders included."""
-    found = {}
-    for path in sorted((folder, *folder.rglob("*"))):
-        status = path.lstat()
-        content = path.read_bytes() if path.is_file() else b""
-        found[str(path)] = (status.st_ino, status.st_mtime_ns, status.st_size, content)
-    return found
-
-
 def test_a_finished_checkpoint_is_held_at_once_and_returned_when_it_has_settled(watched: Watched) -> None:
     trainer.save(watched.out, 10)
     assert watched.look() == ()
@@ -92,9 +82,9 @@ def test_the_trainers_folder_is_never_touched(watched: Watched) -> None:
     trainer.save(watched.out, 10)
     trainer.save_model(watched.out / "checkpoint-20", seed=2)
     (watched.out / "checkpoint-30").mkdir()
-    before = everything_below(watched.out)
+    before = trainer.everything_below(watched.out)
     assert watched.steps() == [10]
-    assert everything_below(watched.out) == before
+    assert trainer.everything_below(watched.out) == before
 
 
 def test_weights_are_linked_and_small_files_are_copies(watched: Watched) -> None:

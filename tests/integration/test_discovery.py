@@ -1,0 +1,179 @@
+"""Discovery beside real writers: a stock Hugging Face Trainer, a fast one with rotation, and kills at every line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from eval_jobs.types import Checkpoint
+from tests import trainer
+from tests.requires import PROJECT
+from tests.watchers import CLOCK, FRESH, OPTIONS, look_and_leave, opened, watch_for_ever
+from tracker.adapters.curves import TrainerCurves
+from tracker.adapters.filesystem import FilesystemSource
+from tracker.domain.discovery import WatchOptions
+from tracker.domain.types import Gap
+
+
+def started(root: Path, *command: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1"}
+    with (root / "writer.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", *command], cwd=PROJECT, env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
+
+
+def watched_to_the_end(source: FilesystemSource, writer: subprocess.Popen[bytes]) -> list[Checkpoint]:
+    """Watch as the daemon does until the writer has ended and its last checkpoint has settled."""
+    found: list[Checkpoint] = []
+    ended_at: datetime | None = None
+    while ended_at is None or (CLOCK.now() - ended_at).total_seconds() < OPTIONS.rescan_s + OPTIONS.settle_s:
+        found += source.ready(CLOCK.now())
+        source.wait(1.0)
+        if ended_at is None and writer.poll() is not None:
+            ended_at = CLOCK.now()
+    return found
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[FilesystemSource]:
+    world = opened(tmp_path)
+    world.ready(CLOCK.now())
+    yield world
+    world.close()
+
+
+def test_no_checkpoint_of_a_stock_trainer_is_missed_and_rotation_works_as_without_us(
+    source: FilesystemSource, tmp_path: Path
+) -> None:
+    writer = started(tmp_path, "tests.integration.hf_training", str(tmp_path / "out"))
+    found = watched_to_the_end(source, writer)
+    assert writer.returncode == 0, (tmp_path / "writer.log").read_text()
+    assert source.gaps() == ()
+    for run, files in (("v0-whole", 1), ("v1-shards", 4)):
+        of_run = [c for c in found if c.run_id == f"run/{run}"]
+        assert [c.step for c in of_run] == list(range(5, 41, 5))
+        assert {path.name for path in (tmp_path / "out" / run).iterdir()} == {"checkpoint-35", "checkpoint-40"}
+        for checkpoint in of_run:
+            assert_weights_are_whole(checkpoint, files)
+        losses = [p.step for p in TrainerCurves().read(of_run[-1]) if p.key == "train/loss"]
+        assert losses == list(range(1, 41))
+    assert_a_restart_finds_the_same(found, tmp_path)
+
+
+def assert_weights_are_whole(checkpoint: Checkpoint, files: int) -> None:
+    paths = list(Path(checkpoint.uri).glob("*.safetensors"))
+    tensors = {name: tensor for path in paths for name, tensor in load_file(path).items()}
+    assert (len(paths), len(tensors)) == (files, 21)
+    assert all(np.isfinite(tensor).all() for tensor in tensors.values())
+
+
+def assert_a_restart_finds_the_same(found: list[Checkpoint], tmp_path: Path) -> None:
+    before = trainer.everything_below(tmp_path / "out")
+    again = opened(tmp_path)
+    try:
+        assert set(again.ready(CLOCK.now())) == set(found)
+    finally:
+        again.close()
+    assert trainer.everything_below(tmp_path / "out") == before
+
+
+def test_forty_checkpoints_at_speed_are_all_held_while_the_reader_is_busy(
+    source: FilesystemSource, tmp_path: Path
+) -> None:
+    writer = started(tmp_path, "tests.trainer", str(tmp_path / "out"), "--saves", "40", "--pause", "0.3", "--keep", "2")
+    found: list[Checkpoint] = []
+    while writer.poll() is None:
+        found += source.ready(CLOCK.now())
+        CLOCK.sleep(2.0)  # the caller judges and publishes; three checkpoints come and go meanwhile
+    found += watched_to_the_end(source, writer)
+    assert [c.step for c in found] == list(range(10, 401, 10))
+    assert source.gaps() == ()
+    for checkpoint in found:
+        assert (Path(checkpoint.uri) / "model.safetensors").read_bytes() == trainer.weights(checkpoint.step)
+
+
+# --- killed
+
+
+def killed_at(root: Path, number: int) -> bool:
+    """Return whether the process lived long enough to be killed."""
+    process = FRESH.Process(target=look_and_leave, args=(root, number))
+    process.start()
+    process.join()
+    return process.exitcode == -signal.SIGKILL
+
+
+def looked_at_again(root: Path) -> list[Checkpoint]:
+    source = opened(root, WatchOptions(settle_s=0.0, polling=True))
+    try:
+        return [c for _ in range(3) for c in source.ready(CLOCK.now())]
+    finally:
+        source.close()
+
+
+def test_a_kill_at_any_change_to_the_pins_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    number = 1
+    while True:
+        root = tmp_path / str(number)
+        folder = trainer.save(root / "out", 10)
+        before = trainer.everything_below(root / "out")
+        if not killed_at(root, number):
+            break
+        (checkpoint,) = looked_at_again(root)
+        assert (Path(checkpoint.uri) / "model.safetensors").samefile(folder / "model.safetensors")
+        assert [path.name for path in (root / "pins" / "run").iterdir()] == [Path(checkpoint.uri).name]
+        assert trainer.everything_below(root / "out") == before
+        number += 1
+    assert number > 15, "the kills must reach from the first folder to the last rename"
+
+
+def test_what_was_held_when_the_tracker_was_killed_survives_the_trainers_rotation(tmp_path: Path) -> None:
+    survived = []
+    for number in range(1, 100):
+        root = tmp_path / str(number)
+        trainer.save(root / "out", 10)
+        if not killed_at(root, number):
+            break
+        shutil.rmtree(root / "out" / "checkpoint-10")
+        found = looked_at_again(root)
+        survived.append(len(found))
+        left = [path.name for path in (root / "pins").glob("*/*")]
+        assert left == [Path(c.uri).name for c in found], "nothing half-made is left"
+        for checkpoint in found:
+            assert (Path(checkpoint.uri) / "model.safetensors").read_bytes() == trainer.weights(10)
+    assert survived == sorted(survived), "once held, always held"
+    assert survived[0] == 0
+    assert survived[-1] == 1
+
+
+def test_steps_lost_while_no_tracker_ran_are_gaps_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    first = FRESH.Process(target=watch_for_ever, args=(tmp_path,))
+    first.start()
+    writer = started(tmp_path, "tests.trainer", str(tmp_path / "out"), "--saves", "25", "--pause", "0.3", "--keep", "2")
+    while len(list((tmp_path / "pins").glob("*/*"))) < 5 and writer.poll() is None:
+        CLOCK.sleep(0.05)
+    first.kill()
+    first.join()
+    CLOCK.sleep(2.0)  # longer than a checkpoint lives
+    source = opened(tmp_path)
+    try:
+        found = watched_to_the_end(source, writer)
+        gaps: tuple[Gap, ...] = source.gaps()
+    finally:
+        source.close()
+    steps = [c.step for c in found]
+    lost = [gap.step for gap in gaps]
+    assert sorted(steps + lost) == list(range(10, 251, 10))
+    assert lost, "some must have been lost, or this test shows nothing"
+    assert {gap.code for gap in gaps} == {"E-CKPT-VANISHED"}
