@@ -7,13 +7,13 @@ One request is one benchmark. The process ends when its stdin closes, so it neve
 from __future__ import annotations
 
 import concurrent.futures
-import errno
 import functools
 import logging
 import os
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import evalscope.report
@@ -32,12 +32,13 @@ from evalscope.utils import function_utils
 from evalscope.utils.multi_choices import MultipleChoiceTemplate
 from typing_extensions import override
 
-from eval_jobs.errors import BadData, DiskFull, EndpointFailed, EvaluateError, TrackerError, UnknownBenchmark
+from eval_jobs.errors import BadData, EndpointFailed, EvaluateError, TrackerError, UnknownBenchmark
 from eval_jobs.evaluate.answering import Gate, describe, is_overflow
 from eval_jobs.evaluate.child_pipes import Send, own_stdout, requests_from_stdin
 from eval_jobs.evaluate.journal import Journal
 from eval_jobs.evaluate.protocol import Message, error_message
 from eval_jobs.evaluate.scoring import chosen_letter, exact_score
+from eval_jobs.evaluate.storage import is_full, storage_error
 from eval_jobs.evaluate.task_config import OWN_NAMES
 
 log = logging.getLogger("eval_jobs.evaluate.child")
@@ -126,10 +127,10 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         asks = item.needs_predict
         try:
             return super()._process_work_item(item, model_prediction_dir)
-        except EndpointFailed:
-            self.task_config.ignore_errors = False  # the pool then stops at this error instead of going on
-            raise
         except Exception as error:
+            if isinstance(error, EndpointFailed) or (isinstance(error, OSError) and is_full(error)):
+                self.task_config.ignore_errors = False  # the pool then stops at this error instead of going on
+                raise
             answered = item.prediction_persisted or not asks
             index = item.sample.id if asks else item.task_state.sample_id
             self.journal.fail((item.subset, index), describe(error), answered=answered)
@@ -285,8 +286,8 @@ def _check_complete(request: Message, journal: Journal, gate: Gate) -> None:
 def _explained(error: Exception, request: Message, stage: str) -> TrackerError:
     """Say in our own words what an error of EvalScope means."""
     name, text = request["benchmark"], f"{type(error).__name__}: {error}"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"no space left while `{name}` was evaluated", hint="free some space")
+    if isinstance(error, OSError) and is_full(error):
+        return storage_error(Path(request["task"]["work_dir"]), error)
     if isinstance(error, ImportError):
         return EvaluateError(f"`{name}` needs a package that is not installed: {error}", hint="install it")
     if stage == "loading":

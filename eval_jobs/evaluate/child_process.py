@@ -16,6 +16,7 @@ from typing import IO
 import eval_jobs
 from eval_jobs.errors import EvaluatorDied
 from eval_jobs.evaluate.protocol import Message, decode, encode
+from eval_jobs.evaluate.storage import storage_error
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,7 @@ class ChildProcess:
 
     def __init__(self, python: str, work_dir: Path, log_path: Path) -> None:
         self.log_path = log_path
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        with log_path.open("ab") as log_file:
+        with _open_log(log_path) as log_file:
             self._process = self._start(python, work_dir, log_file)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True, name="evaluator messages").start()
@@ -169,6 +169,14 @@ def child_environment(environment: Mapping[str, str], work_dir: Path) -> dict[st
 
 
 # --- private
+
+
+def _open_log(path: Path) -> IO[bytes]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+    except OSError as error:
+        raise storage_error(path.parent, error) from error
 
 
 def _how(returncode: int) -> str:

@@ -66,15 +66,20 @@ class Journal:
     def drop_torn_lines(self) -> None:
         """Cut what a kill left of a half-written line: EvalScope would write the next row right behind it."""
         for path in (*self.folder.glob("predictions/*/*.jsonl"), *self.folder.glob("reviews/*/*.jsonl")):
-            content = path.read_bytes()
-            if content and not content.endswith(b"\n"):
-                with path.open("r+b") as file:
-                    file.truncate(content.rfind(b"\n") + 1)
+            if path.stat().st_size:
+                _drop_torn_line(path)
 
     # --- private
 
     def _report(self) -> None:
         self._send({"type": "progress", "done": self.done, "total": self.planned})
+
+
+def _drop_torn_line(path: Path) -> None:
+    content = path.read_bytes()
+    if not content.endswith(b"\n"):
+        with path.open("r+b") as file:
+            file.truncate(content.rfind(b"\n") + 1)
 
 
 def _write_jsonl(path: Path, rows: Rows) -> None:

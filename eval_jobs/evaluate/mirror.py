@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from eval_jobs.errors import BadData, DiskFull, StoreError
+from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data_files import raw_layout, read_data_digest, read_items, read_parts, visible_files
 from eval_jobs.evaluate.known_benchmarks import OWN_ADAPTERS
 from eval_jobs.evaluate.layouts import Layout, Part, file_name, readme
 from eval_jobs.evaluate.rows import Item
+from eval_jobs.evaluate.storage import storage_error
 from eval_jobs.types import Benchmark
 
 MIRROR_VERSION = 1
@@ -77,9 +78,7 @@ def _write(benchmark: Benchmark, final: Path) -> None:
             (made / MANIFEST).write_text(json.dumps({"subsets": subsets}), encoding="utf-8")
             _publish(made, final)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(f"no space for a copy of the data in {final.parent}", hint="free some space") from error
-        raise StoreError(f"{final.parent} cannot be written: {error}", hint="check the state folder") from error
+        raise storage_error(final.parent, error) from error
 
 
 def _data_folder(parent: Path, final: Path) -> Path:

@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eval_jobs.errors import BadData, EndpointFailed, EvaluateError, EvaluatorDied
+from eval_jobs.errors import BadData, DiskFull, EndpointFailed, EvaluateError, EvaluatorDied
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.task_config import run_folder
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
 from tests.evaluating import ask, by_number, endpoint_of, number_of, quiet, right, suite_of, sums, write_jsonl
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request, context_overflow
@@ -217,6 +218,23 @@ def test_a_metric_that_cannot_be_computed_leaves_the_sample_unscored(
     assert "punkt_tab" in sample.detail
 
 
+def test_a_full_disk_stops_the_evaluation_and_is_not_the_samples_fault(
+    evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str
+) -> None:
+    benchmark = sums(tmp_path, 3)
+    run = evaluator.work_dir / "runs" / run_folder(benchmark, suite_of(benchmark), plan_id)
+    answers = run / "predictions" / "model" / "tracker_exact_default.jsonl"
+    answers.parent.mkdir(parents=True)
+    answers.symlink_to("/dev/full")
+    with OpenAIServer(right) as server:
+        with pytest.raises(DiskFull, match="no space left in") as caught:
+            ask(evaluator, server, benchmark, plan_id=plan_id)
+        answers.unlink()
+        result = ask(evaluator, server, benchmark, plan_id=plan_id)
+    assert caught.value.retryable
+    assert {s.score for s in result.samples} == {1.0}
+
+
 # --- processes that die
 
 
@@ -288,6 +306,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.task_config import run_folder
 from tests.evaluating import *
 from tests.fakes.openai_server import Fault
 

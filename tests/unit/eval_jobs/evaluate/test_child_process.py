@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import StoreError
+from eval_jobs.evaluate.child_process import ChildProcess, child_environment
+
+WORK = Path("/state/evaluations")
+
+
+def test_caches_lie_below_the_work_folder_and_what_the_user_set_stands() -> None:
+    environment = child_environment({"HF_HOME": "/models/hf", "PATH": "/bin"}, WORK)
+    assert environment["HF_HOME"] == "/models/hf"
+    assert environment["PATH"] == "/bin"
+    for name in ("HF_DATASETS_CACHE", "MODELSCOPE_CACHE", "NLTK_DATA", "XDG_CACHE_HOME"):
+        assert environment[name].startswith("/state/evaluations/cache/")
+
+
+def test_the_child_uses_no_hub_no_gpu_and_nothing_from_where_the_user_stands() -> None:
+    environment = child_environment({"HF_HUB_OFFLINE": "0", "CUDA_VISIBLE_DEVICES": "0,1"}, WORK)
+    assert environment["HF_HUB_OFFLINE"] == "1"
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""
+    assert environment["PYTHONSAFEPATH"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, ""), ({"NO_PROXY": "x.org"}, "x.org,"), ({"no_proxy": "y"}, "y,")]
+)
+def test_a_server_on_this_machine_is_never_asked_through_a_proxy(given: dict[str, str], expected: str) -> None:
+    environment = child_environment({"HTTP_PROXY": "http://proxy:3128"} | given, WORK)
+    assert environment["NO_PROXY"] == environment["no_proxy"] == f"{expected}127.0.0.1,localhost"
+
+
+def test_a_variable_that_breaks_evalscope_is_taken_away() -> None:
+    assert "TQDM_DISABLE" not in child_environment({"TQDM_DISABLE": "1"}, WORK)
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        ChildProcess("python", tmp_path, tmp_path / "file" / "logs" / "evaluator.log")
