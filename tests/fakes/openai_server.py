@@ -101,6 +101,8 @@ class OpenAIServer:
 
     answer: Answer = field(default=lambda _: Reply(text="ok"))
     model: str = "fake"
+    more_models: tuple[str, ...] = ()
+    """Offered beside `model`."""
     port: int = 0
     api_key: str = ""
     """When set, requests without it get 401."""
@@ -207,8 +209,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif owner.models is not None:
             self._reply_error(owner.models)
         elif self._authorised():
-            card = {"id": owner.model, "object": "model", "created": 0, "owned_by": "fake", "max_model_len": 4096}
-            self._send_json(200, {"object": "list", "data": [card]})
+            cards = [
+                {"id": name, "object": "model", "created": 0, "owned_by": "fake", "max_model_len": 4096}
+                for name in (owner.model, *owner.more_models)
+            ]
+            self._send_json(200, {"object": "list", "data": cards})
 
     def do_POST(self) -> None:
         owner = self.server.owner
@@ -224,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(404, "Not Found", "NotFoundError")
             return
         request = owner.record(self.path, body, dict(self.headers.items()))
-        if body.get("model") != owner.model:
+        if body.get("model") not in (owner.model, *owner.more_models):
             self._error(404, f"The model `{body.get('model')}` does not exist.", "NotFoundError")
             return
         self._answer(request, owner.answer(request))

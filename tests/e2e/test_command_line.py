@@ -1,0 +1,175 @@
+"""The command line as a user has it: every command on one project, a server that others run, real everything else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.openai_server import OpenAIServer, Reply, Request
+from tests.tiny_model import write_checkpoint
+
+TRACKER = Path(sys.executable).parent / "tracker"
+STEPS = (100, 200, 300, 400, 500)
+KNOWS_AT = 200
+ROWS = 60
+
+
+def answer(request: Request) -> Reply:
+    """Know every sum at one step only: learned before it, forgotten after it."""
+    question = request.prompt
+    step = int(request.body["model"].removeprefix("step-"))
+    if step != KNOWS_AT or "+" not in question:
+        return Reply(text="no idea")
+    left, right = question.removesuffix("=").split("+")
+    return Reply(text=str(int(left) + int(right)))
+
+
+def tracker(project: Path, *arguments: str, code: int = 0) -> str:
+    result = subprocess.run([str(TRACKER), *arguments], cwd=project, capture_output=True, text=True, check=False)
+    assert result.returncode == code, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    return result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OpenAIServer]:
+    names = [f"step-{step}" for step in (*STEPS, 600)]
+    with OpenAIServer(answer, model=names[0], more_models=tuple(names[1:])) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, server: OpenAIServer) -> Path:
+    """A project that `tracker init` set up and `tracker watch` has been through."""
+    folder = tmp_path_factory.mktemp("project")
+    for step in STEPS:
+        checkpoint = write_checkpoint(folder / "out" / f"checkpoint-{step}", seed=step)
+        history = [{"step": s, "loss": 1 / s} for s in range(10, step + 1, 10)]
+        (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": history}))
+    rows = [{"question": f"{i}+{i + 1}=", "answer": str(2 * i + 1)} for i in range(ROWS)]
+    (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = tracker(folder, "init", "out")
+    assert "5 checkpoints up to step 500 (full)" in said
+    assert "exact sums.jsonl" in said
+    config = folder / "tracker.toml"
+    serve = f'[serve]\nengine = "remote"\nbase_url = "{server.base_url}"\nmodel = "step-{{step}}"'
+    config.write_text(config.read_text().replace("[serve]", serve).replace("# planned_checkpoints = 100", "planned_checkpoints = 5"))  # fmt: skip  # noqa: E501
+    said = tracker(folder, "watch", "--until-idle")
+    assert all(f"found step {step}" in said and f"judged step {step}" in said for step in STEPS)
+    return folder
+
+
+def test_init_refuses_to_replace_a_configuration(project: Path) -> None:
+    assert "--force" in tracker(project, "init", "out", code=2)
+
+
+def test_history_shows_every_step_and_the_loss(project: Path) -> None:
+    table = tracker(project, "history")
+    assert all(str(step) in table for step in STEPS)
+    assert "forgotten" in table
+    assert "1.000" in table
+    assert "\x1b" not in table  # plain text when piped
+
+
+def test_history_as_json_holds_the_evidence(project: Path) -> None:
+    document = json.loads(tracker(project, "history", "--json"))
+    words = [report["verdicts"][0]["word"] for report in document["reports"]]
+    assert words == ["first", "improved", "regressed", "regressed", "forgotten"]
+    lost = document["reports"][2]["verdicts"][0]["comparisons"][0]
+    assert (lost["n_lost"], lost["n_gained"], lost["n_common"]) == (ROWS, 0, ROWS)
+    assert document["gaps"] == []
+
+
+def test_compare_shows_lost_questions_with_both_answers(project: Path) -> None:
+    shown = tracker(project, "compare", "200", "latest")
+    assert "no idea" in shown
+    assert str(ROWS) in shown
+    document = json.loads(tracker(project, "compare", "200", "500", "--json"))
+    assert document["benchmarks"][0]["word"] == "regressed"
+
+
+@pytest.mark.parametrize(("name", "says"), [("77", "evaluated steps"), ("x@100", "known runs"), ("first", "RUN@STEP")])
+def test_compare_names_what_is_there(project: Path, name: str, says: str) -> None:
+    assert says in tracker(project, "compare", name, "latest", code=2)
+
+
+def test_the_report_is_one_file_with_the_finding(project: Path) -> None:
+    said = tracker(project, "report")
+    page = next((project / ".tracker" / "reports").glob("*.html"))
+    assert page.name in said
+    assert "forgotten" in page.read_text()
+
+
+def test_run_evaluates_one_checkpoint_and_its_code_says_that_something_was_lost(project: Path) -> None:
+    write_checkpoint(project / "elsewhere" / "checkpoint-600", seed=600)
+    reports = json.loads(
+        subprocess.run(
+            [str(TRACKER), "run", "elsewhere/checkpoint-600", "--json"],
+            cwd=project, capture_output=True, text=True, check=False,
+        ).stdout
+    )  # fmt: skip
+    assert reports[0]["step"] == 600
+    assert reports[0]["verdicts"][0]["word"] == "forgotten"
+    tracker(project, "run", "elsewhere/checkpoint-600", code=1)
+
+
+def test_a_second_watch_has_nothing_to_do(project: Path, server: OpenAIServer) -> None:
+    before = len(server.requests)
+    assert "judged" not in tracker(project, "watch", "--until-idle")
+    assert len(server.requests) == before
+
+
+def test_training_curves_and_scores_stand_on_one_step_axis_in_mlflow(project: Path) -> None:
+    code = (
+        "import json, sys, mlflow\n"
+        "client = mlflow.MlflowClient(sys.argv[1])\n"
+        "run = client.search_runs([e.experiment_id for e in client.search_experiments()])[0]\n"
+        "steps = {k: sorted(m.step for m in client.get_metric_history(run.info.run_id, k))"
+        " for k in ('bench/sums', 'train/loss')}\n"
+        "print(json.dumps(steps))"
+    )
+    uri = f"sqlite:///{project / '.tracker' / 'mlflow.db'}"
+    out = subprocess.run([sys.executable, "-c", code, uri], capture_output=True, text=True, check=True).stdout
+    steps = json.loads(out.splitlines()[-1])
+    assert set(STEPS) <= set(steps["bench/sums"])
+    assert steps["train/loss"] == list(range(10, 501, 10))
+
+
+def test_a_server_that_is_away_is_a_blind_spot_and_not_a_score(project: Path, tmp_path: Path) -> None:
+    config = (project / "tracker.toml").read_text()
+    port = config.split("127.0.0.1:")[1].split("/")[0]
+    for name in ("out", "sums.jsonl"):
+        (tmp_path / name).symlink_to(project / name)
+    (tmp_path / "tracker.toml").write_text(config.replace(f":{port}/", ":9/"))
+    said = tracker(tmp_path, "run", "out/checkpoint-100", code=4)
+    assert "missing" in said
+    assert "0.000" not in said
+
+
+def test_ctrl_c_stops_the_watch_and_leaves_no_process(project: Path) -> None:
+    watch = subprocess.Popen(
+        [str(TRACKER), "watch"], cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert watch.stdout is not None
+    while "keeping" not in watch.stdout.readline():
+        pass
+    watch.send_signal(signal.SIGINT)
+    watch.communicate()
+    assert watch.returncode == 130
+    workers = [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(project).encode() in _read(p)]
+    assert not workers
+
+
+def _read(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return b""
+    return b"" if str(os.getpid()) == path.parent.name else data

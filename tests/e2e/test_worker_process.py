@@ -1,0 +1,248 @@
+"""Real worker processes on a real queue, evaluating a scripted endpoint: killed, stopped, orphaned, restarted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+
+from eval_jobs.errors import TrackerError
+from eval_jobs.evaluate.data_files import read_data_digest
+from eval_jobs.execute.local import LocalWorkers
+from eval_jobs.identity import make_plan
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.sql_queue import SqlQueue
+from eval_jobs.types import (
+    Benchmark,
+    Checkpoint,
+    CheckpointFormat,
+    EngineKind,
+    EvalPlan,
+    EvalResult,
+    Generation,
+    ProbeLoad,
+    ProbeResult,
+    SampleStatus,
+    ServeSpec,
+    Suite,
+)
+from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request
+
+SAMPLES = 12
+ANSWERED_BEFORE_THE_KILL = 5
+LEASE_S = 6.0
+PATIENCE_S = 120.0
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Site:
+    """A queue, a folder for workers, and an endpoint that answers everything right."""
+
+    def __init__(self, folder: Path, server: OpenAIServer) -> None:
+        self.server = server
+        self.url = f"sqlite:///{folder}/tracker.db"
+        self.work_dir = folder / "work"
+        self.work_dir.mkdir()
+        self.engine = open_database(self.url)
+        self.queue = SqlQueue(self.engine)
+        self.plan = plan_of(folder, server)
+        self.queue.add(self.plan, now=NOW)
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "eval_jobs.execute.worker", "--queue", self.url]
+        worker = subprocess.Popen([*command, "--work-dir", str(self.work_dir), *options], start_new_session=True)
+        self.started.append(worker)
+        return worker
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        waited = threading.Event()
+        for _ in range(int(PATIENCE_S / 0.05)):
+            if condition():
+                return
+            waited.wait(0.05)
+        logs = "\n".join(path.read_text() for path in self.work_dir.glob("*.log"))
+        pytest.fail(f"waited in vain until {what}; {self.queue.state()}\n{logs}")
+
+    def note(self) -> str:
+        return "".join(running.note for running in self.queue.state().running)
+
+    def close(self) -> None:
+        for worker in self.started:
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+        self.engine.dispose()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with OpenAIServer(right_answer) as server:
+        made = Site(tmp_path, server)
+        yield made
+        made.close()
+
+
+def right_answer(request: Request) -> Reply:
+    if request.body.get("stream"):
+        return Reply(tokens=("a", "b", "c"), finish_reason="length", prompt_tokens=8)
+    a, b = request.prompt.strip("=").split("+")
+    return Reply(text=str(int(a) + int(b)))
+
+
+def plan_of(folder: Path, server: OpenAIServer) -> EvalPlan:
+    data = folder / "sums.jsonl"
+    rows = [{"question": f"{n}+{n + 1}=", "answer": str(2 * n + 1)} for n in range(SAMPLES)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    benchmark = Benchmark(name="sums", adapter="exact", data=str(data), data_digest=read_data_digest(data))
+    suite = Suite(name="s", benchmarks=(benchmark,), generation=Generation(max_tokens=8), concurrency=1)
+    checkpoint = Checkpoint(
+        run_id="run",
+        step=100,
+        uri=str(folder),
+        source_uri=str(folder),
+        format=CheckpointFormat.FULL,
+        digest="d" * 64,
+        ready_at=NOW,
+    )
+    serve = ServeSpec(engine=EngineKind.REMOTE, base_url=server.base_url, model="fake")
+    load = ProbeLoad(requests=4, concurrency=2, input_tokens=8, output_tokens=3, warmup_requests=1)
+    return make_plan(checkpoint, suite, serve, (load,))
+
+
+def is_running(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def test_a_plan_survives_a_killed_worker_and_a_stopped_one(site: Site) -> None:
+    """Killed with -9 in the middle: the lease runs out, another worker continues. Stopped: given back at once."""
+    hang = threading.Event()
+
+    def answer(request: Request) -> Reply:
+        if request.number >= ANSWERED_BEFORE_THE_KILL and not hang.is_set():
+            return Reply(fault=Fault.HANG)
+        return right_answer(request)
+
+    site.server.answer = answer
+    first = site.start("--lease-s", str(LEASE_S))
+    site.until(lambda: len(site.server.requests) > ANSWERED_BEFORE_THE_KILL, "the first worker is in the middle")
+    children = [child.pid for child in psutil.Process(first.pid).children(recursive=True)]
+    assert children
+    first.kill()
+    first.wait()
+    site.until(lambda: not any(map(is_running, children)), "the killed worker's evaluator is gone too")
+    assert site.queue.finished() == ()
+
+    second = site.start("--lease-s", str(LEASE_S))
+    site.until(lambda: f":{second.pid}" in str(site.queue.state().running), "the second worker has the plan")
+    second.terminate()
+    assert second.wait(PATIENCE_S) == 0
+    assert site.queue.state().waiting == (site.plan,)
+
+    hang.set()
+    third = site.start("--lease-s", str(LEASE_S))
+    site.until(site.queue.finished, "the third worker has finished")
+    third.terminate()
+    assert third.wait(PATIENCE_S) == 0
+
+    (record,) = site.queue.finished()
+    (outcome,), (probe,) = record.outcomes, record.probes
+    assert isinstance(outcome, EvalResult)
+    assert [sample.status for sample in outcome.samples] == [SampleStatus.SCORED] * SAMPLES
+    assert [sample.score for sample in outcome.samples] == [1.0] * SAMPLES
+    assert isinstance(probe, ProbeResult)
+    assert (probe.completed, probe.failed) == (4, 0)
+    asked = Counter(r.prompt for r in site.server.requests if not r.body.get("stream"))
+    answered_once = [prompt for prompt, times in asked.items() if times == 1]
+    assert len(asked) == SAMPLES
+    assert len(answered_once) >= SAMPLES - 1, "what was answered before the kill was asked again"
+    assert "unexpected" not in "".join(path.read_text() for path in site.work_dir.glob("worker-*.log"))
+
+
+def test_a_worker_ends_with_the_process_that_started_it(site: Site) -> None:
+    site.server.answer = lambda _: Reply(fault=Fault.HANG)
+    program = (
+        "import sys, threading; from pathlib import Path; from eval_jobs.execute.local import LocalWorkers\n"
+        f"workers = LocalWorkers(1, {site.url!r}, Path({str(site.work_dir)!r})); workers.start()\n"
+        "print(workers.pids[0], flush=True); threading.Event().wait()"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
+    site.started.append(parent)
+    assert parent.stdout is not None
+    with parent.stdout:
+        pid = int(parent.stdout.readline())
+    site.until(lambda: site.queue.state().running, "the worker has the plan")
+    parent.kill()
+    site.until(lambda: not is_running(pid), "the worker is gone")
+    assert site.queue.state().waiting == (site.plan,)
+
+
+def test_local_workers_carry_out_plans_and_replace_the_dead(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    workers = LocalWorkers(1, site.url, site.work_dir)
+    site.server.answer = lambda _: Reply(fault=Fault.HANG)
+    workers.start()
+    workers.start()
+    (first,) = workers.pids
+    try:
+        site.until(lambda: (site.work_dir / f"worker-{first}.log").exists(), "the worker has a log")
+        workers.check()
+        assert workers.pids == (first,)
+        os.kill(first, signal.SIGKILL)
+        site.until(lambda: not is_running(first), "the worker is dead")
+        with caplog.at_level(logging.WARNING):
+            workers.check()
+        (second,) = workers.pids
+        assert second != first
+        assert "SIGKILL" in caplog.text
+        assert f"worker-{first}.log" in caplog.text
+    finally:
+        workers.stop()
+        workers.stop()
+    assert not is_running(second)
+    assert workers.pids == ()
+
+
+def test_workers_that_cannot_live_are_given_up_with_their_reason(tmp_path: Path) -> None:
+    workers = LocalWorkers(1, "sqlite:////no/such/folder/tracker.db", tmp_path / "work")
+    workers.start()
+    try:
+        with pytest.raises(TrackerError, match=r"5 times.*exit code 4.*no/such/folder") as caught:
+            for _ in range(5):
+                for pid in workers.pids:
+                    psutil.Process(pid).wait(PATIENCE_S)
+                workers.check()
+        assert "worker-" in caught.value.hint
+    finally:
+        workers.stop()
+
+
+def test_the_password_of_the_queue_is_not_on_the_command_line(tmp_path: Path) -> None:
+    workers = LocalWorkers(1, "postgresql+psycopg://me:secret@127.0.0.1:9/tracker", tmp_path / "work")
+    workers.start()
+    try:
+        (pid,) = workers.pids
+        assert "secret" not in " ".join(psutil.Process(pid).cmdline())
+    finally:
+        workers.stop()
+
+
+def test_a_worker_without_a_queue_says_what_is_missing(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "TRACKER_QUEUE_URL"}
+    command = [sys.executable, "-m", "eval_jobs.execute.worker", "--work-dir", str(tmp_path)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "TRACKER_QUEUE_URL" in done.stderr
