@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
@@ -100,9 +102,10 @@ def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
 def file_name(run_id: str) -> str:
     """Return a file name for a run; a name that had to be changed carries a hash, so that no two runs share one."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).lstrip(".-")[:100]
-    if safe == run_id:
+    if safe and safe == run_id:
         return f"{safe}.html"
-    return f"{safe}-{hashlib.sha256(run_id.encode(errors='replace')).hexdigest()[:8]}.html".lstrip("-")
+    digest = hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()
+    return f"{safe or 'run'}-{digest[:12]}.html"
 
 
 def write_page(html: str, path: Path) -> None:
@@ -111,7 +114,7 @@ def write_page(html: str, path: Path) -> None:
     Raises:
         DiskFull, StoreError: it could not be written.
     """
-    unfinished = path.with_name(f".{path.name}.tmp")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished.write_text(html, encoding="utf-8")
@@ -122,4 +125,5 @@ def write_page(html: str, path: Path) -> None:
             f"the report {path} cannot be written: {error.strerror}", hint="choose another place with --output"
         ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)

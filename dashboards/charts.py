@@ -213,7 +213,8 @@ def _latency_line(name: str, slot: int, values: Sequence[tuple[int, float]], mis
 
 
 def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple[Panel, ...]) -> Figure:
-    steps = [*view.steps, *(g.step for g in view.gaps), *(p.step for p in data.curves)]
+    measured = (record.plan.checkpoint.step for record in data.records)
+    steps = [*view.steps, *measured, *(g.step for g in view.gaps), *(p.step for p in data.curves)]
     return Figure(
         ident=ident,
         title=title,

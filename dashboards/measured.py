@@ -13,13 +13,12 @@ from statistics import median
 from urllib.parse import urlsplit
 
 from dashboards.run_data import RunData, changes_of
-from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec, Suite
-from tracker.domain.display import NOTHING, duration_text, one_line
+from tracker.domain.display import NOTHING, count_text, duration_text, one_line
 from tracker.domain.scores import summarise
 
 FINGERPRINT_CHARS = 12
-_SECRET = re.compile(r"(key|token|secret|password)", re.IGNORECASE)
+_SECRET = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +57,7 @@ def measured(data: RunData) -> Measured:
             ("Weights loaded", _loads_text(data.records)),
             ("Time per checkpoint, median", _times_text(data.records)),
         ),
-        benchmarks=tuple(_benchmark(b, newest, data.records) for b in newest.plan.suite.benchmarks),
+        benchmarks=tuple(_benchmark(b, data.records) for b in newest.plan.suite.benchmarks),
     )
 
 
@@ -90,8 +89,8 @@ def _engines_text(records: Sequence[EvalRecord]) -> str:
 def _loads_text(records: Sequence[EvalRecord]) -> str:
     methods = Counter(record.engine.load_method for record in records if record.engine is not None)
     failed = sum(record.engine is None for record in records)
-    parts = [f"{one_line(method)} {count} times" for method, count in methods.most_common()]
-    return ", ".join([*parts, *([f"failed {failed} times"] if failed else [])])
+    parts = [f"{one_line(method)} {count_text(count, 'time')}" for method, count in methods.most_common()]
+    return ", ".join([*parts, *([f"failed {count_text(failed, 'time')}"] if failed else [])])
 
 
 def _serve_text(spec: ServeSpec) -> str:
@@ -102,8 +101,11 @@ def _serve_text(spec: ServeSpec) -> str:
 
 
 def without_user(url: str) -> str:
-    """Return an address without the user name and password in it."""
-    parts = urlsplit(url)
+    """Return an address without the user name and password in it, and without its query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not an address)"
     host = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=host, query="", fragment="").geturl()
 
@@ -111,15 +113,14 @@ def without_user(url: str) -> str:
 def without_secrets(args: Iterable[str]) -> tuple[str, ...]:
     """Return command-line arguments with the values of those that look like keys replaced."""
     shown: list[str] = []
-    hide_next = False
+    secret = False
     for arg in args:
         name, equals, _ = arg.partition("=")
-        secret = name.startswith("-") and _SECRET.search(name) is not None
-        if hide_next and not arg.startswith("-"):
-            shown.append("***")
-        else:
-            shown.append(f"{name}=***" if secret and equals else arg)
-        hide_next = secret and not equals
+        if not arg.startswith("-"):
+            shown.append("***" if secret else arg)
+            continue
+        secret = _SECRET.search(name) is not None  # and stays so: `--api-key` takes several
+        shown.append(f"{name}=***" if secret and equals else arg)
     return tuple(shown)
 
 
@@ -138,8 +139,8 @@ def _times_text(records: Sequence[EvalRecord]) -> str:
     return f"{total}: loading {load}, scoring {scoring}, latency {probing}"
 
 
-def _benchmark(benchmark: Benchmark, newest: EvalRecord, records: Sequence[EvalRecord]) -> MeasuredBenchmark:
-    outcomes = (o for r in reversed(records) for o in r.outcomes if o.benchmark == benchmark.name)
+def _benchmark(benchmark: Benchmark, records: Sequence[EvalRecord]) -> MeasuredBenchmark:
+    outcomes = [o for r in reversed(records) for o in r.outcomes if o.benchmark == benchmark.name]
     last = next((o for o in outcomes if isinstance(o, EvalResult)), None)
     return MeasuredBenchmark(
         name=one_line(benchmark.name),
@@ -147,7 +148,7 @@ def _benchmark(benchmark: Benchmark, newest: EvalRecord, records: Sequence[EvalR
         metric=one_line(last.metric) if last else NOTHING,
         samples=_samples_text(last),
         settings=_settings_text(benchmark),
-        fingerprint=benchmark_fingerprint(benchmark, newest.plan.suite)[:FINGERPRINT_CHARS],
+        fingerprint=outcomes[0].fingerprint[:FINGERPRINT_CHARS],
         changed_at=changes_of(records, benchmark.name),
     )
 

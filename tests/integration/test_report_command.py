@@ -1,0 +1,99 @@
+"""`tracker report` over a real history on disk, as a person calls it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.records import forgetting_run
+from tracker.cli.options import open_project
+
+CONFIG = """
+[run]
+name = "tiny-forgetting"
+output_dir = "out"
+
+[[benchmark]]
+benchmark = "exact"
+data = "facts.jsonl"
+
+[[phase]]
+name = "skills"
+from_step = 0
+
+[[phase]]
+name = "reversal only"
+from_step = 600
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "tracker.toml").write_text(CONFIG, encoding="utf-8")
+    history = open_project(folder / "tracker.toml").history
+    run = forgetting_run()
+    for record in run.records:
+        history.append(record)
+    for report in run.reports:
+        history.append_report(report)
+    for gap in run.gaps:
+        history.append_gap(gap)
+    return folder
+
+
+def tracker(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from tracker.cli.main import main; sys.argv = ['tracker', *sys.argv[1:]]; main()"
+    command = [sys.executable, "-c", code, *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_report_is_written_into_the_state_folder_and_its_path_is_printed(project: Path) -> None:
+    done = tracker(project, "report")
+    assert done.stderr == ""
+    assert done.returncode == 0
+    path = Path(done.stdout.strip())
+    assert path == project / ".tracker" / "reports" / "tiny-forgetting.html"
+    html = path.read_text(encoding="utf-8")
+    assert "facts and sums were forgotten after step 600; reversal improved." in html
+    assert "What colour is the" in html  # texts of samples come from disk
+    assert "reversal only" in html  # phases come from tracker.toml
+
+
+def test_a_named_run_and_another_place(project: Path, tmp_path: Path) -> None:
+    done = tracker(project, "report", "tiny-forgetting", "--output", str(tmp_path / "new" / "r.html"))
+    assert done.stdout == f"{tmp_path / 'new' / 'r.html'}\n"
+    assert (tmp_path / "new" / "r.html").stat().st_size > 50_000
+
+
+def test_an_unknown_run_is_a_usage_error_that_names_the_known_ones(project: Path) -> None:
+    done = tracker(project, "report", "nope")
+    assert done.returncode == 2
+    assert "no run is called 'nope'" in done.stderr
+    assert "known runs: tiny-forgetting" in done.stderr
+
+
+def test_a_place_that_cannot_be_written_is_an_infrastructure_error(project: Path) -> None:
+    done = tracker(project, "report", "--output", "/proc/nowhere/r.html")
+    assert done.returncode == 4
+    assert "the report /proc/nowhere/r.html cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_project_without_results_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "tracker.toml").write_text(CONFIG, encoding="utf-8")
+    done = tracker(tmp_path, "report")
+    assert done.returncode == 2
+    assert "nothing is evaluated yet" in done.stderr
+    assert "tracker watch" in done.stderr
+
+
+def test_listing_the_command_imports_none_of_what_it_needs() -> None:
+    code = (
+        "import sys, dashboards.command; print([m for m in ('jinja2', 'pydantic', 'sqlalchemy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
