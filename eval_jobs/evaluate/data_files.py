@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 
 from eval_jobs.errors import BadData
-from eval_jobs.evaluate.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, subsets_of
+from eval_jobs.evaluate.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, few_shot_of, subsets_of
 from eval_jobs.evaluate.layouts import LAYOUTS, Layout, Part, Row, data_suffixes, evaluated
 from eval_jobs.evaluate.row_files import bad_row, read_rows
 from eval_jobs.evaluate.rows import Item, choice_item, exact_item
@@ -187,9 +187,16 @@ def _check_subsets(benchmark: Benchmark, known: set[str]) -> None:
 
 
 def _check_raw(benchmark: Benchmark, layout: Layout) -> None:
-    evaluated_parts = {part for part, _ in read_parts(benchmark, layout) if part.split == layout.eval_split}
+    parts = {part for part, _ in read_parts(benchmark, layout)}
     if layout.configs_are_subsets:
-        _check_subsets(benchmark, {part.config for part in evaluated_parts})
+        _check_subsets(benchmark, {part.config for part in parts if part.split == layout.eval_split})
+    by_default, split = few_shot_of(benchmark.adapter)
+    wanted = by_default if benchmark.few_shot is None else benchmark.few_shot
+    if wanted and split and split not in {part.split for part in parts}:
+        raise BadData(
+            f"`{benchmark.name}` shows {wanted} examples, and {benchmark.data} has no `{split}` split for them",
+            hint=f"add it, or set few_shot = 0; expected: {layout.expects}",
+        )
 
 
 def _raw_files(root: Path, layout: Layout) -> Mapping[Path, Part]:

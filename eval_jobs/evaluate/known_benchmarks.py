@@ -62,6 +62,12 @@ def subsets_of(adapter: str) -> tuple[str, ...]:
     return tuple(_card(adapter).get("subset_list", ()))
 
 
+def few_shot_of(adapter: str) -> tuple[int, str]:
+    """Return how many examples an EvalScope benchmark shows by default, and the split that they come from."""
+    card = _card(adapter)
+    return int(card.get("few_shot_num") or 0), str(card.get("train_split") or "")
+
+
 # --- private
 
 

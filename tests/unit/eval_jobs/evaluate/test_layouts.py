@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def folder(root: Path, files: Mapping[str, str]) -> Path:
 
 def mirrored(tmp_path: Path, adapter: str, files: Mapping[str, str]) -> Mirror:
     data = folder(tmp_path / "data", files)
-    benchmark = Benchmark(name="b", adapter=adapter, data=str(data))
+    benchmark = Benchmark(name="b", adapter=adapter, data=str(data), few_shot=0)
     check_benchmark(benchmark)
     mirror = open_mirror(benchmark, tmp_path / "mirrors")
     assert mirror is not None
@@ -160,6 +161,18 @@ def test_a_subset_that_the_folder_lacks_is_refused(tmp_path: Path) -> None:
     data = folder(tmp_path, {"navigate.jsonl": '{"input": "q", "target": "a"}'})
     with pytest.raises(BadData, match="has no subset `snarks`"):
         check_benchmark(Benchmark(name="b", adapter="bbh", data=str(data), subsets=("snarks",)))
+
+
+def test_examples_that_the_folder_cannot_give_are_missed_before_anything_is_served(tmp_path: Path) -> None:
+    row = json.dumps({"question": "q", "answer": "#### 4"})
+    data = folder(tmp_path, {"test.jsonl": row})
+    benchmark = Benchmark(name="b", adapter="gsm8k", data=str(data))
+    with pytest.raises(BadData, match=r"shows 4 examples, and .* has no `train` split") as caught:
+        check_benchmark(benchmark)
+    assert "few_shot = 0" in caught.value.hint
+    check_benchmark(replace(benchmark, few_shot=0))
+    folder(tmp_path, {"train.jsonl": row})
+    check_benchmark(benchmark)
 
 
 @pytest.mark.shared_data
