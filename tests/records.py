@@ -35,21 +35,12 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
-from tracker.domain.types import (
-    Baseline,
-    Comparison,
-    CurvePoint,
-    Gap,
-    Phase,
-    Report,
-    Verdict,
-    VerdictWord,
-)
+from tests.verdicts import reports_of
+from tracker.domain.types import CurvePoint, Gap, Phase, Report
 
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 RUN = "tiny-forgetting"
 LOAD = ProbeLoad(name="default", requests=32, concurrency=4)
-ALPHA_TEST = 0.05 / (100 * 3 * 2)
 
 Ability = Callable[[int], float]
 """Share of samples that the model answers rightly at a step."""
@@ -123,12 +114,6 @@ def wide_run(*, checkpoints: int = 200, benchmarks: int = 50, samples: int = 20)
         curves=_loss(end),
         phases=(Phase(name="pretrain", from_step=0), Phase(name="finetune", from_step=end // 2)),
     )
-
-
-def reports_of(records: Sequence[EvalRecord]) -> tuple[Report, ...]:
-    """Judge each record against the ones before it, by a simple rule of this file (never the product's)."""
-    earlier: dict[str, list[_Scores]] = {}
-    return tuple(_report(record, earlier) for record in records)
 
 
 def without_texts(record: EvalRecord) -> EvalRecord:
@@ -360,112 +345,3 @@ def _loss(end: int) -> tuple[CurvePoint, ...]:
         value = 0.25 + 2.6 * math.exp(-since / (0.14 * end)) * (1.0 if step < 0.6 * end else 0.6) + noise
         points.append(CurvePoint(key="train/loss", step=step, value=max(0.02, value)))
     return tuple(points)
-
-
-# --- private: verdicts
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Scores:
-    step: int
-    by_sample: dict[str, float]
-    mean: float
-
-
-def _report(record: EvalRecord, earlier: dict[str, list[_Scores]]) -> Report:
-    step = record.plan.checkpoint.step
-    return Report(
-        run_id=record.plan.checkpoint.run_id,
-        step=step,
-        plan_id=record.plan.id,
-        verdicts=tuple(_verdict(o, step, earlier.setdefault(o.benchmark, [])) for o in record.outcomes),
-        created_at=record.finished_at + timedelta(seconds=1),
-    )
-
-
-def _verdict(outcome: Outcome, step: int, earlier: list[_Scores]) -> Verdict:
-    base = Verdict(
-        benchmark=outcome.benchmark,
-        word=VerdictWord.MISSING,
-        reason="",
-        score=None,
-        stderr=None,
-        coverage=0.0,
-        comparisons=(),
-        alpha_test=ALPHA_TEST,
-        mde=None,
-    )
-    if isinstance(outcome, BenchmarkFailure):
-        return replace(base, reason=f"no result: {outcome.message}")
-    scores = _scores(outcome, step)
-    values = list(scores.by_sample.values())
-    base = replace(base, score=scores.mean, stderr=_stderr(values), coverage=len(values) / len(outcome.samples))
-    verdict = _compared(base, scores, earlier)
-    earlier.append(scores)
-    return verdict
-
-
-def _compared(base: Verdict, scores: _Scores, earlier: Sequence[_Scores]) -> Verdict:
-    if not earlier:
-        return replace(base, word=VerdictWord.FIRST, reason="nothing earlier to compare with")
-    best = max(earlier, key=lambda item: item.mean)
-    comparisons = (
-        _compare(Baseline.PREVIOUS, earlier[-1], scores, tried=1),
-        _compare(Baseline.BEST, best, scores, tried=len(earlier)),
-    )
-    word = _word_for(comparisons, steps_since_best=sum(item.step > best.step for item in earlier))
-    return replace(base, word=word, reason=_reason(word, comparisons[1]), comparisons=comparisons, mde=2.8 * 0.03)
-
-
-def _scores(outcome: EvalResult, step: int) -> _Scores:
-    by_sample = {s.sample_id: s.score for s in outcome.samples if s.score is not None}
-    return _Scores(step=step, by_sample=by_sample, mean=math.fsum(by_sample.values()) / len(by_sample))
-
-
-def _stderr(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
-
-
-def _compare(baseline: Baseline, old_side: _Scores, new_side: _Scores, *, tried: int) -> Comparison:
-    old, new = old_side.by_sample, new_side.by_sample
-    common = [key for key in old if key in new]
-    differences = [new[key] - old[key] for key in common]
-    delta, stderr = math.fsum(differences) / len(differences), max(_stderr(differences), 1e-3)
-    p_worse = 0.5 * math.erfc(-delta / stderr / math.sqrt(2))
-    return Comparison(
-        baseline=baseline,
-        baseline_step=old_side.step,
-        n_common=len(common),
-        common_fraction=len(common) / max(len(old), len(new)),
-        delta=delta,
-        stderr=stderr,
-        ci_low=delta - 1.96 * stderr,
-        ci_high=delta + 1.96 * stderr,
-        p_worse=min(1.0, p_worse * tried),
-        p_better=1 - p_worse,
-        n_lost=sum(d < -0.5 for d in differences),
-        n_gained=sum(d > 0.5 for d in differences),
-        method="mcnemar-midp",
-    )
-
-
-def _word_for(comparisons: tuple[Comparison, Comparison], *, steps_since_best: int) -> VerdictWord:
-    previous, best = comparisons
-    if best.p_worse < ALPHA_TEST and best.delta < -0.02:
-        return VerdictWord.FORGOTTEN if steps_since_best >= 2 and best.delta < -0.1 else VerdictWord.REGRESSED
-    if min(previous.p_better, best.p_better) < ALPHA_TEST:
-        return VerdictWord.IMPROVED
-    if best.p_worse < 0.01:
-        return VerdictWord.SUSPECT
-    if max(abs(previous.ci_low), abs(previous.ci_high)) < 0.02:
-        return VerdictWord.EQUIVALENT
-    return VerdictWord.INCONCLUSIVE
-
-
-def _reason(word: VerdictWord, best: Comparison) -> str:
-    if word in (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN):
-        return f"{-best.delta:.3f} below step {best.baseline_step}, {best.n_lost} samples lost"
-    if word is VerdictWord.IMPROVED:
-        return f"{best.delta:.3f} above step {best.baseline_step}"
-    return f"within noise of step {best.baseline_step}"

@@ -11,8 +11,9 @@ from dashboards.page import render_page
 from dashboards.run_data import RunData
 from dashboards.view import build_view
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Outcome, ProbeFailure
-from tests.records import RecordedRun, forgetting_run, reports_of, wide_run
+from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
+from tests.verdicts import reports_of
 from tracker.domain.display import clean
 from tracker.domain.types import Phase
 

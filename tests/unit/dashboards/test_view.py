@@ -7,8 +7,9 @@ from dashboards.view import build_view
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from eval_jobs.types import ProbeResult
-from tests.records import RecordedRun, forgetting_run, reports_of, wide_run
+from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
+from tests.verdicts import reports_of
 
 RUN = forgetting_run()
 DATA = run_data(RUN, unfinished=2)

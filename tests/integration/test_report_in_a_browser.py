@@ -1,0 +1,197 @@
+"""The report as people see it: in a real Chromium, in light and dark, on a narrow screen and on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from dashboards.page import render_page
+from dashboards.run_data import RunData
+from dashboards.view import build_view
+from tests.browser import open_page, screenshot, wait_for_texts
+from tests.records import RecordedRun, forgetting_run, wide_run
+from tests.reports import run_data
+from tracker.domain.types import Phase
+
+pytestmark = pytest.mark.chromium
+
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+
+LOW_CONTRAST = """() => {
+  const channel = c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4;
+  const parse = s => (s.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => .2126 * channel(r) + .7152 * channel(g) + .0722 * channel(b);
+  const ground = e => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length === 3 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const e = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !e.checkVisibility({visibilityProperty: true})) continue;
+    const style = getComputedStyle(e);
+    const ink = parse(e instanceof SVGElement ? style.fill : style.color);
+    const [a, b] = [light(ink), light(ground(e))].sort((x, y) => y - x);
+    const ratio = (a + .05) / (b + .05);
+    if (ratio < 4.5) found.push(`${e.tagName} ${e.className.baseVal ?? e.className}: ${ratio.toFixed(2)}`);
+  }
+  return [...new Set(found)];
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser_page() -> Iterator[Page]:
+    with open_page("about:blank", width=1200, height=900) as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser_page: Page) -> Page:
+    browser_page.set_viewport_size({"width": 1200, "height": 900})
+    browser_page.emulate_media(media="screen", color_scheme="light")
+    return browser_page
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(run_data(forgetting_run()), tmp_path_factory.mktemp("report") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def wide_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = run_data(wide_run(checkpoints=200, benchmarks=50, samples=4))
+    return written(data, tmp_path_factory.mktemp("report") / "wide.html")
+
+
+def written(data: RunData, path: Path) -> Path:
+    path.write_text(render_page(build_view(data), version="0.1.0"), encoding="utf-8")
+    return path
+
+
+def page_width(page: Page) -> int:
+    width: int = page.evaluate("document.documentElement.scrollWidth")
+    return width
+
+
+def background(page: Page) -> str:
+    colour: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return colour
+
+
+def test_the_report_shows_finding_table_and_charts_and_loads_nothing(page: Page, report: Path, tmp_path: Path) -> None:
+    messages: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(report.as_uri())
+    wait_for_texts(
+        page,
+        "facts and sums were forgotten after step 600; reversal improved.",
+        "▼▼ forgotten",
+        "not evaluated: /out/checkpoint-550 was deleted before it could be pinned",
+        "70 of 80 samples",
+        "Time to first token (TTFT), ms",
+    )
+    assert page.title() == "tiny-forgetting: facts and sums were forgotten after step 600; reversal improved"
+    assert page.locator("table.verdicts tbody tr").count() == 11
+    assert page.locator("table.verdicts td.v-forgotten").count() == 4
+    assert page.locator(".wide-only svg path.line:visible").count() >= 8
+    assert page.locator(".wide-only svg path.line.s0").first.evaluate("e => getComputedStyle(e).stroke") != "none"
+    assert screenshot(page, tmp_path / "light.png", full_page=True).stat().st_size > 50_000
+    assert messages == []
+    assert requests == [report.as_uri()]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_can_be_read(page: Page, report: Path, scheme: str) -> None:
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.goto(report.as_uri())
+    page.locator("details").first.evaluate("e => { e.open = true; }")
+    assert page.evaluate(LOW_CONTRAST) == []
+
+
+def test_dark_is_dark_and_light_is_light(page: Page, report: Path) -> None:
+    page.goto(report.as_uri())
+    assert background(page) == "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark")
+    assert background(page) == "rgb(18, 22, 28)"
+
+
+def test_a_narrow_screen_scrolls_tables_and_never_the_page(page: Page, report: Path) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(report.as_uri())
+    assert page_width(page) == 400
+    assert page.locator(".narrow svg.chart:visible").count() == 2
+    assert page.locator(".wide-only svg.chart:visible").count() == 0
+    assert page.locator(".keys li:visible").count() == 5
+
+
+def test_paper_is_light_complete_and_not_cut(page: Page, report: Path) -> None:
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": 702, "height": 1000})
+    page.goto(report.as_uri())
+    assert background(page) == "rgb(255, 255, 255)"
+    assert page_width(page) == 702
+    assert not page.locator("nav").is_visible()
+    assert page.get_by_text("TTFT p50").is_visible()  # folded away on screens
+    document = page.pdf(format="A4", print_background=True)
+    assert document.startswith(b"%PDF")
+    assert len(document) > 50_000
+
+
+def test_the_pointer_shows_the_values_of_a_checkpoint(page: Page, report: Path) -> None:
+    page.goto(report.as_uri())
+    column = page.locator(".wide-only .hit").nth(5)
+    tip = column.locator(".tip")
+    assert tip.evaluate("e => getComputedStyle(e).visibility") == "hidden"
+    column.locator("rect").first.hover()
+    assert tip.evaluate("e => getComputedStyle(e).visibility") == "visible"
+    assert "step 600" in (tip.text_content() or "")
+    assert "facts 0.912 ± 0.062 ~ inconclusive" in (tip.text_content() or "")
+
+
+def test_the_keyboard_reaches_everything(page: Page, report: Path) -> None:
+    page.goto(report.as_uri())
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#verdicts")
+    assert page.locator('.scroll:not([tabindex="0"])').count() == 0
+    page.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    assert page.get_by_text("TTFT p50").is_visible()
+
+
+def test_text_of_a_model_runs_nothing(page: Page, tmp_path: Path) -> None:
+    run = forgetting_run(run_id=HOSTILE, samples=20)
+    reports = tuple(
+        replace(r, verdicts=tuple(replace(v, reason=HOSTILE) for v in r.verdicts), run_id=HOSTILE) for r in run.reports
+    )
+    hostile = RecordedRun(
+        run_id=HOSTILE,
+        records=run.records,
+        reports=reports,
+        gaps=tuple(replace(g, message=HOSTILE) for g in run.gaps),
+        phases=(*run.phases[:1], Phase(name=HOSTILE, from_step=600)),
+    )
+    page.goto(written(run_data(hostile), tmp_path / "hostile.html").as_uri())
+    assert page.title().startswith("<img src=x")
+    assert page.locator("script, img").count() == 0
+
+
+def test_200_checkpoints_of_50_benchmarks_are_one_page_of_less_than_5_megabytes(page: Page, wide_report: Path) -> None:
+    assert wide_report.stat().st_size < 5_000_000
+    page.goto(wide_report.as_uri())
+    wait_for_texts(page, "▼▼ forgotten", "160 earlier checkpoints", "38 more curves", "38 more benchmarks")
+    assert page_width(page) == 1200
+    assert page.locator("table.verdicts thead").first.locator("th").count() == 51
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page_width(page) == 400
