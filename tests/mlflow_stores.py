@@ -76,7 +76,8 @@ class MlflowFiles:
     def files(self) -> dict[str, int]:
         """Return the size of every file of every run, by its path below the run's own folder."""
         found = [path for path in self.artifacts.rglob("*") if path.is_file()]
-        return {"/".join(path.relative_to(self.artifacts).parts[2:]): path.stat().st_size for path in sorted(found)}
+        # A store without a server has RUN/artifacts, one behind a server EXPERIMENT/RUN/artifacts.
+        return {str(path).rpartition("/artifacts/")[2]: path.stat().st_size for path in sorted(found)}
 
     def dump(self) -> dict[str, Any]:
         """Return all that a person can see, without the ids that MLflow makes up."""

@@ -15,6 +15,7 @@ from tests.fakes.tracking import FakeSink, FakeTracking
 from tests.mlflow_stores import MlflowFiles, locked
 from tests.records import forgetting_run
 from tracker.adapters.mlflow_store import MlflowStore
+from tracker.adapters.outbox_lock_sql import sender_lock
 from tracker.adapters.outbox_sql import OutboxTracking
 from tracker.domain.tracking import tracking_batch
 from tracker.domain.tracking_types import TrackingBatch
@@ -138,6 +139,17 @@ def test_closing_twice_is_harmless(store: Store) -> None:
     tracking = store.open()
     tracking.close()
     tracking.close()
+
+
+def test_two_processes_on_postgresql_never_send_at_once(postgres_url: str) -> None:
+    first, second = open_database(postgres_url), open_database(postgres_url)
+    with sender_lock(first) as mine, sender_lock(second) as theirs:
+        assert mine
+        assert not theirs
+    with sender_lock(second) as theirs:
+        assert theirs
+    first.dispose()
+    second.dispose()
 
 
 # --- what must have arrived

@@ -100,9 +100,9 @@ def _named_run(client: MlflowClient, run_id: str) -> Run:
     try:
         run = client.get_run(run_id)
     except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+        if error.error_code not in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
             raise
-        raise ConfigError(f"MLflow has no run {run_id}", hint=hint) from error
+        raise ConfigError(f"MLflow has no run {run_id!r}", hint=hint) from error
     if run.info.lifecycle_stage != "active":
         raise ConfigError(f"the MLflow run {run_id} was deleted", hint=f"restore it in MLflow, or {hint}")
     return run

@@ -1,0 +1,187 @@
+"""The MLflow server on a tracker's store: results sent over HTTP across a restart, and its pages in a real browser."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from eval_jobs.errors import PortTaken, TrackingUnreachable
+from eval_jobs.queue.database_sql import open_database
+from tests.browser import open_page, screenshot, wait_for_texts
+from tests.fakes.clock import FakeClock
+from tests.mlflow_stores import EXPERIMENT, MlflowFiles
+from tests.records import forgetting_run
+from tracker.adapters.mlflow_runs import TrackingSettings
+from tracker.adapters.mlflow_server import page_links, running_server, serve_ui
+from tracker.adapters.mlflow_store import MlflowStore
+from tracker.adapters.outbox_sql import LONGEST_WAIT_S, OutboxTracking
+from tracker.domain.tracking import tracking_batch
+
+RUN = forgetting_run(samples=80)
+STEPS = [record.plan.checkpoint.step for record in RUN.records]
+
+NO_ASSISTANT = {"mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true"}
+"""MLflow opens a chat over a quarter of the page on the first visit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A store and the server that runs on it."""
+
+    files: MlflowFiles
+    url: str
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A store to which a whole run was sent over HTTP while the server went away and came back."""
+    files = MlflowFiles(tmp_path_factory.mktemp("pages"))
+    clock = FakeClock()
+    with running_server(files.uri, files.artifacts) as server:
+        port = int(server.url.rpartition(":")[2])
+        store = MlflowStore(files.settings(uri=server.url))
+        tracking = OutboxTracking(open_database(f"sqlite:///{files.folder}/tracker.db"), store, clock)
+        _publish(tracking, 0, 5)
+        assert tracking.flush() == 0
+    _publish(tracking, 5, 10)
+    assert tracking.flush() == 10
+    with running_server(files.uri, files.artifacts, port) as server:
+        assert tracking.flush() == 10  # it does not ask again at once
+        clock.advance(LONGEST_WAIT_S)
+        assert tracking.flush() == 0
+        tracking.close()
+        yield Served(files=files, url=server.url)
+
+
+@pytest.fixture
+def files(served: Served) -> MlflowFiles:
+    return served.files
+
+
+@pytest.fixture
+def url(served: Served) -> str:
+    return served.url
+
+
+def test_a_server_that_was_away_leaves_the_same_store_as_one_that_was_not(files: MlflowFiles, tmp_path: Path) -> None:
+    undisturbed = MlflowFiles(tmp_path)
+    with closing(_direct(undisturbed)) as tracking:
+        _publish(tracking, 0, 10)
+        assert tracking.flush() == 0
+    assert files.dump() == undisturbed.dump()
+
+
+@pytest.mark.chromium
+def test_the_link_opens_charts_of_the_loss_and_every_benchmark_by_step(
+    files: MlflowFiles, url: str, tmp_path: Path
+) -> None:
+    (link,) = page_links(files.uri, url)
+    with open_page(link, local_storage=NO_ASSISTANT, fail_on_page_error=False) as page:
+        wait_for_texts(page, "Training loss and benchmarks", "Latency", "Coverage")
+        wait_for_texts(page, "bench/facts vs bench/reversal vs bench/sums vs train/loss", "perf/ttft_ms_p50")
+        wait_for_texts(page, *(f"{EXPERIMENT} ({key})" for key in ("bench/facts", "bench/sums", "train/loss")))
+        page.locator(".js-plotly-plot .scatterlayer .trace").nth(3).wait_for()
+        assert page.get_by_text("Step", exact=True).count() > 0
+        assert page.get_by_text("Models", exact=True).count() > 0  # not "Agent versions"
+        assert screenshot(page, tmp_path / "charts.png").stat().st_size > 20_000
+
+
+@pytest.mark.chromium
+def test_the_models_page_has_one_row_a_checkpoint(url: str) -> None:
+    with open_page(_page(url, "models"), local_storage=NO_ASSISTANT, fail_on_page_error=False) as page:
+        wait_for_texts(page, *(f"{EXPERIMENT}-step-{step}" for step in STEPS))
+        wait_for_texts(page, "bench/facts")
+
+
+@pytest.mark.chromium
+def test_the_runs_page_shows_the_verdicts_in_words(files: MlflowFiles, url: str) -> None:
+    run = files.runs()[0].info.run_id
+    with open_page(_page(url, f"runs/{run}"), local_storage=NO_ASSISTANT, fail_on_page_error=False) as page:
+        wait_for_texts(page, "Verdict at step 1000", "forgotten", "verdict/facts")
+
+
+def test_files_can_be_read_through_the_server(files: MlflowFiles, url: str) -> None:
+    path = next(name for name in files.files() if name.endswith("report.json"))
+    answer = httpx.get(f"{url}/get-artifact", params={"path": path, "run_uuid": files.runs()[0].info.run_id})
+    assert answer.json()["value"]["run_id"] == RUN.run_id
+
+
+def test_a_port_that_is_taken_is_named(files: MlflowFiles) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(PortTaken, match=str(port)), running_server(files.uri, files.artifacts, port):
+            pass
+
+
+def test_for_a_server_that_runs_already_only_its_links_are_given(url: str, tmp_path: Path) -> None:
+    links: list[str] = []
+    assert serve_ui(url, tmp_path, 0, links.append) == 0
+    assert [link.startswith(f"{url}/#/experiments/") for link in links] == [True]
+
+
+def test_ctrl_c_stops_the_server_and_all_its_processes(files: MlflowFiles) -> None:
+    program = (
+        "import sys; from pathlib import Path; from tracker.adapters.mlflow_server import serve_ui\n"
+        f"sys.exit(serve_ui({files.uri!r}, Path({str(files.artifacts)!r}), 0, lambda link: print(link, flush=True)))"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        link = process.stdout.readline().strip()
+        assert httpx.get(link).is_success
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(link)
+
+
+def test_a_server_that_does_not_listen_is_given_up_within_seconds() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    with pytest.raises(TrackingUnreachable, match="does not answer") as caught:
+        _send_one(address)
+    assert "nothing is lost" in caught.value.hint
+
+
+def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    with socket.socket() as hanging:
+        hanging.bind(("127.0.0.1", 0))
+        hanging.listen()
+        with pytest.raises(TrackingUnreachable, match=r"timed out|timeout"):
+            _send_one(f"http://127.0.0.1:{hanging.getsockname()[1]}")
+
+
+# --- private
+
+
+def _publish(tracking: OutboxTracking, start: int, end: int) -> None:
+    for record, report in list(zip(RUN.records, RUN.reports, strict=True))[start:end]:
+        checkpoint = record.plan.checkpoint
+        tracking.publish_curves(checkpoint, [p for p in RUN.curves if p.step <= checkpoint.step])
+        tracking.publish(record, report)
+
+
+def _direct(files: MlflowFiles) -> OutboxTracking:
+    database = open_database(f"sqlite:///{files.folder}/tracker.db")
+    return OutboxTracking(database, MlflowStore(files.settings()), FakeClock())
+
+
+def _page(url: str, page: str) -> str:
+    return f"{url}/#/experiments/1/{page}?workflowType=machine_learning"
+
+
+def _send_one(address: str) -> None:
+    settings = TrackingSettings(uri=address, experiment=EXPERIMENT, run_name=EXPERIMENT)
+    MlflowStore(settings).send(tracking_batch(RUN.records[0], RUN.reports[0]))
