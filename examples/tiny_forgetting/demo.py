@@ -93,6 +93,7 @@ def run(place: Place) -> int:
     started = time.monotonic()
     with fresh_folder(place.folder) as marker:
         write_test_files(place.folder / "data")
+        place.checkpoints.mkdir()
         shutil.copy(HERE / "tracker.toml", place.config)
         welcome(place)
         children: list[Process] = []
@@ -124,8 +125,8 @@ def welcome(place: Place) -> None:
 
 def start_training(place: Place, lock: int) -> Process:
     """Start the trainer, its output in a file."""
-    # Two threads are enough for a model this small, and more cores then give the same numbers.
-    environment = {"OMP_NUM_THREADS": "2", "PYTHONUNBUFFERED": "1", **os.environ}
+    # One thread leaves the second core to vLLM; threads that wait for a core slow a model this small down.
+    environment = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **os.environ}
     command = [sys.executable, str(HERE / "train.py"), "--output-dir", str(place.checkpoints)]
     with place.log.open("wb") as log:
         return subprocess.Popen(
@@ -204,15 +205,21 @@ def _show_check(text: str, *, passed: bool) -> None:
 
 
 def _show_next_steps(place: Place) -> None:
-    report = _output(place.tracker("report")).strip()
+    report = _from_here(_output(place.tracker("report")).strip())
     steps = (
-        ("training loss and all benchmarks on one MLflow page", place.tracker("ui")),
-        ("which questions were lost, and what the model says now", place.tracker("compare", "600", "latest")),
+        (place.tracker("ui"), "training loss and all benchmarks on one MLflow page"),
+        (place.tracker("compare", "600", "latest"), "which questions were lost, and what the model says now"),
+        (place.tracker("report", "--open"), f"the HTML report, {report}"),
     )
     console.print("\nLook further:", style="bold")
-    for what, command in steps:
-        console.print(f"  {' '.join(command):<75} {what}")
-    console.print(f"  {report}")
+    for command, what in steps:
+        console.print(f"  {_from_here(command[0])} {' '.join(command[1:])}\n      {what}")
+
+
+def _from_here(path: str) -> str:
+    """Return a path the way one would type it."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
 
 
 def _output(command: list[str]) -> str:

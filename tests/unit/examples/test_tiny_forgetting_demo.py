@@ -90,6 +90,7 @@ def test_a_demo_that_shows_what_it_should_ends_with_the_result_and_the_next_comm
     assert "UNEXPECTED" not in output
     assert output.index("tracker watch") < output.index("tracker history") < output.index("as expected")
     assert f"tracker ui --config {stage.place}/tracker.toml" in output
+    assert "the HTML report, tracker report" in output
     assert (stage.place / "train.log").read_text(encoding="utf-8") == "step 1\n"
 
 
