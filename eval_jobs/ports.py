@@ -53,6 +53,7 @@ class Engine(Protocol):
 
         Raises:
             PortTaken, ServerDied, StartTimeout, WrongModel, EndpointUnreachable: each names the log to read.
+            ConfigError, CheckpointNotFound, CheckpointUnreadable, DiskFull: nothing was started.
         """
 
     def close(self) -> None:

@@ -59,9 +59,7 @@ class WatchSection(Section):
 
     def to_options(self) -> WatchOptions:
         """Return the record for the checkpoint source."""
-        return WatchOptions(
-            pattern=self.pattern, settle_s=self.settle_s, rescan_s=self.rescan_s, polling=self.polling
-        )
+        return WatchOptions(pattern=self.pattern, settle_s=self.settle_s, rescan_s=self.rescan_s, polling=self.polling)
 
 
 class ServeSection(Section):
@@ -104,7 +102,7 @@ class ServeSection(Section):
 
 
 class SuiteSection(Section):
-    """Settings that all benchmarks share. Each of them is part of the fingerprint: results compare only when equal."""
+    """Settings that all benchmarks share. Results compare only when all but the time-out are equal."""
 
     name: str = Field(default="default", min_length=1, description="Name of the suite.")
     concurrency: int = Field(default=8, gt=0, description="Requests in flight at once.")

@@ -21,6 +21,9 @@ _ERRORS: dict[str, type[CheckpointError]] = {
     error.code: error for error in (CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe)
 }
 
+_SIGNS = ("config.json", "adapter_config.json", "model.safetensors.index.json", "trainer_state.json")
+"""One of these without weights is a checkpoint that is not complete; none of them is no checkpoint."""
+
 
 def pin_checkpoint(path: Path, *, run_id: str, pins_dir: Path) -> Checkpoint:
     """Pin one folder: a trainer's checkpoint, or what save_pretrained wrote.
@@ -70,8 +73,7 @@ def _error(folder: Path, facts: Facts, readiness: NotYet | Rejected) -> Checkpoi
         if names:
             hint = f"name one of the checkpoints in it: {', '.join(names[:5])}"
             return CheckpointNotFound(f"{folder} is no checkpoint itself", hint=hint)
-        if not facts.files and not facts.folders:
-            return CheckpointNotFound(
-                f"{folder} is empty", hint="name the folder that holds config.json and the weights"
-            )
+        if not any(f.name in _SIGNS for f in facts.files):
+            what = "holds no checkpoint" if facts.files or facts.folders else "is empty"
+            return CheckpointNotFound(f"{folder} {what}", hint="name the folder that holds config.json and the weights")
     return _ERRORS[readiness.code](f"{folder} cannot be evaluated: {readiness.reason}", hint=readiness.hint)
