@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from mlflow import MlflowClient
 
+from eval_jobs.errors import ConfigError
 from tracker.adapters.mlflow_errors_sql import unreachable
 
 CONNECT_TIMEOUT_S = 3.0
@@ -48,17 +49,17 @@ def check_reachable(uri: str) -> None:
 
     Raises:
         TrackingUnreachable: it cannot.
+        ConfigError: the address is none.
     """
     if uri.startswith(SQLITE_PREFIX):
         _check_sqlite(uri)
         return
-    parts = urlsplit(uri)
-    port = parts.port or DEFAULT_PORTS.get(parts.scheme.partition("+")[0])
-    if parts.hostname and port:
+    host, port = _host_and_port(uri)
+    if host and port:
         try:
-            socket.create_connection((parts.hostname, port), timeout=CONNECT_TIMEOUT_S).close()
+            socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
         except OSError as error:
-            raise unreachable(public(uri), f"{parts.hostname}:{port} does not answer ({error})") from error
+            raise unreachable(public(uri), f"{host}:{port} does not answer ({error})") from error
 
 
 def sqlite_path(uri: str) -> Path | None:
@@ -75,6 +76,16 @@ def public(uri: str) -> str:
 
 
 # --- private
+
+
+def _host_and_port(uri: str) -> tuple[str | None, int | None]:
+    try:
+        parts = urlsplit(uri)
+        return parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme.partition("+")[0])
+    except ValueError as error:
+        raise ConfigError(
+            f"tracking.uri {public(uri)!r} is no address: {error}", hint="use http://host:port, with a number"
+        ) from error
 
 
 def _check_sqlite(uri: str) -> None:

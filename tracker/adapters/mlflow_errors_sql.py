@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from mlflow.exceptions import MlflowException, RestException
 from sqlalchemy.exc import SQLAlchemyError
 
-from eval_jobs.errors import StoreError, TrackingUnreachable
+from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 
 REFUSALS = frozenset(
     {
@@ -34,6 +34,7 @@ def mapped_errors(uri: str) -> Iterator[None]:
     Raises:
         TrackingUnreachable: the store does not answer, is locked, cannot be written or wants other credentials.
         StoreError: the store answered and refuses.
+        ConfigError: the address needs a driver that is not installed.
     """
     try:
         yield
@@ -43,6 +44,11 @@ def mapped_errors(uri: str) -> Iterator[None]:
         raise unreachable(uri, str(error).splitlines()[0]) from error
     except OSError as error:
         raise unreachable(uri, str(error)) from error
+    except ImportError as error:
+        raise ConfigError(
+            f"the MLflow store {uri} needs a database driver: {error}",
+            hint="install the driver, or use http://host:port or sqlite:////absolute/path.db as tracking.uri",
+        ) from error
 
 
 def unreachable(uri: str, reason: str) -> TrackingUnreachable:
