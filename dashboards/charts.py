@@ -97,7 +97,7 @@ def _score_line(data: RunData, view: Overview, standing: Standing, slot: int) ->
             *(step for step, verdict in verdicts if verdict.word is VerdictWord.MISSING),
             *changes_of(data.records, standing.benchmark),
         ),
-        ring_step=standing.since_step,
+        ring_step=standing.best_step,
         label=_title(standing),
     )
 

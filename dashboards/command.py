@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 
 import click
@@ -34,5 +35,5 @@ def report(*, run: str | None, config_path: Path, output: Path | None, open_it: 
 
     path = write_report(config_path, run=run, output=output)
     click.echo(str(path))
-    if open_it and click.launch(path.as_uri()) != 0:
+    if open_it and not webbrowser.open(path.as_uri()):
         click.echo("no browser could be started; open the file yourself", err=True)

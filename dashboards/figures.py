@@ -21,7 +21,7 @@ LABELS_FROM_WIDTH = 700
 TITLE_HEIGHT = 24
 LANE_HEIGHT = 20
 AXIS_HEIGHT = 24
-PANEL_GAP = 8
+PANEL_GAP = 12
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,7 +127,7 @@ def _note(standing: Standing, verdicts: Mapping[int, Verdict]) -> str:
     if standing.word is VerdictWord.MISSING:
         return f"no result at step {standing.step}"
     scored = [step for step, v in verdicts.items() if v.score is not None and step < standing.step]
-    step = standing.since_step if standing.word in WORSE else min(scored, default=None)
+    step = standing.best_step if standing.word in WORSE else min(scored, default=None)
     if step is None or step not in scored:
         return f"first result, step {standing.step}"
     return f"was {score_text(verdicts[step].score)} at step {step}"

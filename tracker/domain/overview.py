@@ -42,6 +42,7 @@ _ORDER = (
 )
 """What a reader looks for first."""
 _DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED})
+_IN_A_STREAK = frozenset({*WORSE, VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _OPEN = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
 
 
@@ -74,8 +75,10 @@ class Standing:
     step: int
     word: VerdictWord
     """Of the newest verdict; `improved` also when it improved earlier and nothing was found since."""
-    since_step: int | None
-    """Worse: the step it is worse than."""
+    after_step: int | None
+    """Worse: the last step before the loss, where nothing was found yet."""
+    best_step: int | None
+    """Worse: the step that the verdict compares with."""
     earlier: tuple[int, VerdictWord] | None
     """The last decisive verdict before, where the newest one decides nothing."""
 
@@ -133,13 +136,21 @@ def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standi
     earlier = next(((s, v.word) for s, v in reversed(verdicts[:-1]) if v.word in _DECISIVE), None)
     improved_before = newest.word in _OPEN and earlier is not None and earlier[1] is VerdictWord.IMPROVED
     comparison = decisive_comparison(newest) if newest.word in WORSE else None
+    best_step = comparison.baseline_step if comparison else None
     return Standing(
         benchmark=benchmark,
         step=step,
         word=VerdictWord.IMPROVED if improved_before else newest.word,
-        since_step=comparison.baseline_step if comparison else None,
+        after_step=_last_good(verdicts, best_step) if newest.word in WORSE else None,
+        best_step=best_step,
         earlier=None if newest.word in _DECISIVE or improved_before else earlier,
     )
+
+
+def _last_good(verdicts: Sequence[tuple[int, Verdict]], best_step: int | None) -> int | None:
+    """Return the step before the present streak of losses; doubts and blind spots do not interrupt a streak."""
+    good = (step for step, verdict in reversed(verdicts) if verdict.word not in _IN_A_STREAK)
+    return next(good, best_step)
 
 
 _PHRASES: Mapping[VerdictWord, str] = {
@@ -168,7 +179,7 @@ def _clause(phrase: str, group: Sequence[Standing]) -> str:
 
 
 def _after(group: Sequence[Standing]) -> str:
-    steps = sorted({s.since_step for s in group if s.since_step is not None})
+    steps = sorted({s.after_step for s in group if s.after_step is not None})
     if not steps:
         return ""
     return f" after step {steps[0]}" if len(steps) == 1 else f" after steps {steps[0]} to {steps[-1]}"

@@ -3,6 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from tests.records import forgetting_run
 from tracker.domain.overview import decisive_comparison, headline, overview, standings
 from tracker.domain.types import Baseline, Report, VerdictWord
@@ -50,13 +52,25 @@ def test_a_blind_spot_after_a_loss_does_not_hide_it() -> None:
     assert "facts has no result at step 1100 (forgotten at step 1000)" in headline(overview([*RUN.reports, later]))
 
 
-def test_losses_from_unlike_steps_are_said_together() -> None:
+def test_losses_that_began_at_unlike_steps_are_said_together() -> None:
+    later = _with_words(RUN.reports[6], facts=VerdictWord.INCONCLUSIVE)
+    said = headline(overview([*RUN.reports[:6], later, *RUN.reports[7:]]))
+    assert said.startswith("facts and sums were forgotten after steps 600 to 700;")
+
+
+def test_a_loss_began_after_the_last_good_checkpoint_and_not_after_the_luckiest_one() -> None:
     newest = RUN.reports[-1]
     facts = newest.verdicts[0]
-    earlier_best = tuple(replace(c, baseline_step=500) for c in facts.comparisons)
-    moved = replace(newest, verdicts=(replace(facts, comparisons=earlier_best), *newest.verdicts[1:]))
-    said = headline(overview([*RUN.reports[:-1], moved]))
-    assert said.startswith("facts and sums were forgotten after steps 500 to 600;")
+    luckier = tuple(replace(c, baseline_step=500) for c in facts.comparisons)
+    moved = replace(newest, verdicts=(replace(facts, comparisons=luckier), *newest.verdicts[1:]))
+    found = standings(overview([*RUN.reports[:-1], moved]))[0]
+    assert (found.benchmark, found.after_step, found.best_step) == ("facts", 600, 500)
+
+
+@pytest.mark.parametrize("between", [VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE])
+def test_doubts_and_blind_spots_do_not_interrupt_a_loss(between: VerdictWord) -> None:
+    reports = [_with_words(r, facts=between) if r.step == 800 else r for r in RUN.reports]
+    assert standings(overview(reports))[0].after_step == 600
 
 
 def test_losses_come_first_and_blind_spots_before_gains() -> None:
