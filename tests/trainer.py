@@ -10,7 +10,7 @@ import argparse
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -41,25 +41,51 @@ def trainer_state(step: int, *, save_steps: int = 10) -> Mapping[str, object]:
 
 def save_model(folder: Path, *, seed: int) -> Path:
     """Write what `save_pretrained` writes, the weights through a temporary file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "config.json", CONFIG)
-    write_json(folder / "generation_config.json", {"eos_token_id": 2})
-    temporary = folder / ".tmpA1b2C3"
-    temporary.write_bytes(weights(seed))
-    temporary.rename(folder / "model.safetensors")
-    write_json(folder / "tokenizer.json", {"version": "1.0"})
+    for _ in model_writes(folder, seed=seed):
+        pass
     return folder
 
 
 def save(output_dir: Path, step: int, *, seed: int | None = None, keep: int | None = None) -> Path:
     """Write one checkpoint in the Trainer's order, then rotate."""
-    folder = save_model(output_dir / f"checkpoint-{step}", seed=step if seed is None else seed)
-    for name in ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
-        (folder / name).write_bytes(b"\0" * 64)
-    write_json(folder / "trainer_state.json", trainer_state(step))
+    folder = output_dir / f"checkpoint-{step}"
+    for _ in writes(folder, step, seed=step if seed is None else seed):
+        pass
     if keep is not None:
         rotate(output_dir, keep)
     return folder
+
+
+def model_writes(folder: Path, *, seed: int) -> Iterator[str]:
+    """Do what `save_pretrained` does, one change to the disk at a time, and say which."""
+    folder.mkdir(parents=True, exist_ok=True)
+    yield "folder"
+    write_json(folder / "config.json", CONFIG)
+    yield "config.json"
+    write_json(folder / "generation_config.json", {"eos_token_id": 2})
+    yield "generation_config.json"
+    temporary, content = folder / ".tmpA1b2C3", weights(seed)
+    for part in (content[:100], content[100:]):
+        with temporary.open("ab") as file:
+            file.write(part)
+        yield temporary.name
+    temporary.rename(folder / "model.safetensors")
+    yield "model.safetensors"
+    write_json(folder / "tokenizer.json", {"version": "1.0"})
+    yield "tokenizer.json"
+
+
+def writes(folder: Path, step: int, *, seed: int) -> Iterator[str]:
+    """Save one checkpoint in the Trainer's order, one change to the disk at a time, and say which."""
+    yield from model_writes(folder, seed=seed)
+    for name in ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        (folder / name).write_bytes(b"\0" * 64)
+        yield name
+    text = json.dumps(trainer_state(step))
+    (folder / "trainer_state.json").write_text(text[: len(text) // 2], encoding="utf-8")
+    yield "half of trainer_state.json"
+    (folder / "trainer_state.json").write_text(text, encoding="utf-8")
+    yield "trainer_state.json"
 
 
 def rotate(output_dir: Path, keep: int) -> None:

@@ -248,6 +248,11 @@ class Folders:
         log.info("%s step %d is complete and held", place.run_id, place.step)
         folder.stage, folder.pin, folder.trouble = _Stage.HELD, pin, ""
         self._learn(pin)
+        if not pin.is_linked() and not folder.is_overwritten:
+            self._complain(
+                f"weights cannot be linked from {self._output_dir} to {self._pins_dir} and are copied instead, which "
+                "takes time and space: put run.state_dir on the file system of the checkpoints"
+            )
         return True
 
     def _gone(self, folder: _Folder, now: datetime) -> None:

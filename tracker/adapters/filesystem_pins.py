@@ -66,6 +66,11 @@ class Pin:
         """Return the facts of the trainer's weights: what a checkpoint's identity rests on."""
         return tuple(f for f in self.source_files if f.name in self.complete.weights)
 
+    def is_linked(self) -> bool:
+        """Return whether the weights take no space of their own."""
+        own = {f.name: f.inode for f in self.own_files}
+        return all(own[f.name] == f.inode for f in self.weights())
+
 
 _PIN = TypeAdapter(Pin)
 
@@ -91,7 +96,9 @@ def hold(place: Place, facts: Facts, complete: Complete, pins_dir: Path, *, copy
         linked = {n for n in complete.held if _take(place.path / n, folder / n, is_link=n in links)}
         pin = _checked(place, facts, complete, folder, linked)
         if pin is not None:
-            _write_manifest(pin, folder)
+            # Not forced to the disk: beside a trainer that writes gigabytes this would take seconds, and rotation waits
+            # for nobody.
+            _write_manifest(pin, folder, is_durable=False)
             return pin
     except OSError as error:
         remove_folder(folder)
@@ -122,7 +129,7 @@ def publish(pin: Pin) -> Checkpoint:
             remove_folder(held)
             return earlier.checkpoint
         remove_folder(final)
-        _write_manifest(published, held)
+        _write_manifest(published, held, is_durable=True)
         held.rename(final)
     except OSError as error:
         raise _mapped(error, f"the pin {held} of {pin.source} cannot be published") from error
@@ -174,7 +181,6 @@ def _take(source: Path, target: Path, *, is_link: bool) -> bool:
         except OSError as error:
             if error.errno not in _NO_LINK:
                 raise
-            log.debug("%s is copied, not linked: %s", source, error.strerror)
         else:
             return True
     shutil.copyfile(source, target)
@@ -212,13 +218,14 @@ def _still_there(place: Place, complete: Complete) -> bool:
     return all((place.path / name).exists() for name in complete.held)
 
 
-def _write_manifest(pin: Pin, folder: Path) -> None:
+def _write_manifest(pin: Pin, folder: Path, *, is_durable: bool) -> None:
     document = {"schema_version": SCHEMA_VERSION, "pin": _PIN.dump_python(pin, mode="json")}
     temporary = folder / f"{MANIFEST}.tmp"
     with temporary.open("w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+        if is_durable:
+            file.flush()
+            os.fsync(file.fileno())
     temporary.replace(folder / MANIFEST)
 
 

@@ -1,4 +1,4 @@
-"""The source over folders that a test writes by hand, on a clock that stands still until it is moved."""
+"""Which checkpoints are found, when, and what a pin holds."""
 
 from __future__ import annotations
 
@@ -6,60 +6,15 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from eval_jobs.types import Checkpoint
+from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests import trainer
-from tests.fakes.clock import FakeClock
-from tracker.adapters.filesystem import FilesystemSource
+from tests.tiny_model import write_checkpoint, write_lora, write_sharded_checkpoint
+from tests.watched import RESCAN_S, SETTLE_S, Watched, watching
 from tracker.adapters.filesystem_pins import MANIFEST
-from tracker.domain.discovery import WatchOptions
-from tracker.domain.watching import time_of_ns
-
-SETTLE_S = 3.0
-RESCAN_S = 10.0
-
-
-@dataclass(kw_only=True)
-class Watched:
-    """A source, its folders, and a clock that starts now, because file times are real."""
-
-    out: Path
-    pins: Path
-    clock: FakeClock
-    source: FilesystemSource
-
-    def look(self, after_s: float = 0.0) -> tuple[Checkpoint, ...]:
-        self.clock.advance(after_s)
-        return self.source.ready(self.clock.now())
-
-    def settle(self) -> tuple[Checkpoint, ...]:
-        """Look now, after a full sweep that notices everything, and when what it held has settled."""
-        return self.look() + self.look(RESCAN_S) + self.look(RESCAN_S)
-
-    def steps(self) -> list[int]:
-        return [c.step for c in self.settle()]
-
-    def reasons(self) -> list[tuple[int, str]]:
-        return [(gap.step, gap.code) for gap in self.source.gaps()]
-
-
-@contextmanager
-def watching(root: Path, pattern: str = "checkpoint-*") -> Iterator[Watched]:
-    marker = root / "clock"
-    marker.touch()
-    clock = FakeClock(time_of_ns(marker.stat().st_mtime_ns))
-    out, pins = root / "out", root / "state" / "pins"
-    options = WatchOptions(pattern=pattern, settle_s=SETTLE_S, rescan_s=RESCAN_S, polling=True)
-    source = FilesystemSource("run", out, pins, options, clock)
-    try:
-        yield Watched(out=out, pins=pins, clock=clock, source=source)
-    finally:
-        source.close()
 
 
 @pytest.fixture
@@ -85,6 +40,21 @@ def test_the_trainers_folder_is_never_touched(watched: Watched) -> None:
     before = trainer.everything_below(watched.out)
     assert watched.steps() == [10]
     assert trainer.everything_below(watched.out) == before
+
+
+def test_a_look_after_every_single_write_gives_the_checkpoint_once_and_whole(watched: Watched) -> None:
+    found: list[Checkpoint] = []
+    for step in (10, 20):
+        for change in trainer.writes(watched.out / f"checkpoint-{step}", step, seed=step):
+            seen = watched.look(SETTLE_S / 4)
+            is_last = change == "trainer_state.json"
+            assert is_last or step not in {c.step for c in seen}, f"returned after {change} was written"
+            found += seen
+    found += watched.settle()
+    assert [c.step for c in found] == [10, 20]
+    assert all((Path(c.uri) / "tokenizer.json").exists() for c in found)
+    assert all((Path(c.uri) / "trainer_state.json").exists() for c in found)
+    assert watched.source.gaps() == ()
 
 
 def test_weights_are_linked_and_small_files_are_copies(watched: Watched) -> None:
@@ -123,73 +93,6 @@ def test_a_hold_survives_a_deletion_that_is_only_half_done(watched: Watched) -> 
     assert [c.step for c in watched.look()] == [10]
 
 
-def test_what_is_already_being_deleted_when_it_is_first_seen_is_a_gap(watched: Watched) -> None:
-    folder = trainer.save(watched.out, 10)
-    (folder / "tokenizer.json").unlink()
-    later_ns = folder.stat().st_mtime_ns + 1_000_000_000
-    os.utime(folder, ns=(later_ns, later_ns))
-    assert watched.look() == ()
-    shutil.rmtree(folder)
-    assert watched.settle() == ()
-    assert watched.reasons() == [(10, "E-CKPT-VANISHED")]
-
-
-def test_a_half_written_checkpoint_is_never_returned_and_is_a_gap_once_later_ones_are_complete(
-    watched: Watched,
-) -> None:
-    folder = trainer.save(watched.out, 10)
-    (folder / "trainer_state.json").unlink()
-    assert watched.steps() == []
-    assert watched.source.gaps() == ()
-    trainer.save(watched.out, 20)
-    assert watched.steps() == [20]
-    (gap,) = watched.source.gaps()
-    assert (gap.step, gap.code, gap.source_uri) == (10, "E-CKPT-INCOMPLETE", str(folder))
-    assert "trainer_state.json" in gap.message
-    assert gap.hint
-
-
-def test_a_gap_that_becomes_good_is_taken_and_is_no_gap_any_more(watched: Watched) -> None:
-    folder = trainer.save(watched.out, 10)
-    (folder / "trainer_state.json").unlink()
-    trainer.save(watched.out, 20)
-    watched.settle()
-    assert watched.reasons() == [(10, "E-CKPT-INCOMPLETE")]
-    trainer.write_json(folder / "trainer_state.json", trainer.trainer_state(10))
-    assert watched.steps() == [10]
-    assert watched.source.gaps() == ()
-
-
-def test_a_checkpoint_that_vanishes_half_written_is_a_gap_with_what_was_missing(watched: Watched) -> None:
-    folder = trainer.save(watched.out, 10)
-    (folder / "model.safetensors").unlink()
-    watched.look()
-    shutil.rmtree(folder)
-    watched.look()
-    (gap,) = watched.source.gaps()
-    assert gap.code == "E-CKPT-VANISHED"
-    assert "holds no weights" in gap.message
-    watched.settle()
-    assert len(watched.source.gaps()) == 1
-
-
-def test_a_lost_step_that_was_never_seen_is_inferred_from_the_rhythm(watched: Watched) -> None:
-    for step in (10, 20):
-        trainer.save(watched.out, step)
-        watched.settle()
-    trainer.save(watched.out, 50)
-    assert watched.steps() == [50]
-    assert watched.reasons() == [(30, "E-CKPT-VANISHED"), (40, "E-CKPT-VANISHED")]
-    assert watched.source.gaps()[0].source_uri == str(watched.out / "checkpoint-30")
-
-
-def test_holes_from_before_the_first_look_are_not_ours(watched: Watched) -> None:
-    for step in (10, 20, 50):
-        trainer.save(watched.out, step)
-    assert watched.steps() == [10, 20, 50]
-    assert watched.source.gaps() == ()
-
-
 def test_an_overwritten_step_is_a_new_checkpoint_with_another_digest(watched: Watched) -> None:
     trainer.save(watched.out, 10, seed=1)
     (first,) = watched.settle()
@@ -221,6 +124,39 @@ def test_weights_overwritten_in_place_get_a_pin_of_their_own(watched: Watched) -
     (third,) = watched.settle()
     assert pinned.read_bytes() == trainer.weights(2)
     assert (Path(third.uri) / "model.safetensors").read_bytes() == trainer.weights(3)
+
+
+def test_a_rewound_run_gives_its_new_branch(watched: Watched) -> None:
+    for step in (10, 20, 30):
+        trainer.save(watched.out, step, seed=step)
+    old = watched.settle()
+    for step in (20, 30):
+        shutil.rmtree(watched.out / f"checkpoint-{step}")
+        trainer.save(watched.out, step, seed=step + 1)
+    new = watched.settle()
+    assert [c.step for c in old] == [10, 20, 30]
+    assert [c.step for c in new] == [20, 30]
+    assert not {c.digest for c in old} & {c.digest for c in new}
+    assert watched.source.gaps() == ()
+
+
+def test_shards_and_adapters_are_watched_too(watched: Watched) -> None:
+    write_sharded_checkpoint(watched.out / "checkpoint-10", shards=2)
+    base = write_checkpoint(watched.out.parent / "base")
+    write_lora(base, watched.out / "checkpoint-20", rank=2)
+    sharded, adapter = watched.settle()
+    assert len(list(Path(sharded.uri).glob("*.safetensors"))) == 2
+    assert (adapter.format, adapter.base_model) == (CheckpointFormat.LORA, str(base))
+
+
+def test_a_shard_that_is_still_missing_is_waited_for(watched: Watched) -> None:
+    folder = write_sharded_checkpoint(watched.out / "checkpoint-10", shards=2)
+    shard = folder / "model-00002-of-00002.safetensors"
+    content = shard.read_bytes()
+    shard.write_bytes(content[: len(content) // 2])
+    assert watched.steps() == []
+    shard.write_bytes(content)
+    assert watched.steps() == [10]
 
 
 def test_a_tokenizer_that_comes_after_the_weights_is_in_the_pin(watched: Watched) -> None:
@@ -259,39 +195,6 @@ def test_runs_in_sub_folders_and_symbolic_links(watched: Watched) -> None:
     (run / "loop").symlink_to(run)
     found = watched.settle()
     assert [(c.run_id, c.step) for c in found] == [("run/v0-20260101-000000", 10), ("run/v0-20260101-000000", 20)]
-
-
-def test_weights_behind_a_link_out_of_the_folder_are_refused(watched: Watched) -> None:
-    elsewhere = trainer.save_model(watched.out.parent / "elsewhere", seed=1)
-    folder = trainer.save(watched.out, 10)
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors").symlink_to(elsewhere / "model.safetensors")
-    assert watched.steps() == []
-    assert watched.reasons() == [(10, "E-CKPT-UNSAFE")]
-
-
-def test_pickle_weights_are_a_gap(watched: Watched) -> None:
-    folder = trainer.save(watched.out, 10)
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert watched.steps() == []
-    assert watched.reasons() == [(10, "E-CKPT-UNSAFE")]
-
-
-def test_nan_weights_are_a_gap_and_the_next_checkpoint_goes_on(watched: Watched) -> None:
-    folder = trainer.save(watched.out, 10)
-    content = bytearray(trainer.weights(10))
-    content[-4:] = b"\xff\xff\xff\x7f"
-    (folder / "model.safetensors").write_bytes(content)
-    trainer.write_json(folder / "trainer_state.json", trainer.trainer_state(10))
-    trainer.save(watched.out, 20)
-    assert watched.steps() == [20]
-    (gap,) = watched.source.gaps()
-    assert gap.code == "E-CKPT-UNREADABLE"
-    assert "NaN" in gap.message
-    assert not list(watched.pins.rglob(".held-*"))
-    trainer.save(watched.out, 10, seed=3)
-    assert watched.steps() == [10]
-    assert watched.source.gaps() == ()
 
 
 def test_names_with_spaces_and_letters_of_any_script(tmp_path: Path) -> None:
@@ -333,26 +236,6 @@ def test_an_output_folder_that_is_a_file_is_no_reason_to_die(watched: Watched) -
     watched.out.unlink()
     trainer.save(watched.out, 10)
     assert watched.steps() == [10]
-
-
-def test_pins_that_cannot_be_written_lose_nothing_while_the_checkpoint_lives(watched: Watched) -> None:
-    trainer.save(watched.out, 10)
-    watched.pins.parent.write_text("a file where the folder of pins should be")
-    assert watched.steps() == []
-    assert watched.source.gaps() == ()
-    watched.pins.parent.unlink()
-    assert watched.steps() == [10]
-
-
-def test_a_checkpoint_that_could_not_be_pinned_before_it_vanished_is_a_gap_with_the_reason(watched: Watched) -> None:
-    trainer.save(watched.out, 10)
-    watched.pins.parent.write_text("a file where the folder of pins should be")
-    watched.look()
-    shutil.rmtree(watched.out / "checkpoint-10")
-    watched.look()
-    (gap,) = watched.source.gaps()
-    assert gap.code == "E-CKPT-VANISHED"
-    assert "cannot be pinned" in gap.message
 
 
 def test_files_of_other_ranks_are_waited_for(watched: Watched) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eval_jobs.errors import (
     CheckpointError,
@@ -67,6 +69,27 @@ def test_pinning_twice_gives_one_pin(tmp_path: Path) -> None:
     first = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
     assert pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins") == first
     assert len(list((tmp_path / "pins" / "run").iterdir())) == 1
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("truncated")
+
+
+@settings(deadline=None)
+@given(
+    kept=st.integers(0, len(trainer.weights(10)) - 1), name=st.sampled_from(["model.safetensors", "two.safetensors"])
+)
+def test_no_truncated_file_whatever_is_ever_pinned(kept: int, name: str, scratch: Path) -> None:
+    folder = trainer.save(scratch / "out", 10)
+    index = folder / "model.safetensors.index.json"
+    if name == "two.safetensors":
+        (folder / "model.safetensors").rename(folder / name)
+        trainer.write_json(index, {"weight_map": {"lm_head.weight": name}})
+    (folder / name).write_bytes(trainer.weights(10)[:kept])
+    with pytest.raises(CheckpointIncomplete):
+        pin_checkpoint(folder, run_id="run", pins_dir=scratch / "pins")
+    shutil.rmtree(folder)
 
 
 def damage_nothing(folder: Path) -> None:
