@@ -151,14 +151,15 @@ def test_a_server_that_is_away_is_a_blind_spot_and_not_a_score(project: Path, tm
     assert "0.000" not in said
 
 
-def test_ctrl_c_stops_the_watch_and_leaves_no_process(project: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_watch_leaves_no_process(project: Path, number: signal.Signals) -> None:
     watch = subprocess.Popen(
         [str(TRACKER), "watch"], cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert watch.stdout is not None
     while "keeping" not in watch.stdout.readline():
         pass
-    watch.send_signal(signal.SIGINT)
+    watch.send_signal(number)
     watch.communicate()
     assert watch.returncode == 130
     workers = [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(project).encode() in _read(p)]

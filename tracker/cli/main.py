@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import logging
+import signal
 import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points, version
+from types import FrameType
 
 import click
 
@@ -93,6 +95,8 @@ def cli(*, debug: bool) -> None:
 
 def main() -> None:
     """Run the command line; exit codes are those of `eval_jobs.errors`, 2 for usage and 130 for Ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _as_interrupt)
     try:
         code = cli.main(standalone_mode=False)
     except TrackerError as error:
@@ -111,6 +115,12 @@ def main() -> None:
 
 
 # --- private
+
+
+def _as_interrupt(signum: int, frame: FrameType | None) -> None:
+    """End the way Ctrl-C does, so that servers and workers are stopped and claims are given back."""
+    del signum, frame
+    raise KeyboardInterrupt
 
 
 def _plugins() -> list[EntryPoint]:

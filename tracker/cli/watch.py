@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 import click
 import psutil
@@ -35,7 +33,6 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     if polling:
         project = project.polling()
     training_ended = _training_ended(pid, until_idle=until_idle)
-    signal.signal(signal.SIGTERM, _as_interrupt)
     world = project.world()
     local = project.workers(workers)
     display = WatchDisplay(Console())
@@ -78,9 +75,3 @@ def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
 def _quiet_s(config: Config) -> float:
     """Return how long the last checkpoint may need to settle and be seen by the slower of the two ways."""
     return 2 * config.watch.settle_s + (config.watch.rescan_s if config.watch.polling else 2.0)
-
-
-def _as_interrupt(signum: int, frame: FrameType | None) -> None:
-    """End on SIGTERM the way Ctrl-C does, so that workers are stopped and claims are given back."""
-    del signum, frame
-    raise KeyboardInterrupt
