@@ -13,18 +13,24 @@ import zlib
 from collections.abc import Iterable
 
 from eval_jobs.identity import content_hash
-from tracker.adapters.mlflow_runs import KEY_TAG, TRAINER_LOSS_KEYS
+from tracker.adapters.mlflow_runs import KEY_TAG
+from tracker.domain.trainer_run import LOSS_KEY
 
 VIEW_KEY = content_hash("checkpoint-tracker")
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 
 _PREFIX = "deflate;"
 
-SCORES, LATENCY, COVERAGE = "Training loss and benchmarks", "Latency", "Coverage"
+SCORES, EACH, LATENCY, COVERAGE = "Training loss and benchmarks", "bench", "Latency", "Coverage"
+"""Sections of the page. `bench` is also the one into which MLflow itself puts a new metric of that name."""
+
 LATENCY_KEYS = ("ttft_ms_p50", "tpot_ms_p50", "output_tokens_per_s")
 
 MAX_LINES = 8
 """MLflow draws the lines of one run in one colour; with more of them in one chart nobody finds his own."""
+
+MAX_CHARTS = 50
+"""Keeps the tag far below what MLflow stores; it adds charts for other metrics by itself."""
 
 GENERATED = ("coverage", "perf", "train", "truncated")
 """Sections that MLflow makes by itself, one chart a metric, below ours; they start closed."""
@@ -70,9 +76,9 @@ def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
         "compareRunCharts": charts,
         "compareRunSections": [
             _section(SCORES, columns=1, height=460),
+            _section(EACH, columns=3, height=300),
             _section(LATENCY, columns=3, height=300),
             _section(COVERAGE, columns=1, height=300),
-            _section("bench", columns=3, height=300, is_open=len(_starting("bench/", keys)) > MAX_LINES),
             *(_section(name, columns=3, height=300, is_open=False) for name in GENERATED),
         ],
     }
@@ -84,9 +90,12 @@ def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
 
 def _charts(keys: set[str]) -> dict[str, list[list[str]]]:
     """Return for each section the metric keys of each chart."""
-    loss = [key for key in TRAINER_LOSS_KEYS if key in keys]
+    scores = _starting("bench/", keys)
+    # A trainer that logs `loss` means its average over the run by `train_loss`.
+    loss = [next((key for key in ("loss", "train_loss") if key in keys), ""), LOSS_KEY]
     return {
-        SCORES: [_starting("bench/", keys)[:MAX_LINES] + loss],
+        SCORES: [scores[:MAX_LINES] + [key for key in loss if key in keys]],
+        EACH: [[key] for key in scores[:MAX_CHARTS]],
         LATENCY: [[key] for end in LATENCY_KEYS for key in _starting("perf/", keys) if key.endswith(end)],
         COVERAGE: [_starting("coverage/", keys)[:MAX_LINES]],
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tracker.adapters.mlflow_view import MAX_LINES, VIEW_KEY, view_link, view_state
+from tracker.adapters.mlflow_view import MAX_CHARTS, MAX_LINES, VIEW_KEY, view_link, view_state
 
 KEYS = ("bench/facts", "bench/sums", "coverage/facts", "perf/ttft_ms_p50", "perf/ttft_ms_p95", "train/loss", "train/lr")
 
@@ -65,11 +65,19 @@ def test_a_page_without_any_metric_is_empty() -> None:
     assert charts(view_state([], None)) == []
 
 
-def test_many_benchmarks_are_shown_one_by_one() -> None:
-    keys = [f"bench/b{i:02}" for i in range(MAX_LINES + 1)]
-    state = read(view_state(keys, None))
-    assert len(state["compareRunCharts"][0]["selectedMetricKeys"]) == MAX_LINES
-    assert next(s for s in state["compareRunSections"] if s["name"] == "bench")["display"]
+def test_every_benchmark_has_a_chart_of_its_own_too() -> None:
+    assert charts(view_state(KEYS, None))[1:3] == [["bench/facts"], ["bench/sums"]]
+
+
+def test_many_benchmarks_are_shown_one_by_one_and_the_tag_stays_small() -> None:
+    value = view_state([f"bench/b{i:03}" for i in range(500)], None)
+    assert len(charts(value)[0]) == MAX_LINES
+    assert len(charts(value)) == 1 + MAX_CHARTS
+    assert len(value) < 5000
+
+
+def test_the_average_loss_that_a_trainer_logs_at_the_end_is_no_curve() -> None:
+    assert charts(view_state(["loss", "train_loss"], None))[0] == ["loss"]
 
 
 def test_the_link_names_the_experiment_and_the_page() -> None:
