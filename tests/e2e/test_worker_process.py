@@ -122,6 +122,27 @@ def plan_of(folder: Path, server: OpenAIServer) -> EvalPlan:
     return make_plan(checkpoint, suite, serve, (load,))
 
 
+def check_that_everything_was_measured_once(site: Site) -> None:
+    (record,) = site.queue.finished()
+    (outcome,), (probe,) = record.outcomes, record.probes
+    assert isinstance(outcome, EvalResult)
+    assert [sample.status for sample in outcome.samples] == [SampleStatus.SCORED] * SAMPLES
+    assert [sample.score for sample in outcome.samples] == [1.0] * SAMPLES
+    assert isinstance(probe, ProbeResult)
+    assert (probe.completed, probe.failed) == (4, 0)
+    asked = Counter(r.prompt for r in site.server.requests if not r.body.get("stream"))
+    answered_once = [prompt for prompt, times in asked.items() if times == 1]
+    assert len(asked) == SAMPLES
+    assert len(answered_once) >= SAMPLES - 1, "what was answered before the kill was asked again"
+    assert "unexpected" not in "".join(path.read_text() for path in site.work_dir.glob("worker-*.log"))
+
+
+def check_for_ever(workers: LocalWorkers) -> None:
+    while True:
+        workers.check()
+        threading.Event().wait(0.05)
+
+
 def is_running(pid: int) -> bool:
     with suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -159,18 +180,7 @@ def test_a_plan_survives_a_killed_worker_and_a_stopped_one(site: Site) -> None:
     third.terminate()
     assert third.wait(PATIENCE_S) == 0
 
-    (record,) = site.queue.finished()
-    (outcome,), (probe,) = record.outcomes, record.probes
-    assert isinstance(outcome, EvalResult)
-    assert [sample.status for sample in outcome.samples] == [SampleStatus.SCORED] * SAMPLES
-    assert [sample.score for sample in outcome.samples] == [1.0] * SAMPLES
-    assert isinstance(probe, ProbeResult)
-    assert (probe.completed, probe.failed) == (4, 0)
-    asked = Counter(r.prompt for r in site.server.requests if not r.body.get("stream"))
-    answered_once = [prompt for prompt, times in asked.items() if times == 1]
-    assert len(asked) == SAMPLES
-    assert len(answered_once) >= SAMPLES - 1, "what was answered before the kill was asked again"
-    assert "unexpected" not in "".join(path.read_text() for path in site.work_dir.glob("worker-*.log"))
+    check_that_everything_was_measured_once(site)
 
 
 def test_a_worker_ends_with_the_process_that_started_it(site: Site) -> None:
@@ -198,7 +208,7 @@ def test_local_workers_carry_out_plans_and_replace_the_dead(site: Site, caplog: 
     workers.start()
     (first,) = workers.pids
     try:
-        site.until(lambda: (site.work_dir / f"worker-{first}.log").exists(), "the worker has a log")
+        site.until((site.work_dir / f"worker-{first}.log").exists, "the worker has a log")
         workers.check()
         assert workers.pids == (first,)
         os.kill(first, signal.SIGKILL)
@@ -213,7 +223,7 @@ def test_local_workers_carry_out_plans_and_replace_the_dead(site: Site, caplog: 
         workers.stop()
         workers.stop()
     assert not is_running(second)
-    assert workers.pids == ()
+    assert len(workers.pids) == 0
 
 
 def test_workers_that_cannot_live_are_given_up_with_their_reason(tmp_path: Path) -> None:
@@ -221,10 +231,7 @@ def test_workers_that_cannot_live_are_given_up_with_their_reason(tmp_path: Path)
     workers.start()
     try:
         with pytest.raises(TrackerError, match=r"5 times.*exit code 4.*no/such/folder") as caught:
-            for _ in range(5):
-                for pid in workers.pids:
-                    psutil.Process(pid).wait(PATIENCE_S)
-                workers.check()
+            check_for_ever(workers)
         assert "worker-" in caught.value.hint
     finally:
         workers.stop()
