@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, MetaData, Table, create_engine, event, make_url
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -51,6 +52,36 @@ def mapped_errors(engine: Engine) -> Iterator[None]:
         raise StoreError(
             f"the database {where} refused: {reason}", hint="check that it is reachable and writable"
         ) from error
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """Yield a connection whose changes are kept when the context ends without an error.
+
+    Raises:
+        DiskFull, StoreError: as `mapped_errors`.
+    """
+    with mapped_errors(engine), engine.begin() as connection:
+        yield connection
+
+
+def create_tables(engine: Engine, metadata: MetaData) -> None:
+    """Create what is missing of `metadata`.
+
+    Raises:
+        DiskFull, StoreError: as `mapped_errors`.
+    """
+    with mapped_errors(engine):
+        try:
+            metadata.create_all(engine)
+        except DBAPIError:
+            # Two processes that start together both find no table, and one of them comes second: it looks again.
+            metadata.create_all(engine)
+
+
+def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """Return an insert that knows `on_conflict_do_nothing` and `on_conflict_do_update` in the database's own words."""
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
 # --- private

@@ -6,14 +6,11 @@ Times are stored as UTC text of fixed width: readable by a person, and ordered a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from sqlalchemy import (
     Column,
     ColumnElement,
-    Connection,
     Dialect,
     Engine,
     Index,
@@ -32,12 +29,9 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.sql.dml import ReturningInsert
 
 from eval_jobs.codec import plan_from_json, plan_to_json, record_from_bytes, record_to_bytes
-from eval_jobs.queue.database_sql import mapped_errors
+from eval_jobs.queue.database_sql import create_tables, insert_into, transaction
 from eval_jobs.queue.rules import PlanState
 from eval_jobs.types import Claim, EvalPlan, EvalRecord, QueueState, Running
 
@@ -91,8 +85,7 @@ class SqlQueue:
             StoreError: the database cannot be reached or written.
         """
         self._engine = engine
-        with mapped_errors(engine):
-            _create_table(engine)
+        create_tables(engine, METADATA)
 
     def add(self, plan: EvalPlan, *, now: datetime) -> bool:
         """Add a plan; see `ports.Queue`."""
@@ -108,9 +101,10 @@ class SqlQueue:
             "worker": "",
             "note": "",
         }
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             # The row that comes back is the proof; drivers do not count inserted rows alike.
-            return connection.execute(_insert_if_new(connection.dialect, row)).first() is not None
+            insert = insert_into(connection, PLANS).values(row).on_conflict_do_nothing()
+            return connection.execute(insert.returning(PLANS.c.id)).first() is not None
 
     def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
         """Take the next plan; see `ports.Queue`."""
@@ -138,7 +132,7 @@ class SqlQueue:
             )
             .returning(PLANS.c.plan, PLANS.c.attempt, PLANS.c.lost)
         )
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             row = connection.execute(take).one_or_none()
             if row is None:
                 return None
@@ -160,7 +154,7 @@ class SqlQueue:
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return what nobody has taken over yet; see `ports.Queue`."""
         query = select(PLANS.c.record).where(PLANS.c.state == PlanState.FINISHED).order_by(PLANS.c.step, PLANS.c.id)
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             blobs = connection.scalars(query).all()
         return tuple(record_from_bytes(blob) for blob in blobs if blob is not None)
 
@@ -172,7 +166,7 @@ class SqlQueue:
             .where(PLANS.c.id == plan_id, PLANS.c.state == PlanState.FINISHED)
             .values(state=PlanState.ACKNOWLEDGED, record=None)
         )
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             connection.execute(take_over)
 
     def state(self) -> QueueState:
@@ -183,7 +177,7 @@ class SqlQueue:
             .where(PLANS.c.state.in_([PlanState.WAITING, PlanState.RUNNING]))
             .order_by(PLANS.c.step, PLANS.c.run_id, PLANS.c.id)
         )
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             rows = connection.execute(unfinished).all()
             counted = connection.execute(select(PLANS.c.state, func.count()).group_by(PLANS.c.state)).all()
         return QueueState(
@@ -206,27 +200,8 @@ class SqlQueue:
             )
             .values(values)
         )
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             return connection.execute(change).rowcount == 1
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with mapped_errors(self._engine), self._engine.begin() as connection:
-            yield connection
-
-
-def _create_table(engine: Engine) -> None:
-    try:
-        METADATA.create_all(engine)
-    except DBAPIError:
-        # Two processes that start together both find no table, and one of them comes second: it looks again.
-        METADATA.create_all(engine)
-
-
-def _insert_if_new(dialect: Dialect, row: Mapping[str, object]) -> ReturningInsert[tuple[str]]:
-    if dialect.name == "postgresql":
-        return postgresql.insert(PLANS).values(row).on_conflict_do_nothing().returning(PLANS.c.id)
-    return sqlite.insert(PLANS).values(row).on_conflict_do_nothing().returning(PLANS.c.id)
 
 
 def _claimable(now: datetime) -> ColumnElement[bool]:

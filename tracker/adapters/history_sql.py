@@ -6,8 +6,7 @@ trajectory(run) -> rows + samples without texts; what was read before is kept, s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -27,11 +26,9 @@ from sqlalchemy import (
     select,
     union,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
-from eval_jobs.queue.database_sql import mapped_errors
+from eval_jobs.queue.database_sql import create_tables, insert_into, transaction
 from eval_jobs.queue.sql_queue import UtcText
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.adapters.codec import from_json, to_json
@@ -92,8 +89,7 @@ class SqlHistory:
         self._samples_dir = samples_dir
         self._without_texts: dict[str, EvalRecord] = {}
         """Records of `trajectory` by plan id."""
-        with mapped_errors(engine):
-            _create_tables(engine)
+        create_tables(engine, METADATA)
 
     def append(self, record: EvalRecord) -> None:
         """Store a record; see `ports.History`."""
@@ -109,7 +105,7 @@ class SqlHistory:
             "finished_at": record.finished_at,
             "record": record_to_bytes(_without_samples(record)),
         }
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             _put(connection, RECORDS, row)
         self._without_texts.pop(plan.id, None)
 
@@ -129,7 +125,7 @@ class SqlHistory:
             .where(RECORDS.c.run_id == run_id)
             .order_by(RECORDS.c.step, RECORDS.c.finished_at, RECORDS.c.plan_id)
         )
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             known = {row.plan_id: row.finished_at for row in connection.execute(query)}
             stale = [plan_id for plan_id, finished_at in known.items() if not self._is_kept(plan_id, finished_at)]
             rows = connection.execute(select(RECORDS.c.record).where(RECORDS.c.plan_id.in_(stale))).scalars().all()
@@ -147,7 +143,7 @@ class SqlHistory:
             "created_at": report.created_at,
             "report": to_json(report),
         }
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             _put(connection, REPORTS, row)
 
     def reports(self, run_id: str) -> tuple[Report, ...]:
@@ -159,9 +155,9 @@ class SqlHistory:
     def append_gap(self, gap: Gap) -> bool:
         """Store a gap that is new; see `ports.History`."""
         row = {"run_id": gap.run_id, "step": gap.step, "code": gap.code, "gap": to_json(gap)}
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             # The row that comes back is the proof; drivers do not count inserted rows alike.
-            insert = _insert(connection, GAPS).values(row).on_conflict_do_nothing().returning(GAPS.c.step)
+            insert = insert_into(connection, GAPS).values(row).on_conflict_do_nothing().returning(GAPS.c.step)
             return connection.execute(insert).first() is not None
 
     def gaps(self, run_id: str) -> tuple[Gap, ...]:
@@ -178,7 +174,7 @@ class SqlHistory:
             "state": alert.state,
             "alert": to_json(alert),
         }
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             _put(connection, ALERTS, row)
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
@@ -191,18 +187,18 @@ class SqlHistory:
     def runs(self) -> tuple[str, ...]:
         """Return all runs; see `ports.History`."""
         query = union(select(RECORDS.c.run_id), select(GAPS.c.run_id))
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             return tuple(sorted(connection.scalars(query)))
 
     # --- private
 
     def _one(self, query: Select[bytes]) -> EvalRecord | None:
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             data = connection.scalar(query)
         return None if data is None else self._with_samples(record_from_bytes(data), texts=True)
 
     def _texts(self, query: Select[str]) -> tuple[str, ...]:
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             return tuple(connection.scalars(query))
 
     def _is_kept(self, plan_id: str, finished_at: datetime) -> bool:
@@ -220,31 +216,14 @@ class SqlHistory:
         )
         return replace(record, outcomes=outcomes)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with mapped_errors(self._engine), self._engine.begin() as connection:
-            yield connection
-
-
-def _create_tables(engine: Engine) -> None:
-    try:
-        METADATA.create_all(engine)
-    except DBAPIError:
-        # Two processes that start together both find no table, and one of them comes second: it looks again.
-        METADATA.create_all(engine)
-
 
 def _without_samples(record: EvalRecord) -> EvalRecord:
     outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
     return replace(record, outcomes=outcomes)
 
 
-def _insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
-
-
 def _put(connection: Connection, table: Table, row: Mapping[str, object]) -> None:
     """Insert a row, or replace the one with the same key."""
     connection.execute(
-        _insert(connection, table).values(row).on_conflict_do_update(index_elements=table.primary_key, set_=row)
+        insert_into(connection, table).values(row).on_conflict_do_update(index_elements=table.primary_key, set_=row)
     )

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from pydantic import TypeAdapter, ValidationError
@@ -35,14 +34,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError
 
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
-from eval_jobs.queue.database_sql import mapped_errors
+from eval_jobs.queue.database_sql import create_tables, insert_into, transaction
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.outbox_lock_sql import sender_lock
 from tracker.domain.tracking import curve_batch, tracking_batch
@@ -97,19 +94,18 @@ class OutboxTracking:
         self._clock = clock or SystemClock()
         self._failures = 0
         self._retry_at: datetime | None = None
-        with mapped_errors(engine):
-            _create_tables(engine)
+        create_tables(engine, METADATA)
 
     def publish(self, record: EvalRecord, report: Report) -> None:
         """Queue a record with its verdicts; see `ports.Tracking`."""
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             _queue(connection, f"record:{record.plan.id}", tracking_batch(record, report))
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Queue the points that are new for this run; see `ports.Tracking`."""
         batch = curve_batch(checkpoint, points)  # drops what is not finite
         finite = {(p.key, p.step, p.value) for p in batch.points}
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             fresh = _remember(connection, checkpoint.run_id, finite)
             new = [p for p in dict.fromkeys(points) if (p.key, p.step, p.value) in fresh]
             for start in range(0, len(new), POINTS_PER_ITEM):
@@ -155,18 +151,18 @@ class OutboxTracking:
             .order_by(ITEMS.c.id)
             .limit(1)
         )
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             row = connection.execute(due).one_or_none()
         return None if row is None else (row.id, row.body)
 
     def _mark_sent(self, item_id: int) -> None:
         # The key stays, so that the same item is never queued again; the body is in the store now.
         sent = update(ITEMS).where(ITEMS.c.id == item_id).values(sent=True, body=None)
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             connection.execute(sent)
 
     def _postpone(self, item_id: int, now: datetime, error: StoreError) -> None:
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             row = connection.execute(select(ITEMS.c.refused, ITEMS.c.key).where(ITEMS.c.id == item_id)).one()
             retry_at_s = now.timestamp() + _wait_s(row.refused)
             values = {"refused": row.refused + 1, "retry_at_s": retry_at_s}
@@ -189,27 +185,14 @@ class OutboxTracking:
         return self._retry_at is not None and now < self._retry_at
 
     def _waiting(self) -> int:
-        with self._transaction() as connection:
+        with transaction(self._engine) as connection:
             return connection.scalar(select(func.count()).select_from(ITEMS).where(ITEMS.c.sent.is_(False))) or 0
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with mapped_errors(self._engine), self._engine.begin() as connection:
-            yield connection
-
-
-def _create_tables(engine: Engine) -> None:
-    try:
-        METADATA.create_all(engine)
-    except DBAPIError:
-        # Two processes that start together both find no table, and one of them comes second: it looks again.
-        METADATA.create_all(engine)
 
 
 def _queue(connection: Connection, key: str, item: TrackingItem) -> None:
     body = zlib.compress(_as_json(item), level=3)
     row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0}
-    connection.execute(_insert_new(connection, ITEMS).values(row))
+    connection.execute(insert_into(connection, ITEMS).values(row).on_conflict_do_nothing())
 
 
 def _remember(connection: Connection, run_id: str, points: set[tuple[str, int, float]]) -> set[tuple[str, int, float]]:
@@ -219,14 +202,8 @@ def _remember(connection: Connection, run_id: str, points: set[tuple[str, int, f
     rows = [{"run_id": run_id, "key": k, "step": s, "value": v} for k, s, v in sorted(points - known)]
     if not rows:
         return set()
-    stored = connection.execute(_insert_new(connection, POINTS).returning(*columns), rows)
+    stored = connection.execute(insert_into(connection, POINTS).on_conflict_do_nothing().returning(*columns), rows)
     return {(row.key, row.step, row.value) for row in stored}
-
-
-def _insert_new(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    if connection.dialect.name == "postgresql":
-        return postgresql.insert(table).on_conflict_do_nothing()
-    return sqlite.insert(table).on_conflict_do_nothing()
 
 
 def _as_json(item: TrackingItem) -> bytes:
