@@ -30,7 +30,7 @@ from rich.console import Console
 HERE = Path(__file__).parent
 TRACKER = Path(sys.executable).parent / "tracker"
 POLL_S = 0.5
-STOP_TIMEOUT_S = 40.0
+STOP_TIMEOUT_S = 60.0
 """How long the tracker may take to stop its engine."""
 LOG_TAIL_LINES = 15
 
@@ -105,6 +105,9 @@ def run(place: Place) -> int:
             marker.write(f"train.py, pid {trainer.pid}\ntracker watch, pid {watcher.pid}\n")
             marker.flush()
             follow(trainer, watcher, place)
+        except KeyboardInterrupt:
+            console.print("\nstopping the trainer and the tracker; a second Ctrl-C does not wait for them")
+            raise
         finally:
             stop(children)
         return show_result(place, time.monotonic() - started)
