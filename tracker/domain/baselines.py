@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
 from tracker.domain.pairing import Pairing, Unlike, pair
 from tracker.domain.scores import summarise
-from tracker.domain.statistics import Spread, interval, paired_test
+from tracker.domain.statistics import MCNEMAR, Spread, interval, paired_test
 from tracker.domain.types import Baseline, Comparison, Phase
 
 MIN_COMMON = 0.95
@@ -138,6 +138,8 @@ def _of_first_phase(points: Sequence[Point], step: int, phases: Sequence[Phase])
 def _evidence(pairing: Pairing, choice: Choice, *, higher_is_better: bool) -> Evidence:
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
     low, high = interval(test.spread)
+    if test.method == MCNEMAR:  # a difference of shares cannot lie outside
+        low, high = max(low, -1.0), min(high, 1.0)
     comparison = Comparison(
         baseline=choice.baseline,
         baseline_step=choice.point.step,

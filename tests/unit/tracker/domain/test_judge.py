@@ -329,3 +329,9 @@ def test_a_regressed_candidate_is_never_called_improved(best: int, previous: int
     verdict = judged(run_of(best, previous, 20, n=40))
     lost = any(c.p_worse < verdict.alpha_test and c.delta <= -0.02 for c in verdict.comparisons)
     assert not (lost and verdict.word is VerdictWord.IMPROVED)
+
+
+def test_the_interval_of_a_difference_of_shares_stays_a_difference_of_shares() -> None:
+    comparison = judged(run_of(100, 0, n=100)).comparisons[0]
+    assert (comparison.delta, comparison.ci_low) == (-1.0, -1.0)
+    assert comparison.ci_high > -1.0
