@@ -6,10 +6,10 @@ import os
 
 # MLflow would tell its makers about every client and server that starts; it decides when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-# A server that hangs is given up after this long and tried once more; its own patience is 120 s and seven times.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "1")
+# A server that hangs is given up soon, for the watcher waits meanwhile; trying again is the outbox's business.
+# MLflow's own patience is 120 s, seven times.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 # A proxy may ask for minutes of patience; the outbox has its own.
 os.environ.setdefault("MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER", "false")
 # It prints links to stdout, where a command's own output goes.
