@@ -5,6 +5,7 @@ A new store is a copy of one whose tables were created once: creating them takes
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import sqlite3
 import tempfile
@@ -106,9 +107,10 @@ def locked(database: Path) -> Iterator[None]:
 
 @cache
 def _template() -> Path:
-    path = Path(tempfile.mkdtemp(prefix="tracker-mlflow-template-")) / "mlflow.db"
-    connect(f"sqlite:///{path}")
-    return path
+    folder = Path(tempfile.mkdtemp(prefix="tracker-mlflow-template-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    connect(f"sqlite:///{folder}/mlflow.db")
+    return folder / "mlflow.db"
 
 
 def _run(run: Run, steps: dict[str, int]) -> dict[str, Any]:
