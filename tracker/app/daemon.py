@@ -31,16 +31,19 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
 
     `keep_workers` is called once a pass: it restarts workers that died and raises when they cannot live.
     """
-    last_event = clock.now()
+    quiet_since: datetime | None = None
     while True:
-        now = clock.now()
-        passed = tick(world, now)
+        has_ended = stop.training_ended()  # asked before the look at the disk, which then sees what it left
+        started_at = clock.now()
+        passed = tick(world, started_at)
         state = world.queue.state()
         show(passed, state)
         keep_workers()
-        if passed.checkpoints or passed.gaps or passed.reports or not stop.training_ended() or _busy(state):
-            last_event = now
-        if _is_over(last_event, now, stop):
+        if not has_ended or _is_new(passed) or state.waiting or state.running:
+            quiet_since = None
+        elif quiet_since is None:
+            quiet_since = clock.now()
+        elif started_at - quiet_since >= timedelta(seconds=stop.quiet_s):
             return
         world.source.wait(TICK_S)
 
@@ -48,9 +51,5 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
 # --- private
 
 
-def _busy(state: QueueState) -> bool:
-    return bool(state.waiting or state.running)
-
-
-def _is_over(last_event: datetime, now: datetime, stop: StopRule) -> bool:
-    return now - last_event >= timedelta(seconds=stop.quiet_s)
+def _is_new(passed: Tick) -> bool:
+    return bool(passed.checkpoints or passed.gaps or passed.reports)

@@ -69,7 +69,24 @@ def test_it_does_not_end_while_a_plan_waits() -> None:
 def test_an_idle_folder_ends_after_the_quiet_time() -> None:
     watching = Watching(FakeWorld(), lambda _: None)
     watching.until(lambda: True, quiet_s=7.0)
-    assert len(watching.passes) == 8
+    assert len(watching.passes) == 9
+
+
+def test_a_pass_that_took_long_is_not_taken_for_quiet_time() -> None:
+    """The trainer saved and ended during that pass, and its last checkpoint needs two more looks to settle."""
+    fakes = FakeWorld()
+    last = fakes.run.records[0].plan.checkpoint
+
+    def on_pass(number: int) -> None:
+        if number == 5:
+            fakes.clock.advance(60.0)
+        if number == 7:
+            fakes.source.put(last)
+        fakes.work()
+
+    watching = Watching(fakes, on_pass)
+    watching.until(lambda: len(watching.passes) >= 4, quiet_s=8.0)
+    assert [r.step for p in watching.passes for r in p.reports] == [last.step]
 
 
 def test_workers_that_cannot_live_end_the_watch() -> None:
