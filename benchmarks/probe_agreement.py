@@ -72,7 +72,7 @@ def compare(endpoint: Endpoint, load: ProbeLoad, *, rounds: int, work_dir: Path)
     shim = write_shim(work_dir, endpoint.info.version)
     ours, theirs = [], []
     print(f"{load.requests} requests, {load.concurrency} at a time, {load.input_tokens} in, {load.output_tokens} out")
-    print("round   ttft ms: ours  bench  ratio   tpot ms: ours  bench  ratio")
+    print("round   ttft ms: ours  bench  ratio   tpot ms: ours  bench  ratio   load")
     for number in range(rounds):
         # A new seed each round: prompts asked before would be answered from the prefix cache.
         seeded = replace(load, seed=load.seed + number)
@@ -82,7 +82,8 @@ def compare(endpoint: Endpoint, load: ProbeLoad, *, rounds: int, work_dir: Path)
         else:
             ours.append(our_probe(endpoint, seeded))
             theirs.append(bench_serve(endpoint, seeded, shim))
-        print(_row(str(number + 1), ours[-1], theirs[-1]), flush=True)
+        # Beside the figures, because other work on the machine during a round makes it worthless.
+        print(f"{_row(str(number + 1), ours[-1], theirs[-1])} {os.getloadavg()[0]:6.1f}", flush=True)
     ours_median, theirs_median = _median(ours), _median(theirs)
     print(_row("median", ours_median, theirs_median))
     ttft_ratio, tpot_ratio = ours_median.ttft / theirs_median.ttft, ours_median.tpot / theirs_median.tpot
