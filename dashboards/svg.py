@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import pairwise
 
 from dashboards.figures import (
     AXIS_HEIGHT,
@@ -34,6 +35,8 @@ CHAR_WIDTH = 6.7
 MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "bar")
 """One for each colour, so that lines are told apart without colours."""
 TITLE_CHAR_WIDTH = 8.0
+PHASE_CHAR_WIDTH = 6.3
+MIN_PHASE_CHARS = 4
 NAMED_FROM_WIDTH = 300
 """Narrower plots show where a phase begins and leave its name out."""
 MAX_MARKED = 60
@@ -85,7 +88,8 @@ def _slot(slot: int) -> int:
 
 
 def _panel(panel: Panel, frame: Frame) -> Iterator[str]:
-    yield f'<text class="ptitle" x="{frame.left}" y="{_n(frame.top - 9)}">{text(panel.title)}</text>'
+    title = _cut(panel.title, int((frame.right - frame.left) / TITLE_CHAR_WIDTH))
+    yield f'<text class="ptitle" x="{frame.left}" y="{_n(frame.top - 9)}">{text(title)}</text>'
     for value in ticks(panel.low, panel.high, at_most=6 if panel.height > 150 else 5):
         y = _n(frame.y(value))
         yield f'<path class="grid" d="M{frame.left} {y}H{_n(frame.right)}"/>'
@@ -156,25 +160,31 @@ def _labels(panel: Panel, frame: Frame) -> Iterator[str]:
     for place, (_, index) in zip(places, ends, strict=True):
         line = panel.lines[index]
         yield _key(line, frame.right + 18, place)
-        yield f'<text class="label" x="{_n(frame.right + 29)}" y="{_n(place)}" dy="4">{text(_cut(line.label))}</text>'
+        label = text(_cut(line.label, LABEL_CHARS))
+        yield f'<text class="label" x="{_n(frame.right + 29)}" y="{_n(place)}" dy="4">{label}</text>'
 
 
-def _cut(label: str) -> str:
+def _cut(label: str, chars: int) -> str:
     """Return a label cut in its middle: its end says how the line stands."""
-    return label if len(label) <= LABEL_CHARS else f"{label[: LABEL_CHARS - 15]}…{label[-14:]}"
+    label = one_line(label)
+    if len(label) <= chars:
+        return label
+    tail = min(14, chars // 2)
+    return f"{label[: max(1, chars - tail - 1)]}…{label[-tail:]}"
 
 
 def _phase_marks(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
     first, bottom = places[0], places[-1].bottom
     title_end = first.left + TITLE_CHAR_WIDTH * len(figure.panels[0].title) + 12
-    for phase in figure.phases:
-        if not figure.x_min < phase.from_step <= figure.x_max:
-            continue  # at the very beginning it separates nothing
-        x = first.x(phase.from_step)
+    # At the very beginning a phase separates nothing.
+    marked = [p for p in figure.phases if figure.x_min < p.from_step <= figure.x_max]
+    edges = [*(first.x(p.from_step) for p in marked), first.right]
+    for phase, (x, end) in zip(marked, pairwise(edges), strict=True):
         yield f'<path class="phase" d="M{_n(x)} {_n(first.top)}V{_n(bottom)}"/>'
-        if first.right - first.left >= NAMED_FROM_WIDTH:
+        chars = int((end - x - 8) / PHASE_CHAR_WIDTH)
+        if first.right - first.left >= NAMED_FROM_WIDTH and chars >= MIN_PHASE_CHARS:
             y = first.top - 9 if x > title_end else first.top + 12
-            yield f'<text class="phase-name" x="{_n(x + 4)}" y="{_n(y)}">{text(phase.name)}</text>'
+            yield f'<text class="phase-name" x="{_n(x + 4)}" y="{_n(y)}">{text(_cut(phase.name, chars))}</text>'
 
 
 def _step_axis(frame: Frame, *, top: float) -> Iterator[str]:
@@ -203,7 +213,8 @@ def _tips(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
 
 
 def _tip(figure: Figure, frame: Frame, step: int, bottom: float) -> Iterator[str]:
-    rows = [(line, f"{line.name} {tip}") for line, tip in _values_at(figure, step)]
+    chars = int((frame.right - frame.left - 32) / CHAR_WIDTH)
+    rows = [(line, _cut(f"{line.name} {tip}", chars)) for line, tip in _values_at(figure, step)]
     width = 32 + CHAR_WIDTH * max([len(f"step {step}"), *(len(words) for _, words in rows)])
     x = frame.x(step)
     left = x + 12 if x + 12 + width <= frame.right else max(2.0, x - 12 - width)

@@ -187,6 +187,23 @@ def test_text_of_a_model_runs_nothing(page: Page, tmp_path: Path) -> None:
     assert page.locator("script, img").count() == 0
 
 
+def test_names_without_a_place_to_break_never_widen_the_page(page: Page, tmp_path: Path) -> None:
+    name = "a_name_without_any_place_to_break_" * 6
+    run = forgetting_run(run_id=name, samples=20)
+    reports = tuple(
+        replace(r, verdicts=tuple(replace(v, benchmark=name + v.benchmark, reason=name) for v in r.verdicts))
+        for r in run.reports
+    )
+    long = replace(run, reports=reports, gaps=tuple(replace(g, message=name) for g in run.gaps))
+    page.goto(written(run_data(long), tmp_path / "long.html").as_uri())
+    assert page_width(page) == 1200
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page_width(page) == 400
+    page.set_viewport_size({"width": 702, "height": 1000})
+    page.emulate_media(media="print")
+    assert page_width(page) == 702
+
+
 def test_200_checkpoints_of_50_benchmarks_are_one_page_of_less_than_5_megabytes(page: Page, wide_report: Path) -> None:
     assert wide_report.stat().st_size < 5_000_000
     page.goto(wide_report.as_uri())

@@ -128,3 +128,25 @@ def test_lines_differ_by_shape_and_not_only_by_colour() -> None:
 
 def test_a_legend_mark_is_the_line_with_its_marker() -> None:
     assert legend_mark(9).count("s1") == 2
+
+
+def test_phases_that_follow_closely_do_not_write_over_each_other() -> None:
+    close = (
+        Phase(name="a very long name of a phase", from_step=150),
+        Phase(name="next", from_step=160),
+        Phase(name="last", from_step=299),
+    )
+    drawing = draw(replace(FIGURE, phases=close), width=1032)
+    assert drawing.count('class="phase"') == 3
+    names = [part.split("<")[0].split(">")[1] for part in drawing.split('class="phase-name"')[1:]]
+    assert names == ["a …se", "next"]
+
+
+def test_long_names_stay_inside_a_small_figure() -> None:
+    line = replace(LINE, name="n" * 200)
+    panel = replace(FIGURE.panels[0], title=f"{'t' * 200} ▼▼ forgotten", lines=(line,))
+    drawing = draw(replace(FIGURE, panels=(panel,)), width=330)
+    assert "▼▼ forgotten</text>" in drawing
+    widest = max(float(part.split('"')[0]) for part in drawing.split('class="tipbox"')[1].split('width="')[1:2])
+    assert widest <= 330
+    assert "n" * 60 not in drawing
