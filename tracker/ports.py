@@ -25,6 +25,9 @@ class CheckpointSource(Protocol):
     def gaps(self) -> tuple[Gap, ...]:
         """Return every checkpoint that cannot be evaluated, found so far by this process, with the reason."""
 
+    def give_up(self, now: datetime) -> None:
+        """Make a gap of every checkpoint that is not finished: the training has ended, and nobody will finish it."""
+
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk."""
 

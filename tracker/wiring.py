@@ -141,6 +141,12 @@ class Project:
                 hint="choose another place with run.state_dir, or free some space",
             ) from error
 
+    def run_id_of(self, checkpoint: Path) -> str:
+        """Return the run that a checkpoint folder belongs to, as watching names it."""
+        parent, output_dir = checkpoint.absolute().parent, self.config.run.output_dir.absolute()
+        is_sub_folder = parent.parent == output_dir
+        return f"{self.config.run.name}/{parent.name}" if is_sub_folder else self.config.run.name
+
     def polling(self) -> Project:
         """Return the same project with `watch.polling` on."""
         watch = self.config.watch.model_copy(update={"polling": True})

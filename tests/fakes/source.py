@@ -16,6 +16,8 @@ class FakeSource:
         self._all = list(checkpoints)
         self._known = {_identity(c) for c in checkpoints}
         self._gaps: list[Gap] = []
+        self.unfinished: list[Gap] = []
+        """What becomes a gap when the training has ended."""
         self.waited: list[float] = []
         self.is_closed = False
 
@@ -40,6 +42,10 @@ class FakeSource:
 
     def gaps(self) -> tuple[Gap, ...]:
         return tuple(self._gaps)
+
+    def give_up(self, now: datetime) -> None:  # noqa: ARG002 - part of the port
+        self._gaps += self.unfinished
+        self.unfinished = []
 
     def wait(self, timeout_s: float) -> None:
         self.waited.append(timeout_s)

@@ -76,6 +76,11 @@ class FilesystemSource:
         with self._lock:
             return self._folders.gaps.found()
 
+    def give_up(self, now: datetime) -> None:
+        """Make a gap of every checkpoint that is not finished."""
+        with self._lock:
+            self._folders.give_up(now)
+
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk or a hold has settled."""
         with self._lock:

@@ -144,6 +144,20 @@ class Folders:
         self._complain(str(error))
         self._postponed.append(pin)
 
+    def give_up(self, now: datetime) -> None:
+        """Make a gap of every folder that is neither taken nor a gap already."""
+        for folder in self._folders.values():
+            if folder.stage is _Stage.TAKEN:
+                continue
+            if isinstance(folder.readiness, Complete):
+                reason = folder.trouble or "it never stopped changing"
+                error = CheckpointIncomplete(
+                    f"{folder.place.path} could not be pinned: {reason}", hint="evaluate it with `tracker run`"
+                )
+                self.gaps.add(folder.place, error, now)
+            else:
+                self.gaps.add_unusable(folder.place, folder.readiness, now)
+
     # --- private: looking
 
     def _places(self) -> tuple[Place, ...] | None:

@@ -142,7 +142,7 @@ def _start(store_uri: str, artifacts_dir: Path, port: int, output: int) -> subpr
 def _wait_until_ready(server: RunningServer) -> None:
     for _ in range(START_POLLS):
         with suppress(httpx.TransportError):
-            if httpx.get(f"{server.url}/health", timeout=POLL_S * 10).is_success:
+            if httpx.get(f"{server.url}/health", timeout=POLL_S * 10, trust_env=False).is_success:
                 return
         with suppress(subprocess.TimeoutExpired):
             raise _died(server.log, server.process.wait(POLL_S))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from eval_jobs.errors import TrackerError
@@ -46,6 +46,8 @@ class World:
     judge: Judge
     measurement: Measurement
     policy: Policy
+    backlog: list[Checkpoint] = field(default_factory=list)
+    """Found and not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,18 +64,23 @@ class Tick:
 def tick(world: World, now: datetime) -> Tick:
     """Do one pass. Safe to kill at any line and run again."""
     checkpoints = world.source.ready(now)
-    for checkpoint in checkpoints:
+    world.backlog.extend(checkpoints)
+    while world.backlog:
+        checkpoint = world.backlog[0]
         world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
         for plan in plans_for(checkpoint, world.measurement):
             world.queue.add(plan, now=now)  # plan.id is a content hash: adding twice is a no-op
-    gaps = tuple(gap for gap in world.source.gaps() if world.history.append_gap(gap))
-    for gap in gaps:
-        raise_alert(world, alert_of_gap(gap))
+        del world.backlog[0]
+    gaps = []
+    for gap in world.source.gaps():
+        if world.history.append_gap(gap):
+            gaps.append(gap)
+            raise_alert(world, alert_of_gap(gap))
     reports = []
     for record in world.queue.finished():  # written by workers, wherever they run
         reports.append(review(world, record, now))
         world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
-    return Tick(checkpoints=checkpoints, gaps=gaps, reports=tuple(reports), unsent=world.tracking.flush())
+    return Tick(checkpoints=checkpoints, gaps=tuple(gaps), reports=tuple(reports), unsent=world.tracking.flush())
 
 
 def plans_for(checkpoint: Checkpoint, measurement: Measurement) -> tuple[EvalPlan, ...]:

@@ -46,8 +46,9 @@ def _find(history: History, name: str, default_run: str) -> EvalRecord:
     steps = [report.step for report in history.reports(run)]
     if step != "latest" and not step.isdecimal():
         raise ConfigError(f"{name!r} names no checkpoint", hint="write STEP, RUN@STEP or latest")
-    record = history.find_record(run, steps[-1] if step == "latest" else int(step))
+    wanted = steps[-1:] if step == "latest" else [int(step)]
+    record = history.find_record(run, wanted[0]) if wanted and wanted[0] in steps else None
     if record is None:
-        known = ", ".join(map(str, steps))
+        known = ", ".join(map(str, steps)) or "none yet"
         raise ConfigError(f"run {run} has no evaluated step {step}", hint=f"evaluated steps: {known}")
     return record

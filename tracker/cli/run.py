@@ -34,8 +34,8 @@ def command(*, checkpoint: Path, config_path: Path, as_json: bool) -> int:
     """
     project = open_project(config_path)
     project.make_state_dir()
-    pinned = pin_checkpoint(checkpoint, run_id=project.config.run.name, pins_dir=project.pins_dir)
     world = project.world()
+    pinned = pin_checkpoint(checkpoint, run_id=project.run_id_of(checkpoint), pins_dir=project.pins_dir)
     tools = make_tools(project.work_dir)
     console = Console(stderr=as_json)
     try:

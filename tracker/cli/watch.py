@@ -19,7 +19,9 @@ from tracker.config import Config
 
 @click.command("watch")
 @config_option
-@click.option("--until-exit-of", "pid", type=int, help="Stop after process PID has ended and all is judged.")
+@click.option(
+    "--until-exit-of", "pid", type=click.IntRange(min=1), help="Stop after process PID has ended and all is judged."
+)
 @click.option("--until-idle", is_flag=True, help="Stop when everything that is there now is judged.")
 @click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes.")
 @click.option("--polling", is_flag=True, help="Look at the disk instead of waiting for file events.")
@@ -68,8 +70,15 @@ def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
             f"--until-exit-of {pid}: there is no such process",
             hint="use --until-idle to evaluate what is there already",
         ) from error
-    # psutil compares the start time too, so that a reused pid does not count as the trainer.
-    return lambda: not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE
+    return lambda: _is_gone(trainer)
+
+
+def _is_gone(trainer: psutil.Process) -> bool:
+    """Say whether the process has ended; psutil compares the start time, so that a reused pid is another process."""
+    try:
+        return not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # between the two questions
+        return True
 
 
 def _quiet_s(config: Config) -> float:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 import pytest
 
-from eval_jobs.errors import TrackerError
-from eval_jobs.types import QueueState
+from eval_jobs.errors import DiskFull, TrackerError
+from eval_jobs.types import EvalPlan, QueueState
+from tests.fakes.queue import FakeQueue
+from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.daemon import StopRule, watch
 from tracker.app.pipeline import Tick
@@ -18,6 +21,7 @@ class Watching:
 
     def __init__(self, fakes: FakeWorld, on_pass: Callable[[int], None]) -> None:
         self.fakes = fakes
+        self.world = fakes.world()
         self.passes: list[Tick] = []
         self.on_pass = on_pass
 
@@ -29,7 +33,7 @@ class Watching:
 
     def until(self, training_ended: Callable[[], bool], quiet_s: float = 5.0) -> None:
         watch(
-            self.fakes.world(),
+            self.world,
             clock=self.fakes.clock,
             keep_workers=lambda: None,
             stop=StopRule(training_ended=training_ended, quiet_s=quiet_s),
@@ -69,7 +73,7 @@ def test_it_does_not_end_while_a_plan_waits() -> None:
 def test_an_idle_folder_ends_after_the_quiet_time() -> None:
     watching = Watching(FakeWorld(), lambda _: None)
     watching.until(lambda: True, quiet_s=7.0)
-    assert len(watching.passes) == 9
+    assert len(watching.passes) == 10
 
 
 def test_a_pass_that_took_long_is_not_taken_for_quiet_time() -> None:
@@ -87,6 +91,40 @@ def test_a_pass_that_took_long_is_not_taken_for_quiet_time() -> None:
     watching = Watching(fakes, on_pass)
     watching.until(lambda: len(watching.passes) >= 4, quiet_s=8.0)
     assert [r.step for p in watching.passes for r in p.reports] == [last.step]
+
+
+def test_what_is_unfinished_when_the_training_has_ended_is_a_gap() -> None:
+    fakes = FakeWorld(run=forgetting_run())
+    fakes.source.unfinished = list(fakes.run.gaps)
+    watching = Watching(fakes, lambda _: None)
+    watching.until(lambda: True)
+    assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
+    assert watching.passes[-1].gaps == fakes.run.gaps
+    assert fakes.notifier.alerts
+
+
+def test_a_full_disk_is_waited_out_and_costs_no_checkpoint(caplog: pytest.LogCaptureFixture) -> None:
+    fakes = FakeWorld()
+    fakes.source.put(fakes.run.records[0].plan.checkpoint)
+    refused: list[int] = []
+
+    class Full(FakeQueue):
+        def add(self, plan: EvalPlan, *, now: datetime) -> bool:
+            if len(refused) < 5:
+                refused.append(plan.checkpoint.step)
+                fakes.clock.advance(1.0)
+                raise DiskFull("no space is left", hint="free some")
+            return super().add(plan, now=now)
+
+    def on_pass(_: int) -> None:
+        fakes.work()
+
+    fakes.queue = Full()
+    watching = Watching(fakes, on_pass)
+    watching.until(lambda: True, quiet_s=3.0)
+    assert len(refused) == 5
+    assert [r.step for p in watching.passes for r in p.reports] == [refused[0]]
+    assert len([r for r in caplog.records if "no space is left" in r.message]) == 1
 
 
 def test_workers_that_cannot_live_end_the_watch() -> None:
