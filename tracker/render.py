@@ -41,19 +41,18 @@ def history_table(reports: Sequence[Report]) -> RenderableType:
     return _HistoryView(reports=tuple(reports))
 
 
-def report_lines(report: Report) -> tuple[RenderableType, ...]:
+def report_lines(report: Report) -> tuple[Text, ...]:
     """Return the verdicts on one checkpoint, one line each."""
     head = Text.assemble((f"{'judged':>9} ", "dim"), f"step {report.step}")
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for _ in range(2):
-        grid.add_column(no_wrap=True)
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    for verdict in report.verdicts:
-        name, word = Text(one_line(verdict.benchmark)), Text.assemble(_word(verdict.word), _coverage(verdict))
-        grid.add_row(" " * 8, name, _score(verdict), word, Text(one_line(verdict.reason), style="dim"))
-    return (head, grid)
+    width = max((len(one_line(v.benchmark)) for v in report.verdicts), default=0)
+    lines = [
+        Text.assemble(
+            " " * 10, f"{one_line(verdict.benchmark):<{width}}", "  ", _score(verdict), "  ", _word(verdict.word),
+            _coverage(verdict), (_remark(verdict), "dim"),
+        )
+        for verdict in report.verdicts
+    ]  # fmt: skip
+    return (head, *lines)
 
 
 def gaps_table(gaps: Iterable[Gap]) -> RenderableType:
@@ -164,6 +163,15 @@ def _coverage(verdict: Verdict) -> Text:
 
 def _word(word: VerdictWord) -> Text:
     return Text(f"{SYMBOLS[word]:<2} {word}", style=STYLES[word])
+
+
+def _remark(verdict: Verdict) -> str:
+    """Return the reason, or what matters of it where nothing was found."""
+    if verdict.word is VerdictWord.FIRST:
+        return ""
+    if verdict.word is VerdictWord.INCONCLUSIVE:
+        return "" if verdict.mde is None else f"  (changes under {verdict.mde:.3f} go unseen)"
+    return f"  {one_line(verdict.reason)}"
 
 
 def _legend(view: Overview) -> Text:

@@ -131,6 +131,7 @@ def test_the_watcher_reports_broken_checkpoints_and_judges_the_good_one_while_ml
     for step, (make, _, _) in enumerate(BROKEN.values(), start=1):
         make(project / "out" / f"checkpoint-{step}")
     write_checkpoint(project / "out" / "checkpoint-100")
+    truncated(project / "out" / "checkpoint-200")  # the newest: the trainer was killed while it saved
     away = '[tracking]\nuri = "http://127.0.0.1:9"\n[watch]\nsettle_s = 0.5\n'
     with OpenAIServer(lambda _: Reply(text="2")) as server:
         configure(project, more=away, url=server.base_url)
@@ -139,7 +140,10 @@ def test_the_watcher_reports_broken_checkpoints_and_judges_the_good_one_while_ml
     assert "judged step 100" in result.stdout
     document = json.loads(tracker(project, "history", "--json").stdout)
     assert [report["step"] for report in document["reports"]] == [100]
-    assert [gap["code"] for gap in document["gaps"]] == [code for _, code, _ in BROKEN.values()]
+    codes = [code for _, code, _ in BROKEN.values()]
+    assert [gap["code"] for gap in document["gaps"]] == [*codes, "E-CKPT-INCOMPLETE"]
+    assert "1 checkpoints judged, 5 gaps" in result.stdout
+    assert "wait for MLflow" in result.stdout
     assert "127.0.0.1:9" in result.stderr  # MLflow is away, said once
 
 

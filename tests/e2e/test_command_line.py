@@ -95,7 +95,10 @@ def test_compare_shows_lost_questions_with_both_answers(project: Path) -> None:
     assert document["benchmarks"][0]["word"] == "regressed"
 
 
-@pytest.mark.parametrize(("name", "says"), [("77", "evaluated steps"), ("x@100", "known runs"), ("first", "RUN@STEP")])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("77", "evaluated steps"), ("9" * 25, "evaluated steps"), ("x@100", "known runs"), ("first", "RUN@STEP")],
+)
 def test_compare_names_what_is_there(project: Path, name: str, says: str) -> None:
     assert says in tracker(project, "compare", name, "latest", code=2)
 
@@ -120,7 +123,7 @@ def test_run_evaluates_one_checkpoint_and_its_code_says_that_something_was_lost(
 
 def test_a_second_watch_has_nothing_to_do(project: Path, server: OpenAIServer) -> None:
     before = len(server.requests)
-    assert "judged" not in tracker(project, "watch", "--until-idle")
+    assert "judged step" not in tracker(project, "watch", "--until-idle")
     assert len(server.requests) == before
 
 

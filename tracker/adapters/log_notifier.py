@@ -15,4 +15,4 @@ class LogNotifier:
     def notify(self, alert: Alert) -> None:
         """Log the alert."""
         level = logging.WARNING if alert.state is AlertState.FIRING else logging.INFO
-        log.log(level, "alert %s: run %s step %d: %s", alert.state, alert.run_id, alert.step, alert.message)
+        log.log(level, "%s: %s: %s", alert.state, alert.run_id, alert.message)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 import psutil
 from rich.console import Console
+from rich.logging import RichHandler
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.clock import SystemClock
@@ -37,7 +39,11 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     training_ended = _training_ended(pid, until_idle=until_idle)
     world = project.world()
     local = project.workers(workers)
-    display = WatchDisplay(Console())
+    console = Console()
+    if console.is_terminal:  # log lines go above the live line, not into it
+        handler = RichHandler(console=console, show_time=False, show_path=False)
+        logging.basicConfig(handlers=[handler], format="%(message)s", force=True)
+    display = WatchDisplay(console)
     display.welcome(project.config, world.measurement)
     try:
         local.start()
@@ -49,6 +55,7 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
                 stop=StopRule(training_ended=training_ended, quiet_s=_quiet_s(project.config)),
                 show=display.show,
             )
+        display.farewell(world.history)
     finally:
         local.stop()
         world.source.close()

@@ -13,6 +13,7 @@ from rich.text import Text
 from eval_jobs.types import QueueState
 from tracker.app.pipeline import Measurement, Tick
 from tracker.config import Config
+from tracker.ports import History
 from tracker.render import report_lines
 
 
@@ -21,6 +22,7 @@ class WatchDisplay:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._unsent = 0
         self._spinner = Spinner("dots", text="looking for checkpoints")
         self._live = Live(self._spinner, console=console, transient=True) if console.is_terminal else None
 
@@ -49,8 +51,19 @@ class WatchDisplay:
         for gap in passed.gaps:
             self._line("gap", f"step {gap.step}  {gap.message} ({gap.hint})", style="red")
         for report in passed.reports:
-            self._console.print(*report_lines(report), sep="\n")
+            # A terminal wraps; a file keeps one line for each verdict.
+            self._console.print(*report_lines(report), sep="\n", soft_wrap=not self._console.is_terminal)
+        self._unsent = passed.unsent
         self._spinner.update(text=_status(passed, state))
+
+    def farewell(self, history: History) -> None:
+        """Say what came out of the whole project, and what is still on its way."""
+        reports = [report for run in history.runs() for report in history.reports(run)]
+        gaps = [gap for run in history.runs() for gap in history.gaps(run)]
+        text = f"{len(reports)} checkpoints judged, {len(gaps)} gaps; `tracker history` shows them"
+        if self._unsent:
+            text += f"; {self._unsent} results wait for MLflow: the next `tracker watch` sends them"
+        self._line("done", text, style="red" if self._unsent else "dim")
 
     # --- private
 

@@ -121,14 +121,14 @@ def test_a_report_has_one_line_per_benchmark() -> None:
         == """\
    judged step 400
           facts     0.628  ▲  improved (97 %)  0.359 above step 300
-          sums      0.338  ▲  improved         0.287 above step 200
-          reversal  0.013  ~  inconclusive     within noise of step 100
+          sums      0.338  ▲  improved  0.287 above step 200
+          reversal  0.013  ~  inconclusive  (changes under 0.084 go unseen)
 """
     )
 
 
 def test_a_failed_benchmark_has_a_reason_and_no_score() -> None:
-    assert "sums          -  ?  missing       no result: the server went away" in shown(*report_lines(RUN.reports[2]))
+    assert "sums          -  ?  missing  no result: the server went away" in shown(*report_lines(RUN.reports[2]))
 
 
 def test_a_comparison_shows_both_scores_and_samples_that_changed() -> None:
