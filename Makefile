@@ -36,7 +36,7 @@ bench-probe: setup ## our latency probe beside `vllm bench serve`
 	@$(BIN)/python benchmarks/probe_agreement.py
 
 lock: setup ## resolve requirements/cpu.in anew
-	@$(BIN)/uv pip compile --quiet --python-version 3.11 requirements/cpu.in --override requirements/overrides.txt \
+	@$(BIN)/uv pip compile --quiet --python-version 3.11 pyproject.toml requirements/cpu.in --override requirements/overrides.txt \
 	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--torch-backend cpu) \
 	  --no-emit-find-links --no-emit-index-url --no-header --no-annotate -o requirements/cpu.lock
 
