@@ -225,7 +225,7 @@ def _outcome(request: Message, send: Send) -> Message:
     except Exception as error:
         log.exception("evaluating %s failed while %s", request["benchmark"], journal.stage)
         return error_message(_explained(error, request, journal.stage))
-    return {"type": "result", "metric": journal.metric}
+    return {"type": "result", "metric": journal.metric, "planned": journal.planned}
 
 
 def _evaluate(request: Message, journal: Journal) -> None:

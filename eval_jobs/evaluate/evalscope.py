@@ -8,6 +8,7 @@ benchmark + data -> own copy (mirror) -> request (task_config) -> child -> files
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -15,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from eval_jobs.errors import EndpointFailed
+from eval_jobs.errors import EndpointFailed, EvaluatorDied, StoreError
 from eval_jobs.evaluate.child_process import ChildProcess
 from eval_jobs.evaluate.known_benchmarks import check_name
 from eval_jobs.evaluate.mirror import open_mirror
@@ -29,6 +30,7 @@ from eval_jobs.evaluate.parse import (
     parse_samples,
     planned_sample,
 )
+from eval_jobs.evaluate.plan_lock import held, held_if_free
 from eval_jobs.evaluate.protocol import FAILURES_FILE, PLANNED_FILE, Message, error_of
 from eval_jobs.evaluate.task_config import (
     MODEL_ID,
@@ -41,6 +43,8 @@ from eval_jobs.evaluate.task_config import (
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Progress
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, SampleScore, Suite
+
+log = logging.getLogger(__name__)
 
 MIN_SILENCE_S = 900.0
 """A child that says nothing for so long hangs; loading and scoring say nothing while they run."""
@@ -77,11 +81,14 @@ class EvalScopeEvaluator:
         data = None if mirror is None else LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
         folder = self.work_dir / "runs" / run_folder(benchmark, suite, plan_id)
         request = evaluate_request(benchmark, suite, endpoint, folder=str(folder), data=data)
-        with self._lock:
-            reply = self._ask(request, progress)
-        if reply["type"] != "result":
-            raise error_of(_with_path_of_user(reply, data, benchmark), logs=self._logs(endpoint))
-        outputs = _Outputs(folder, evalscope_name(benchmark))
+        waiting = f"{benchmark.name}: waiting for another evaluation of the same checkpoint"
+        with held(self._lock_path(plan_id), on_wait=lambda: progress(waiting)):
+            with self._lock:
+                reply = self._ask(request, progress)
+            if reply["type"] != "result":
+                raise error_of(_with_path_of_user(reply, data, benchmark), logs=self._logs(endpoint))
+            outputs = _Outputs(folder, evalscope_name(benchmark))
+        _check_planned(outputs, reply["planned"], logs=self._logs(endpoint))
         return EvalResult(
             benchmark=benchmark.name,
             fingerprint=benchmark_fingerprint(benchmark, suite),
@@ -92,8 +99,18 @@ class EvalScopeEvaluator:
         )
 
     def forget(self, plan_id: str) -> None:
-        """Delete the half-done or finished evaluations of a plan."""
-        shutil.rmtree(self.work_dir / "runs" / plan_folder(plan_id), ignore_errors=True)
+        """Delete the half-done or finished evaluations of a plan, unless another process works on them.
+
+        That one needs them, and forgets them itself when it is done.
+        """
+        if not (self.work_dir / "runs").is_dir():
+            return
+        try:
+            with held_if_free(self._lock_path(plan_id)) as is_ours:
+                if is_ours:
+                    shutil.rmtree(self.work_dir / "runs" / plan_folder(plan_id), ignore_errors=True)
+        except StoreError as error:  # the results are safe; a folder too many is no reason to stop
+            log.warning("the evaluations of plan %s are left where they are: %s", plan_id, error)
 
     def close(self) -> None:
         """Stop the child. Calling it twice is harmless; evaluating again starts a new one."""
@@ -106,6 +123,10 @@ class EvalScopeEvaluator:
     @property
     def _log_path(self) -> Path:
         return self.work_dir / "logs" / f"evaluator-{os.getpid()}.log"
+
+    def _lock_path(self, plan_id: str) -> Path:
+        """Return a file beside the plan's folder, not in it: the folder is deleted under the lock."""
+        return self.work_dir / "runs" / f"{plan_folder(plan_id)}.lock"
 
     def _logs(self, endpoint: Endpoint) -> str:
         server = f", the server's {endpoint.info.log}" if endpoint.info.log else ""
@@ -148,11 +169,21 @@ def _with_path_of_user(reply: Message, data: LocalData | None, benchmark: Benchm
     return reply | {"message": str(reply["message"]).replace(data.folder, benchmark.data)}
 
 
+def _check_planned(outputs: _Outputs, planned: int, *, logs: str) -> None:
+    """Refuse files that are not what the child has just reported: a result without its samples would look like one."""
+    found = len(outputs.planned)
+    if not found or found != planned:
+        raise EvaluatorDied(
+            f"the evaluator's folder {outputs.folder} holds {found} of {planned} planned samples",
+            hint=f"did something else delete or write there? The next try asks what is missing; {logs}",
+        )
+
+
 class _Outputs:
     """What an evaluation left in its folder."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder
+        self.folder = folder
         self._name = name
         self.planned = tuple(planned_sample(row) for row in _rows(folder / PLANNED_FILE))
         self.predictions = self._by_place("predictions")
@@ -165,11 +196,11 @@ class _Outputs:
     def _by_place(self, kind: str) -> dict[Place, Row]:
         found: dict[Place, Row] = {}
         for subset in _subsets(self.planned):
-            found |= by_place(subset, _rows(self._folder / kind / MODEL_ID / f"{self._name}_{subset}.jsonl"))
+            found |= by_place(subset, _rows(self.folder / kind / MODEL_ID / f"{self._name}_{subset}.jsonl"))
         return found
 
     def _failures(self) -> dict[Place, str]:
-        rows = _rows(self._folder / FAILURES_FILE)
+        rows = _rows(self.folder / FAILURES_FILE)
         return {
             (str(row["subset"]), index): str(row["detail"]) for row in rows if isinstance(index := row["index"], int)
         }

@@ -2,7 +2,7 @@
 
     parent -> child   a request (`task_config.evaluate_request`)
     child -> parent   {"type": "progress", "done": 3, "total": 20}   any number
-                      {"type": "result", "metric": "accuracy"}       or
+                      {"type": "result", "metric": "accuracy", "planned": 20}  or
                       {"type": "error", "code": ..., "message": ..., "hint": ...}
 Samples do not travel here: they lie in the run's folder, where a killed evaluation finds them again.
 """

@@ -1,0 +1,114 @@
+"""The evaluator's client with a scripted child: what it believes, and who may use a plan's folder."""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from eval_jobs.errors import EvaluatorDied
+from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Suite
+
+BENCHMARK = Benchmark(name="b", adapter="gsm8k")
+SUITE = Suite(name="s", benchmarks=(BENCHMARK,))
+ENDPOINT = Endpoint(
+    base_url="http://127.0.0.1:9/v1",
+    model="m",
+    api_key_env="",
+    info=EngineInfo(name="vllm", version="1", load_method="cold", load_s=0.0, log=""),
+)
+CHILD = """\
+import json, pathlib, sys
+
+print(json.dumps({{"type": "ready"}}), flush=True)
+for line in sys.stdin:
+    folder = pathlib.Path(json.loads(line)["task"]["work_dir"])
+    folder.mkdir(parents=True, exist_ok=True)
+    row = {{"subset": "main", "repeat": 0, "messages": [["user", "1+1="]], "target": "2"}}
+    rows = [json.dumps(row | {{"index": index}}) + "\\n" for index in range({written})]
+    (folder / "planned.jsonl").write_text("".join(rows))
+    print(json.dumps({{"type": "result", "metric": "acc", "planned": {planned}}}), flush=True)
+"""
+
+Start = Callable[..., EvalScopeEvaluator]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[EvalScopeEvaluator] = []
+
+    def start(*, written: int = 2, planned: int = 2) -> EvalScopeEvaluator:
+        child = tmp_path / "child"
+        child.write_text(f"#!{sys.executable}\n" + CHILD.format(written=written, planned=planned), encoding="utf-8")
+        child.chmod(0o755)
+        started.append(EvalScopeEvaluator(tmp_path / "work", python=str(child)))
+        return started[-1]
+
+    yield start
+    for evaluator in started:
+        evaluator.close()
+
+
+def evaluate(evaluator: EvalScopeEvaluator, progress: Callable[[str], None] = lambda _: None) -> EvalResult:
+    return evaluator.evaluate(BENCHMARK, SUITE, ENDPOINT, plan_id="plan", progress=progress)
+
+
+@pytest.mark.parametrize(("written", "planned"), [(0, 2), (1, 2), (0, 0), (3, 2)])
+def test_a_result_without_the_samples_that_were_planned_is_no_result(start: Start, written: int, planned: int) -> None:
+    with pytest.raises(EvaluatorDied, match=f"{written} of {planned} planned samples"):
+        evaluate(start(written=written, planned=planned))
+
+
+def test_two_evaluations_of_one_plan_wait_for_each_other(start: Start) -> None:
+    evaluator = start()
+    lines: SimpleQueue[str] = SimpleQueue()
+    results: SimpleQueue[EvalResult] = SimpleQueue()
+    runs = evaluator.work_dir / "runs"
+    runs.mkdir(parents=True)
+    with (runs / "plan.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        thread = threading.Thread(target=lambda: results.put(evaluate(evaluator, lines.put)))
+        thread.start()
+        first = lines.get(timeout=30)
+    thread.join()
+    assert first == "b: waiting for another evaluation of the same checkpoint"
+    assert len(results.get(timeout=30).samples) == 2
+
+
+def test_what_another_evaluation_works_on_is_not_forgotten(start: Start) -> None:
+    evaluator = start()
+    evaluate(evaluator)
+    runs = evaluator.work_dir / "runs"
+    with (runs / "plan.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        evaluator.forget("plan")
+        assert list((runs / "plan").rglob("planned.jsonl"))
+    evaluator.forget("plan")
+    assert list(runs.iterdir()) == []
+
+
+def test_a_lock_that_was_forgotten_while_one_waited_for_it_is_taken_anew(start: Start) -> None:
+    evaluator = start()
+    lines: SimpleQueue[str] = SimpleQueue()
+    runs = evaluator.work_dir / "runs"
+    runs.mkdir(parents=True)
+    with (runs / "plan.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        thread = threading.Thread(target=lambda: evaluate(evaluator, lines.put))
+        thread.start()
+        lines.get(timeout=30)
+        (runs / "plan.lock").unlink()
+    thread.join()
+    assert (runs / "plan.lock").is_file()
+
+
+def test_forgetting_a_plan_that_was_never_evaluated_leaves_nothing(start: Start) -> None:
+    evaluator = start()
+    evaluator.forget("plan")
+    assert not list(evaluator.work_dir.rglob("*"))
