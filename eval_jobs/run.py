@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from eval_jobs.errors import EvaluateError, ProbeError, TrackerError
+from eval_jobs.errors import TrackerError
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Clock, Engine, Evaluator, Prober, Progress
 from eval_jobs.types import (
@@ -62,7 +62,7 @@ def evaluate_one(
     """Score one benchmark; a failure is a value, so that the others still run."""
     try:
         return evaluator.evaluate(benchmark, plan.suite, endpoint, plan_id=plan.id, progress=progress)
-    except EvaluateError as error:
+    except TrackerError as error:
         return _benchmark_failure(benchmark, plan, error)
 
 
@@ -71,7 +71,7 @@ def probe_one(load: ProbeLoad, endpoint: Endpoint, prober: Prober, progress: Pro
     progress(f"probing latency: {load.name}")
     try:
         return prober.probe(endpoint, load)
-    except ProbeError as error:
+    except TrackerError as error:
         return _probe_failure(load, error)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_jobs.errors import ProbeError
+from eval_jobs.errors import TrackerError
 from eval_jobs.probe.latency import Measurement, Timeline, summarize
 from eval_jobs.types import Endpoint, ProbeLoad, ProbeResult
 
@@ -10,7 +10,7 @@ from eval_jobs.types import Endpoint, ProbeLoad, ProbeResult
 class FakeProber:
     """`eval_jobs.ports.Prober`. `asked` holds every load; with `failure` set, `probe` raises it."""
 
-    def __init__(self, *, failed_requests: int = 0, failure: ProbeError | None = None) -> None:
+    def __init__(self, *, failed_requests: int = 0, failure: TrackerError | None = None) -> None:
         self.asked: list[tuple[Endpoint, ProbeLoad]] = []
         self.failed_requests = failed_requests
         self.failure = failure

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.errors import EndpointFailed, ProbeError, ServerDied, TrackerError
+from eval_jobs.errors import ConfigError, DiskFull, EndpointFailed, ProbeError, ServerDied, StoreError, TrackerError
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.run import Tools, run_plan
 from eval_jobs.types import (
@@ -88,6 +88,21 @@ def test_a_benchmark_that_fails_does_not_stop_the_next(plan: EvalPlan) -> None:
     assert isinstance(scored, EvalResult)
 
 
+@pytest.mark.parametrize("error", [DiskFull("full", hint="x"), StoreError("no", hint="x"), ConfigError("no", hint="x")])
+def test_whatever_fails_in_one_benchmark_keeps_the_finished_ones(plan: EvalPlan, error: TrackerError) -> None:
+    def answer(question: str) -> str:
+        if question.startswith("facts"):
+            raise error
+        return last_word(question)
+
+    record = run_plan(plan, tools=tools(FakeEngine(ENDPOINT), FakeEvaluator(answer)), progress=say_nothing)
+    scored, failed = record.outcomes
+    assert isinstance(scored, EvalResult)
+    assert isinstance(failed, BenchmarkFailure)
+    assert (failed.code, failed.retryable) == (error.code, error.retryable)
+    assert record.engine == ENDPOINT.info
+
+
 @pytest.mark.parametrize("error", [ServerDied("it died", hint="see the log"), TrackerError("other", hint="look")])
 def test_a_checkpoint_that_cannot_be_served_gives_a_record_of_failures(plan: EvalPlan, error: TrackerError) -> None:
     engine = FakeEngine(ENDPOINT, faults={plan.checkpoint.step: error})
@@ -98,12 +113,13 @@ def test_a_checkpoint_that_cannot_be_served_gives_a_record_of_failures(plan: Eva
     assert [type(p) for p in record.probes] == [ProbeFailure]
 
 
-def test_a_probe_that_fails_keeps_the_scores(plan: EvalPlan) -> None:
-    prober = FakeProber(failure=ProbeError("no answer", hint="look"))
+@pytest.mark.parametrize("error", [ProbeError("no answer", hint="look"), ConfigError("no key", hint="set it")])
+def test_a_probe_that_fails_keeps_the_scores(plan: EvalPlan, error: TrackerError) -> None:
+    prober = FakeProber(failure=error)
     record = run_plan(plan, tools=tools(FakeEngine(ENDPOINT), FakeEvaluator(last_word), prober), progress=say_nothing)
     assert all(isinstance(o, EvalResult) for o in record.outcomes)
     assert isinstance(record.probes[0], ProbeFailure)
-    assert record.probes[0].code == "E-PROBE"
+    assert record.probes[0].code == error.code
 
 
 def test_the_engine_serves_only_while_it_is_needed(plan: EvalPlan) -> None:
