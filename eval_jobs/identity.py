@@ -10,6 +10,7 @@ from dataclasses import asdict
 from eval_jobs.types import (
     Benchmark,
     Checkpoint,
+    EngineKind,
     EvalPlan,
     ProbeLoad,
     ServeSpec,
@@ -25,8 +26,9 @@ DIGEST_CHARS = 32
 
 def content_hash(value: object) -> str:
     """Return a hex hash of JSON-like `value`; equal values give equal hashes on every machine."""
+    # A file may hold half of a surrogate pair; it has no UTF-8 of its own.
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARS]
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:DIGEST_CHARS]
 
 
 def score_settings(benchmark: Benchmark, suite: Suite) -> Mapping[str, object]:
@@ -46,6 +48,19 @@ def benchmark_fingerprint(benchmark: Benchmark, suite: Suite) -> str:
     return content_hash(score_settings(benchmark, suite))
 
 
+def serve_settings(serve: ServeSpec) -> Mapping[str, object]:
+    """Return everything about serving that can change a score, by name: not where, from what or how patiently."""
+    if serve.engine is EngineKind.REMOTE:
+        return {"engine": serve.engine, "model": serve.model}
+    return {
+        "engine": serve.engine,
+        "dtype": serve.dtype,
+        "max_model_len": serve.max_model_len,
+        "args": serve.args,
+        "trust_remote_code": serve.trust_remote_code,
+    }
+
+
 def suite_fingerprint(suite: Suite) -> str:
     """Return the hash over all benchmarks of the suite, in any order."""
     return content_hash(sorted(benchmark_fingerprint(b, suite) for b in suite.benchmarks))
@@ -61,7 +76,8 @@ def make_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, loads: Ite
             checkpoint.digest,
             suite.name,
             suite_fingerprint(suite),
-            [serve.engine, serve.dtype, serve.max_model_len, serve.args, serve.base_url, serve.model],
+            serve_settings(serve),
+            serve.base_url,
             [asdict(load) for load in loads],
         ]
     )

@@ -2,7 +2,7 @@
 
 points = earlier_points(record, "sums", trajectory, min_coverage=0.95)   # usable results of lower steps
 choices = choose_baselines(points, step, policy.phases)                  # PREVIOUS and BEST
-evidence = compare_with(result, choices[0])                              # Evidence, Unlike or TooFewCommon
+evidence = compare_with(point, choices[0])                               # Evidence, Unlike or TooFewCommon
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
-from tracker.domain.pairing import Pairing, Unlike, pair
+from tracker.domain.pairing import Pairing, Unlike, pair, served_alike
 from tracker.domain.scores import summarise
 from tracker.domain.statistics import MCNEMAR, Spread, interval, paired_test
 from tracker.domain.types import Baseline, Comparison, Phase
@@ -99,18 +99,25 @@ def choose_baselines(points: Sequence[Point], step: int, phases: Sequence[Phase]
     )
 
 
-def compare_with(candidate: EvalResult, choice: Choice) -> Compared:
+def measured_alike(one: Point, other: Point) -> bool:
+    """Return whether two results may be compared: equal settings of the benchmark, served in the same way."""
+    return one.result.fingerprint == other.result.fingerprint and served_alike(one.plan, other.plan)
+
+
+def compare_with(candidate: Point, choice: Choice) -> Compared:
     """Compare `candidate` with a chosen baseline on their common samples.
 
     The p values are multiplied by the number of checkpoints that the baseline was selected from (Bonferroni): the
     best of many is partly the luckiest of many.
     """
-    pairing = pair(candidate, choice.point.result)
+    now, before = candidate.result, choice.point.result
+    unlike = Unlike(candidate_fingerprint=now.fingerprint, baseline_fingerprint=before.fingerprint)
+    pairing = pair(now, before) if measured_alike(candidate, choice.point) else unlike
     if isinstance(pairing, Unlike):
         return pairing
     if pairing.common_fraction < MIN_COMMON:
         return TooFewCommon(n_common=len(pairing.sample_ids), planned=pairing.planned)
-    return _evidence(pairing, choice, higher_is_better=candidate.higher_is_better)
+    return _evidence(pairing, choice, higher_is_better=now.higher_is_better)
 
 
 # --- private

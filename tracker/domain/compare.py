@@ -123,14 +123,18 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
     if not (isinstance(left, EvalResult) and isinstance(right, EvalResult)) or reasons:
         return RefusedBenchmark(benchmark=name, reasons=reasons)
     pairing = pair(right, left)
-    if isinstance(pairing, Unlike):
+    evidence = compare_with(_point(after, right), Choice(baseline=Baseline.GIVEN, point=_point(before, left)))
+    if isinstance(pairing, Unlike) or isinstance(evidence, Unlike):
         return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
-    point = Point(step=before.plan.checkpoint.step, plan=before.plan, result=left, mean=summarise(left).mean or 0.0)
-    evidence = compare_with(right, Choice(baseline=Baseline.GIVEN, point=point))
     if isinstance(evidence, Evidence):
         return _Possible(before=left, after=right, pairing=pairing, evidence=evidence)
     common = f"{len(pairing.sample_ids)} of {pairing.planned} samples have a score on both sides"
     return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} needed)",))
+
+
+def _point(record: EvalRecord, result: EvalResult) -> Point:
+    mean = summarise(result).mean or 0.0
+    return Point(step=record.plan.checkpoint.step, plan=record.plan, result=result, mean=mean)
 
 
 def _outcome(record: EvalRecord, name: str) -> Outcome | None:

@@ -13,8 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult
-from tracker.domain.baselines import Choice, Evidence, Point, choose_baselines, compare_with, earlier_points
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
+from tracker.domain.baselines import (
+    Choice,
+    Evidence,
+    Point,
+    choose_baselines,
+    compare_with,
+    earlier_points,
+    measured_alike,
+)
 from tracker.domain.reasons import (
     reason_for,
     reason_for_coverage,
@@ -37,8 +45,7 @@ FORGOTTEN_AFTER = 3
 class _Case:
     """One benchmark of the record, and what it is judged by."""
 
-    plan: EvalPlan
-    result: EvalResult
+    point: Point
     earlier: tuple[Point, ...]
     policy: Policy
     blank: Verdict
@@ -105,21 +112,21 @@ def _judged(
     earlier = earlier_points(record, result.benchmark, trajectory, min_coverage=policy.min_coverage)
     if not earlier:
         return replace(blank, word=VerdictWord.FIRST, reason=reason_for_first(summary.mean))
-    return _against(_Case(plan=record.plan, result=result, earlier=earlier, policy=policy, blank=blank))
+    point = Point(step=record.plan.checkpoint.step, plan=record.plan, result=result, mean=summary.mean)
+    return _against(_Case(point=point, earlier=earlier, policy=policy, blank=blank))
 
 
 def _against(case: _Case) -> Verdict:
     # After a change of settings a new series begins: checkpoints measured alike are the ones to compare with.
-    alike = tuple(p for p in case.earlier if p.result.fingerprint == case.result.fingerprint)
-    step = case.plan.checkpoint.step
-    choices = choose_baselines(alike or case.earlier, step, case.policy.phases)
-    compared = [compare_with(case.result, choice) for choice in choices]
+    alike = tuple(p for p in case.earlier if measured_alike(case.point, p))
+    choices = choose_baselines(alike or case.earlier, case.point.step, case.policy.phases)
+    compared = [compare_with(case.point, choice) for choice in choices]
     evidence = [e for e in compared if isinstance(e, Evidence)]
     if evidence:
         return _decided(case, evidence, alike)
     refusal = compared[0]
     assert not isinstance(refusal, Evidence)  # noqa: S101 - the list above is empty
-    reason = reason_for_refusal(case.plan, case.result.benchmark, choices[0], refusal)
+    reason = reason_for_refusal(case.point.plan, case.point.result.benchmark, choices[0], refusal)
     return replace(case.blank, word=VerdictWord.INCOMPARABLE, reason=reason)
 
 
@@ -142,27 +149,26 @@ def _decided(case: _Case, evidence: Sequence[Evidence], alike: Sequence[Point]) 
 
 def _forgotten(case: _Case, alike: Sequence[Point]) -> bool:
     """Return whether the ability had been learned and is below its best here and at the checkpoints just before."""
-    here = (case.plan.checkpoint.step, case.result)
-    before = [(p.step, p.result) for p in alike[-(FORGOTTEN_AFTER - 1) :]]
+    before = alike[-(FORGOTTEN_AFTER - 1) :]
     if len(before) < FORGOTTEN_AFTER - 1:
         return False
-    return _learned(case, alike) and all(_below_best(case, alike, *at) for at in (here, *reversed(before)))
+    return _learned(case, alike) and all(_below_best(case, alike, point) for point in (case.point, *reversed(before)))
 
 
-def _below_best(case: _Case, alike: Sequence[Point], step: int, result: EvalResult) -> bool:
-    best = _best(case, alike, step)
+def _below_best(case: _Case, alike: Sequence[Point], point: Point) -> bool:
+    best = _best(case, alike, point.step)
     if best is None:
         return False
-    evidence = compare_with(result, best)
+    evidence = compare_with(point, best)
     return isinstance(evidence, Evidence) and regressed(evidence.comparison, case.blank.alpha_test, case.policy)
 
 
 def _learned(case: _Case, alike: Sequence[Point]) -> bool:
-    best = _best(case, alike, case.plan.checkpoint.step)
+    best = _best(case, alike, case.point.step)
     if best is None:
         return False
     first = Choice(baseline=Baseline.GIVEN, point=alike[0], selected_from=best.selected_from)
-    evidence = compare_with(best.point.result, first)
+    evidence = compare_with(best.point, first)
     if not isinstance(evidence, Evidence):
         return False
     return evidence.comparison.p_better < LEARNED_P and evidence.comparison.delta >= LEARNED_EFFECT

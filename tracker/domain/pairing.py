@@ -1,16 +1,18 @@
 """Which samples of two results can be compared, and what differs when none can. Pure.
 
 pairing = pair(candidate, baseline)         # Pairing, or Unlike when they were not measured alike
+served_alike(plan_a, plan_b)                # False: another dtype, another engine, ...
 explain_difference(plan_a, plan_b, "sums")  # the settings that differ, in words
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from eval_jobs.identity import score_settings
+from eval_jobs.identity import score_settings, serve_settings
 from eval_jobs.types import Benchmark, EvalPlan, EvalResult
 from tracker.domain.scores import cluster_index, sample_means
 from tracker.domain.statistics import FloatArray, IntArray
@@ -71,18 +73,19 @@ def pair(candidate: EvalResult, baseline: EvalResult) -> Pairing | Unlike:
     )
 
 
+def served_alike(candidate: EvalPlan, baseline: EvalPlan) -> bool:
+    """Return whether both were served in the same way, as far as that can change a score."""
+    return serve_settings(candidate.serve) == serve_settings(baseline.serve)
+
+
 def explain_difference(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> tuple[str, ...]:
-    """Return one phrase for every setting of `benchmark` that differs and can change its scores."""
+    """Return one phrase for every setting of `benchmark` or its serving that differs and can change its scores."""
     now, before = _benchmark_of(candidate, benchmark), _benchmark_of(baseline, benchmark)
     if now is None or before is None:
         missing = candidate if now is None else baseline
         return (f"step {missing.checkpoint.step} was evaluated without {benchmark}",)
-    settings, earlier = score_settings(now, candidate.suite), score_settings(before, baseline.suite)
-    phrases = tuple(
-        _phrase(name, settings.get(name), earlier.get(name))
-        for name in sorted(settings.keys() | earlier.keys())
-        if settings.get(name) != earlier.get(name)
-    )
+    phrases = _differences(score_settings(now, candidate.suite), score_settings(before, baseline.suite))
+    phrases += _serve_differences(candidate, baseline)
     # Equal settings under unlike fingerprints: another version of this program wrote one of them.
     return phrases or (f"{_IN_WORDS['scoring_version']} changed between the two",)
 
@@ -97,6 +100,21 @@ def _oriented(scores: list[float], result: EvalResult) -> FloatArray:
 
 def _benchmark_of(plan: EvalPlan, name: str) -> Benchmark | None:
     return next((b for b in plan.suite.benchmarks if b.name == name), None)
+
+
+def _differences(settings: Mapping[str, object], earlier: Mapping[str, object], prefix: str = "") -> tuple[str, ...]:
+    return tuple(
+        _phrase(prefix + name, settings.get(name), earlier.get(name))
+        for name in sorted(settings.keys() | earlier.keys())
+        if settings.get(name) != earlier.get(name)
+    )
+
+
+def _serve_differences(candidate: EvalPlan, baseline: EvalPlan) -> tuple[str, ...]:
+    now, before = serve_settings(candidate.serve), serve_settings(baseline.serve)
+    if now["engine"] != before["engine"]:  # what else differs is what one of them does not have
+        return _differences({"engine": now["engine"]}, {"engine": before["engine"]}, "serve.")
+    return _differences(now, before, "serve.")
 
 
 def _phrase(name: str, value: object, earlier: object) -> str:

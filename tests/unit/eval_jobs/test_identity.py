@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_jobs.identity import benchmark_fingerprint, make_plan, numbered, sample_key
-from eval_jobs.types import Benchmark, EvalPlan, ProbeLoad
+from eval_jobs.identity import benchmark_fingerprint, make_plan, numbered, sample_key, serve_settings
+from eval_jobs.types import Benchmark, EngineKind, EvalPlan, ProbeLoad, ServeSpec
 from tests.records import forgetting_run
 
 PLAN = forgetting_run().records[0].plan
@@ -48,6 +50,37 @@ def test_a_fingerprint_fits_into_an_mlflow_digest() -> None:
 
 def test_equal_questions_of_two_subsets_are_two_samples() -> None:
     assert sample_key("a", [("user", "1+1")], "2") != sample_key("b", [("user", "1+1")], "2")
+
+
+def test_half_of_a_surrogate_pair_in_a_question_has_a_key_too() -> None:
+    assert sample_key("a", [("user", "\ud83d")], "2") != sample_key("a", [("user", "\ud83c")], "2")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dtype": "float16"},
+        {"max_model_len": 512},
+        {"args": ("--quantization", "fp8")},
+        {"trust_remote_code": True},
+        {"engine": EngineKind.REMOTE},
+    ],
+)
+def test_serving_that_can_change_a_score_is_another_plan(change: dict[str, Any]) -> None:
+    other = replace(PLAN.serve, **change)
+    assert serve_settings(other) != serve_settings(PLAN.serve)
+    assert make_plan(PLAN.checkpoint, PLAN.suite, other, PLAN.loads).id != again(PLAN).id
+
+
+def test_where_and_how_patiently_it_is_served_changes_no_score() -> None:
+    moved = ServeSpec(python="/other/python", port=8123, startup_timeout_s=5.0)
+    assert serve_settings(moved) == serve_settings(ServeSpec())
+
+
+def test_a_remote_server_is_known_by_the_model_that_is_asked_for() -> None:
+    one = ServeSpec(engine=EngineKind.REMOTE, base_url="http://a/v1", model="m-{step}")
+    assert serve_settings(replace(one, base_url="http://b/v1", api_key_env="KEY", dtype="half")) == serve_settings(one)
+    assert serve_settings(replace(one, model="n-{step}")) != serve_settings(one)
 
 
 @given(st.lists(st.sampled_from("abc")))

@@ -67,7 +67,9 @@ def suite_of(names: Sequence[str], *, name: str = "skills", **settings: object) 
     return Suite(name=name, benchmarks=benchmarks)
 
 
-def plan_of(step: int, suite: Suite, *, run_id: str = "run", digest: str = "") -> EvalPlan:
+def plan_of(
+    step: int, suite: Suite, *, run_id: str = "run", digest: str = "", serve: ServeSpec | None = None
+) -> EvalPlan:
     checkpoint = Checkpoint(
         run_id=run_id,
         step=step,
@@ -77,7 +79,7 @@ def plan_of(step: int, suite: Suite, *, run_id: str = "run", digest: str = "") -
         digest=digest or f"d{step}",
         ready_at=START,
     )
-    return make_plan(checkpoint, suite, ServeSpec(), ())
+    return make_plan(checkpoint, suite, serve or ServeSpec(), ())
 
 
 def record_of(
@@ -87,6 +89,7 @@ def record_of(
     suite: Suite | None = None,
     clusters: Sequence[str] = (),
     digest: str = "",
+    serve: ServeSpec | None = None,
     finished_after_s: float | None = None,
 ) -> EvalRecord:
     """A record of the run `run` with real fingerprints."""
@@ -109,7 +112,7 @@ def record_of(
             )
     finished_at = START + timedelta(seconds=step if finished_after_s is None else finished_after_s)
     return EvalRecord(
-        plan=plan_of(step, suite, digest=digest),
+        plan=plan_of(step, suite, digest=digest, serve=serve),
         outcomes=tuple(outcomes),
         probes=(),
         engine=None,

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.errors import Incomparable
+from eval_jobs.types import EngineKind, ServeSpec
 from tests.unit.tracker.domain.records import failure_of, record_of, suite_of
 from tracker.domain.compare import compare_records
 from tracker.domain.types import Baseline, Policy, VerdictWord
@@ -79,6 +80,19 @@ def test_other_settings_are_refused_by_name() -> None:
     view = compare_records(before, record_of(2, {"sums": [1.0], "facts": [1.0]}, suite=changed), POLICY)
     (refused,) = view.refused
     assert refused.reasons == ("the number of examples in the prompt (few_shot) is 5, was the default",)
+
+
+def test_other_serving_is_refused_by_name() -> None:
+    before, after = record_of(1, {"sums": [1.0]}), record_of(2, {"sums": [1.0]}, serve=ServeSpec(dtype="float32"))
+    with pytest.raises(Incomparable, match=r"sums: serve\.dtype is float32, was auto"):
+        compare_records(before, after, POLICY)
+
+
+def test_a_remote_server_is_refused_against_a_served_one_by_the_engine_alone() -> None:
+    remote = ServeSpec(engine=EngineKind.REMOTE, base_url="http://a/v1", model="m")
+    before, after = record_of(1, {"sums": [1.0]}), record_of(2, {"sums": [1.0]}, serve=remote)
+    with pytest.raises(Incomparable, match=r"sums: serve\.engine is remote, was vllm \("):
+        compare_records(before, after, POLICY)
 
 
 def test_too_few_common_samples_are_refused() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eval_jobs.types import ServeSpec
 from tests.records import forgetting_run
 from tests.unit.tracker.domain.judging import NOW, POLICY, judged, right, run_of, words
 from tests.unit.tracker.domain.records import Scores, failure_of, record_of, suite_of
@@ -65,6 +66,30 @@ def test_a_change_of_settings_begins_a_new_series() -> None:
     suite = suite_of(["sums"], few_shot=0)
     new = [record_of(step, {"sums": right(20)}, suite=suite) for step in (300, 400)]
     assert words([*old, *new])[2:] == ["incomparable", "equivalent"]
+
+
+def test_other_serving_is_incomparable_and_named() -> None:
+    before = run_of(190, 190)
+    serve = ServeSpec(dtype="float32", args=("--quantization", "fp8"), port=8123)
+    verdict = judged([*before, record_of(300, {"sums": right(20)}, serve=serve)])
+    assert verdict.word is VerdictWord.INCOMPARABLE
+    assert verdict.reason == (
+        "not measured like step 200: serve.args is --quantization, fp8, was the default;"
+        " serve.dtype is float32, was auto"
+    )
+
+
+def test_a_change_of_serving_begins_a_new_series_and_the_old_one_goes_on_where_it_stopped() -> None:
+    other = ServeSpec(max_model_len=512)
+    old = run_of(190, 190)
+    new = [record_of(step, {"sums": right(20)}, serve=other) for step in (300, 400)]
+    back = record_of(500, {"sums": right(190)})
+    assert words([*old, *new, back])[2:] == ["incomparable", "equivalent", "equivalent"]
+
+
+def test_another_port_or_interpreter_is_the_same_series() -> None:
+    after = record_of(200, {"sums": right(190)}, serve=ServeSpec(port=8123, python="/other/python"))
+    assert judged([*run_of(190), after]).word is VerdictWord.EQUIVALENT
 
 
 def test_too_few_common_samples_are_incomparable() -> None:
