@@ -104,7 +104,11 @@ class Queue(Protocol):
     """
 
     def add(self, plan: EvalPlan, *, now: datetime) -> bool:
-        """Add a plan; return False and change nothing when its id is known already."""
+        """Add a plan; return False when its id is known already.
+
+        A known plan that still waits is replaced by `plan`: what is not part of the id, such as how the checkpoint
+        is served, may have been corrected. In any other state nothing changes.
+        """
 
     def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
         """Take the plan with the lowest step that is waiting or whose lease has run out, else None."""
@@ -115,14 +119,23 @@ class Queue(Protocol):
     def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:
         """Store the outcome; return False and store nothing when the claim is no longer this worker's."""
 
-    def release(self, claim: Claim, *, now: datetime) -> None:
-        """Give a plan back unfinished; it is waiting again. Not this worker's claim: no-op."""
+    def release(self, claim: Claim, *, now: datetime, counts: bool = True) -> None:
+        """Give a plan back unfinished; it is waiting again. Not this worker's claim: no-op.
+
+        With `counts` False the claim was only interrupted, and the next one has the same number.
+        """
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return records not yet acknowledged, lowest step first, ties by plan id."""
 
     def acknowledge(self, plan_id: str) -> None:
         """Mark a finished plan as taken over. Repeating it is harmless."""
+
+    def revive(self, *, now: datetime) -> int:
+        """Let every plan wait again whose acknowledged record held a failed benchmark; return how many.
+
+        Their attempts start anew. The next `add` brings their present settings.
+        """
 
     def state(self) -> QueueState:
         """Return what waits and runs now."""

@@ -301,7 +301,7 @@ class Claim:
     plan: EvalPlan
     worker: str
     attempt: int
-    """1 for the first try."""
+    """1 for the first claim; one that was only interrupted does not count."""
     lost: int = 0
     """How often a worker went away in the middle of this plan, so that its lease ran out."""
     lease_until: datetime

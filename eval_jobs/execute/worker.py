@@ -29,7 +29,7 @@ from eval_jobs.execute.local import QUEUE_URL_VARIABLE
 from eval_jobs.ports import Progress, Queue
 from eval_jobs.probe.prober import LatencyProber
 from eval_jobs.queue.database_sql import open_database
-from eval_jobs.queue.rules import LEASE_S, is_worn_out, lease_end, retry_delay_s, should_retry
+from eval_jobs.queue.rules import LEASE_S, is_worn_out, lease_end, may_pass, retry_delay_s, should_retry, tries
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.run import Tools, record_of_failure, run_plan
 from eval_jobs.serve.selection import EngineByKind
@@ -77,7 +77,7 @@ def work(worker: Worker) -> None:
         if claim is None:
             continue
         plan = claim.plan
-        log.info("plan %s claimed: %s step %d, try %d", plan.id, plan.suite.name, plan.checkpoint.step, claim.attempt)
+        log.info("plan %s claimed: %s step %d, try %d", plan.id, plan.suite.name, plan.checkpoint.step, tries(claim))
         try:
             carry_out(claim, worker)
         except LeaseLost:
@@ -98,16 +98,16 @@ def carry_out(claim: Claim, worker: Worker) -> None:
         try:
             with interrupts.allowed(claim):
                 record = _attempt(claim, worker.tools, heartbeat.note)
-                again = should_retry(record, claim.attempt)
+                again = should_retry(record, claim)
                 if again:
                     # Held while waiting, so that no other worker uses up the tries on a server that is restarting.
-                    heartbeat.note(f"nothing could be measured; waiting before try {claim.attempt + 1}")
-                    clock.sleep(retry_delay_s(claim.attempt))
+                    heartbeat.note(f"not everything could be measured; waiting before try {tries(claim) + 1}")
+                    clock.sleep(retry_delay_s(tries(claim)))
         except Stopped:
-            _give_back(claim, worker)
+            _give_back(claim, worker, counts=False)
             raise
         if again:
-            _give_back(claim, worker)
+            _give_back(claim, worker, counts=True)
         else:
             _hand_in(record, claim, worker)
 
@@ -192,13 +192,14 @@ def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
     if not stored:
         log.warning("plan %s was finished or taken by another worker; these results are dropped", claim.plan.id)
         return
-    worker.tools.evaluator.forget(claim.plan.id)
+    if not may_pass(record):
+        worker.tools.evaluator.forget(claim.plan.id)  # else a later repair asks only what is missing
     log.info("plan %s finished", claim.plan.id)
 
 
-def _give_back(claim: Claim, worker: Worker) -> None:
+def _give_back(claim: Claim, worker: Worker, *, counts: bool) -> None:
     try:
-        worker.queue.release(claim, now=worker.tools.clock.now())
+        worker.queue.release(claim, now=worker.tools.clock.now(), counts=counts)
         log.info("plan %s given back", claim.plan.id)
     except StoreError as error:
         log.warning("plan %s could not be given back, its lease will run out: %s", claim.plan.id, error)

@@ -14,8 +14,8 @@ from eval_jobs.types import BenchmarkFailure, Claim, EvalRecord
 LEASE_S = 60.0
 BEAT_S = 2.0
 """Also how fresh the progress note is."""
-MAX_ATTEMPTS = 3
-"""Tries of a plan whose every benchmark failed for a reason that may pass."""
+MAX_ATTEMPTS = 4
+"""Tries of a plan of which a benchmark failed for a reason that may pass."""
 MAX_LOST = 3
 """Workers that a plan may bring down before it counts as failed."""
 FIRST_RETRY_DELAY_S = 10.0
@@ -35,26 +35,28 @@ def lease_end(now: datetime, lease_s: float = LEASE_S) -> datetime:
     return now + timedelta(seconds=lease_s)
 
 
-def is_claimable(state: PlanState, lease_until: datetime | None, now: datetime) -> bool:
-    """Say whether a plan may be taken: it waits, or its worker let the lease run out."""
-    if state is PlanState.WAITING:
-        return True
-    return state is PlanState.RUNNING and lease_until is not None and lease_until <= now
-
-
-def should_retry(record: EvalRecord, attempt: int) -> bool:
+def should_retry(record: EvalRecord, claim: Claim) -> bool:
     """Say whether the plan is to be tried again instead of being finished with `record`.
 
-    Only when nothing at all was measured and every benchmark failed for a reason that may pass: a single
-    score is worth keeping, and the evaluator would not ask its samples again anyway.
+    One failure that may pass is reason enough: what is measured comes back at once from the answers that the
+    evaluator kept, and what the engine took down with it would be missing for good.
     """
-    failures = [o for o in record.outcomes if isinstance(o, BenchmarkFailure) and o.retryable]
-    return bool(failures) and len(failures) == len(record.outcomes) and attempt < MAX_ATTEMPTS
+    return may_pass(record) and tries(claim) < MAX_ATTEMPTS
 
 
-def retry_delay_s(attempt: int, first_s: float = FIRST_RETRY_DELAY_S) -> float:
-    """Return how long to wait after failed try number `attempt`: 10 s, 30 s, 90 s."""
-    return first_s * 3.0 ** (attempt - 1)
+def may_pass(record: EvalRecord) -> bool:
+    """Say whether a benchmark failed for a reason that may pass."""
+    return any(isinstance(o, BenchmarkFailure) and o.retryable for o in record.outcomes)
+
+
+def tries(claim: Claim) -> int:
+    """Return which try this is. A worker that went away in the middle used up none: `is_worn_out` counts those."""
+    return claim.attempt - claim.lost
+
+
+def retry_delay_s(tried: int, first_s: float = FIRST_RETRY_DELAY_S) -> float:
+    """Return how long to wait after failed try number `tried`: 10 s, 30 s, 90 s."""
+    return first_s * 3.0 ** (tried - 1)
 
 
 def is_worn_out(claim: Claim) -> bool:

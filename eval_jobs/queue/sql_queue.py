@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sqlalchemy import (
+    Boolean,
     Column,
     ColumnElement,
     Dialect,
@@ -33,7 +34,7 @@ from sqlalchemy import (
 from eval_jobs.codec import plan_from_json, plan_to_json, record_from_bytes, record_to_bytes
 from eval_jobs.queue.database_sql import create_tables, insert_into, transaction
 from eval_jobs.queue.rules import PlanState
-from eval_jobs.types import Claim, EvalPlan, EvalRecord, QueueState, Running
+from eval_jobs.types import BenchmarkFailure, Claim, EvalPlan, EvalRecord, QueueState, Running
 
 MAX_NOTE_CHARS = 200
 
@@ -71,8 +72,14 @@ PLANS = Table(
     Column("note", Text, nullable=False),
     Column("finished_at", UtcText),
     Column("record", LargeBinary),
+    # Whether a benchmark failed; NULL until there is a record. The record itself leaves when it is acknowledged.
+    Column("failed", Boolean),
     Index("eval_plans_by_state", "state", "step"),
 )
+
+
+_UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "lease_until": None, "claimed_at": None}
+"""What every waiting plan has."""
 
 
 class SqlQueue:
@@ -104,7 +111,11 @@ class SqlQueue:
         with transaction(self._engine) as connection:
             # The row that comes back is the proof; drivers do not count inserted rows alike.
             insert = insert_into(connection, PLANS).values(row).on_conflict_do_nothing()
-            return connection.execute(insert.returning(PLANS.c.id)).first() is not None
+            if connection.execute(insert.returning(PLANS.c.id)).first() is not None:
+                return True
+            waits = (PLANS.c.id == plan.id) & (PLANS.c.state == PlanState.WAITING)
+            connection.execute(update(PLANS).where(waits).values(plan=row["plan"]))
+        return False
 
     def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
         """Take the next plan; see `ports.Queue`."""
@@ -145,11 +156,15 @@ class SqlQueue:
 
     def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:
         """Store the outcome; see `ports.Queue`."""
-        return self._change_held(claim, state=PlanState.FINISHED, record=record_to_bytes(record), finished_at=now)
+        failed = any(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes)
+        return self._change_held(
+            claim, state=PlanState.FINISHED, record=record_to_bytes(record), failed=failed, finished_at=now
+        )
 
-    def release(self, claim: Claim, *, now: datetime) -> None:  # noqa: ARG002 - part of the port
+    def release(self, claim: Claim, *, now: datetime, counts: bool = True) -> None:  # noqa: ARG002 - part of the port
         """Give a plan back; see `ports.Queue`."""
-        self._change_held(claim, state=PlanState.WAITING, worker="", note="", lease_until=None, claimed_at=None)
+        attempt = claim.attempt if counts else claim.attempt - 1
+        self._change_held(claim, attempt=attempt, **_UNCLAIMED)
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return what nobody has taken over yet; see `ports.Queue`."""
@@ -168,6 +183,16 @@ class SqlQueue:
         )
         with transaction(self._engine) as connection:
             connection.execute(take_over)
+
+    def revive(self, *, now: datetime) -> int:  # noqa: ARG002 - part of the port
+        """Let failed plans wait again; see `ports.Queue`."""
+        again = (
+            update(PLANS)
+            .where(PLANS.c.state == PlanState.ACKNOWLEDGED, PLANS.c.failed.is_(True))
+            .values(_UNCLAIMED | {"attempt": 0, "lost": 0, "failed": None, "finished_at": None})
+        )
+        with transaction(self._engine) as connection:
+            return connection.execute(again).rowcount
 
     def state(self) -> QueueState:
         """Return what waits and runs now; see `ports.Queue`."""
@@ -205,7 +230,7 @@ class SqlQueue:
 
 
 def _claimable(now: datetime) -> ColumnElement[bool]:
-    """Say in SQL what `rules.is_claimable` says."""
+    """A plan may be taken when it waits, or when its worker let the lease run out."""
     return or_(
         PLANS.c.state == PlanState.WAITING,
         and_(PLANS.c.state == PlanState.RUNNING, PLANS.c.lease_until <= now),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -16,7 +17,7 @@ from eval_jobs.errors import StoreError
 from eval_jobs.ports import Queue
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.types import Claim, EvalRecord
+from eval_jobs.types import BenchmarkFailure, Claim, EvalPlan, EvalRecord
 from tests.fakes.queue import FakeQueue
 from tests.records import forgetting_run
 
@@ -69,6 +70,28 @@ def nothing_to_claim(queue: Queue, now: datetime = NOW) -> bool:
 
 def record_of(taken: Claim) -> EvalRecord:
     return next(record for record in RECORDS if record.plan.id == taken.plan.id)
+
+
+def with_python(plan: EvalPlan, python: str) -> EvalPlan:
+    """Return the plan as corrected settings make it: its id stays, because the result does not depend on them."""
+    return replace(plan, serve=replace(plan.serve, python=python))
+
+
+def with_failure(record: EvalRecord) -> EvalRecord:
+    failure = BenchmarkFailure(benchmark="facts", fingerprint="", code="E", message="", hint="", retryable=False)
+    return replace(record, outcomes=(failure, *record.outcomes[1:]))
+
+
+def without_failures(record: EvalRecord) -> EvalRecord:
+    return replace(record, outcomes=tuple(o for o in record.outcomes if not isinstance(o, BenchmarkFailure)))
+
+
+def fail(queue: Queue, plan: EvalPlan) -> None:
+    """Bring `plan`, the next one to be claimed, to a record that holds a failure."""
+    queue.add(plan, now=NOW)
+    taken = claim(queue)
+    assert taken.plan == plan
+    assert queue.finish(taken, with_failure(record_of(taken)), now=NOW)
 
 
 def test_a_new_queue_is_empty(queue: Queue) -> None:
@@ -164,6 +187,77 @@ def test_a_released_plan_waits_again_and_counts_as_a_try_but_not_as_lost(queue: 
     again = claim(queue, "b")
     assert (again.attempt, again.lost) == (2, 0)
     assert [r.note for r in queue.state().running] == [""]
+
+
+def test_a_claim_that_was_only_interrupted_is_not_counted_as_a_try(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    for worker in ("a", "b", "c", "d", "e"):
+        taken = claim(queue, worker)
+        assert (taken.attempt, taken.lost) == (1, 0)
+        queue.release(taken, now=NOW, counts=False)
+        assert not queue.extend(taken, now=NOW, lease_until=LEASE_END, note="")
+    queue.release(claim(queue), now=NOW)
+    assert claim(queue).attempt == 2
+
+
+def test_adding_a_plan_that_waits_takes_over_its_new_settings(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    corrected = with_python(PLANS[0], "/opt/vllm/bin/python")
+    assert not queue.add(corrected, now=NOW)
+    assert queue.state().waiting == (corrected,)
+    assert claim(queue).plan == corrected
+
+
+def test_adding_a_plan_that_runs_changes_nothing(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    claim(queue)
+    assert not queue.add(with_python(PLANS[0], "/opt/vllm/bin/python"), now=NOW)
+    assert [r.plan for r in queue.state().running] == [PLANS[0]]
+
+
+def test_a_plan_that_failed_can_be_measured_again_with_other_settings(queue: Queue) -> None:
+    fail(queue, PLANS[0])
+    queue.acknowledge(PLANS[0].id)
+    assert queue.revive(now=NOW) == 1
+    assert queue.revive(now=NOW) == 0
+    assert queue.state().waiting == (PLANS[0],)
+    assert queue.state().counts == {"waiting": 1, "running": 0, "finished": 0, "acknowledged": 0}
+    corrected = with_python(PLANS[0], "/opt/vllm/bin/python")
+    assert not queue.add(corrected, now=NOW)
+    again = claim(queue, "b")
+    assert (again.plan, again.attempt, again.lost) == (corrected, 1, 0)
+    repaired = replace(RECORDS[1], plan=corrected)
+    assert queue.finish(again, repaired, now=NOW)
+    assert queue.finished() == (repaired,)
+    queue.acknowledge(PLANS[0].id)
+    assert queue.revive(now=NOW) == 0
+
+
+def test_only_plans_that_failed_and_were_taken_over_are_revived(queue: Queue) -> None:
+    for plan in PLANS:
+        queue.add(plan, now=NOW)
+    taken = claim(queue)
+    queue.finish(taken, without_failures(record_of(taken)), now=NOW)
+    queue.acknowledge(taken.plan.id)
+    fail(queue, PLANS[1])
+    claim(queue)
+    assert queue.revive(now=NOW) == 0
+    assert queue.state().counts == {"waiting": 1, "running": 1, "finished": 1, "acknowledged": 1}
+    queue.acknowledge(PLANS[1].id)
+    assert queue.revive(now=NOW) == 1
+    assert queue.state().waiting == (PLANS[1], PLANS[3])
+
+
+def test_a_plan_is_revived_even_when_it_wore_out_its_workers(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    claim(queue, "a")
+    taken = claim(queue, "b", AFTER_LEASE)
+    assert (taken.attempt, taken.lost) == (2, 1)
+    queue.finish(taken, with_failure(record_of(taken)), now=AFTER_LEASE)
+    queue.acknowledge(PLANS[0].id)
+    queue.revive(now=AFTER_LEASE)
+    again = claim(queue, "c", AFTER_LEASE)
+    assert (again.attempt, again.lost) == (1, 0)
 
 
 def test_a_finished_record_comes_back_as_it_was_until_it_is_acknowledged(queue: Queue) -> None:

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from eval_jobs.queue.rules import PlanState, is_claimable
-from eval_jobs.types import Claim, EvalPlan, EvalRecord, QueueState, Running
+from eval_jobs.queue.rules import PlanState
+from eval_jobs.types import BenchmarkFailure, Claim, EvalPlan, EvalRecord, QueueState, Running
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,13 @@ class _Entry:
     since: datetime | None = None
     note: str = ""
     record: EvalRecord | None = None
+    failed: bool = False
+
+    def is_claimable(self, now: datetime) -> bool:
+        """Say whether the plan may be taken: it waits, or its worker let the lease run out."""
+        if self.claim is None:
+            return self.state is PlanState.WAITING
+        return self.state is PlanState.RUNNING and self.claim.lease_until <= now
 
 
 class FakeQueue:
@@ -32,16 +39,17 @@ class FakeQueue:
 
     def add(self, plan: EvalPlan, *, now: datetime) -> bool:  # noqa: ARG002 - part of the port
         with self._lock:
-            if plan.id in self._entries:
-                return False
-            self._entries[plan.id] = _Entry(plan=plan)
-            return True
+            known = self._entries.get(plan.id)
+            if known is None:
+                self._put(_Entry(plan=plan))
+            elif known.state is PlanState.WAITING:
+                self._put(replace(known, plan=plan))
+            return known is None
 
     def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
         with self._lock:
             for entry in self._ordered():
-                until = entry.claim.lease_until if entry.claim else None
-                if is_claimable(entry.state, until, now):
+                if entry.is_claimable(now):
                     return self._take(entry, worker, now, lease_until)
             return None
 
@@ -58,14 +66,16 @@ class FakeQueue:
             entry = self._held(claim)
             if entry is None:
                 return False
-            self._put(replace(entry, state=PlanState.FINISHED, record=record))
+            failed = any(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes)
+            self._put(replace(entry, state=PlanState.FINISHED, record=record, failed=failed))
             return True
 
-    def release(self, claim: Claim, *, now: datetime) -> None:  # noqa: ARG002
+    def release(self, claim: Claim, *, now: datetime, counts: bool = True) -> None:  # noqa: ARG002
         with self._lock:
             entry = self._held(claim)
             if entry is not None:
-                self._put(replace(entry, state=PlanState.WAITING, claim=None, note=""))
+                attempt = claim.attempt if counts else claim.attempt - 1
+                self._put(replace(entry, state=PlanState.WAITING, claim=None, note="", attempt=attempt))
 
     def finished(self) -> tuple[EvalRecord, ...]:
         with self._lock:
@@ -78,6 +88,13 @@ class FakeQueue:
             entry = self._entries.get(plan_id)
             if entry is not None and entry.state is PlanState.FINISHED:
                 self._put(replace(entry, state=PlanState.ACKNOWLEDGED, record=None))
+
+    def revive(self, *, now: datetime) -> int:  # noqa: ARG002
+        with self._lock:
+            again = [e for e in self._entries.values() if e.state is PlanState.ACKNOWLEDGED and e.failed]
+            for entry in again:
+                self._put(_Entry(plan=entry.plan))
+            return len(again)
 
     def state(self) -> QueueState:
         with self._lock:

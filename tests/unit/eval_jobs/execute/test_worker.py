@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from eval_jobs.errors import EndpointFailed, StoreError
+from eval_jobs.errors import BadData, DiskFull, EndpointFailed, StoreError
 from eval_jobs.execute.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.worker import IDLE_S, STORE_RETRY_S, Worker, work
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Progress
-from eval_jobs.queue.rules import MAX_LOST
+from eval_jobs.queue.rules import MAX_ATTEMPTS, MAX_LOST
 from eval_jobs.run import Tools
 from eval_jobs.types import (
     Benchmark,
@@ -99,8 +99,8 @@ class UnreliableQueue(FakeQueue):
 class Bench:
     """A worker on fakes, which stops by itself when the queue is empty."""
 
-    def __init__(self, interrupts: Interrupts) -> None:
-        self.queue = UnreliableQueue()
+    def __init__(self, interrupts: Interrupts, queue: UnreliableQueue | None = None) -> None:
+        self.queue = queue or UnreliableQueue()
         self.clock = StopsWhenIdle(interrupts)
         self.evaluator = ScriptedEvaluator()
         self.engine = FakeEngine(ENDPOINT)
@@ -111,6 +111,12 @@ class Bench:
     def add(self, *plans: int) -> None:
         for index in plans:
             self.queue.add(PLANS[index], now=self.clock.now())
+
+    def again(self) -> Bench:
+        """Return another worker on the same queue, as after a restart."""
+        interrupts = Interrupts()
+        interrupts.install()
+        return Bench(interrupts, self.queue)
 
     def run(self) -> None:
         with pytest.raises(Stopped):
@@ -169,7 +175,7 @@ def test_the_progress_is_visible_while_the_plan_runs(bench: Bench) -> None:
     assert seen.is_set()
 
 
-def test_a_failure_that_may_pass_is_tried_three_times_with_growing_waits(bench: Bench) -> None:
+def test_a_failure_that_may_pass_is_tried_four_times_with_growing_waits(bench: Bench) -> None:
     def script(*_: object) -> None:
         raise EndpointFailed("connection refused", hint="start it")
 
@@ -178,8 +184,60 @@ def test_a_failure_that_may_pass_is_tried_three_times_with_growing_waits(bench: 
     bench.run()
     (record,) = bench.queue.finished()
     assert {failure.code for failure in failures(record)} == {"E-EVAL-ENDPOINT"}
-    assert len(bench.engine.served_steps) == 3
-    assert [s for s in bench.clock.slept if s not in (IDLE_S,)] == [10.0, 30.0]
+    assert len(bench.engine.served_steps) == 4
+    assert [s for s in bench.clock.slept if s not in (IDLE_S,)] == [10.0, 30.0, 90.0]
+
+
+def test_one_benchmark_that_the_engine_did_not_survive_is_tried_again(bench: Bench) -> None:
+    def script(benchmark: Benchmark, _: Progress) -> None:
+        if benchmark.name == PLANS[0].suite.benchmarks[-1].name and len(bench.engine.served_steps) == 1:
+            raise EndpointFailed("connection refused", hint="start it")
+
+    bench.evaluator.script = script
+    bench.add(0)
+    bench.run()
+    (record,) = bench.queue.finished()
+    assert failures(record) == []
+    assert len(bench.engine.served_steps) == 2
+    assert bench.evaluator.forgotten == [PLANS[0].id]
+
+
+def test_answers_are_kept_while_a_failure_may_still_pass(bench: Bench) -> None:
+    def script(*_: object) -> None:
+        raise DiskFull("no space is left", hint="free some")
+
+    bench.evaluator.script = script
+    bench.add(0)
+    bench.run()
+    (record,) = bench.queue.finished()
+    assert {failure.code for failure in failures(record)} == {"E-STORE-DISK"}
+    assert bench.evaluator.forgotten == []
+
+
+def test_answers_are_dropped_when_no_failure_will_pass(bench: Bench) -> None:
+    def script(*_: object) -> None:
+        raise BadData("line 3 is broken", hint="correct it")
+
+    bench.evaluator.script = script
+    bench.add(0)
+    bench.run()
+    assert len(bench.engine.served_steps) == 1
+    assert bench.evaluator.forgotten == [PLANS[0].id]
+
+
+def test_being_stopped_again_and_again_uses_up_no_try(bench: Bench) -> None:
+    def script(*_: object) -> None:
+        raise EndpointFailed("connection refused", hint="start it")
+
+    bench.add(0)
+    for _ in range(MAX_ATTEMPTS):
+        stopped = bench.again()
+        stopped.evaluator.script = lambda *_: signal.raise_signal(signal.SIGTERM)
+        stopped.run()
+    last = bench.again()
+    last.evaluator.script = script
+    last.run()
+    assert len(last.engine.served_steps) == MAX_ATTEMPTS
 
 
 def test_a_failure_that_passed_leaves_no_trace(bench: Bench) -> None:
