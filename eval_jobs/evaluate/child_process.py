@@ -17,6 +17,7 @@ import eval_jobs
 from eval_jobs.errors import EvaluatorDied
 from eval_jobs.evaluate.protocol import Message, decode, encode
 from eval_jobs.evaluate.storage import storage_error
+from eval_jobs.loopback import LOOPBACK
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +39,9 @@ CACHE_VARIABLES = {
 class ChildProcess:
     """One running child. It says `ready` when EvalScope is imported, then answers one request at a time."""
 
-    def __init__(self, python: str, work_dir: Path, log_path: Path) -> None:
+    def __init__(self, python: str, work_dir: Path, log_path: Path, *, offline: bool) -> None:
         self.log_path = log_path
+        self.offline = offline
         with _open_log(log_path) as log_file:
             self._process = self._start(python, work_dir, log_file)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -96,11 +98,11 @@ class ChildProcess:
     def _start(self, python: str, work_dir: Path, log_file: IO[bytes]) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [python, "-m", "eval_jobs.evaluate.child"],
+                [python, "-P", "-m", "eval_jobs.evaluate.child"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log_file,
-                env=child_environment(os.environ, work_dir),
+                env=child_environment(os.environ, work_dir, offline=self.offline),
                 cwd=work_dir,
                 start_new_session=True,
             )
@@ -145,14 +147,18 @@ class ChildProcess:
         )
 
 
-def child_environment(environment: Mapping[str, str], work_dir: Path) -> dict[str, str]:
-    """Return the child's environment: caches below `work_dir`, no hub, no GPU, no proxy to this machine."""
-    result = {name: str(work_dir / "cache" / folder) for name, folder in CACHE_VARIABLES.items()} | dict(environment)
-    no_proxy = ",".join(
-        filter(None, [environment.get("NO_PROXY") or environment.get("no_proxy"), "127.0.0.1,localhost"])
-    )
+def child_environment(environment: Mapping[str, str], work_dir: Path, *, offline: bool) -> dict[str, str]:
+    """Return the child's environment: caches below `work_dir`, no GPU, no proxy to this machine.
+
+    Args:
+        environment: the user's, whose word on caches and the hub stands.
+        work_dir: where the caches go.
+        offline: no hub, unless the user says otherwise.
+    """
+    caches = {name: str(work_dir / "cache" / folder) for name, folder in CACHE_VARIABLES.items()}
+    result = caches | ({"HF_HUB_OFFLINE": "1"} if offline else {}) | dict(environment)
+    no_proxy = ",".join(filter(None, [environment.get("NO_PROXY") or environment.get("no_proxy"), *LOOPBACK]))
     result |= {
-        "HF_HUB_OFFLINE": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "TOKENIZERS_PARALLELISM": "false",
         "NO_COLOR": "1",

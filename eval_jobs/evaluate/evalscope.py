@@ -84,7 +84,7 @@ class EvalScopeEvaluator:
         waiting = f"{benchmark.name}: waiting for another evaluation of the same checkpoint"
         with held(self._lock_path(plan_id), on_wait=lambda: progress(waiting)):
             with self._lock:
-                reply = self._ask(request, progress)
+                reply = self._ask(request, progress, offline=data is not None)
             if reply["type"] != "result":
                 raise error_of(_with_path_of_user(reply, data, benchmark), logs=self._logs(endpoint))
             outputs = _Outputs(folder, evalscope_name(benchmark))
@@ -132,11 +132,11 @@ class EvalScopeEvaluator:
         server = f", the server's {endpoint.info.log}" if endpoint.info.log else ""
         return f"the evaluator's log is {self._log_path}{server}"
 
-    def _ask(self, request: Message, progress: Progress) -> Message:
+    def _ask(self, request: Message, progress: Progress, *, offline: bool) -> Message:
         name = request["benchmark"]
         finished = False
         try:
-            child = self._running_child(progress)
+            child = self._running_child(progress, offline=offline)
             progress(f"{name}: loading")
             reply = child.ask(
                 request,
@@ -149,12 +149,13 @@ class EvalScopeEvaluator:
                 self.close()
         return reply
 
-    def _running_child(self, progress: Progress) -> ChildProcess:
-        if self._child is not None and not self._child.is_running():
+    def _running_child(self, progress: Progress, *, offline: bool) -> ChildProcess:
+        # The hub's client reads its switch once, at its import: local data gets a child that never asks the hub.
+        if self._child is not None and not (self._child.is_running() and self._child.offline == offline):
             self.close()
         if self._child is None:
             progress("starting the evaluator")
-            self._child = ChildProcess(self._python, self.work_dir, self._log_path)
+            self._child = ChildProcess(self._python, self.work_dir, self._log_path, offline=offline)
             self._child.wait_ready()
         return self._child
 

@@ -1,8 +1,9 @@
 """Records -> what EvalScope's `TaskConfig` takes, and the request that the child gets. Pure.
 
-Two rules of EvalScope shape this: a parameter that is not sent falls back to the server's default, so all are sent;
-and its resume check covers the URL but not the data, so the URL stays out (the child passes a model object) and the
-run's folder is named by our own fingerprint, which covers the data.
+Two rules of EvalScope shape this: a parameter that is not sent falls back to the server's default, so all are sent,
+but for a `top_k` that is off, which only vLLM is sure to know; and its resume check covers the URL but not the data, so
+the URL stays out (the child passes a model object) and the run's folder is named by our own fingerprint, which covers
+the data.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.types import Benchmark, Endpoint, Suite
+from eval_jobs.types import Benchmark, Endpoint, EngineKind, Suite
 
 MODEL_ID = "model"
 """Names EvalScope's folders; constant, because a run's folder already belongs to one plan."""
 SHUFFLE_SEED = 42
 """For benchmarks that shuffle their questions; the sampling seed is `Generation.seed`."""
+TOP_K_OFF = -1
 OWN_NAMES = {"exact": "tracker_exact", "choice": "tracker_choice"}
 """Names under which our own adapters are registered with EvalScope."""
 
@@ -61,17 +63,17 @@ def evaluate_request(
         "concurrency": suite.concurrency,
         "timeout_s": suite.request_timeout_s,
         "repeats": benchmark.repeats,
-        "task": task_config(benchmark, suite, folder=folder, data=data),
+        "task": task_config(benchmark, suite, endpoint, folder=folder, data=data),
     }
 
 
-def task_config(benchmark: Benchmark, suite: Suite, *, folder: str, data: LocalData | None) -> Json:
+def task_config(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: LocalData | None) -> Json:
     """Return the keyword arguments of `TaskConfig`, its model excepted."""
     name = evalscope_name(benchmark)
     return {
         "datasets": [name],
         "dataset_args": {name: _dataset_args(benchmark, data)},
-        "generation_config": _generation(benchmark, suite),
+        "generation_config": _generation(benchmark, suite, endpoint),
         "model_id": MODEL_ID,
         "eval_type": "openai_api",
         "eval_batch_size": suite.concurrency,
@@ -88,13 +90,15 @@ def task_config(benchmark: Benchmark, suite: Suite, *, folder: str, data: LocalD
 # --- private
 
 
-def _generation(benchmark: Benchmark, suite: Suite) -> Json:
+def _generation(benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> Json:
     generation = suite.generation
+    # vLLM's default may come from the model's own files. A strict server refuses a field that it does not know.
+    sends_top_k = generation.top_k != TOP_K_OFF or endpoint.info.name == EngineKind.VLLM
     return {
         "max_tokens": generation.max_tokens if benchmark.max_tokens is None else benchmark.max_tokens,
         "temperature": generation.temperature,
         "top_p": generation.top_p,
-        "top_k": generation.top_k,
+        **({"top_k": generation.top_k} if sends_top_k else {}),
         "seed": generation.seed,
         "timeout": suite.request_timeout_s,
         "retries": 1,

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from eval_jobs.loopback import LOOPBACK
 from eval_jobs.probe.latency import Timeline
 from eval_jobs.probe.stream import DataLines, StreamEvent, read_event, refusal
 
 CONNECT_TIMEOUT_S = 10.0
 MAX_ERROR_CHARS = 300
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 Session = aiohttp.ClientSession
 

@@ -85,7 +85,7 @@ class LatencyProber:
             waited_s += IDLE_POLL_S
 
     def _run_client(self, request: ClientRequest, endpoint: Endpoint) -> Measurement:
-        command = [sys.executable, "-m", "eval_jobs.probe.client"]
+        command = [sys.executable, "-P", "-m", "eval_jobs.probe.client"]  # -P: see nothing of the current folder
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
             try:

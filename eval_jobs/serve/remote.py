@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 import openai
 
 from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError, WrongModel
+from eval_jobs.loopback import LOOPBACK
 from eval_jobs.ports import Clock, Progress
 from eval_jobs.serve.checkpoint_files import tokenizer_folder
 from eval_jobs.serve.port import model_names
@@ -22,7 +23,6 @@ from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 ANSWER_TIMEOUT_S = 20.0
 RETRIES = 1
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class RemoteEngine:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -327,3 +329,9 @@ def test_more_workers_than_requests_are_no_trouble(server: OpenAIServer) -> None
 
 def clients() -> list[psutil.Process]:
     return [p for p in psutil.Process().children() if "eval_jobs.probe.client" in p.cmdline()]
+
+
+def test_a_module_in_the_users_folder_is_not_taken_for_a_known_one(server: OpenAIServer, tmp_path: Path) -> None:
+    (tmp_path / "aiohttp.py").write_text("raise SystemExit('the wrong one')\n", encoding="utf-8")
+    with contextlib.chdir(tmp_path):
+        assert LatencyProber().probe(endpoint_of(server), LOAD).completed == LOAD.requests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,14 +25,16 @@ ENDPOINT = Endpoint(
     info=EngineInfo(name="vllm", version="1", load_method="cold", load_s=0.0, log=""),
 )
 CHILD = """\
-import json, pathlib, sys
+import json, os, pathlib, sys
 
+assert "-P" in sys.argv[: sys.argv.index("-m")]
 print(json.dumps({{"type": "ready"}}), flush=True)
 for line in sys.stdin:
     folder = pathlib.Path(json.loads(line)["task"]["work_dir"])
     folder.mkdir(parents=True, exist_ok=True)
     row = {{"subset": "main", "repeat": 0, "messages": [["user", "1+1="]], "target": "2"}}
     rows = [json.dumps(row | {{"index": index}}) + "\\n" for index in range({written})]
+    (folder / "hub.txt").write_text(os.environ.get("HF_HUB_OFFLINE", "as it is"))
     (folder / "planned.jsonl").write_text("".join(rows))
     print(json.dumps({{"type": "result", "metric": "acc", "planned": {planned}}}), flush=True)
 """
@@ -55,8 +58,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         evaluator.close()
 
 
-def evaluate(evaluator: EvalScopeEvaluator, progress: Callable[[str], None] = lambda _: None) -> EvalResult:
-    return evaluator.evaluate(BENCHMARK, SUITE, ENDPOINT, plan_id="plan", progress=progress)
+def evaluate(
+    evaluator: EvalScopeEvaluator, progress: Callable[[str], None] = lambda _: None, benchmark: Benchmark = BENCHMARK
+) -> EvalResult:
+    return evaluator.evaluate(benchmark, SUITE, ENDPOINT, plan_id="plan", progress=progress)
 
 
 @pytest.mark.parametrize(("written", "planned"), [(0, 2), (1, 2), (0, 0), (3, 2)])
@@ -106,6 +111,20 @@ def test_a_lock_that_was_forgotten_while_one_waited_for_it_is_taken_anew(start: 
         (runs / "plan.lock").unlink()
     thread.join()
     assert (runs / "plan.lock").is_file()
+
+
+def test_the_hub_is_asked_only_for_a_benchmark_without_local_data(start: Start, tmp_path: Path) -> None:
+    evaluator = start()
+    data = tmp_path / "sums.jsonl"
+    data.write_text('{"question": "1+1=", "answer": "2"}\n', encoding="utf-8")
+    local = Benchmark(name="local", adapter="exact", data=str(data))
+    pids = []
+    for benchmark in (local, BENCHMARK, BENCHMARK, local):
+        evaluate(evaluator, benchmark=benchmark)
+        pids.append(evaluator.child_pid)
+    said = {path.parent.name.split("-")[0]: path.read_text() for path in evaluator.work_dir.rglob("hub.txt")}
+    assert said == {"local": "1", "b": os.environ.get("HF_HUB_OFFLINE", "as it is")}
+    assert pids[1] == pids[2]
 
 
 def test_forgetting_a_plan_that_was_never_evaluated_leaves_nothing(start: Start) -> None:

@@ -57,6 +57,16 @@ def test_every_sampling_parameter_is_sent_even_when_it_is_the_default() -> None:
     }
 
 
+@pytest.mark.parametrize(("top_k", "sent"), [(-1, None), (40, 40)])
+def test_a_server_that_may_not_know_top_k_gets_it_only_when_it_is_wanted(top_k: int, sent: int | None) -> None:
+    suite = replace(SUITE, generation=Generation(top_k=top_k))
+    remote = replace(ENDPOINT, info=replace(ENDPOINT.info, name="remote"))
+    task = evaluate_request(BENCHMARK, suite, remote, folder="/f", data=None)["task"]
+    assert isinstance(task, dict)
+    assert task["generation_config"].get("top_k") == sent
+    assert ("top_k" in task["generation_config"]) is (sent is not None)
+
+
 def test_the_users_subsets_win_over_those_in_the_data() -> None:
     data = LocalData(folder="/f", subsets=("a", "b", "c"))
     benchmark = replace(BENCHMARK, subsets=("b",))
