@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from eval_jobs.queue.database_sql import open_database
+from eval_jobs.types import BenchmarkFailure, EvalRecord
 from tests.fakes.clock import FakeClock
 from tests.fakes.tracking import FakeSink, FakeTracking
 from tests.mlflow_stores import MlflowFiles, locked
@@ -70,6 +72,22 @@ def test_publishing_and_flushing_again_changes_nothing(store: Store) -> None:
         assert tracking.flush() == 0
         assert tracking.flush() == 0
     assert store.rows() == expected(0, 1)
+
+
+def test_a_newer_record_of_the_same_plan_adds_what_is_new(store: Store) -> None:
+    repaired, report = RUN.records[0], RUN.reports[0]
+    broken = with_failure(repaired, "facts")
+    missing = next(m for m in tracking_batch(repaired, report).metrics if m.key == "bench/facts")
+    tracking = store.open()
+    tracking.publish(broken, report)
+    tracking.flush()
+    assert ("coverage/facts", missing.step, 0.0) in store.rows()
+    assert "bench/facts" not in {key for key, _, _ in store.rows()}
+    for handle in (tracking, store.open()):
+        handle.publish(repaired, report)
+        assert handle.flush() == 0
+    expected_rows = {(m.key, m.step, m.value) for m in tracking_batch(repaired, report).metrics}
+    assert store.rows() == sorted(expected_rows | {("coverage/facts", missing.step, 0.0)})
 
 
 def test_another_process_changes_nothing_either(store: Store) -> None:
@@ -155,6 +173,13 @@ def test_two_processes_on_postgresql_never_send_at_once(postgres_url: str) -> No
 # --- what must have arrived
 
 
+def with_failure(record: EvalRecord, benchmark: str) -> EvalRecord:
+    """Return what was known of `record` an hour earlier, when one benchmark had failed."""
+    failure = BenchmarkFailure(benchmark=benchmark, fingerprint="", code="E", message="", hint="", retryable=True)
+    outcomes = tuple(failure if o.benchmark == benchmark else o for o in record.outcomes)
+    return replace(record, outcomes=outcomes, finished_at=record.finished_at - timedelta(hours=1))
+
+
 def publish(tracking: Tracking, *indexes: int) -> None:
     """Do what the pipeline does with the checkpoints at `indexes`."""
     for index in indexes:
@@ -187,8 +212,10 @@ def _fake() -> Store:
     fake = FakeTracking()
 
     def rows() -> list[Row]:
-        batches = [tracking_batch(record, report) for record, report in fake.records]
-        metrics = [(m.key, m.step, m.value) for b in batches for m in b.metrics]
+        plans: dict[str, set[Row]] = {}  # a newer record of a plan repeats what did not change
+        for batch in (tracking_batch(record, report) for record, report in fake.records):
+            plans.setdefault(batch.plan_id, set()).update((m.key, m.step, m.value) for m in batch.metrics)
+        metrics = [row for rows in plans.values() for row in rows]
         return sorted(metrics + [(p.key, p.step, p.value) for p in fake.points])
 
     return Store(open=lambda: fake, rows=rows, down=lambda: _down(fake))
@@ -217,11 +244,12 @@ def _fake_sink() -> Behind:
 
 
 def _rows_of(sink: FakeSink) -> list[Row]:
-    return sorted(
-        (m.key, m.step, m.value)
+    metrics = {  # as in a store, the same value at the same time is the same row
+        (item.checkpoint.run_id, m.key, m.step, m.timestamp_ms, m.value)
         for item in sink.items
         for m in (item.metrics if isinstance(item, TrackingBatch) else item.points)
-    )
+    }
+    return sorted((key, step, value) for _, key, step, _, value in metrics)
 
 
 @contextmanager

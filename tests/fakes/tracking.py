@@ -23,8 +23,9 @@ class FakeTracking:
         self._known: set[object] = set()
 
     def publish(self, record: EvalRecord, report: Report) -> None:
-        if record.plan.id not in self._known:
-            self._known.add(record.plan.id)
+        key = (record.plan.id, record.finished_at)
+        if key not in self._known:
+            self._known.add(key)
             self._waiting.append(lambda: self.records.append((record, report)))
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:

@@ -104,6 +104,18 @@ def test_every_checkpoint_is_a_model_with_its_scores_on_named_datasets(files: Ml
     assert {o.model_id for o in files.runs()[0].outputs.model_outputs} == {m.model_id for m in files.models()}
 
 
+def test_a_repaired_benchmark_is_no_longer_called_failed(files: MlflowFiles, store: MlflowStore) -> None:
+    repaired = tracking_batch(RECORDS[0], REPORTS[0])
+    tags = {"failed/facts": "E-EVAL-ENDPOINT", "failed/probe-default": "E-PROBE"}
+    unscored = [m for m in repaired.metrics if not m.key.startswith(("bench/facts", "perf/"))]
+    store.send(replace(repaired, tags=dict(repaired.tags) | tags, metrics=tuple(unscored)))
+    other_suite = [m for m in repaired.metrics if m.key == "bench/sums"]
+    store.send(replace(repaired, metrics=tuple(other_suite)))
+    assert tags.items() <= files.models()[0].tags.items()
+    store.send(repaired)
+    assert not [tag for tag in files.models()[0].tags if tag.startswith("failed/")]
+
+
 def test_models_can_be_ranked_by_a_benchmark(files: MlflowFiles, store: MlflowStore) -> None:
     send(store, 100, 600, 1000)
     order = [{"field_name": "metrics.bench/facts", "ascending": False, "dataset_name": "facts"}]

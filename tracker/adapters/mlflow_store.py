@@ -111,6 +111,8 @@ def _send_batch(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key
     client.log_batch(run.run_id, metrics=[_metric(m, model, run, digests) for m in batch.metrics])
     _upload(client, run, batch)
     client.set_logged_model_tags(model.model_id, dict(batch.tags))
+    for tag in _repaired(model, batch):
+        client.delete_logged_model_tag(model.model_id, tag)
     known = client.get_run(run.run_id)
     _link_model(client, run, known, model, batch.checkpoint.step)
     _refresh_run(client, run, known, batch)
@@ -132,6 +134,21 @@ def _get_or_create_model(client: MlflowClient, run: TrackedRun, batch: TrackingB
     if model.status != LoggedModelStatus.READY:
         client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
     return model
+
+
+def _repaired(model: LoggedModel, batch: TrackingBatch) -> tuple[str, ...]:
+    """Return the model's tags about failures that an earlier record of the plan had and this one has not.
+
+    A model also holds what other suites of the checkpoint say: only what is measured here is no longer failed.
+    """
+    measured = [m.key for m in batch.metrics]
+    scored = {f"failed/{key.removeprefix('bench/')}" for key in measured if key.startswith("bench/")}
+    timed = any(key.startswith("perf/") for key in measured)
+    return tuple(
+        tag
+        for tag in model.tags
+        if tag not in batch.tags and (tag in scored or (timed and tag.startswith("failed/probe-")))
+    )
 
 
 def _dataset(dataset: TrackedDataset) -> DatasetInput:

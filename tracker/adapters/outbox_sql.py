@@ -6,6 +6,9 @@
 
 An item is marked as sent after the store took it: a crash in between sends it again, which doubles nothing.
 What is sent never changes after it was queued: keys, values and times are fixed in the same transaction.
+
+A newer record of a plan, such as a repair, is an item of its own. A value that did not change keeps its time and so
+stays the same row; one that changed is a millisecond newer than the one that it replaces, and a store shows the newest.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pydantic import TypeAdapter, ValidationError
@@ -43,7 +47,7 @@ from eval_jobs.queue.database_sql import create_tables, insert_into, transaction
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.outbox_lock_sql import sender_lock
 from tracker.domain.tracking import curve_batch, tracking_batch
-from tracker.domain.tracking_types import CurveBatch, TrackingBatch, TrackingItem
+from tracker.domain.tracking_types import CurveBatch, TrackedMetric, TrackingBatch, TrackingItem
 from tracker.domain.types import CurvePoint, Report
 from tracker.ports import TrackingSink
 
@@ -76,6 +80,15 @@ POINTS = Table(
     Column("value", Double, primary_key=True),
 )
 """Every curve point that was ever queued: a rewound run brings other values for the same steps."""
+VALUES = Table(
+    "outbox_values",
+    METADATA,
+    Column("plan_id", String(64), primary_key=True),
+    Column("key", String(250), primary_key=True),
+    Column("value", Double, nullable=False),
+    Column("timestamp_ms", BigInteger, nullable=False),
+)
+"""The newest value of every metric of a plan that was ever queued."""
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingBatch | CurveBatch)
 
@@ -99,7 +112,9 @@ class OutboxTracking:
     def publish(self, record: EvalRecord, report: Report) -> None:
         """Queue a record with its verdicts; see `ports.Tracking`."""
         with transaction(self._engine) as connection:
-            _queue(connection, f"record:{record.plan.id}", tracking_batch(record, report))
+            batch = _newer_than_queued(connection, tracking_batch(record, report))
+            if _queue(connection, f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}", batch):
+                _remember_values(connection, batch)
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Queue the points that are new for this run; see `ports.Tracking`."""
@@ -189,10 +204,35 @@ class OutboxTracking:
             return connection.scalar(select(func.count()).select_from(ITEMS).where(ITEMS.c.sent.is_(False))) or 0
 
 
-def _queue(connection: Connection, key: str, item: TrackingItem) -> None:
+def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
+    """Queue the item and return True; nothing when its key is known."""
     body = zlib.compress(_as_json(item), level=3)
     row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0}
-    connection.execute(insert_into(connection, ITEMS).values(row).on_conflict_do_nothing())
+    insert = insert_into(connection, ITEMS).values(row).on_conflict_do_nothing()
+    return connection.execute(insert.returning(ITEMS.c.id)).first() is not None
+
+
+def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> TrackingBatch:
+    """Return the batch with the times that the module's docstring promises."""
+    query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(VALUES.c.plan_id == batch.plan_id)
+    queued = {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)}
+
+    def timed(metric: TrackedMetric) -> TrackedMetric:
+        value, time_ms = queued.get(metric.key, (metric.value, metric.timestamp_ms))
+        return replace(metric, timestamp_ms=time_ms + (metric.value != value))
+
+    return replace(batch, metrics=tuple(map(timed, batch.metrics)))
+
+
+def _remember_values(connection: Connection, batch: TrackingBatch) -> None:
+    rows = [
+        {"plan_id": batch.plan_id, "key": m.key, "value": m.value, "timestamp_ms": m.timestamp_ms}
+        for m in batch.metrics
+    ]
+    if rows:
+        insert = insert_into(connection, VALUES)
+        newest = {"value": insert.excluded.value, "timestamp_ms": insert.excluded.timestamp_ms}
+        connection.execute(insert.on_conflict_do_update(index_elements=["plan_id", "key"], set_=newest), rows)
 
 
 def _remember(connection: Connection, run_id: str, points: set[tuple[str, int, float]]) -> set[tuple[str, int, float]]:

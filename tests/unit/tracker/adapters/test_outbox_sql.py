@@ -10,6 +10,8 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from sqlalchemy import text
 
 from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.queue.database_sql import open_database
+from eval_jobs.types import EvalResult
 from tests.fakes.clock import FakeClock
 from tests.fakes.tracking import FakeSink
 from tests.records import forgetting_run
@@ -226,6 +229,24 @@ def test_times_of_a_curve_are_fixed_when_it_is_queued(outbox: Open, clock: FakeC
     (item,) = sink.items
     assert isinstance(item, CurveBatch)
     assert item.points[-1].timestamp_ms == int(CHECKPOINT.ready_at.timestamp() * 1000)
+
+
+def test_a_value_that_changed_is_newer_than_the_one_it_replaces_and_others_keep_their_time(outbox: Open) -> None:
+    sink = FakeSink()
+    first = RUN.records[0]
+    (result, *others) = first.outcomes
+    assert isinstance(result, EvalResult)
+    half = replace(result, samples=tuple(replace(s, score=0.5) for s in result.samples))
+    for count, outcome in enumerate((result, half, result)):
+        later = first.finished_at + timedelta(hours=count)
+        record = replace(first, outcomes=(outcome, *others), finished_at=later)
+        outbox(sink).publish(record, RUN.reports[0])  # each from a process of its own
+    outbox(sink).flush()
+    ready_ms = int(first.plan.checkpoint.ready_at.timestamp() * 1000)
+    key = f"bench/{result.benchmark}"
+    times = [{m.key: m.timestamp_ms for m in item.metrics} for item in sink.items if isinstance(item, TrackingBatch)]
+    assert [t[key] for t in times] == [ready_ms, ready_ms + 1, ready_ms + 2]
+    assert {ms for t in times for name, ms in t.items() if name != key} == {ready_ms}
 
 
 def test_two_runs_may_have_the_same_points(outbox: Open) -> None:
