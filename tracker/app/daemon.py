@@ -36,6 +36,9 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
     `keep_workers` is called once a pass: it restarts workers that died and raises when they cannot live. A store
     that refuses (a full disk) is said once and asked again: pinning must go on, or rotation takes the checkpoints.
     """
+    revived = world.queue.revive(now=clock.now())
+    if revived:
+        log.warning("%d checkpoints whose evaluation had failed are tried again", revived)
     quiet_since: datetime | None = None
     trouble = ""
     while True:

@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from eval_jobs.errors import DiskFull, TrackerError
-from eval_jobs.types import EvalPlan, QueueState
+from eval_jobs.types import BenchmarkFailure, EvalPlan, QueueState
 from tests.fakes.queue import FakeQueue
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
@@ -125,6 +125,23 @@ def test_a_full_disk_is_waited_out_and_costs_no_checkpoint(caplog: pytest.LogCap
     assert len(refused) == 5
     assert [r.step for p in watching.passes for r in p.reports] == [refused[0]]
     assert len([r for r in caplog.records if "no space is left" in r.message]) == 1
+
+
+def test_a_failed_evaluation_is_tried_again_at_the_next_start() -> None:
+    fakes = FakeWorld(run=forgetting_run())
+    failed = next(r for r in fakes.run.records if any(isinstance(o, BenchmarkFailure) for o in r.outcomes))
+    fakes.source.put(failed.plan.checkpoint)
+    first = Watching(fakes, lambda number: _work_at(5, number, fakes))
+    first.until(lambda: True)
+    assert [r.step for p in first.passes for r in p.reports] == [failed.plan.checkpoint.step]
+    second = Watching(fakes, lambda number: _work_at(5, number, fakes))
+    second.until(lambda: True)
+    assert [r.step for p in second.passes for r in p.reports] == [failed.plan.checkpoint.step]
+
+
+def _work_at(wanted: int, number: int, fakes: FakeWorld) -> None:
+    if number == wanted:
+        fakes.work()
 
 
 def test_workers_that_cannot_live_end_the_watch() -> None:
