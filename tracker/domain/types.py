@@ -130,7 +130,7 @@ class Policy:
     """What counts as a finding."""
 
     alpha: float = 0.05
-    """Chance of any false alarm over the whole run."""
+    """Chance that sample noise alone raises any alarm over the whole run."""
     min_effect: float = 0.02
     """Smaller losses are not reported as regressions."""
     equivalence_margin: float = 0.02
