@@ -99,7 +99,8 @@ class LocalWorkers:
 
     def _started(self, *, quick_deaths: int) -> _Running:
         self._work_dir.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "eval_jobs.execute.worker", "--work-dir", str(self._work_dir)]
+        # -P: see nothing of the current folder.
+        command = [sys.executable, "-P", "-m", "eval_jobs.execute.worker", "--work-dir", str(self._work_dir)]
         with self._start_log.open("ab") as output:
             process = subprocess.Popen(
                 [*command, "--exit-with-parent"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -188,6 +189,22 @@ def test_a_plan_survives_a_killed_worker_and_a_stopped_one(site: Site) -> None:
     check_that_everything_was_measured_once(site)
 
 
+def test_a_module_in_the_users_folder_is_not_taken_for_a_known_one(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('the wrong queue')\n", encoding="utf-8")
+    workers = LocalWorkers(1, f"sqlite:///{tmp_path}/tracker.db", tmp_path / "work")
+    with contextlib.chdir(tmp_path):
+        workers.start()
+    log = tmp_path / "work" / f"worker-{workers.pids[0]}.log"
+    try:
+        for _ in range(int(PATIENCE_S / 0.05)):
+            if log.is_file() or not is_running(workers.pids[0]):
+                break
+            threading.Event().wait(0.05)
+        assert log.is_file(), (tmp_path / "work" / "worker-start.log").read_text()
+    finally:
+        workers.stop()
+
+
 def test_a_worker_ends_with_the_process_that_started_it(site: Site) -> None:
     site.server.answer = lambda _: Reply(fault=Fault.HANG)
     program = (
@@ -204,6 +221,28 @@ def test_a_worker_ends_with_the_process_that_started_it(site: Site) -> None:
     parent.kill()
     site.until(lambda: not is_running(pid), "the worker is gone")
     assert site.queue.state().waiting == (site.plan,)
+
+
+def test_a_worker_whose_starter_is_gone_before_it_can_look_ends_too(site: Site) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    site.server.answer = lambda _: Reply(fault=Fault.HANG)
+    worker = site.start("--exit-with-parent", str(gone.pid))
+    assert worker.wait(PATIENCE_S) == 0
+    assert site.queue.state().waiting == (site.plan,)
+
+
+def test_files_in_the_folder_of_the_user_do_not_replace_modules(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('taken from the folder of the user')")
+    program = (
+        "import sys; from pathlib import Path; from eval_jobs.execute.local import LocalWorkers\n"
+        f"workers = LocalWorkers(1, 'sqlite:////no/such/folder/tracker.db', Path({str(tmp_path / 'work')!r}))\n"
+        "workers.start(); workers._workers[0].process.wait()"
+    )
+    subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, check=True)
+    said = (tmp_path / "work" / "worker-start.log").read_text()
+    assert "/no/such/folder" in said
+    assert "folder of the user" not in said
 
 
 def test_local_workers_carry_out_plans_and_replace_the_dead(site: Site, caplog: pytest.LogCaptureFixture) -> None:
