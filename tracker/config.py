@@ -177,7 +177,9 @@ class ProbeSection(Section):
 class PolicySection(Section):
     """What counts as a finding."""
 
-    alpha: float = Field(default=0.05, gt=0, lt=1, description="Chance that sample noise alone raises any alarm over the whole run.")
+    alpha: float = Field(
+        default=0.05, gt=0, lt=1, description="Chance that sample noise alone raises any alarm over the whole run."
+    )
     min_effect: float = Field(default=0.02, ge=0, lt=1, description="Smallest loss that is called a regression.")
     equivalence_margin: float = Field(
         default=0.02, gt=0, lt=1, description="Two scores shown to differ by less than this are called equivalent."
