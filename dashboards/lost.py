@@ -13,7 +13,7 @@ from dashboards.run_data import RunData, find_result
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore
 from tracker.domain.display import clean, one_line, shortened
 from tracker.domain.overview import WORSE, Overview, Standing, decisive_comparison, standings
-from tracker.domain.pairing import Unlike, pair
+from tracker.domain.pairing import Unlike, pair, served_alike
 from tracker.domain.scores import has_score, sample_means
 from tracker.domain.types import VerdictWord
 
@@ -155,7 +155,7 @@ def _texts(data: RunData, record: EvalRecord, benchmark: str) -> dict[str, Sampl
 
 def _lives(data: RunData, sides: _Pair, keys: Sequence[str]) -> Mapping[str, tuple[Moment, ...]]:
     lives: dict[str, list[Moment]] = {key: [] for key in keys}
-    for record in data.records:
+    for record in (r for r in data.records if served_alike(sides.now_record.plan, r.plan)):
         for outcome in record.outcomes:
             if isinstance(outcome, EvalResult) and outcome.fingerprint == sides.now.fingerprint:
                 means = sample_means(outcome)

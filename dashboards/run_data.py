@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.pairing import served_alike
 from tracker.domain.types import CurvePoint, Gap, Phase, Report
 
 
@@ -47,5 +48,9 @@ def find_result(data: RunData, step: int, benchmark: str) -> tuple[EvalRecord, E
 
 def changes_of(records: Iterable[EvalRecord], benchmark: str) -> tuple[int, ...]:
     """Return the steps from which on a benchmark was measured otherwise than before: not comparable across them."""
-    outcomes = [(r.plan.checkpoint.step, o) for r in records for o in r.outcomes if o.benchmark == benchmark]
-    return tuple(step for (_, old), (step, new) in pairwise(outcomes) if old.fingerprint != new.fingerprint)
+    found = [(r.plan, o.fingerprint) for r in records for o in r.outcomes if o.benchmark == benchmark]
+    return tuple(
+        plan.checkpoint.step
+        for (old_plan, old), (plan, new) in pairwise(found)
+        if old != new or not served_alike(plan, old_plan)
+    )

@@ -44,6 +44,14 @@ def test_samples_without_a_score_are_counted_by_kind() -> None:
     assert partly.samples == "80, 2 never answered"
 
 
+def test_serving_that_changed_begins_a_new_series_like_settings_that_changed() -> None:
+    record = DATA.records[4]
+    serve = replace(record.plan.serve, dtype="bfloat16")
+    changed = replace(record, plan=replace(record.plan, serve=serve))
+    rows = measured(replace(DATA, records=(*DATA.records[:4], changed))).benchmarks
+    assert {row.changed_at for row in rows} == {(record.plan.checkpoint.step,)}
+
+
 def test_an_engine_that_changed_is_named_with_the_step() -> None:
     record = DATA.records[4]
     assert record.engine is not None
