@@ -86,5 +86,5 @@ def _write_jsonl(path: Path, rows: Rows) -> None:
     """Write the whole file or nothing: a kill in between leaves the old one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".new")
-    temporary.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     temporary.replace(path)

@@ -15,6 +15,7 @@ ANSWER_KEYS = ("answer", "response", "target", "output", "answerKey")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 DEFAULT_SUBSET = "default"
 
+_HALF_PAIR = re.compile(r"[\ud800-\udfff]")
 _SUBSET_NAME = re.compile(r"[\w .+-]{1,100}")
 
 
@@ -91,6 +92,8 @@ def _text(value: object, what: str) -> str:
         raise ValueError(f"the {what} must be text, it is {value!r:.80}")  # noqa: TRY004 - the row is wrong, not the call
     if not value.strip():
         raise ValueError(f"the {what} is empty")
+    if _HALF_PAIR.search(value):
+        raise ValueError(f"the {what} holds half of a surrogate pair, which cannot be sent: {value!r:.80}")
     return value
 
 

@@ -96,3 +96,9 @@ def test_a_broken_choice_row_says_what_is_wrong(row: dict[str, object], message:
     with pytest.raises(ValueError, match=r".") as caught:
         choice_item({"question": "q"} | row)
     assert message in str(caught.value)
+
+
+def test_half_of_a_surrogate_pair_is_refused_because_no_server_can_be_sent_it() -> None:
+    assert exact_item({"question": "smile \U0001f600", "answer": "2"}).question == "smile \U0001f600"
+    with pytest.raises(ValueError, match="the question holds half of a surrogate pair"):
+        exact_item({"question": "smile \ud83d", "answer": "2"})
