@@ -103,7 +103,7 @@ class LocalWorkers:
         command = [sys.executable, "-P", "-m", "eval_jobs.execute.worker", "--work-dir", str(self._work_dir)]
         with self._start_log.open("ab") as output:
             process = subprocess.Popen(
-                [*command, "--exit-with-parent"],
+                [*command, "--exit-with-parent", str(os.getpid())],
                 env=os.environ | {QUEUE_URL_VARIABLE: self._queue_url},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -1,6 +1,6 @@
 """One worker: claims a plan, carries it out, hands in the record, again and again.
 
-    python -m eval_jobs.execute.worker --queue sqlite:////state/tracker.db --work-dir /state/work [--exit-with-parent]
+    python -m eval_jobs.execute.worker --queue sqlite:////state/tracker.db --work-dir /state/work
 
 It may be killed at any moment: its lease runs out and another worker takes the plan, asking only what is missing.
 SIGTERM and Ctrl-C give the plan back at once. Logs go to WORK_DIR/worker-PID.log.
@@ -118,8 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _log_to(options.work_dir / f"worker-{os.getpid()}.log")
     interrupts = Interrupts()
     interrupts.install()
-    if options.exit_with_parent:
-        _stop_with_parent(interrupts)
+    if options.exit_with_parent is not None:
+        _stop_with_parent(options.exit_with_parent, interrupts)
     try:
         with ExitStack() as closing:
             queue = SqlQueue(open_database(_queue_url(options.queue)))
@@ -209,7 +209,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m eval_jobs.execute.worker", description=__doc__)
     parser.add_argument("--queue", default="", help=f"URL of the queue's database; default: ${QUEUE_URL_VARIABLE}")
     parser.add_argument("--work-dir", required=True, type=Path, help="folder for logs and half-done work")
-    parser.add_argument("--exit-with-parent", action="store_true", help="stop when the starting process is gone")
+    parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="stop when the starting process is gone")
     parser.add_argument("--lease-s", type=float, default=LEASE_S, help="how long a claim outlives a dead worker")
     return parser.parse_args(arguments)
 
@@ -231,8 +231,8 @@ def _log_to(path: Path) -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
-def _stop_with_parent(interrupts: Interrupts) -> None:
-    parent = os.getppid()
+def _stop_with_parent(parent: int, interrupts: Interrupts) -> None:
+    """Stop when `parent` is gone. It is told and not asked for: it may have gone while we were starting."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -77,7 +77,8 @@ class _Traffic:
 
 
 async def _reply(request: ClientRequest) -> ClientReply:
-    watch = asyncio.create_task(_end_with_parent(os.getppid()))
+    watch = asyncio.create_task(_end_with(request.prober_pid))
+    await asyncio.sleep(0)  # it looks before the first request is sent
     try:
         return ClientReply(measurement=await measure(request))
     except CannotMeasureError as error:
@@ -86,9 +87,9 @@ async def _reply(request: ClientRequest) -> ClientReply:
         watch.cancel()
 
 
-async def _end_with_parent(parent: int) -> None:
+async def _end_with(prober_pid: int) -> None:
     """Put no load on anybody for a prober that was killed."""
-    while os.getppid() == parent:
+    while os.getppid() == prober_pid:
         await asyncio.sleep(PARENT_CHECK_S)
     os._exit(1)
 

@@ -1,8 +1,9 @@
-"""What goes between the prober and the client process, as one JSON document each way. Pure."""
+"""What goes between the prober and the client process, as one JSON document each way."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
@@ -21,6 +22,8 @@ class ClientRequest:
     """A vLLM server of our own: it takes `cache_salt`, and no other dialect has to be tried."""
     load: ProbeLoad
     request_timeout_s: float
+    prober_pid: int = field(default_factory=os.getpid)
+    """The process that asks; the client ends with it. Asking for its parent would be too late: it may be gone."""
 
 
 @dataclass(frozen=True, kw_only=True)

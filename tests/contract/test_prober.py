@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +17,7 @@ import pytest
 from eval_jobs.errors import ProbeError
 from eval_jobs.ports import Prober
 from eval_jobs.probe.prober import LatencyProber
+from eval_jobs.probe.wire import REQUEST, ClientRequest
 from eval_jobs.types import Endpoint, EngineInfo, ProbeLoad
 from tests.fakes.openai_server import Answer, Fault, OpenAIServer, Reply, Request
 from tests.fakes.prober import FakeProber
@@ -108,6 +111,26 @@ def test_an_endpoint_that_nobody_runs_is_an_error(case: Case, server: OpenAIServ
 
 
 # --- rules that only a real server can break
+
+
+def test_a_client_whose_prober_is_gone_before_it_can_look_puts_no_load_on_anybody(server: OpenAIServer) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    server.answer = lambda _: Reply(fault=Fault.HANG)
+    request = ClientRequest(
+        base_url=server.base_url,
+        model=server.model,
+        api_key_env="",
+        vllm=False,
+        load=LOAD,
+        request_timeout_s=60.0,
+        prober_pid=gone.pid,
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "eval_jobs.probe.client"], input=REQUEST.dump_json(request), check=False
+    )
+    assert done.returncode == 1
+    assert server.requests == []
 
 
 def test_the_load_is_what_was_asked_for(server: OpenAIServer) -> None:

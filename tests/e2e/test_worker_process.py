@@ -232,19 +232,6 @@ def test_a_worker_whose_starter_is_gone_before_it_can_look_ends_too(site: Site) 
     assert site.queue.state().waiting == (site.plan,)
 
 
-def test_files_in_the_folder_of_the_user_do_not_replace_modules(tmp_path: Path) -> None:
-    (tmp_path / "queue.py").write_text("raise SystemExit('taken from the folder of the user')")
-    program = (
-        "import sys; from pathlib import Path; from eval_jobs.execute.local import LocalWorkers\n"
-        f"workers = LocalWorkers(1, 'sqlite:////no/such/folder/tracker.db', Path({str(tmp_path / 'work')!r}))\n"
-        "workers.start(); workers._workers[0].process.wait()"
-    )
-    subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, check=True)
-    said = (tmp_path / "work" / "worker-start.log").read_text()
-    assert "/no/such/folder" in said
-    assert "folder of the user" not in said
-
-
 def test_local_workers_carry_out_plans_and_replace_the_dead(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     workers = LocalWorkers(1, site.url, site.work_dir)
     site.server.answer = lambda _: Reply(fault=Fault.HANG)
