@@ -67,9 +67,13 @@ class EngineProcess:
         """Return the leader's exit code (negative: the signal that ended it), None while it runs."""
         return self._popen.poll()
 
-    def stop(self) -> None:
-        """Stop the whole group and remove its temporary files. Calling it twice is harmless."""
-        _end(self._record, self._pid_file, self._clock)
+    def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+        """Stop the whole group and remove its temporary files. Calling it twice is harmless.
+
+        Args:
+            grace_s: for the leader to end after SIGTERM.
+        """
+        _end(self._record, self._pid_file, self._clock, grace_s)
         self._popen.poll()  # takes the zombie away
 
 
@@ -171,11 +175,11 @@ def _reap_one(pid_file: Path, clock: Clock) -> bool:
     return _end(record, pid_file, clock)
 
 
-def _end(record: EngineRecord, pid_file: Path, clock: Clock) -> bool:
+def _end(record: EngineRecord, pid_file: Path, clock: Clock, grace_s: float = STOP_GRACE_S) -> bool:
     """SIGTERM to the leader, a wait, SIGKILL to what is left, and a look whether the group is really empty."""
     if _leader_runs(record):
         _signal(record.pid, signal.SIGTERM)
-        _wait_until(lambda: not _leader_runs(record), STOP_GRACE_S, clock)
+        _wait_until(lambda: not _leader_runs(record), grace_s, clock)
     if not _wait_until(lambda: not _members(record), GROUP_GRACE_S, clock):
         _kill_members(record, clock)
     rest = _members(record)

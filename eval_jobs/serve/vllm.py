@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.25
 PROGRESS_EVERY_S = 2.0
 LOG_TAIL_BYTES = 256_000
+STARTING_STOP_GRACE_S = 2.0
+"""For an engine that has not answered yet: vLLM ignores SIGTERM while it imports and loads, and has nothing to lose."""
 
 ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/accel", "/dev/accel0")
 """Device files of NVIDIA, AMD, WSL and others; where none is there, vLLM runs on the CPU."""
@@ -51,6 +53,7 @@ class VllmEngine:
         self._cache_dir = work_dir.absolute() / "vllm-cache"
         self._clock = clock
         self._running: process.EngineProcess | None = None
+        self._stop_grace_s = STARTING_STOP_GRACE_S
 
     @contextmanager
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
@@ -65,9 +68,9 @@ class VllmEngine:
 
     def close(self) -> None:
         """Stop the engine if one runs."""
-        running, self._running = self._running, None
-        if running is not None:
-            running.stop()
+        if self._running is not None:
+            self._running.stop(self._stop_grace_s)
+            self._running = None  # not before: a stop that a signal interrupts is completed by the next call
 
     # --- private
 
@@ -81,8 +84,10 @@ class VllmEngine:
         launch = self._launch(checkpoint, spec)
         argv = command(launch, spec, python=python)
         env = environment(os.environ, launch)
+        self._stop_grace_s = STARTING_STOP_GRACE_S
         self._running = process.start(argv, env, folder=self._folder, name=launch.name, clock=self._clock)
         self._wait_until_ready(self._running, launch, spec, progress)
+        self._stop_grace_s = process.STOP_GRACE_S
         info = EngineInfo(
             name="vllm",
             version=_version(launch.port),

@@ -3,8 +3,9 @@
     spec = ServeSpec(python=str(write_interpreter(tmp_path)), args=("--stand-in", "hang"))
 
 `spec.python` is a shell script that runs this file instead of `-m vllm.entrypoints.openai.api_server`. Modes:
-`serve` (the default), `other-model`, `not-http`, `hang`, `die`, `crash`, `lose-the-port`, `family` (with a child that
-ignores SIGTERM). GET /die ends it, GET /environment shows what it was given.
+`serve` (the default), `other-model`, `not-http`, `hang`, `deaf` (hangs and ignores SIGTERM), `die`, `crash`,
+`lose-the-port`, `family` (with a child that ignores SIGTERM). GET /die ends it, GET /environment shows what it was
+given.
 Only the standard library, because it runs without the test environment.
 """
 
@@ -121,6 +122,11 @@ def _hang(_: argparse.Namespace) -> None:
     threading.Event().wait()
 
 
+def _hang_deaf(options: argparse.Namespace) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _hang(options)
+
+
 def _die(_: argparse.Namespace) -> None:
     _say("ERROR 01-01 00:00:00 [core.py:1] Traceback (most recent call last):")
     _say(f"ERROR 01-01 00:00:00 [core.py:1] {ROOT_CAUSE}")
@@ -148,6 +154,7 @@ _BEHAVIOUR: dict[str, Callable[[argparse.Namespace], None]] = {
     "other-model": _listen,
     "not-http": _speak_another_protocol,
     "hang": _hang,
+    "deaf": _hang_deaf,
     "die": _die,
     "crash": _crash,
     "lose-the-port": _lose_the_port,
