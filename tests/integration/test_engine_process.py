@@ -32,7 +32,7 @@ from eval_jobs.errors import (
 )
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.serve import proc
-from eval_jobs.serve.process import STOP_GRACE_S, EngineRecord, mapped_os_errors, reap
+from eval_jobs.serve.process import EngineRecord, mapped_os_errors, reap
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Checkpoint, Endpoint, ServeSpec
 from tests.contract.engine_rules import nothing_to_show
@@ -42,21 +42,6 @@ from tests.integration.left_behind import record_of, writers
 from tests.tiny_model import checkpoint_record, write_checkpoint, write_lora
 
 CLOCK = SystemClock()
-
-
-class CountingClock(SystemClock):
-    """Knows how long was waited since `slept_s` was last set to 0; can raise once, as a signal does."""
-
-    def __init__(self) -> None:
-        self.slept_s = 0.0
-        self.interrupt: BaseException | None = None
-
-    def sleep(self, seconds: float) -> None:
-        self.slept_s += seconds
-        interrupt, self.interrupt = self.interrupt, None
-        if interrupt is not None:
-            raise interrupt
-        super().sleep(seconds)
 
 
 @pytest.fixture
@@ -229,47 +214,6 @@ def test_an_interrupt_while_the_engine_starts_leaves_no_process(
     with pytest.raises(KeyboardInterrupt), engine.serving(checkpoint, hanging, progress=interrupt):
         pytest.fail("it must not be served")
     assert writers(*work_dir.glob("engines/*.log")) == []
-
-
-def test_an_engine_that_has_not_answered_yet_is_not_given_long_to_end(
-    checkpoint: Checkpoint, spec: ServeSpec, work_dir: Path
-) -> None:
-    clock = CountingClock()
-
-    def count_from_here(_: str) -> None:
-        if (
-            list(work_dir.glob("engines/*.log"))
-            and "Loading weights" in next(work_dir.glob("engines/*.log")).read_text()
-        ):
-            clock.slept_s = 0.0
-            raise KeyboardInterrupt
-
-    deaf = replace(spec, args=("--stand-in", "deaf"))
-    engine = VllmEngine(work_dir, clock)
-    with pytest.raises(KeyboardInterrupt), engine.serving(checkpoint, deaf, progress=count_from_here):
-        pytest.fail("it must not be served")
-    assert clock.slept_s < STOP_GRACE_S / 2
-    assert writers(*work_dir.glob("engines/*.log")) == []
-
-
-def test_a_stop_that_is_interrupted_is_completed_by_the_next(
-    checkpoint: Checkpoint, spec: ServeSpec, work_dir: Path
-) -> None:
-    clock = CountingClock()
-    engine = VllmEngine(work_dir, clock)
-    family = replace(spec, args=("--stand-in", "family"))
-    service = engine.serving(checkpoint, family, progress=nothing_to_show)
-    endpoint = service.__enter__()
-    tmp_dir = Path(record_of(work_dir).tmp_dir)
-    clock.interrupt = KeyboardInterrupt()  # arrives while the engine is being stopped
-    with pytest.raises(KeyboardInterrupt):
-        service.__exit__(None, None, None)
-    assert writers(endpoint.info.log)
-    engine.close()
-    engine.close()
-    assert writers(endpoint.info.log) == []
-    assert not tmp_dir.exists()
-    assert not list(work_dir.glob("engines/*.pid"))
 
 
 def test_an_interpreter_without_vllm_is_told_where_to_get_it(
