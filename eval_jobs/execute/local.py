@@ -60,7 +60,7 @@ class LocalWorkers:
             self._workers.append(self._started(quick_deaths=0))
 
     def check(self) -> None:
-        """Start dead workers again.
+        """Start workers that are missing, and dead ones again.
 
         Raises:
             TrackerError: one died again and again soon after its start.
@@ -80,6 +80,7 @@ class LocalWorkers:
                 )
             log.warning("worker %d ended %s and is started again; its log: %s", worker.process.pid, _how(code), where)
             self._workers[index] = self._started(quick_deaths=quick_deaths)
+        self.start()
 
     def stop(self) -> None:
         """Stop all workers; each gives its plan back and ends its engine. Calling it twice is harmless."""

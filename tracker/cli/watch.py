@@ -46,12 +46,11 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     display = WatchDisplay(console)
     display.welcome(project.config, world.measurement)
     try:
-        local.start()
         with display:
             watch(
                 world,
                 clock=SystemClock(),
-                keep_workers=local.check,
+                keep_workers=local.check,  # starts them after the first pass, when plans have today's settings
                 stop=StopRule(training_ended=training_ended, quiet_s=_quiet_s(project.config)),
                 show=display.show,
             )
