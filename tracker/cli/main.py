@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import importlib
 import logging
-import signal
 import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points, version
-from types import FrameType
 
 import click
 
 from eval_jobs.errors import TrackerError
+from tracker.cli import interrupts
 
 PLUGIN_GROUP = "tracker.commands"
 
@@ -95,8 +94,7 @@ def cli(*, debug: bool) -> None:
 
 def main() -> None:
     """Run the command line; exit codes are those of `eval_jobs.errors`, 2 for usage and 130 for Ctrl-C."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _as_interrupt)
+    interrupts.install()
     try:
         code = cli.main(standalone_mode=False)
     except TrackerError as error:
@@ -115,12 +113,6 @@ def main() -> None:
 
 
 # --- private
-
-
-def _as_interrupt(signum: int, frame: FrameType | None) -> None:
-    """End the way Ctrl-C does, so that servers and workers are stopped and claims are given back."""
-    del signum, frame
-    raise KeyboardInterrupt
 
 
 def _plugins() -> list[EntryPoint]:

@@ -13,7 +13,9 @@ from rich.logging import RichHandler
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.clock import SystemClock
+from eval_jobs.execute.local import LocalWorkers
 from tracker.app.daemon import StopRule, watch
+from tracker.cli import interrupts
 from tracker.cli.options import config_option, open_project
 from tracker.cli.watch_display import WatchDisplay
 from tracker.config import Config
@@ -50,7 +52,7 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
             watch(
                 world,
                 clock=SystemClock(),
-                keep_workers=local.check,  # starts them after the first pass, when plans have today's settings
+                keep_workers=lambda: _keep(local),
                 stop=StopRule(training_ended=training_ended, quiet_s=_quiet_s(project.config)),
                 show=display.show,
             )
@@ -77,6 +79,12 @@ def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
             hint="use --until-idle to evaluate what is there already",
         ) from error
     return lambda: _is_gone(trainer)
+
+
+def _keep(workers: LocalWorkers) -> None:
+    """Check once a pass; the first pass comes before the first workers, so that plans have today's settings."""
+    interrupts.check()
+    workers.check()
 
 
 def _is_gone(trainer: psutil.Process) -> bool:

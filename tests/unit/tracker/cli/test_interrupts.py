@@ -1,0 +1,28 @@
+"""An interrupt that a library swallows is raised again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SWALLOWED = """
+import os, signal
+from tracker.cli import interrupts
+interrupts.install()
+interrupts.check()
+try:
+    os.kill(os.getpid(), signal.{name})
+except BaseException:
+    pass
+try:
+    interrupts.check()
+except KeyboardInterrupt:
+    print("raised again")
+"""
+
+
+def test_a_swallowed_interrupt_is_raised_again_by_the_next_check() -> None:
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        code = SWALLOWED.format(name=name)
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert result.stdout == "raised again\n"

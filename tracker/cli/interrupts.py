@@ -1,0 +1,30 @@
+"""Ctrl-C, a terminal that closes and `kill` end a command alike, so that servers and workers are stopped."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+_asked = threading.Event()
+
+
+def install() -> None:
+    """Turn SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+
+
+def check() -> None:
+    """Raise KeyboardInterrupt when one was asked for: a library may have swallowed it where it was raised first."""
+    if _asked.is_set():
+        raise KeyboardInterrupt
+
+
+# --- private
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    del signum, frame
+    _asked.set()
+    raise KeyboardInterrupt
