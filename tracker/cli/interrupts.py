@@ -10,9 +10,10 @@ _asked = threading.Event()
 
 
 def install() -> None:
-    """Turn SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt."""
+    """Turn SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt; one that `nohup` or `&` ignores stays ignored."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 def check() -> None:
