@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterable
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Let tests interrupt what they start: a shell's `&` makes its children, and theirs, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -156,7 +156,6 @@ def test_a_server_that_is_away_is_a_blind_spot_and_not_a_score(project: Path, tm
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_watch_leaves_no_process(project: Path, number: signal.Signals) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` lets its children ignore it
     watch = subprocess.Popen(
         [str(TRACKER), "watch"], cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
