@@ -20,7 +20,7 @@ LAUNCH = Launch(
     checkpoint=FULL,
     name="step100-abc",
     port=20123,
-    cache_dir="/state/work/vllm-cache",
+    cache_dir="/state/vllm-cache",
     on_cpu=True,
     tokenizer="/pins/100",
     lora_rank=0,
@@ -97,7 +97,7 @@ def test_the_engine_neither_phones_home_nor_looks_for_models_elsewhere() -> None
     env = environment({"PATH": "/bin"}, LAUNCH)
     assert env["VLLM_NO_USAGE_STATS"] == "1"
     assert env["HF_HUB_OFFLINE"] == "1"
-    assert env["VLLM_CACHE_ROOT"] == "/state/work/vllm-cache"
+    assert env["VLLM_CACHE_ROOT"] == "/state/vllm-cache"
     assert env["PATH"] == "/bin"
 
 
