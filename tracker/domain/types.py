@@ -31,6 +31,17 @@ class CurvePoint:
     value: float
 
 
+class Measure(StrEnum):
+    """What is followed of every answer. All are oriented: up is better."""
+
+    SCORE = "score"
+    """x, or 1 - x where lower is better."""
+    OUTPUT_LENGTH = "output length"
+    """1 - output tokens / longest answer allowed: an answer that gets longer goes down."""
+    COMPLETENESS = "completeness"
+    """1, or 0 for an answer that hit the longest length allowed."""
+
+
 class Baseline(StrEnum):
     """What a checkpoint is compared with."""
 
@@ -38,8 +49,59 @@ class Baseline(StrEnum):
     """The checkpoint before it."""
     BEST = "best"
     """The best earlier checkpoint (of the first phase, where phases are declared)."""
+    RECENT = "recent"
+    """The checkpoints just before."""
+    PEAK = "peak"
+    """The best block of earlier checkpoints."""
+    PINNED = "pinned"
+    """A model that the policy names: the base model, a checkpoint of another run."""
     GIVEN = "given"
     """The other side of `tracker compare`."""
+
+
+class Closing(StrEnum):
+    """How a loss ended."""
+
+    RECOVERED = "recovered"
+    ACCEPTED = "accepted"
+    """Somebody said that this level is the new normal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """One loss, from the checkpoint that raised the alarm until it ends. People are told when it opens and when it ends.
+
+    It is known by everything up to `opened_step`.
+    """
+
+    run_id: str
+    suite: str
+    benchmark: str
+    subset: str = ""
+    """Empty: the whole benchmark."""
+    measure: Measure = Measure.SCORE
+    opened_step: int
+    """Step of the checkpoint that raised the alarm."""
+    onset_step: int
+    """First step of the loss, as far as the evidence can place it; at most `opened_step`."""
+    forgotten: bool = False
+    """Below the peak at three checkpoints in a row, of something that had been learned."""
+    closed_step: int | None = None
+    """Step at which it ended; None: it lasts."""
+    closed_by: Closing | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acceptance:
+    """Somebody's word that the level of a benchmark at a step is the new normal. Known by run, step and benchmark."""
+
+    run_id: str
+    step: int
+    benchmark: str
+    from_step: int
+    """Checkpoints before it no longer count for this benchmark: the onset of the loss that was accepted."""
+    reason: str
+    accepted_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

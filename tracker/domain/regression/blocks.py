@@ -1,0 +1,75 @@
+"""Which checkpoints are averaged on either side of a test: the newest m, and a baseline block before them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracker.domain.regression.score_matrix import FloatArray, IntArray
+from tracker.domain.types import Baseline
+
+BLOCK = 10
+"""Checkpoints of a baseline block. The best of blocks of 10 is too high by 0.6 standard errors after 100 checkpoints,
+the best single checkpoint by 2.5."""
+
+_MIN_EARLIER = 2
+_MIN_BLOCKS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """Two sides of a test, as rows of a score matrix."""
+
+    baseline: Baseline
+    new: IntArray
+    """Shape (m,)."""
+    base: IntArray
+    """Shape (W,)."""
+    selected_from: int = 1
+    """Blocks that the baseline is the best of; its p-value is multiplied by it."""
+
+    def weights(self, n_rows: int) -> FloatArray:
+        """Return the weights of the contrast over all rows, shape (n_rows,)."""
+        weights = np.zeros(n_rows)
+        weights[self.new] = 1 / self.new.size
+        weights[self.base] -= 1 / self.base.size
+        return weights
+
+
+def block_width(planned: int | None) -> int:
+    """Return W: 10, and less for a run that is planned to be shorter than 50 checkpoints."""
+    return BLOCK if planned is None else min(BLOCK, max(2, planned // 5))
+
+
+def recent_blocks(rows: IntArray, m: int, width: int) -> Blocks | None:
+    """Return the newest `m` of `rows` against the up to `width` just before; None while fewer than two are earlier."""
+    end = rows.size - m
+    if end < _MIN_EARLIER:
+        return None
+    return Blocks(baseline=Baseline.RECENT, new=rows[end:], base=rows[max(0, end - width) : end])
+
+
+def peak_blocks(rows: IntArray, means: FloatArray, m: int, width: int) -> Blocks | None:
+    """Return the newest `m` of `rows` against the best of the disjoint blocks of `width` before; None below two blocks.
+
+    `means` holds the mean score of every row of the matrix.
+    """
+    count = (rows.size - m) // width
+    if count < _MIN_BLOCKS:
+        return None
+    blocks = rows[: count * width].reshape(count, width)
+    best = int(means[blocks].mean(axis=1).argmax())
+    return Blocks(baseline=Baseline.PEAK, new=rows[rows.size - m :], base=blocks[best], selected_from=count)
+
+
+def second_difference_weights(rows: IntArray, n_rows: int, limit: int) -> FloatArray:
+    """Return weights (1, -2, 1) of the newest `limit` neighbouring triples of `rows`, oldest first, shape (h, T)."""
+    first = max(0, rows.size - 2 - limit)
+    triples = np.arange(first, max(first, rows.size - 2))
+    weights = np.zeros((triples.size, n_rows))
+    at = np.arange(triples.size)
+    weights[at, rows[triples]] = 1.0
+    weights[at, rows[triples + 1]] = -2.0
+    weights[at, rows[triples + 2]] = 1.0
+    return weights

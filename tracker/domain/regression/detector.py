@@ -1,0 +1,151 @@
+"""All tests of one checkpoint: every benchmark, the newest 1, 2, 4 and 8 checkpoints against two baseline blocks. Pure.
+
+    tracks = [Track(scores=matrix, rows=rows_up_to_the_candidate), ...]     # all benchmarks of the suite
+    for found in evidence_at(tracks, Level(alpha=0.05, planned=100, benchmarks=20)):  # a tuple a benchmark
+        any(e.alarms(min_effect) for e in found)
+
+Method "rec" of the simulations in docs/verdicts.md: pooled paired contrasts, a jitter term that the run itself
+supplies, a t tail, and Bonferroni over the planned run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tracker.domain.regression.blocks import (
+    Blocks,
+    block_width,
+    peak_blocks,
+    recent_blocks,
+    second_difference_weights,
+)
+from tracker.domain.regression.budget import POOLED, alpha_per_checkpoint
+from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter
+from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray
+from tracker.domain.types import Baseline
+
+BASELINES = (Baseline.RECENT, Baseline.PEAK)
+
+
+class Scores(Protocol):
+    """What a test needs to know of a benchmark: `ScoreMatrix`, or means and standard errors alone."""
+
+    @property
+    def means(self) -> FloatArray:
+        """Mean score of every checkpoint, shape (T,); up is better."""
+
+    def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
+        """Return D and its item variance for every row of `weights`, shape (Q, T)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """What the tests of one checkpoint are held to."""
+
+    alpha: float
+    """For the whole run and all its benchmarks."""
+    planned: int | None
+    """Checkpoints that the run is expected to have; None: unknown."""
+    benchmarks: int
+    """K."""
+    baselines: int = len(BASELINES)
+    """B; one more with a pinned baseline."""
+
+    def alpha_test(self, position: int) -> float:
+        """Return the level of one test at the checkpoint at `position`, counted from 0."""
+        share = alpha_per_checkpoint(self.alpha, position, self.planned)
+        return share / (self.benchmarks * self.baselines * len(POOLED))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Track:
+    """One benchmark up to the candidate."""
+
+    scores: Scores
+    rows: IntArray
+    """Rows of `scores` that count, ordered by step; the last one is the candidate."""
+    noise_from: int = 0
+    """Index into `rows` where the jitter's history starts: training changed its ways there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One test of one benchmark."""
+
+    blocks: Blocks
+    test: PooledTest
+    alpha_test: float
+    jitter: Jitter
+
+    @property
+    def m(self) -> int:
+        """Newest checkpoints that were averaged."""
+        return int(self.blocks.new.size)
+
+    @property
+    def p_worse(self) -> float:
+        """One-sided p of "worse", the choice of the baseline paid for."""
+        return self.test.p_worse(self.blocks.selected_from)
+
+    @property
+    def p_better(self) -> float:
+        """One-sided p of "better", the choice of the baseline paid for."""
+        return self.test.p_better(self.blocks.selected_from)
+
+    def alarms(self, min_effect: float) -> bool:
+        """Return whether this is a loss: beyond chance at the run's level, and large enough to matter."""
+        return self.p_worse < self.alpha_test and self.test.delta <= -min_effect
+
+
+def jitter_of(tracks: Sequence[Track]) -> tuple[Jitter, ...]:
+    """Return the jitter of every benchmark at the candidate, from all of them."""
+    return estimate_jitter([_second_differences(track) for track in tracks])
+
+
+def evidence_at(tracks: Sequence[Track], level: Level) -> tuple[tuple[Evidence, ...], ...]:
+    """Return the tests of every benchmark at its candidate; () for one with fewer than two earlier checkpoints."""
+    return tuple(evidence_of(track, jitter, level) for track, jitter in zip(tracks, jitter_of(tracks), strict=True))
+
+
+def evidence_of(track: Track, jitter: Jitter, level: Level) -> tuple[Evidence, ...]:
+    """Return the tests of one benchmark at its candidate."""
+    chosen = list(_blocks(track, block_width(level.planned)))
+    if not chosen:
+        return ()
+    n_rows = track.scores.means.size
+    found = track.scores.contrasts(np.array([b.weights(n_rows) for b in chosen]))
+    alpha_test = level.alpha_test(track.rows.size - 1)
+    return tuple(
+        Evidence(
+            blocks=b,
+            test=pooled_test(contrast, jitter, b.new.size, b.base.size),
+            alpha_test=alpha_test,
+            jitter=jitter,
+        )
+        for b, contrast in zip(chosen, found, strict=True)
+    )
+
+
+# --- private
+
+
+def _second_differences(track: Track) -> SecondDifferences:
+    rows = track.rows[track.noise_from :]
+    weights = second_difference_weights(rows, track.scores.means.size, WINDOW)
+    found = track.scores.contrasts(weights)
+    return SecondDifferences(
+        deltas=np.array([c.delta for c in found]), item_variances=np.array([c.item_variance for c in found])
+    )
+
+
+def _blocks(track: Track, width: int) -> Iterator[Blocks]:
+    means = track.scores.means
+    for m in POOLED:
+        for blocks in (recent_blocks(track.rows, m, width), peak_blocks(track.rows, means, m, width)):
+            if blocks is not None:
+                yield blocks

@@ -1,0 +1,105 @@
+"""Training jitter: how far a score moves between checkpoints beyond what its samples explain (tau). Pure.
+
+Tests of sample flips alone call every such movement a loss: with a jitter of 0.3 points they raise a false alarm in
+nearly every healthy run of 100 checkpoints and 20 benchmarks.
+
+The second difference of the mean score, c_s = y_s - 2 y_(s-1) + y_(s-2), is blind to a steady trend, and
+E c^2 = v_item(c) + 6 tau^2. Squares are winsorised, so that one planted loss is not taken for noise, and the estimate
+of each benchmark is shrunk to that of all by empirical Bayes. The variance of the estimate gives the degrees of freedom
+of the tests; without it their far tail is badly wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracker.domain.regression.score_matrix import FloatArray
+
+WINDOW = 40
+"""Second differences that count: the newest ones."""
+
+TAU_START = 0.004
+"""Jitter assumed before the run has shown its own: 0.4 points."""
+
+_TAU_FLOOR = 0.0015
+_MIN_HISTORY = 3
+_CLIP = 3.5
+_MEDIAN_CHI2 = 0.4549
+"""Median of chi-square with one degree of freedom."""
+_PRIOR_WEIGHT = 5
+"""How many second differences the starting value is worth."""
+_INFLATION = 1.5
+"""Benchmarks differ: lean to the noisy side."""
+_RELATIVE_VARIANCE = 3.0
+"""Squared coefficient of variation of tau^2 among benchmarks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondDifferences:
+    """c_s of one benchmark, oldest first, and their item variances; both of shape (h,)."""
+
+    deltas: FloatArray
+    item_variances: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jitter:
+    """tau^2 of one benchmark, in squared score units."""
+
+    tau2: float
+    variance: float
+    """Variance of the estimate `tau2`."""
+
+
+def estimate_jitter(histories: Sequence[SecondDifferences]) -> tuple[Jitter, ...]:
+    """Return the jitter of each benchmark from the newest `WINDOW` second differences of all of them."""
+    raw = [_raw(h) for h in histories]
+    known = [r for r in raw if r is not None]
+    pooled = _pooled(known)
+    return tuple(_unknown() if r is None else _shrunk(r, pooled) for r in raw)
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Raw:
+    excess: float
+    variance: float
+    h: int
+
+
+def _raw(history: SecondDifferences) -> _Raw | None:
+    squares = history.deltas[-WINDOW:] ** 2
+    h = squares.size
+    if h < _MIN_HISTORY:
+        return None
+    items = float(history.item_variances[-WINDOW:].mean())
+    cap = _CLIP**2 * max(float(np.median(squares)) / _MEDIAN_CHI2, items)
+    square = float(np.minimum(squares, cap).mean())
+    # h / 2: neighbouring second differences share checkpoints.
+    return _Raw(excess=(square - items) / 6, variance=2 * (max(square, items) / 6) ** 2 / max(h / 2, 1), h=h)
+
+
+def _pooled(known: Sequence[_Raw]) -> float:
+    if not known:
+        return 0.0
+    weights = np.array([1 / (r.variance + TAU_START**4) for r in known])
+    excess = np.array([r.excess for r in known])
+    return max(float((weights * excess).sum() / weights.sum()), 0.0)
+
+
+def _unknown() -> Jitter:
+    return Jitter(tau2=TAU_START**2, variance=_RELATIVE_VARIANCE * TAU_START**4)
+
+
+def _shrunk(raw: _Raw, pooled: float) -> Jitter:
+    mixed = (_PRIOR_WEIGHT * TAU_START**2 + raw.h * pooled) / (_PRIOR_WEIGHT + raw.h)
+    prior = _INFLATION * max(mixed, _TAU_FLOOR**2)
+    spread = _RELATIVE_VARIANCE * prior**2
+    share = spread / (spread + raw.variance)
+    tau2 = max(prior + share * (raw.excess - prior), _TAU_FLOOR**2)
+    return Jitter(tau2=tau2, variance=share * raw.variance)

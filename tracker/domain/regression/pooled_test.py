@@ -1,0 +1,74 @@
+"""The test behind every verdict: the mean of m new checkpoints against the mean of a block of W. Pure.
+
+se^2 = v_item + tau^2 (1/m + 1/W), and D/se has a t distribution with Satterthwaite's degrees of freedom
+2 se^4 / ((1/m + 1/W)^2 Var(tau^2)), because tau itself is only estimated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import ndtri, stdtr, stdtrit
+
+from tracker.domain.regression.jitter import Jitter
+from tracker.domain.regression.score_matrix import Contrast
+
+_DF_RANGE = (4.0, 1e6)
+_NO_VARIANCE = 1e-30
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledTest:
+    """What the difference of two blocks of checkpoints says."""
+
+    delta: float
+    stderr: float
+    """With jitter."""
+    item_stderr: float
+    """Without it: what the samples alone would say."""
+    df: float
+    n: int
+    common_fraction: float
+
+    def p_worse(self, factor: int = 1) -> float:
+        """Return the one-sided p of "worse", times `factor` (blocks that the baseline was the best of)."""
+        return min(1.0, float(stdtr(self.df, self.delta / self.stderr)) * factor)
+
+    def p_better(self, factor: int = 1) -> float:
+        """Return the one-sided p of "better", times `factor`."""
+        return min(1.0, float(stdtr(self.df, -self.delta / self.stderr)) * factor)
+
+    def p_worse_items(self, factor: int = 1) -> float:
+        """Return the p of "worse" that sample flips alone would give: for people to compare, never to decide by."""
+        return min(1.0, float(stdtr(max(self.n - 1, 1), self.delta / self.item_stderr)) * factor)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return low and high of the two-sided interval of the true difference."""
+        width = -float(stdtrit(self.df, (1 - level) / 2)) * self.stderr
+        return self.delta - width, self.delta + width
+
+    def equivalence_p(self, margin: float) -> float:
+        """Return the p of "the true difference is at least `margin`", the larger of two one-sided tests (TOST)."""
+        above = float(stdtr(self.df, -(self.delta + margin) / self.stderr))
+        below = float(stdtr(self.df, (self.delta - margin) / self.stderr))
+        return max(above, below)
+
+    def mde(self, alpha: float, power: float = 0.8) -> float:
+        """Return the smallest true loss that a test at `alpha` finds with `power`: (z_alpha + z_power) * stderr."""
+        return float(ndtri(power) - ndtri(alpha)) * self.stderr
+
+
+def pooled_test(contrast: Contrast, jitter: Jitter, m: int, width: int) -> PooledTest:
+    """Return the test of `contrast`, a mean of `m` checkpoints minus a mean of `width`."""
+    share = 1 / m + 1 / width
+    variance = contrast.item_variance + jitter.tau2 * share
+    df = 2 * variance**2 / max(share**2 * jitter.variance, _NO_VARIANCE)
+    return PooledTest(
+        delta=contrast.delta,
+        stderr=math.sqrt(variance),
+        item_stderr=math.sqrt(contrast.item_variance),
+        df=min(max(df, _DF_RANGE[0]), _DF_RANGE[1]),
+        n=contrast.n,
+        common_fraction=contrast.common_fraction,
+    )
