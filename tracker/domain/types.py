@@ -69,7 +69,7 @@ class Closing(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """One loss, from the checkpoint that raised the alarm until it ends. People are told when it opens and when it ends.
+    """One loss, from the checkpoint that raised the alarm until it ends. People are told of both, once.
 
     It is known by everything up to `opened_step`.
     """

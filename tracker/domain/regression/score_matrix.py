@@ -172,7 +172,8 @@ def _products(matrix: ScoreMatrix, filled: FloatArray) -> FloatArray:
         ones = int(np.flatnonzero(matrix.palette == 1.0)[0]) if 1.0 in matrix.palette else -1
         used = filled == 1.0
         if np.all(used | (filled == 0.0)):
-            return np.count_nonzero((matrix.codes == ones) & used, axis=1).astype(np.float64)
+            products: FloatArray = np.count_nonzero((matrix.codes == ones) & used, axis=1).astype(np.float64)
+            return products
     return np.array([matrix.palette[row] @ filled for row in matrix.codes], dtype=np.float64)
 
 
