@@ -38,8 +38,8 @@ def _plant_rows(plant: str, results: Results, names: Sequence[str]) -> list[_Row
 
 def _fwer(scores: Sequence[RunScore]) -> str:
     rate = false_alarms(scores)
-    low, high = rate.interval()
-    return f"{100 * rate.share:.1f} ({100 * low:.1f}-{100 * high:.1f})"
+    share, low, high = (round(100 * x, 1) for x in (rate.share, *rate.interval()))
+    return f"{share:g} ({low:g}-{high:g})"
 
 
 def _flags(results: Results, name: str) -> str:

@@ -59,7 +59,7 @@ def test_the_table_shows_rates_intervals_power_and_delays() -> None:
     lines = markdown(results, ["ours"]).splitlines()
     assert len({len(line) for line in lines}) == 1
     cells = dict([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
-    assert cells["FWER rough"] == "25.0 (0.6-80.6)"
+    assert cells["FWER rough"] == "25 (0.6-80.6)"
     assert cells["flags per 1000, real"] == "1.00"
     assert cells["drop5 n=500"] == "75 (3)"
     assert SUMMARY.fullmatch(summary(results, "ours"))
