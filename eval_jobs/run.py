@@ -100,8 +100,11 @@ def probe_reference(
 
     Nothing to compare with: (). A side that cannot be served or timed is a failure of each load that it spoils.
     """
-    if plan.reference is None or not plan.loads:
+    if plan.reference is None:
         return ()
+    failures = tuple(outcome for outcome in first if isinstance(outcome, ProbeFailure))
+    if len(failures) == len(first):
+        return failures  # nothing is left to compare, so nothing is served for it
     try:
         progress(f"loading the latency reference, step {plan.reference.step}")
         with tools.engine.serving(plan.reference, plan.serve, progress=progress) as endpoint:

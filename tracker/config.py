@@ -174,7 +174,8 @@ class ProbeSection(Section):
     reference: str = Field(
         default="",
         description="What latency is compared with, interleaved: `first` (the run's first checkpoint) or the path of a "
-        "checkpoint. It costs two more starts of the engine per checkpoint. Empty: each is timed alone.",
+        "checkpoint. It costs two more starts of the engine per checkpoint; medians are judged from requests = 50 on, "
+        "95th percentiles from 100. Empty: each is timed alone.",
     )
 
     def to_loads(self) -> tuple[ProbeLoad, ...]:

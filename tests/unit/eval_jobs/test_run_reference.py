@@ -161,6 +161,15 @@ def test_a_block_that_fails_spoils_its_load_and_no_other(plan: EvalPlan, block: 
     assert isinstance(long, ReferenceProbe)
 
 
+def test_a_checkpoint_that_could_not_be_timed_is_not_worth_serving_the_reference(plan: EvalPlan) -> None:
+    bench = Bench()
+    bench.broken_block = 0
+    bench.run(replace(plan, loads=LOADS[:1]))
+    assert bench.engine.served_steps == [300]
+    assert bench.record.reference_probes == bench.record.probes
+    assert isinstance(bench.record.probes[0], ProbeFailure)
+
+
 def timings(side: int, positions: tuple[int, ...]) -> tuple[RequestTiming, ...]:
     return tuple(RequestTiming(position=p, ttft_ms=100 * side + p, tpot_ms=1.0, e2e_ms=900.0) for p in positions)
 
