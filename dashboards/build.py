@@ -9,7 +9,6 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,11 +19,11 @@ from dashboards.lost import plans_with_texts
 from dashboards.page import render_page
 from dashboards.run_data import RunData, newest_records
 from dashboards.view import build_view
-from eval_jobs.errors import ConfigError, DiskFull, StoreError
+from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.ports import Queue
 from tracker.adapters.curves import TrainerCurves
-from tracker.cli.options import open_project
+from tracker.cli.options import choose_run, open_project
 from tracker.domain.overview import overview
 from tracker.domain.types import Phase
 from tracker.ports import CurveReader, History
@@ -59,23 +58,6 @@ def write_report(config_path: Path, *, run: str | None, output: Path | None) -> 
     path = (output or project.state_dir / "reports" / file_name(run_id)).absolute()
     write_page(render_page(build_view(data), version=version("checkpoint-tracker")), path)
     return path
-
-
-def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
-    """Return the run that was named, else the project's own, else the only one.
-
-    Raises:
-        ConfigError: there is none, or several to choose from.
-    """
-    if not known:
-        raise ConfigError("nothing is evaluated yet", hint="`tracker watch` evaluates checkpoints as they appear")
-    if named is not None and named not in known:
-        raise ConfigError(f"no run is called {named!r}", hint=f"known runs: {', '.join(known)}")
-    if named is not None or own in known:
-        return named or own
-    if len(known) == 1:
-        return known[0]
-    raise ConfigError("the project has several runs", hint=f"name one of them: {', '.join(known)}")
 
 
 def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:

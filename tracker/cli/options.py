@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from eval_jobs.errors import ConfigError
 from tracker.config import DEFAULT_NAME, load_config
 from tracker.wiring import Project
 
@@ -38,3 +39,20 @@ def open_project(config_path: Path) -> Project:
         ConfigError: the file is missing or wrong.
     """
     return Project(load_config(config_path))
+
+
+def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
+    """Return the run that was named, else the project's own, else the only one.
+
+    Raises:
+        ConfigError: there is none, or several to choose from.
+    """
+    if not known:
+        raise ConfigError("nothing is evaluated yet", hint="`tracker watch` evaluates checkpoints as they appear")
+    if named is not None and named not in known:
+        raise ConfigError(f"no run is called {named!r}", hint=f"known runs: {', '.join(known)}")
+    if named is not None or own in known:
+        return named or own
+    if len(known) == 1:
+        return known[0]
+    raise ConfigError("the project has several runs", hint=f"name one of them: {', '.join(known)}")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.build import Sources, choose_run, collect, file_name, write_page
-from eval_jobs.errors import ConfigError, StoreError
+from dashboards.build import Sources, collect, file_name, write_page
+from eval_jobs.errors import StoreError
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
@@ -53,29 +53,6 @@ def test_only_evaluations_of_this_run_are_still_to_come() -> None:
 def test_a_run_with_only_gaps_can_be_collected() -> None:
     data = collect(RUN.run_id, _sources(RecordedRun(run_id=RUN.run_id, records=(), reports=(), gaps=RUN.gaps)), now=NOW)
     assert (data.records, data.curves, len(data.gaps)) == ((), (), 1)
-
-
-def test_the_projects_own_run_is_the_default() -> None:
-    assert choose_run(("a", "b"), None, own="b") == "b"
-    assert choose_run(("a", "b"), "a", own="b") == "a"
-    assert choose_run(("a",), None, own="b") == "a"
-
-
-@pytest.mark.parametrize(
-    ("known", "named", "message"),
-    [
-        ((), None, "nothing is evaluated yet"),
-        ((), "a", "nothing is evaluated yet"),
-        (("a", "b"), "c", "no run is called 'c'"),
-        (("a", "b"), None, "the project has several runs"),
-    ],
-)
-def test_a_run_that_cannot_be_chosen_is_an_error_that_lists_the_runs(
-    known: tuple[str, ...], named: str | None, message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
-        choose_run(known, named, own="own")
-    assert all(run in caught.value.hint for run in known)
 
 
 def test_a_plain_name_is_its_own_file_name() -> None:

@@ -48,7 +48,8 @@ from tracker.domain.forgetting.types import (
 from tracker.domain.regression.blocks import block_width
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.score_matrix import FloatArray, IntArray
-from tracker.domain.run_scores import BenchmarkSeries, RunScores
+from tracker.domain.run_scores import RunScores
+from tracker.domain.score_series import BenchmarkSeries
 from tracker.domain.types import Measure, Policy
 
 

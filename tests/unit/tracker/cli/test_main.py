@@ -25,11 +25,11 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.stderr.strip() == "[]"
-    for name in ("init", "watch", "run", "history", "compare", "ui", "report"):
+    for name in ("init", "watch", "run", "history", "compare", "forgetting", "ui", "report"):
         assert f"\n  {name} " in result.stdout
 
 
-@pytest.mark.parametrize("name", ["init", "watch", "run", "history", "compare", "ui", "report"])
+@pytest.mark.parametrize("name", ["init", "watch", "run", "history", "compare", "forgetting", "ui", "report"])
 def test_every_command_explains_itself_in_at_most_six_options(name: str) -> None:
     result = tracker(name, "--help")
     assert result.returncode == 0
@@ -44,7 +44,9 @@ def test_an_unknown_command_names_the_known_ones() -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [["watch"], ["history"], ["compare", "1", "2"], ["ui"], ["report"]])
+@pytest.mark.parametrize(
+    "arguments", [["watch"], ["history"], ["compare", "1", "2"], ["forgetting"], ["ui"], ["report"]]
+)
 def test_without_a_configuration_each_command_says_how_to_make_one(arguments: list[str], tmp_path: Path) -> None:
     result = tracker(*arguments, cwd=tmp_path)
     assert result.returncode == 2

@@ -1,0 +1,85 @@
+"""`tracker forgetting` over a real history on disk, as a person calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.records import forgetting_run
+from tracker.cli.options import open_project
+
+CONFIG = """
+[run]
+name = "tiny-forgetting"
+output_dir = "out"
+
+[[benchmark]]
+benchmark = "exact"
+data = "facts.jsonl"
+
+[[phase]]
+name = "skills"
+from_step = 0
+
+[[phase]]
+name = "reversal only"
+from_step = 600
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "tracker.toml").write_text(CONFIG, encoding="utf-8")
+    history = open_project(folder / "tracker.toml").history
+    for record in forgetting_run().records:
+        history.append(record)
+    return folder
+
+
+def tracker(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "tracker"), *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_summary_names_what_was_forgotten_and_shows_lost_questions(project: Path) -> None:
+    done = tracker(project, "forgetting")
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert "\x1b" not in done.stdout  # plain text when piped
+    facts = next(line for line in done.stdout.splitlines() if line.startswith("facts "))
+    assert facts.split() == ["facts", "0.875", "500-600", "0.050", "−0.825", "±", "0.234", "0", "%", "62", "62", "0.3"]  # noqa: RUF001
+    assert "skills taught facts and sums: −0.700" in done.stdout  # noqa: RUF001
+    assert done.stdout.count("What colour is the") == 3
+    assert "✓ 600" in done.stdout
+    assert "✗ 1000" in done.stdout
+
+
+def test_more_samples_or_none_can_be_asked_for(project: Path) -> None:
+    assert tracker(project, "forgetting", "tiny-forgetting", "--samples", "0").stdout.count("What colour is the") == 0
+    assert tracker(project, "forgetting", "--samples", "5").stdout.count("What colour is the") == 5
+
+
+def test_as_json_it_holds_every_lost_sample_and_the_texts_of_the_first(project: Path) -> None:
+    document = json.loads(tracker(project, "forgetting", "--json", "--samples", "1").stdout)
+    facts = document["benchmarks"][0]
+    assert (facts["benchmark"], len(facts["lost"]), len(facts["details"])) == ("facts", 62, 1)
+    assert facts["details"][0]["texts"]["prompt"].startswith("What colour is the")
+    assert facts["whole"]["forgetting"]["forgetting"] == pytest.approx(0.825)
+    assert document["backward_transfer"]["benchmarks"] == ["facts", "sums"]
+
+
+def test_an_unknown_run_is_a_usage_error_that_names_the_known_ones(project: Path) -> None:
+    done = tracker(project, "forgetting", "nope")
+    assert done.returncode == 2
+    assert "known runs: tiny-forgetting" in done.stderr
+
+
+def test_a_project_without_results_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "tracker.toml").write_text(CONFIG, encoding="utf-8")
+    done = tracker(tmp_path, "forgetting")
+    assert done.returncode == 2
+    assert "nothing is evaluated yet" in done.stderr

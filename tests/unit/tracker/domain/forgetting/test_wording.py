@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.records import forgetting_run
+from tests.unit.tracker.domain.forgetting.building import scores_of_run
+from tracker.domain.forgetting.ledger import run_ledger
+from tracker.domain.forgetting.sample_lives import Change, Event
+from tracker.domain.forgetting.wording import (
+    chance_text,
+    events_text,
+    life_text,
+    notes,
+    span_text,
+    transfer_sentences,
+    whole_text,
+)
+from tracker.domain.types import Policy
+
+RUN = forgetting_run()
+LEDGER = run_ledger(scores_of_run(RUN), Policy(phases=RUN.phases), details=1)
+
+
+@pytest.mark.parametrize(("expected", "text"), [(0.0, "0.0"), (0.27, "0.3"), (9.94, "9.9"), (42.13, "42")])
+def test_what_chance_gives_is_rounded(expected: float, text: str) -> None:
+    assert chance_text(expected) == text
+
+
+def test_a_negative_count_has_a_true_minus() -> None:
+    assert [whole_text(3), whole_text(0), whole_text(-6)] == ["3", "0", "\N{MINUS SIGN}6"]
+
+
+def test_phases_are_told_and_the_whole_is_last() -> None:
+    assert [s.split(":")[0] for s in transfer_sentences(LEDGER)] == [
+        "skills taught facts and sums",
+        "backward transfer",
+    ]
+    untaught = replace(LEDGER, transfers=(replace(LEDGER.transfers[0], phase=None),), backward_transfer=None)
+    assert transfer_sentences(untaught)[0].startswith("no phase taught facts and sums: ")
+    assert transfer_sentences(untaught)[0].endswith(" since the start")
+
+
+def test_what_does_not_count_is_named() -> None:
+    facts = LEDGER.benchmarks[0]
+    assert notes(facts) == ()
+    other = replace(facts, measured_otherwise=(100, 200), whole=replace(facts.whole, forgetting=None))
+    assert notes(other) == (
+        "facts: measured otherwise than the newest one, not counted: step 100 and 200",
+        "facts: too few checkpoints or samples to tell what was forgotten",
+    )
+
+
+def test_only_the_newest_of_many_changes_are_told() -> None:
+    events = [Event(step=s, change=Change.FORGOTTEN if s % 2 else Change.RELEARNED) for s in range(9)]
+    assert events_text(events[:2]) == "relearned 0, forgotten 1"
+    assert events_text(events).startswith("3 earlier changes, forgotten 3, relearned 4")
+    assert events_text(events[:7]).startswith("1 earlier change, ")
+
+
+def test_a_life_is_told_in_stretches() -> None:
+    sample = replace(LEDGER.benchmarks[0].details[0], right=(False, None, True, True, False))
+    assert life_text(sample, (1, 2, 3, 4, 5)) == "wrong at 1, no score at 2, right at 3 to 4, wrong at 5"
+    assert span_text((7, 8, 9)) == "7 to 9"

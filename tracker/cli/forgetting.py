@@ -1,0 +1,41 @@
+"""`tracker forgetting`: what a run forgot, since when, and which samples are lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from tracker.cli.forgetting_table import ledger_view
+from tracker.cli.options import choose_run, config_option, json_option, open_project
+from tracker.domain.forgetting.ledger import run_ledger
+from tracker.domain.forgetting.texts import with_texts
+from tracker.domain.forgetting.types import RunLedger
+
+
+@click.command("forgetting")
+@click.argument("run", required=False)
+@config_option
+@json_option
+@click.option(
+    "--samples", type=click.IntRange(min=0), default=3, show_default=True, help="Lost samples to show of a benchmark."
+)
+@click.option(
+    "--subsets", type=click.IntRange(min=0), default=5, show_default=True, help="Subsets to show, largest loss first."
+)
+def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, subsets: int) -> None:
+    """Show what a run forgot: benchmarks, subsets and phases, and lost samples with both answers.
+
+    RUN is the project's own run unless another one is named.
+    """
+    project = open_project(config_path)
+    history = project.history
+    run_id = choose_run(history.runs(), run, own=project.config.run.name)
+    ledger = run_ledger(history.scores(run_id), project.config.to_policy(), details=samples)
+    ledger = with_texts(ledger, history.record)
+    if as_json:
+        click.echo(TypeAdapter(RunLedger).dump_json(ledger, indent=2))
+        return
+    Console().print(ledger_view(ledger, subsets=subsets))

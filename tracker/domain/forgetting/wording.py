@@ -1,0 +1,77 @@
+"""The ledger in words, the same in terminals and in reports. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from tracker.domain.display import count_text, names_text, one_line, signed_text
+from tracker.domain.forgetting.sample_lives import Event
+from tracker.domain.forgetting.transfer import BackwardTransfer
+from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, RunLedger
+
+_EVENTS = 6
+
+
+def chance_text(expected: float) -> str:
+    """Return how many entries chance is expected to have made: one digit after the point below 10."""
+    return f"{expected:.1f}" if expected < 10 else f"{expected:.0f}"
+
+
+def whole_text(count: int) -> str:
+    """Return a whole number with a true minus sign."""
+    return str(count) if count >= 0 else f"\N{MINUS SIGN}{-count}"
+
+
+def transfer_sentences(ledger: RunLedger) -> tuple[str, ...]:
+    """Say what became of what each phase taught, and of all of it last; () without phases."""
+    said = [_of_phase(one.phase, one.transfer) for one in ledger.transfers]
+    if ledger.backward_transfer is not None:
+        said.append(f"backward transfer: {_change(ledger.backward_transfer)}")
+    return tuple(said)
+
+
+def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
+    """Say which checkpoints of a benchmark do not count, and why, and whether there is nothing to tell yet."""
+    reasons = (
+        (benchmark.measured_otherwise, "measured otherwise than the newest one"),
+        (benchmark.passed_over, "scored on too few samples"),
+    )
+    said = [f"{why}, not counted: step {names_text([str(step) for step in steps])}" for steps, why in reasons if steps]
+    if benchmark.whole.forgetting is None:
+        said.append("too few checkpoints or samples to tell what was forgotten")
+    return tuple(f"{one_line(benchmark.benchmark)}: {text}" for text in said)
+
+
+def events_text(events: Sequence[Event]) -> str:
+    """Return `learned 300, forgotten 800`, the newest of many."""
+    shown = [f"{event.change} {event.step}" for event in events[-_EVENTS:]]
+    left_out = len(events) - len(shown)
+    return ", ".join([count_text(left_out, "earlier change"), *shown] if left_out else shown)
+
+
+def life_text(sample: LostSample, steps: Sequence[int]) -> str:
+    """Return `wrong at 100 to 200, right at 300 to 600, wrong at 700 to 1000`."""
+    words = {True: "right", False: "wrong", None: "no score"}
+    moments = zip(sample.right, steps, strict=True)
+    stretches = [(right, [step for _, step in group]) for right, group in groupby(moments, key=lambda m: m[0])]
+    return ", ".join(f"{words[right]} at {span_text(at)}" for right, at in stretches)
+
+
+def span_text(steps: Sequence[int]) -> str:
+    """Return `100` or `100 to 300`."""
+    return str(steps[0]) if steps[0] == steps[-1] else f"{steps[0]} to {steps[-1]}"
+
+
+# --- private
+
+
+def _of_phase(phase: str | None, transfer: BackwardTransfer) -> str:
+    taught = names_text(transfer.benchmarks)
+    if phase is None:
+        return f"no phase taught {taught}: {_change(transfer)} since the start"
+    return f"{one_line(phase)} taught {taught}: {_change(transfer)} since its end"
+
+
+def _change(transfer: BackwardTransfer) -> str:
+    return f"{signed_text(transfer.mean)} [{signed_text(transfer.ci_low)}, {signed_text(transfer.ci_high)}]"
