@@ -13,6 +13,7 @@ from eval_jobs.types import EvalRecord
 from tracker.cli.history import known_run
 from tracker.cli.options import config_option, json_option, open_project
 from tracker.domain.compare import ComparisonView, compare_records
+from tracker.domain.trials import known_jitter
 from tracker.ports import History
 from tracker.render import comparison_table
 
@@ -30,7 +31,9 @@ def command(*, a: str, b: str, config_path: Path, as_json: bool, examples: int) 
     """
     project = open_project(config_path)
     before, after = (_find(project.history, name, project.config.run.name) for name in (a, b))
-    view = compare_records(before, after, project.config.to_policy(), examples=examples)
+    policy = project.config.to_policy()
+    jitters = known_jitter(project.history.scores(after.plan.checkpoint.run_id), policy.min_coverage)
+    view = compare_records(before, after, policy, jitters, examples=examples)
     if as_json:
         click.echo(TypeAdapter(ComparisonView).dump_json(view, indent=2))
         return
