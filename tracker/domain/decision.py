@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracker.domain.episodes import Trial, is_forgotten, is_recovered, opened, recovered, strongest_of
-from tracker.domain.regression.blocks import block_width, peak_blocks
+from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.pooled_test import pooled_test
 from tracker.domain.rules import gains, losses, suspects, word_of
@@ -69,7 +69,7 @@ def decide(
 
 def was_learned(trial: Trial, chance: float | None) -> bool:
     """Return whether the peak lies above the first block of the run, or above chance, by p < .01 and 2 points."""
-    track, width = trial.track, block_width(trial.level.planned)
+    track, width = trial.track, peak_width(trial.level.planned, trial.track.rows.size)
     means = track.scores.means
     peak = peak_blocks(track.rows, means, 1, width)
     if peak is None:

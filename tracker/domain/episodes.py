@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tracker.domain.regression.blocks import Blocks, block_width
+from tracker.domain.regression.blocks import BLOCK, Blocks
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of, evidence_on
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.score_matrix import ScoreMatrix
@@ -167,6 +167,6 @@ def _against_before(trial: Trial, episode: Episode, back: int) -> tuple[Evidence
     """Early in a run there is no peak yet, and the recent checkpoints are those of the loss itself."""
     track = trial.track.before(back)
     earlier = np.array([row for row in track.rows if trial.steps[row] < episode.onset_step], dtype=np.int64)
-    base = earlier[-block_width(trial.level.planned) :]
+    base = earlier[-BLOCK:]
     chosen = [Blocks(baseline=Baseline.RECENT, new=track.rows[-m:], base=base) for m in _RECOVERY_POOLED]
     return evidence_on(track, chosen if base.size else (), trial.jitter, trial.level)

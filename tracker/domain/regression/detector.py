@@ -18,8 +18,8 @@ import numpy as np
 
 from tracker.domain.regression.blocks import (
     Blocks,
-    block_width,
     peak_blocks,
+    peak_width,
     recent_blocks,
     second_difference_weights,
 )
@@ -128,7 +128,7 @@ def evidence_at(tracks: Sequence[Track], level: Level) -> tuple[tuple[Evidence, 
 
 def evidence_of(track: Track, jitter: Jitter, level: Level) -> tuple[Evidence, ...]:
     """Return the tests of one benchmark at its candidate, the smallest m first."""
-    return evidence_on(track, tuple(_blocks(track, block_width(level.planned))), jitter, level)
+    return evidence_on(track, tuple(_blocks(track, peak_width(level.planned, track.rows.size))), jitter, level)
 
 
 def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: Level) -> tuple[Evidence, ...]:
@@ -164,7 +164,7 @@ def _second_differences(track: Track) -> SecondDifferences:
 def _blocks(track: Track, width: int) -> Iterator[Blocks]:
     means = track.scores.means
     for m in POOLED:
-        for blocks in (recent_blocks(track.rows, m, width), peak_blocks(track.rows, means, m, width)):
+        for blocks in (recent_blocks(track.rows, m), peak_blocks(track.rows, means, m, width)):
             if blocks is not None:
                 yield blocks
         if track.pinned_row is not None and track.rows.size >= m:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.domain.regression.blocks import Blocks, block_width, peak_blocks, recent_blocks
+from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, recent_blocks
 from tracker.domain.regression.detector import Evidence, Level, Track
 from tracker.domain.regression.jitter import WINDOW, Jitter
 from tracker.domain.regression.pooled_test import PooledTest
@@ -55,9 +55,9 @@ def subset_evidence(
 
     A test's level is that of `level` divided by the number of subsets.
     """
-    width = block_width(level.planned)
+    width = peak_width(level.planned, track.rows.size)
     chosen = (
-        recent_blocks(track.rows, SUBSET_POOLED, width),
+        recent_blocks(track.rows, SUBSET_POOLED),
         peak_blocks(track.rows, matrix.means, SUBSET_POOLED, width),
     )
     blocks = [b for b in chosen if b is not None]
