@@ -25,7 +25,7 @@ from tracker.adapters.no_tracking import NoTracking
 from tracker.app.pipeline import Measurement, World
 from tracker.config import Config
 from tracker.domain.judge import judge
-from tracker.ports import Tracking
+from tracker.ports import Notifier, Tracking
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,11 @@ class Project:
         tracking: Tracking = outbox.OutboxTracking(open_database(self.database_url), store.MlflowStore(settings))
         return tracking
 
+    @property
+    def notifiers(self) -> tuple[Notifier, ...]:
+        """Channels to people."""
+        return (LogNotifier(),)
+
     def suite(self) -> Suite:
         """Return the suite, its local data read and checked.
 
@@ -116,7 +121,7 @@ class Project:
             queue=self.queue,
             history=self.history,
             tracking=self.tracking,
-            notifiers=(LogNotifier(),),
+            notifiers=self.notifiers,
             judge=judge,
             measurement=self.measurement(),
             policy=self.config.to_policy(),

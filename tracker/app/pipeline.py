@@ -76,7 +76,7 @@ def tick(world: World, now: datetime) -> Tick:
     for gap in world.source.gaps():
         if world.history.append_gap(gap):
             gaps.append(gap)
-            raise_alert(world, alert_of_gap(gap))
+            raise_alert(world.history, world.notifiers, alert_of_gap(gap))
     reports = []
     for record in world.queue.finished():  # written by workers, wherever they run
         reports.append(review(world, record, now))
@@ -103,7 +103,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     world.history.append_report(report)
     world.tracking.publish(record, report)
     for alert in alerts_for(report, world.history.open_alerts(run_id)):
-        raise_alert(world, alert)
+        raise_alert(world.history, world.notifiers, alert)
     return report
 
 
@@ -116,12 +116,10 @@ def recall(history: History, run_id: str, policy: Policy) -> Memory:
     )
 
 
-def raise_alert(world: World, alert: Alert) -> None:
+def raise_alert(history: History, notifiers: Sequence[Notifier], alert: Alert) -> None:
     """Tell every channel; one that fails never stops the rest."""
-    notify_all(world.notifiers, alert)
-    world.history.append_alert(
-        alert
-    )  # after the channels: a crash in between repeats the message rather than losing it
+    notify_all(notifiers, alert)
+    history.append_alert(alert)  # after the channels: a crash in between repeats the message rather than losing it
 
 
 def notify_all(notifiers: Sequence[Notifier], alert: Alert) -> None:
