@@ -163,8 +163,11 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
 def _earlier(scene: Scene, series: BenchmarkSeries) -> int:
     """Return how many checkpoints of the run had a result of this benchmark, measured in whatever way."""
     every = scene.scores.of(series.key.benchmark, series.key.suite)
-    steps = {s.steps[row] for s in every for row in s.usable_rows(scene.policy.min_coverage)}
-    return sum(step < scene.step for step in steps)
+    seen: set[int] = set()
+    for one in every:
+        steps = one.steps
+        seen.update(steps[row] for row in one.usable_rows(scene.policy.min_coverage))
+    return sum(step < scene.step for step in seen)
 
 
 def _pinned_values(scene: Scene, series: BenchmarkSeries, measure: Measure) -> np.ndarray | None:
