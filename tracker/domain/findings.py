@@ -62,7 +62,9 @@ def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
     thresholds = Thresholds(
         min_effect=scene.policy.subset_min_effect, equivalence_margin=scene.policy.equivalence_margin
     )
-    for name, tests in subset_evidence(candidate.series.matrix(Measure.SCORE), candidate.track, grouping, level):
+    followed = {e.subset for e in scene.memory.episodes if e.benchmark == candidate.subject.benchmark}
+    found = subset_evidence(candidate.series.matrix(Measure.SCORE), candidate.track, grouping, level, followed)
+    for name, tests in found.items():
         subject = replace(candidate.subject, subset=name)
         known = episodes_at(scene.memory.episodes, subject, scene.step)
         if not known and not losses(comparable(tests), thresholds):

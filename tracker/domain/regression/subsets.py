@@ -6,10 +6,11 @@ variance is shrunk to the benchmark's, and its jitter is pooled over all subsets
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtr
 
 from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, recent_blocks
 from tracker.domain.regression.detector import Evidence, Level, Track
@@ -28,6 +29,7 @@ _PRIOR_WEIGHT = 10.0
 _HISTORY_WEIGHT = 0.5
 """Second differences overlap: each tells half."""
 _CLIP = 3.0
+_MIN_VARIANCE = 1e-12
 _MEDIAN_CHI2 = 0.4549
 _MAX_DF = 200.0
 
@@ -49,62 +51,85 @@ def grouping_of(subsets: Sequence[str]) -> Grouping:
 
 
 def subset_evidence(
-    matrix: ScoreMatrix, track: Track, grouping: Grouping, level: Level
-) -> tuple[tuple[str, tuple[Evidence, ...]], ...]:
-    """Return each subset of at least `MIN_SAMPLES` samples with its tests; `level` is shared by all subsets.
+    matrix: ScoreMatrix, track: Track, grouping: Grouping, level: Level, followed: Collection[str] = ()
+) -> Mapping[str, tuple[Evidence, ...]]:
+    """Return the tests of each subset that one of them finds worse, and of the `followed` ones, by name.
 
-    A test's level is that of `level` divided by the number of subsets.
+    Each test's level is that of `level` divided by the number of subsets. Subsets with fewer than `MIN_SAMPLES` samples
+    are not tested.
     """
-    width = peak_width(level.planned, track.rows.size)
     chosen = (
         recent_blocks(track.rows, SUBSET_POOLED),
-        peak_blocks(track.rows, matrix.means, SUBSET_POOLED, width),
+        peak_blocks(track.rows, matrix.means, SUBSET_POOLED, peak_width(level.planned, track.rows.size)),
     )
     blocks = [b for b in chosen if b is not None]
     if not blocks or len(grouping.names) < 2:
-        return ()
+        return {}
     jitter = Jitter(tau2=_tau2(matrix, track, grouping), variance=0.0)
     alpha_test = level.alpha_test(track.dropped + track.rows.size - 1) / len(grouping.names)
-    tests = [_tests(matrix, b, grouping, jitter) for b in blocks]
-    return tuple(
-        (
-            name,
-            tuple(
-                Evidence(blocks=b, test=test[group], alpha_test=alpha_test, jitter=jitter)
-                for b, test in zip(blocks, tests, strict=True)
-            ),
+    parts = [_parts(matrix, b, grouping, jitter) for b in blocks]
+    wanted = np.isin(np.array(grouping.names, dtype=object), list(followed))
+    for b, part in zip(blocks, parts, strict=True):
+        wanted |= part.p_worse * b.selected_from < alpha_test
+    enough = np.all([part.n >= MIN_SAMPLES for part in parts], axis=0)
+    return {
+        grouping.names[group]: tuple(
+            Evidence(blocks=b, test=part.test(group), alpha_test=alpha_test, jitter=jitter)
+            for b, part in zip(blocks, parts, strict=True)
         )
-        for group, name in enumerate(grouping.names)
-        if all(test[group].n >= MIN_SAMPLES for test in tests)
-    )
+        for group in np.flatnonzero(wanted & enough).tolist()
+    }
 
 
 # --- private
 
 
-def _tests(matrix: ScoreMatrix, blocks: Blocks, grouping: Grouping, jitter: Jitter) -> tuple[PooledTest, ...]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Parts:
+    """One contrast, subset by subset; all of shape (C,)."""
+
+    delta: FloatArray
+    stderr: FloatArray
+    item_stderr: FloatArray
+    df: FloatArray
+    n: IntArray
+    planned: IntArray
+
+    @property
+    def p_worse(self) -> FloatArray:
+        p: FloatArray = stdtr(self.df, self.delta / self.stderr)
+        return p
+
+    def test(self, group: int) -> PooledTest:
+        return PooledTest(
+            delta=float(self.delta[group]),
+            stderr=float(self.stderr[group]),
+            item_stderr=float(self.item_stderr[group]),
+            df=float(self.df[group]),
+            n=int(self.n[group]),
+            common_fraction=float(self.n[group] / self.planned[group]),
+        )
+
+
+def _parts(matrix: ScoreMatrix, blocks: Blocks, grouping: Grouping, jitter: Jitter) -> _Parts:
     differences = values_at(matrix, blocks.new).mean(axis=0) - values_at(matrix, blocks.base).mean(axis=0)
     scored = ~np.isnan(differences)
     d, index = differences[scored], grouping.index[scored]
     c = len(grouping.names)
-    n = np.bincount(index, minlength=c).astype(np.float64)
-    planned = np.bincount(grouping.index, minlength=c)
-    safe = np.maximum(n, 1.0)
+    n = np.bincount(index, minlength=c)
+    safe = np.maximum(n, 1)
     delta = np.bincount(index, weights=d, minlength=c) / safe
     within = np.maximum(np.bincount(index, weights=d * d, minlength=c) - safe * delta * delta, 0.0)
-    variance = (_PSEUDO_SAMPLES * d.var() + within) / (_PSEUDO_SAMPLES + n) / safe
+    spread = float(d.var()) if d.size else 0.0
+    variance = np.maximum((_PSEUDO_SAMPLES * spread + within) / (_PSEUDO_SAMPLES + n) / safe, _MIN_VARIANCE)
     share = 1 / blocks.new.size + 1 / blocks.base.size
-    stderr = np.sqrt(variance + jitter.tau2 * share)
-    return tuple(
-        PooledTest(
-            delta=float(delta[g]),
-            stderr=float(stderr[g]),
-            item_stderr=float(np.sqrt(variance[g])),
-            df=min(n[g] + _PSEUDO_SAMPLES, _MAX_DF),
-            n=int(n[g]),
-            common_fraction=float(n[g] / planned[g]) if planned[g] else 0.0,
-        )
-        for g in range(c)
+    return _Parts(
+        delta=delta,
+        stderr=np.sqrt(variance + jitter.tau2 * share),
+        item_stderr=np.sqrt(variance),
+        df=np.minimum(n + _PSEUDO_SAMPLES, _MAX_DF),
+        n=n,
+        planned=np.bincount(grouping.index, minlength=c),
     )
 
 
