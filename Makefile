@@ -1,10 +1,10 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe clean
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts clean
 BIN := .venv/bin
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: .venv/.ready ## make .venv from requirements/cpu.lock
 .venv/.ready: requirements/cpu.lock pyproject.toml requirements/setup.sh
@@ -34,6 +34,9 @@ docs: setup ## write the generated pages of docs/ anew
 
 bench-probe: setup ## our latency probe beside `vllm bench serve`
 	@$(BIN)/python benchmarks/probe_agreement.py
+
+bench-verdicts: setup ## false alarms and found losses of our verdicts and of the peers' rules
+	@$(BIN)/python -m benchmarks.verdicts
 
 lock: setup ## resolve requirements/cpu.in anew
 	@$(BIN)/uv pip compile --quiet --python-version 3.11 pyproject.toml requirements/cpu.in --override requirements/overrides.txt \

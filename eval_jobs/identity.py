@@ -66,8 +66,17 @@ def suite_fingerprint(suite: Suite) -> str:
     return content_hash(sorted(benchmark_fingerprint(b, suite) for b in suite.benchmarks))
 
 
-def make_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, loads: Iterable[ProbeLoad]) -> EvalPlan:
-    """Build the plan; its id depends on the weights, the suite's content and the settings, not on paths or times."""
+def make_plan(
+    checkpoint: Checkpoint,
+    suite: Suite,
+    serve: ServeSpec,
+    loads: Iterable[ProbeLoad],
+    reference: Checkpoint | None = None,
+) -> EvalPlan:
+    """Build the plan; its id depends on the weights, the suite's content and the settings, not on paths or times.
+
+    Nor on the latency reference: no score depends on it, and a lower step that appears late may become the run's first.
+    """
     loads = tuple(loads)
     plan_id = content_hash(
         [
@@ -81,7 +90,7 @@ def make_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, loads: Ite
             [asdict(load) for load in loads],
         ]
     )
-    return EvalPlan(id=plan_id, checkpoint=checkpoint, suite=suite, serve=serve, loads=loads)
+    return EvalPlan(id=plan_id, checkpoint=checkpoint, suite=suite, serve=serve, loads=loads, reference=reference)
 
 
 def sample_key(subset: str, messages: Iterable[tuple[str, str]], target: object) -> str:

@@ -2,11 +2,15 @@
 
     record = run_plan(plan, tools=tools, progress=print)
 
+With a reference the loads are timed in blocks: the candidate A, the reference B, B again, A again. A machine that
+becomes slower or faster at a steady pace then touches both sides alike. The scores and the first A share one serving,
+both B another: two more than without a reference.
 Whatever fails becomes a value in the record; only a bug or a kill leaves this module as an exception.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +20,7 @@ from eval_jobs.ports import Clock, Engine, Evaluator, Prober, Progress
 from eval_jobs.types import (
     Benchmark,
     BenchmarkFailure,
+    Checkpoint,
     Endpoint,
     EvalPlan,
     EvalRecord,
@@ -23,7 +28,14 @@ from eval_jobs.types import (
     ProbeFailure,
     ProbeLoad,
     ProbeOutcome,
+    ProbeResult,
+    ReferenceOutcome,
+    ReferenceProbe,
+    RequestTiming,
 )
+
+Blocks = tuple[ProbeOutcome, ProbeOutcome, ProbeOutcome, ProbeOutcome]
+"""Outcomes of one load in the order candidate, reference, reference, candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +55,14 @@ def run_plan(plan: EvalPlan, *, tools: Tools, progress: Progress) -> EvalRecord:
     try:
         with tools.engine.serving(plan.checkpoint, plan.serve, progress=progress) as endpoint:
             outcomes = tuple(evaluate_one(b, plan, endpoint, tools.evaluator, progress) for b in plan.suite.benchmarks)
-            probes = tuple(probe_one(load, endpoint, tools.prober, progress) for load in plan.loads)
+            probes = probe_all(plan, endpoint, tools.prober, progress)
     except TrackerError as error:
         return record_of_failure(plan, error, started_at=started_at, finished_at=tools.clock.now())
     return EvalRecord(
         plan=plan,
         outcomes=outcomes,
         probes=probes,
+        reference_probes=probe_reference(plan, probes, tools=tools, progress=progress),
         engine=endpoint.info,
         started_at=started_at,
         finished_at=tools.clock.now(),
@@ -66,6 +79,11 @@ def evaluate_one(
         return _benchmark_failure(benchmark, plan, error)
 
 
+def probe_all(plan: EvalPlan, endpoint: Endpoint, prober: Prober, progress: Progress) -> tuple[ProbeOutcome, ...]:
+    """Time every load of the plan."""
+    return tuple(probe_one(load, endpoint, prober, progress) for load in plan.loads)
+
+
 def probe_one(load: ProbeLoad, endpoint: Endpoint, prober: Prober, progress: Progress) -> ProbeOutcome:
     """Time one load; a failure is a value."""
     progress(f"probing latency: {load.name}")
@@ -73,6 +91,50 @@ def probe_one(load: ProbeLoad, endpoint: Endpoint, prober: Prober, progress: Pro
         return prober.probe(endpoint, load)
     except TrackerError as error:
         return _probe_failure(load, error)
+
+
+def probe_reference(
+    plan: EvalPlan, first: Sequence[ProbeOutcome], *, tools: Tools, progress: Progress
+) -> tuple[ReferenceOutcome, ...]:
+    """Time the reference twice and the checkpoint again, and pair them with `first`, one outcome for each load.
+
+    Nothing to compare with: (). A side that cannot be served or timed is a failure of each load that it spoils.
+    """
+    if plan.reference is None:
+        return ()
+    failures = tuple(outcome for outcome in first if isinstance(outcome, ProbeFailure))
+    if len(failures) == len(first):
+        return failures  # nothing is left to compare, so nothing is served for it
+    try:
+        progress(f"loading the latency reference, step {plan.reference.step}")
+        with tools.engine.serving(plan.reference, plan.serve, progress=progress) as endpoint:
+            second = probe_all(plan, endpoint, tools.prober, progress)
+            third = probe_all(plan, endpoint, tools.prober, progress)
+        progress("loading the checkpoint again")
+        with tools.engine.serving(plan.checkpoint, plan.serve, progress=progress) as endpoint:
+            fourth = probe_all(plan, endpoint, tools.prober, progress)
+    except TrackerError as error:
+        return tuple(_probe_failure(load, error) for load in plan.loads)
+    return tuple(pair_blocks(blocks, plan.reference) for blocks in zip(first, second, third, fourth, strict=True))
+
+
+def pair_blocks(blocks: Blocks, reference: Checkpoint) -> ReferenceOutcome:
+    """Pair the first block of either side and the second ones, by position; the first failure spoils them all. Pure."""
+    results = []
+    for block in blocks:
+        if isinstance(block, ProbeFailure):
+            return block
+        results.append(block)
+    pairs = (*_pairs(results[0], results[1]), *_pairs(results[3], results[2]))
+    load = results[0].load
+    return ReferenceProbe(
+        load=load,
+        reference_digest=reference.digest,
+        reference_step=reference.step,
+        candidate=tuple(candidate for candidate, _ in pairs),
+        reference=tuple(reference for _, reference in pairs),
+        dropped=2 * load.requests - len(pairs),
+    )
 
 
 def record_of_failure(
@@ -83,6 +145,7 @@ def record_of_failure(
         plan=plan,
         outcomes=tuple(_benchmark_failure(b, plan, error) for b in plan.suite.benchmarks),
         probes=tuple(_probe_failure(load, error) for load in plan.loads),
+        reference_probes=tuple(_probe_failure(load, error) for load in plan.loads if plan.reference is not None),
         engine=None,
         started_at=started_at,
         finished_at=finished_at,
@@ -90,6 +153,11 @@ def record_of_failure(
 
 
 # --- private
+
+
+def _pairs(candidate: ProbeResult, reference: ProbeResult) -> list[tuple[RequestTiming, RequestTiming]]:
+    other = {timing.position: timing for timing in reference.requests}
+    return [(timing, other[timing.position]) for timing in candidate.requests if timing.position in other]
 
 
 def _benchmark_failure(benchmark: Benchmark, plan: EvalPlan, error: TrackerError) -> BenchmarkFailure:

@@ -144,6 +144,8 @@ class EvalPlan:
     suite: Suite
     serve: ServeSpec
     loads: tuple[ProbeLoad, ...] = ()
+    reference: Checkpoint | None = None
+    """What the checkpoint's latency is compared with, interleaved on the same engine; None: measured alone."""
 
 
 # --- what came out
@@ -221,6 +223,18 @@ class Percentiles:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RequestTiming:
+    """Times of one completed request."""
+
+    position: int
+    """Place in the order of sending, from 0; our own engine is sent the same prompt at one place in every block."""
+    ttft_ms: float
+    tpot_ms: float | None
+    """None for an answer of one token or of unknown length."""
+    e2e_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProbeResult:
     """Latency under one load, defined as in `vllm bench serve`. Percentiles are None when nothing completed."""
 
@@ -240,6 +254,8 @@ class ProbeResult:
     requests_per_s: float
     output_tokens_per_s: float
     first_error: str = ""
+    requests: tuple[RequestTiming, ...] = ()
+    """Completed requests in order of sending."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +272,26 @@ ProbeOutcome = ProbeResult | ProbeFailure
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReferenceProbe:
+    """Requests of a checkpoint and of a reference in pairs, from blocks candidate, reference, reference, candidate.
+
+    `candidate[i]` and `reference[i]` are one pair: the same place of the first or of the second block of their side.
+    """
+
+    load: ProbeLoad
+    reference_digest: str
+    """`Checkpoint.digest` of the reference."""
+    reference_step: int
+    candidate: tuple[RequestTiming, ...]
+    reference: tuple[RequestTiming, ...]
+    dropped: int
+    """Pairs left out because a request of either side failed."""
+
+
+ReferenceOutcome = ReferenceProbe | ProbeFailure
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineInfo:
     """Which engine answered, and how the weights got into it."""
 
@@ -266,6 +302,8 @@ class EngineInfo:
     load_s: float
     log: str
     """Path of the engine's log, empty for a remote one."""
+    machine: str = ""
+    """Hash of what its speed depends on: host, CPU, GPUs, driver; for a remote one its address. Empty: not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,6 +330,8 @@ class EvalRecord:
     """None when no engine could be started."""
     started_at: datetime
     finished_at: datetime
+    reference_probes: tuple[ReferenceOutcome, ...] = ()
+    """One for each load of a plan with a reference."""
 
 
 @dataclass(frozen=True, kw_only=True)

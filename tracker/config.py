@@ -26,6 +26,9 @@ DEFAULT_NAME = "tracker.toml"
 
 OWN_ADAPTERS = ("exact", "choice")
 
+FIRST = "first"
+"""As `probe.reference`: the run's first checkpoint."""
+
 
 class Section(BaseModel):
     """A table of the file: frozen, and unknown keys are refused."""
@@ -175,10 +178,16 @@ class ProbeSection(Section):
     output_tokens: int = Field(default=32, gt=1, description="Length of an answer; the end token is ignored.")
     warmup_requests: int = Field(default=2, ge=0, description="Requests before the timed ones.")
     seed: int = Field(default=0, description="Seed of the random prompts.")
+    reference: str = Field(
+        default="",
+        description="What latency is compared with, interleaved: `first` (the run's first checkpoint) or the path of a "
+        "checkpoint. It costs two more starts of the engine per checkpoint; medians are judged from requests = 50 on, "
+        "95th percentiles from 100. Empty: each is timed alone.",
+    )
 
     def to_loads(self) -> tuple[ProbeLoad, ...]:
         """Return the loads, none when the probe is off."""
-        return (ProbeLoad(**self.model_dump(exclude={"enabled"})),) if self.enabled else ()
+        return (ProbeLoad(**self.model_dump(exclude={"enabled", "reference"})),) if self.enabled else ()
 
 
 class PolicySection(Section):
@@ -262,6 +271,13 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _a_remote_reference_is_asked_for_by_step(self) -> Config:
+        serve = self.serve
+        if self.probe.reference and serve.engine is EngineKind.REMOTE and "{step}" not in serve.model:
+            raise ValueError("probe.reference needs a serve.model with {step} in it, else a model meets itself")
+        return self
+
+    @model_validator(mode="after")
     def _phases_are_in_order(self) -> Config:
         steps = [p.from_step for p in self.phase]
         if steps != sorted(set(steps)):
@@ -333,7 +349,10 @@ def _anchored(config: Config, folder: Path) -> Config:
     benchmarks = tuple(
         b if b.data is None else b.model_copy(update={"data": folder / b.data}) for b in config.benchmark
     )
-    return config.model_copy(update={"run": run, "benchmark": benchmarks})
+    probe = config.probe
+    if probe.reference not in {"", FIRST}:
+        probe = probe.model_copy(update={"reference": str(folder / probe.reference)})
+    return config.model_copy(update={"run": run, "benchmark": benchmarks, "probe": probe})
 
 
 def _sentence(detail: ErrorDetails) -> str:

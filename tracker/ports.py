@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.run_scores import RunScores
 from tracker.domain.tracking_types import TrackingItem
-from tracker.domain.types import Alert, CurvePoint, Gap, Report
+from tracker.domain.types import Acceptance, Alert, CurvePoint, Episode, Gap, Report
 
 
 class CheckpointSource(Protocol):
@@ -57,11 +58,33 @@ class History(Protocol):
     def trajectory(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records ordered by (step, finished_at), samples included, their texts left out."""
 
+    def records(self, run_id: str) -> tuple[EvalRecord, ...]:
+        """Return the run's records ordered by (step, finished_at, plan id), every result without its samples."""
+
+    def scores(self, run_id: str) -> RunScores:
+        """Return everything that was scored along the run, as if made from all its records at once.
+
+        It is kept in memory; another call reads only the samples of records that are new or were replaced since,
+        whichever process wrote them.
+        """
+
     def append_report(self, report: Report) -> None:
         """Store a report under its plan id; the same id again replaces it."""
 
     def reports(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports ordered by step."""
+
+    def append_episode(self, episode: Episode) -> None:
+        """Store an episode; one of the same run, suite, benchmark, subset, measure and opened_step is replaced."""
+
+    def episodes(self, run_id: str) -> tuple[Episode, ...]:
+        """Return the run's episodes, open and closed, ordered by (opened_step, benchmark, subset)."""
+
+    def append_acceptance(self, acceptance: Acceptance) -> None:
+        """Store an acceptance; one of the same run, step and benchmark is replaced."""
+
+    def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
+        """Return the run's acceptances ordered by (step, benchmark)."""
 
     def append_gap(self, gap: Gap) -> bool:
         """Store a gap under (run, step, code); return False when it is known already."""

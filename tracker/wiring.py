@@ -9,6 +9,7 @@ import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.evaluate.data_files import check_benchmark, read_data_digest
@@ -16,14 +17,14 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.types import Suite
+from eval_jobs.types import Checkpoint, Suite
 from tracker.adapters.curves import TrainerCurves
-from tracker.adapters.filesystem import FilesystemSource
+from tracker.adapters.filesystem import FilesystemSource, pin_checkpoint
 from tracker.adapters.history_sql import SqlHistory
 from tracker.adapters.log_notifier import LogNotifier
 from tracker.adapters.no_tracking import NoTracking
 from tracker.app.pipeline import Measurement, World
-from tracker.config import Config
+from tracker.config import FIRST, Config
 from tracker.domain.judge import judge
 from tracker.ports import Notifier, Tracking
 
@@ -108,9 +109,16 @@ class Project:
         return suite
 
     def measurement(self) -> Measurement:
-        """Return what is measured at every checkpoint."""
+        """Return what is measured at every checkpoint; a latency reference that is a folder is pinned.
+
+        Raises:
+            CheckpointError: that folder is no complete checkpoint.
+        """
         return Measurement(
-            suites=(self.suite(),), serve=self.config.serve.to_spec(), loads=self.config.probe.to_loads()
+            suites=(self.suite(),),
+            serve=self.config.serve.to_spec(),
+            loads=self.config.probe.to_loads(),
+            reference=self._reference(),
         )
 
     def world(self) -> World:
@@ -158,6 +166,17 @@ class Project:
         return Project(self.config.model_copy(update={"watch": watch}))
 
     # --- private
+
+    def _reference(self) -> Checkpoint | Literal["first"] | None:
+        setting = self.config.probe.reference
+        if not setting or not self.config.probe.enabled:
+            return None
+        if setting == FIRST:
+            return "first"
+        self.make_state_dir()
+        # Apart from the pins of the run: what lies there is evaluated after a restart.
+        pins_dir = self.state_dir / "reference"
+        return pin_checkpoint(Path(setting), run_id=self.config.run.name, pins_dir=pins_dir)
 
     def _source(self) -> FilesystemSource:
         self.make_state_dir()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from eval_jobs.types import Percentiles, ProbeLoad, ProbeResult
+from eval_jobs.types import Percentiles, ProbeLoad, ProbeResult, RequestTiming
 
 MS = 1000.0
 
@@ -59,8 +59,9 @@ class Measurement:
 
 def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
     """Return the latency figures of `measurement`; failed requests are counted and enter no figure."""
-    done = [t for t in measurement.timelines if t.completed]
-    failed = [t for t in measurement.timelines if not t.completed]
+    timelines = sorted(measurement.timelines, key=lambda t: t.sent_s)
+    done = [t for t in timelines if t.completed]
+    failed = [t for t in timelines if not t.completed]
     tokens = sum(t.output_tokens or 0 for t in done)
     duration_s = measurement.duration_s
     return ProbeResult(
@@ -76,6 +77,7 @@ def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
         requests_per_s=len(done) / duration_s if duration_s > 0 else 0.0,
         output_tokens_per_s=tokens / duration_s if duration_s > 0 else 0.0,
         first_error=next((t.error or "the stream held no event" for t in failed), ""),
+        requests=tuple(_timing(position, t) for position, t in enumerate(timelines) if t.completed),
     )
 
 
@@ -100,6 +102,16 @@ def percentiles(values: Sequence[float]) -> Percentiles | None:
 
 
 # --- private
+
+
+def _timing(position: int, timeline: Timeline) -> RequestTiming:
+    tpot = tpot_s(timeline)
+    return RequestTiming(
+        position=position,
+        ttft_ms=timeline.ttft_s * MS,
+        tpot_ms=None if tpot is None else tpot * MS,
+        e2e_ms=timeline.e2e_s * MS,
+    )
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:

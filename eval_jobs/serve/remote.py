@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 import openai
 
 from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError, WrongModel
+from eval_jobs.identity import content_hash
 from eval_jobs.loopback import LOOPBACK
 from eval_jobs.ports import Clock, Progress
 from eval_jobs.serve.checkpoint_files import tokenizer_folder
@@ -44,7 +45,9 @@ class RemoteEngine:
             base_url=url,
             model=model,
             api_key_env=spec.api_key_env,
-            info=EngineInfo(name="remote", version="", load_method="remote", load_s=load_s, log=""),
+            info=EngineInfo(
+                name="remote", version="", load_method="remote", load_s=load_s, log="", machine=content_hash(url)
+            ),
             tokenizer=tokenizer_folder(checkpoint),
         )
 

@@ -30,6 +30,7 @@ from eval_jobs.ports import Clock, Progress
 from eval_jobs.serve import logfile, process
 from eval_jobs.serve.checkpoint_files import lora_rank, require_folders, tokenizer_folder
 from eval_jobs.serve.launch import HOST, Launch, command, environment
+from eval_jobs.serve.machine import machine_id
 from eval_jobs.serve.port import Answer, ask, choose_port, model_names
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 
@@ -94,6 +95,7 @@ class VllmEngine:
             load_method="cold",
             load_s=(self._clock.now() - started_at).total_seconds(),
             log=str(self._running.log),
+            machine=machine_id(),
         )
         log.info("step %d is served as %s after %.1f s", checkpoint.step, launch.name, info.load_s)
         url = f"http://{HOST}:{launch.port}/v1"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import openai
 
 from eval_jobs.ports import Engine
@@ -27,6 +29,8 @@ def check_endpoint(endpoint: Endpoint) -> None:
     assert endpoint.info.name
     assert endpoint.info.load_method in LOAD_METHODS
     assert endpoint.info.load_s >= 0
+    assert endpoint.info.machine, "latencies of different machines are never compared"
+    assert socket.gethostname() not in endpoint.info.machine, "whose machine it is is nobody's business"
 
 
 def offered_models(endpoint: Endpoint) -> list[str]:

@@ -109,6 +109,6 @@ def test_closing_twice_and_without_any_service_is_harmless(case: Case) -> None:
 
 
 def _fake(server: OpenAIServer) -> FakeEngine:
-    info = EngineInfo(name="fake", version="1", load_method="cold", load_s=0.0, log="")
+    info = EngineInfo(name="fake", version="1", load_method="cold", load_s=0.0, log="", machine="m")
     endpoint = Endpoint(base_url=server.base_url, model=server.model, api_key_env="", info=info)
     return FakeEngine(endpoint, faults={666: ServerDied("the engine ended", hint="see its log")})

@@ -12,11 +12,12 @@ import pytest
 from sqlalchemy import Engine
 
 from eval_jobs.queue.database_sql import open_database
-from eval_jobs.types import EvalRecord, EvalResult
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
 from tests.fakes.history import FakeHistory
 from tests.records import RUN, forgetting_run
+from tests.score_tables import table_of, table_of_records
 from tracker.adapters.history_sql import SqlHistory
-from tracker.domain.types import Alert, AlertState
+from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Measure
 from tracker.ports import History
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
@@ -78,8 +79,31 @@ def alert(fingerprint: str, state: AlertState = AlertState.FIRING, step: int = 1
     )
 
 
+EPISODE = Episode(run_id=RUN, suite="skills", benchmark="sums", opened_step=200, onset_step=100)
+ACCEPTANCE = Acceptance(
+    run_id=RUN, step=200, benchmark="sums", from_step=100, reason="new data \u2192 new level", accepted_at=NOW
+)
+
+
+def without_result(record: EvalRecord, benchmark: str, later_s: float = 9.0) -> EvalRecord:
+    """The same plan again, finished later, and one benchmark gave no result."""
+    outcomes = tuple(
+        BenchmarkFailure(
+            benchmark=benchmark, fingerprint=o.fingerprint, code="E", message="gone", hint="again", retryable=True
+        )
+        if o.benchmark == benchmark
+        else o
+        for o in record.outcomes
+    )
+    return replace(record, outcomes=outcomes, finished_at=record.finished_at + timedelta(seconds=later_s))
+
+
 def test_a_new_history_is_empty(history: History) -> None:
     assert history.runs() == ()
+    assert history.records(RUN) == ()
+    assert history.scores(RUN).series == {}
+    assert history.episodes(RUN) == ()
+    assert history.acceptances(RUN) == ()
     assert history.trajectory(RUN) == ()
     assert history.reports(RUN) == ()
     assert history.gaps(RUN) == ()
@@ -171,6 +195,88 @@ def test_runs_are_told_apart(history: History) -> None:
     assert history.find_record("b", 200) is None
 
 
+def test_records_are_ordered_by_step_and_have_no_samples(reopen: Reopen) -> None:
+    history = reopen()
+    for record in reversed(RECORDS):
+        history.append(record)
+    bare = tuple(
+        replace(r, outcomes=tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in r.outcomes))
+        for r in RECORDS
+    )
+    assert history.records(RUN) == reopen().records(RUN) == bare
+    assert history.records("other") == ()
+
+
+def test_records_of_one_step_are_ordered_by_when_they_finished_and_then_by_plan(history: History) -> None:
+    for plan_id, later_s in (("b", 60.0), ("c", 30.0), ("a", 60.0)):
+        history.append(written_again(RECORDS[0], plan_id, later_s))
+    assert [r.plan.id for r in history.records(RUN)] == ["c", "a", "b"]
+
+
+def test_scores_grow_with_every_record_in_whatever_order(history: History) -> None:
+    for count, index in enumerate((2, 0, 3, 1), start=1):
+        history.append(RECORDS[index])
+        known = [RECORDS[i] for i in (2, 0, 3, 1)[:count]]
+        assert table_of(history.scores(RUN)) == table_of_records(known)
+    assert history.scores(RUN).run_id == RUN
+    assert history.scores(RUN).benchmarks() == ("facts", "sums", "reversal")
+    assert history.scores("other").series == {}
+
+
+def test_scores_read_at_once_are_those_that_grew(reopen: Reopen) -> None:
+    writer = reopen()
+    for record in RECORDS:
+        writer.append(record)
+        writer.scores(RUN)
+    late = reopen().scores(RUN)
+    assert table_of(late) == table_of(writer.scores(RUN)) == table_of_records(RECORDS)
+    for key, series in late.series.items():
+        assert series.sample_ids == writer.scores(RUN).series[key].sample_ids
+
+
+def test_scores_count_what_another_process_wrote(reopen: Reopen) -> None:
+    writer, reader = reopen(), reopen()
+    for count, record in enumerate(RECORDS, start=1):
+        writer.append(record)
+        assert table_of(reader.scores(RUN)) == table_of_records(RECORDS[:count])
+
+
+def test_a_replaced_record_leaves_nothing_of_itself_in_the_scores(reopen: Reopen) -> None:
+    writer, reader = reopen(), reopen()
+    for record in RECORDS:
+        writer.append(record)
+    assert table_of(writer.scores(RUN)) == table_of(reader.scores(RUN))
+    facts, *others = RECORDS[1].outcomes
+    assert isinstance(facts, EvalResult)
+    asked_otherwise = replace(facts, samples=(*facts.samples[:2], replace(facts.samples[2], sample_id="new")))
+    newer = without_result(replace(RECORDS[1], outcomes=(asked_otherwise, *others)), "sums")
+    writer.append(newer)
+    for history in (writer, reader):
+        assert table_of(history.scores(RUN)) == table_of_records([RECORDS[0], newer, *RECORDS[2:]])
+
+
+def test_the_older_record_of_a_step_counts_again_where_the_newer_one_lost_its_result(reopen: Reopen) -> None:
+    writer, reader = reopen(), reopen()
+    again = written_again(RECORDS[0])
+    for record in (RECORDS[0], again, *RECORDS[1:]):
+        writer.append(record)
+    for history in (writer, reader):
+        assert table_of(history.scores(RUN)) == table_of_records([RECORDS[0], again, *RECORDS[1:]])
+    repaired = without_result(again, "reversal")
+    writer.append(repaired)
+    for history in (writer, reader):
+        assert table_of(history.scores(RUN)) == table_of_records([RECORDS[0], repaired, *RECORDS[1:]])
+        (series,) = history.scores(RUN).of("reversal")
+        assert series.plans[0].id == RECORDS[0].plan.id
+
+
+def test_a_record_without_any_result_adds_no_score(history: History) -> None:
+    history.append(replace(RECORDS[2], outcomes=RECORDS[2].outcomes[1:2]))
+    assert history.scores(RUN).series == {}
+    history.append(RECORDS[0])
+    assert table_of(history.scores(RUN)) == table_of_records(RECORDS[:1])
+
+
 def test_reports_come_back_whole_and_ordered_by_step(reopen: Reopen) -> None:
     for report in reversed(RECORDED.reports):
         reopen().append_report(report)
@@ -183,6 +289,40 @@ def test_the_same_plan_again_replaces_its_report(history: History) -> None:
     newer = replace(RECORDED.reports[0], verdicts=(), created_at=NOW)
     history.append_report(newer)
     assert history.reports(RUN) == (newer,)
+
+
+def test_episodes_are_ordered_by_their_opening_and_their_names(reopen: Reopen) -> None:
+    later = replace(EPISODE, opened_step=1000, measure=Measure.OUTPUT_LENGTH, forgotten=True)
+    facts = replace(EPISODE, benchmark="facts", subset="\u5386\u53f2" * 2000)
+    part = replace(EPISODE, subset="a", closed_step=300, closed_by=Closing.RECOVERED)
+    for episode in (later, part, EPISODE, facts, replace(EPISODE, run_id="other")):
+        reopen().append_episode(episode)
+    assert reopen().episodes(RUN) == (facts, EPISODE, part, later)
+
+
+def test_an_episode_is_replaced_under_everything_that_it_is_known_by(reopen: Reopen) -> None:
+    others = (
+        replace(EPISODE, suite="full"),
+        replace(EPISODE, measure=Measure.COMPLETENESS),
+        replace(EPISODE, opened_step=201),
+    )
+    for episode in (EPISODE, *others):
+        reopen().append_episode(episode)
+    assert set(reopen().episodes(RUN)) == {EPISODE, *others}
+    closed = replace(EPISODE, onset_step=150, forgotten=True, closed_step=400, closed_by=Closing.ACCEPTED)
+    reopen().append_episode(closed)
+    assert set(reopen().episodes(RUN)) == {closed, *others}
+
+
+def test_an_acceptance_is_replaced_by_the_same_again(reopen: Reopen) -> None:
+    earlier = replace(ACCEPTANCE, step=90)
+    facts = replace(ACCEPTANCE, benchmark="facts")
+    for acceptance in (ACCEPTANCE, earlier, facts, replace(ACCEPTANCE, run_id="other")):
+        reopen().append_acceptance(acceptance)
+    assert reopen().acceptances(RUN) == (earlier, facts, ACCEPTANCE)
+    again = replace(ACCEPTANCE, reason="", from_step=150)
+    reopen().append_acceptance(again)
+    assert reopen().acceptances(RUN) == (earlier, facts, again)
 
 
 def test_a_gap_is_new_once(reopen: Reopen) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -95,12 +96,19 @@ def test_a_good_endpoint_gives_every_figure(case: Case, server: OpenAIServer) ->
     assert 0 < result.ttft_ms.p50 <= result.e2e_ms.p50 <= result.e2e_ms.p99
     assert result.duration_s > 0
     assert result.requests_per_s == pytest.approx(LOAD.requests / result.duration_s)
+    assert [timing.position for timing in result.requests] == list(range(LOAD.requests))
+    assert result.ttft_ms.p50 == pytest.approx(np.median([timing.ttft_ms for timing in result.requests]))
+    assert result.tpot_ms.p50 == pytest.approx(np.median([timing.tpot_ms for timing in result.requests]))
+    assert result.e2e_ms.p50 == pytest.approx(np.median([timing.e2e_ms for timing in result.requests]))
 
 
 def test_failed_requests_are_counted_and_named(case: Case, server: OpenAIServer) -> None:
     result = case.two_requests_fail().probe(endpoint_of(server), LOAD)
     assert (result.completed, result.failed) == (LOAD.requests - 2, 2)
     assert "HTTP 500: no" in result.first_error
+    positions = [timing.position for timing in result.requests]
+    assert len(positions) == LOAD.requests - 2
+    assert positions == sorted(set(positions) & set(range(LOAD.requests)))
     assert result.output_tokens == (LOAD.requests - 2) * LOAD.output_tokens
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from eval_jobs.types import EvalRecord
+from dataclasses import replace
+
+from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import without_texts
-from tracker.domain.types import Alert, AlertState, Gap, Report
+from tracker.domain.run_scores import RunScores, with_record
+from tracker.domain.sample_columns import columns_of
+from tracker.domain.types import Acceptance, Alert, AlertState, Episode, Gap, Measure, Report
 
 
 class FakeHistory:
@@ -13,6 +17,8 @@ class FakeHistory:
     def __init__(self) -> None:
         self._records: dict[str, EvalRecord] = {}
         self._reports: dict[str, Report] = {}
+        self._episodes: dict[tuple[str, str, str, str, Measure, int], Episode] = {}
+        self._acceptances: dict[tuple[str, int, str], Acceptance] = {}
         self._gaps: dict[tuple[str, int, str], Gap] = {}
         self._alerts: dict[str, Alert] = {}
 
@@ -29,12 +35,37 @@ class FakeHistory:
     def trajectory(self, run_id: str) -> tuple[EvalRecord, ...]:
         return tuple(without_texts(record) for record in self._of_run(run_id))
 
+    def records(self, run_id: str) -> tuple[EvalRecord, ...]:
+        return tuple(_without_samples(record) for record in self._of_run(run_id))
+
+    def scores(self, run_id: str) -> RunScores:
+        scores = RunScores(run_id=run_id)
+        for record in self._of_run(run_id):
+            results = (o for o in record.outcomes if isinstance(o, EvalResult))
+            scores = with_record(scores, record, {o.benchmark: columns_of(o.samples) for o in results})
+        return scores
+
     def append_report(self, report: Report) -> None:
         self._reports[report.plan_id] = report
 
     def reports(self, run_id: str) -> tuple[Report, ...]:
         found = [r for r in self._reports.values() if r.run_id == run_id]
         return tuple(sorted(found, key=lambda r: (r.step, r.created_at, r.plan_id)))
+
+    def append_episode(self, episode: Episode) -> None:
+        e = episode
+        self._episodes[e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step] = e
+
+    def episodes(self, run_id: str) -> tuple[Episode, ...]:
+        found = [e for e in self._episodes.values() if e.run_id == run_id]
+        return tuple(sorted(found, key=lambda e: (e.opened_step, e.benchmark, e.subset, e.suite, e.measure)))
+
+    def append_acceptance(self, acceptance: Acceptance) -> None:
+        self._acceptances[acceptance.run_id, acceptance.step, acceptance.benchmark] = acceptance
+
+    def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
+        found = [a for a in self._acceptances.values() if a.run_id == run_id]
+        return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
 
     def append_gap(self, gap: Gap) -> bool:
         key = (gap.run_id, gap.step, gap.code)
@@ -60,3 +91,8 @@ class FakeHistory:
     def _of_run(self, run_id: str) -> list[EvalRecord]:
         found = [r for r in self._records.values() if r.plan.checkpoint.run_id == run_id]
         return sorted(found, key=lambda r: (r.plan.checkpoint.step, r.finished_at, r.plan.id))
+
+
+def _without_samples(record: EvalRecord) -> EvalRecord:
+    outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
+    return replace(record, outcomes=outcomes)

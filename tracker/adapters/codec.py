@@ -1,4 +1,4 @@
-"""Reports, gaps and alerts <-> JSON, with a schema version. The only place that knows how they are written down."""
+"""What the tracker concludes <-> JSON, with a schema version. The only place that knows how it is written down."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from eval_jobs.errors import StoreError
-from tracker.domain.types import Alert, Gap, Report
+from tracker.domain.types import Acceptance, Alert, Episode, Gap, Report
 
 SCHEMA_VERSION = 1
 
-Document = Report | Gap | Alert
-Kind = TypeVar("Kind", Report, Gap, Alert)
+Document = Report | Episode | Acceptance | Gap | Alert
+Kind = TypeVar("Kind", Report, Episode, Acceptance, Gap, Alert)
 
-_ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Report, Gap, Alert)}
+_KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Gap, Alert)
+_ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
 
 
 def to_json(value: Document) -> str:

@@ -1,7 +1,7 @@
-"""The history in a SQL database and Parquet files: records, reports, gaps and alerts of every run.
+"""The history in a SQL database and Parquet files: everything that was measured and concluded of every run.
 
 append(record) -> samples to Parquet, the rest to one row of `history_records`
-trajectory(run) -> rows + samples without texts; what was read before is kept, so one new record reads one record
+records(run), scores(run) -> what was read before is kept in memory, so one new record reads one record
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ from sqlalchemy import (
 )
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
+from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import create_tables, insert_into, transaction
 from eval_jobs.queue.sql_queue import UtcText
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.adapters.codec import from_json, to_json
+from tracker.adapters.kept_scores import KeptScores
 from tracker.adapters.samples_parquet import read_samples, samples_path, write_samples
-from tracker.domain.types import Alert, AlertState, Gap, Report
+from tracker.domain.run_scores import RunScores
+from tracker.domain.types import Acceptance, Alert, AlertState, Episode, Gap, Report
 
 METADATA = MetaData()
 RECORDS = Table(
@@ -55,6 +58,25 @@ REPORTS = Table(
     Column("created_at", UtcText, nullable=False),
     Column("report", Text, nullable=False),
     Index("history_reports_by_run", "run_id", "step"),
+)
+EPISODES = Table(
+    "history_episodes",
+    METADATA,
+    # A hash: names of benchmarks and subsets may be longer than an index can hold.
+    Column("key", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("opened_step", BigInteger, nullable=False),
+    Column("episode", Text, nullable=False),
+    Index("history_episodes_by_run", "run_id", "opened_step"),
+)
+ACCEPTANCES = Table(
+    "history_acceptances",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("acceptance", Text, nullable=False),
+    Index("history_acceptances_by_run", "run_id", "step"),
 )
 GAPS = Table(
     "history_gaps",
@@ -87,6 +109,10 @@ class SqlHistory:
         """
         self._engine = engine
         self._samples_dir = samples_dir
+        self._records: dict[str, EvalRecord] = {}
+        """Records of `records` by plan id."""
+        self._scores: dict[str, KeptScores] = {}
+        """By run."""
         self._without_texts: dict[str, EvalRecord] = {}
         """Records of `trajectory` by plan id."""
         create_tables(engine, METADATA)
@@ -107,6 +133,7 @@ class SqlHistory:
         }
         with transaction(self._engine) as connection:
             _put(connection, RECORDS, row)
+        self._records.pop(plan.id, None)
         self._without_texts.pop(plan.id, None)
 
     def record(self, plan_id: str) -> EvalRecord | None:
@@ -120,6 +147,15 @@ class SqlHistory:
 
     def trajectory(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records without texts; see `ports.History`."""
+        records = self.records(run_id)
+        for record in records:
+            kept = self._without_texts.get(record.plan.id)
+            if kept is None or kept.finished_at != record.finished_at:
+                self._without_texts[record.plan.id] = self._with_samples(record, texts=False)
+        return tuple(self._without_texts[record.plan.id] for record in records)
+
+    def records(self, run_id: str) -> tuple[EvalRecord, ...]:
+        """Return the run's records without samples; see `ports.History`."""
         query = (
             select(RECORDS.c.plan_id, RECORDS.c.finished_at)
             .where(RECORDS.c.run_id == run_id)
@@ -130,9 +166,14 @@ class SqlHistory:
             stale = [plan_id for plan_id, finished_at in known.items() if not self._is_kept(plan_id, finished_at)]
             rows = connection.execute(select(RECORDS.c.record).where(RECORDS.c.plan_id.in_(stale))).scalars().all()
         for data in rows:
-            record = self._with_samples(record_from_bytes(data), texts=False)
-            self._without_texts[record.plan.id] = record
-        return tuple(self._without_texts[plan_id] for plan_id in known)
+            record = record_from_bytes(data)
+            self._records[record.plan.id] = record
+        return tuple(self._records[plan_id] for plan_id in known)
+
+    def scores(self, run_id: str) -> RunScores:
+        """Return everything that was scored along the run; see `ports.History`."""
+        kept = self._scores.setdefault(run_id, KeptScores(run_id, self._samples_dir))
+        return kept.brought_up_to(self.records(run_id))
 
     def append_report(self, report: Report) -> None:
         """Store a report; see `ports.History`."""
@@ -151,6 +192,42 @@ class SqlHistory:
         query = select(REPORTS.c.report).where(REPORTS.c.run_id == run_id)
         query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
         return tuple(from_json(Report, text) for text in self._texts(query))
+
+    def append_episode(self, episode: Episode) -> None:
+        """Store an episode; see `ports.History`."""
+        e = episode
+        row = {
+            "key": content_hash([e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step]),
+            "run_id": e.run_id,
+            "opened_step": e.opened_step,
+            "episode": to_json(e),
+        }
+        with transaction(self._engine) as connection:
+            _put(connection, EPISODES, row)
+
+    def episodes(self, run_id: str) -> tuple[Episode, ...]:
+        """Return the run's episodes; see `ports.History`."""
+        texts = self._texts(select(EPISODES.c.episode).where(EPISODES.c.run_id == run_id))
+        # Sorted here: databases order names each in their own way.
+        found = (from_json(Episode, text) for text in texts)
+        return tuple(sorted(found, key=lambda e: (e.opened_step, e.benchmark, e.subset, e.suite, e.measure)))
+
+    def append_acceptance(self, acceptance: Acceptance) -> None:
+        """Store an acceptance; see `ports.History`."""
+        row = {
+            "key": content_hash([acceptance.run_id, acceptance.step, acceptance.benchmark]),
+            "run_id": acceptance.run_id,
+            "step": acceptance.step,
+            "acceptance": to_json(acceptance),
+        }
+        with transaction(self._engine) as connection:
+            _put(connection, ACCEPTANCES, row)
+
+    def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
+        """Return the run's acceptances; see `ports.History`."""
+        texts = self._texts(select(ACCEPTANCES.c.acceptance).where(ACCEPTANCES.c.run_id == run_id))
+        found = (from_json(Acceptance, text) for text in texts)
+        return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
 
     def append_gap(self, gap: Gap) -> bool:
         """Store a gap that is new; see `ports.History`."""
@@ -203,7 +280,7 @@ class SqlHistory:
 
     def _is_kept(self, plan_id: str, finished_at: datetime) -> bool:
         """Return whether the record in memory is the stored one; another process may have replaced it."""
-        kept = self._without_texts.get(plan_id)
+        kept = self._records.get(plan_id)
         return kept is not None and kept.finished_at == finished_at
 
     def _with_samples(self, record: EvalRecord, *, texts: bool) -> EvalRecord:

@@ -3,6 +3,8 @@
     path = samples_path(folder, plan_id, "sums")     # folder/<plan id>/sums.parquet
     write_samples(path, result.samples)              # whole or not at all
     samples = read_samples(path, texts=False)        # prompts, targets and answers left out
+    columns = read_columns(path, shared)             # what verdicts need, without one object a sample
+    columns = read_columns(path)                     # what verdicts need, without one object a sample
 
 The files are plain Parquet, for pandas and DuckDB as well: one row per sample and repeat.
 """
@@ -13,16 +15,21 @@ import errno
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eval_jobs.errors import DiskFull, StoreError
+from eval_jobs.identity import content_hash
 from eval_jobs.types import SampleScore, SampleStatus
+from tracker.domain.regression.score_matrix import IntArray
+from tracker.domain.sample_columns import STATUSES, ObjectArray, Questions, SampleColumns, make_columns, object_array
 
 _TEXTS = ("prompt", "target", "answer")
 _SCHEMA = pa.schema(
@@ -38,6 +45,9 @@ _SCHEMA = pa.schema(
         *(pa.field(name, pa.string(), nullable=False) for name in _TEXTS),
     ]
 )
+_QUESTIONS = ("sample_id", "subset", "cluster_id")
+_QUESTIONS_KEY = b"questions"
+"""Names the hash of `_QUESTIONS` in a file's metadata: who knows it need not read them."""
 _STATUS = {str(status): status for status in SampleStatus}
 _NAME_CHARS = 100
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -59,7 +69,8 @@ def write_samples(path: Path, samples: Sequence[SampleScore]) -> None:
         StoreError: the file cannot be written.
     """
     columns = {name: _column(samples, name) for name in _SCHEMA.names}
-    table = pa.table(columns, schema=_SCHEMA)
+    digest = content_hash([columns[name] for name in _QUESTIONS])
+    table = pa.table(columns, schema=_SCHEMA.with_metadata({_QUESTIONS_KEY: digest}))
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,20 +91,66 @@ def read_samples(path: Path, *, texts: bool) -> tuple[SampleScore, ...]:
         StoreError: the file is missing or damaged.
     """
     names = _SCHEMA.names if texts else [name for name in _SCHEMA.names if name not in _TEXTS]
-    try:
+    with _reading(path):
         with pq.ParquetFile(path) as file:
             table = file.read(columns=names)
         columns = [_values(table, name) for name in names]
         return tuple(SampleScore(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True))
+
+
+def read_columns(path: Path, shared: MutableMapping[str, Questions]) -> SampleColumns:
+    """Read what `columns_of` makes of the samples that `write_samples` wrote.
+
+    Args:
+        path: of the file.
+        shared: what other files asked, by a hash; where this one asked the same, it is neither read nor kept twice.
+
+    Raises:
+        StoreError: the file is missing or damaged.
+    """
+    with _reading(path), pq.ParquetFile(path, read_dictionary=["status"]) as file:
+        digest = (file.metadata.metadata or {}).get(_QUESTIONS_KEY, b"").decode()
+        questions = shared.get(digest) or _questions(file)
+        if digest:
+            shared[digest] = questions
+        table = file.read(columns=["status", "score", "output_tokens"], use_threads=False)
+        return make_columns(
+            questions=questions,
+            statuses=_status_codes(table.column("status").combine_chunks()),
+            scores=table.column("score").to_numpy().astype(np.float64, copy=False),
+            output_tokens=table.column("output_tokens").to_numpy().astype(np.float64, copy=False),
+        )
+
+
+# --- private
+
+_RESTORE = "restore the file from a backup, or evaluate that checkpoint again: tracker run CHECKPOINT"
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError as error:
         raise StoreError(f"the samples in {path} are missing", hint=_RESTORE) from error
     except (OSError, pa.ArrowException, KeyError) as error:
         raise StoreError(f"the samples in {path} are damaged: {error}", hint=_RESTORE) from error
 
 
-# --- private
+def _questions(file: pq.ParquetFile) -> Questions:
+    table = file.read(columns=list(_QUESTIONS), use_threads=False)
+    sample_ids, subsets, cluster_ids = (_shared_texts(table.column(name)) for name in _QUESTIONS)
+    return Questions(sample_ids=sample_ids, subsets=subsets, cluster_ids=cluster_ids)
 
-_RESTORE = "restore the file from a backup, or evaluate that checkpoint again: tracker run CHECKPOINT"
+
+def _shared_texts(column: Any) -> ObjectArray:  # noqa: ANN401 - pyarrow has no types
+    return object_array([sys.intern(text) for text in column.to_pylist()])
+
+
+def _status_codes(column: Any) -> IntArray:  # noqa: ANN401 - pyarrow has no types
+    codes = np.array([STATUSES.index(_STATUS[text]) for text in column.dictionary.to_pylist()], dtype=np.int64)
+    of_rows: IntArray = codes[column.indices.to_numpy()]
+    return of_rows
 
 
 def _column(samples: Sequence[SampleScore], name: str) -> list[Any]:

@@ -15,9 +15,18 @@ def evaluate_once(
     """Carry out every plan of `checkpoint` in this process and review the records like any other."""
     world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
     results = []
-    for plan in plans_for(checkpoint, world.measurement):
+    for plan in plans_for(checkpoint, world.measurement, first=_first(checkpoint, world)):
         record = run_plan(plan, tools=tools, progress=progress)
         results.append((record, review(world, record, tools.clock.now())))
         tools.evaluator.forget(plan.id)
     world.tracking.flush()
     return tuple(results)
+
+
+# --- private
+
+
+def _first(checkpoint: Checkpoint, world: World) -> Checkpoint:
+    """Return the run's first checkpoint that was measured, or this one."""
+    known = (record.plan.checkpoint for record in world.history.trajectory(checkpoint.run_id))
+    return min((*known, checkpoint), key=lambda c: c.step)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.identity import make_plan
@@ -32,6 +33,8 @@ class Measurement:
     suites: tuple[Suite, ...]
     serve: ServeSpec
     loads: tuple[ProbeLoad, ...]
+    reference: Checkpoint | Literal["first"] | None = None
+    """What latency is compared with; `first`: the first checkpoint of each run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,8 @@ class World:
     policy: Policy
     backlog: list[Checkpoint] = field(default_factory=list)
     """Found and not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
+    first: dict[str, Checkpoint] = field(default_factory=dict)
+    """The first checkpoint of each run that was planned; a restarted source tells the lowest step first again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +74,8 @@ def tick(world: World, now: datetime) -> Tick:
     while world.backlog:
         checkpoint = world.backlog[0]
         world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
-        for plan in plans_for(checkpoint, world.measurement):
+        first = world.first.setdefault(checkpoint.run_id, checkpoint)
+        for plan in plans_for(checkpoint, world.measurement, first=first):
             world.queue.add(plan, now=now)  # plan.id is a content hash: adding twice is a no-op
         del world.backlog[0]
     gaps = []
@@ -84,10 +90,17 @@ def tick(world: World, now: datetime) -> Tick:
     return Tick(checkpoints=checkpoints, gaps=tuple(gaps), reports=tuple(reports), unsent=world.tracking.flush())
 
 
-def plans_for(checkpoint: Checkpoint, measurement: Measurement) -> tuple[EvalPlan, ...]:
-    """Return what to measure at `checkpoint`. The first suite carries the latency loads. Pure."""
+def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
+    """Return what to measure at `checkpoint` of a run that began with `first`. Pure.
+
+    The first suite carries the latency loads and their reference; nothing is its own reference.
+    """
+    reference = first if measurement.reference == "first" else measurement.reference
+    if reference is not None and reference.digest == checkpoint.digest:
+        reference = None
+    latency, scores_only = (measurement.loads, reference), ((), None)
     return tuple(
-        make_plan(checkpoint, suite, measurement.serve, measurement.loads if index == 0 else ())
+        make_plan(checkpoint, suite, measurement.serve, *(latency if index == 0 else scores_only))
         for index, suite in enumerate(measurement.suites)
     )
 

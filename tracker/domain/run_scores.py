@@ -1,5 +1,6 @@
 """Everything that was scored along a run, in bytes: what verdicts, the ledger and curves are computed from. Pure.
 
+    scores = scores_of(run_id, records_with_columns)  # all records at once
     scores = with_record(scores, record, columns)     # one more record, wherever its step belongs
     for series in scores.of("sums"):                  # one series for each way in which it was measured
         series.matrix(Measure.SCORE)                  # checkpoints x samples
@@ -10,82 +11,29 @@ A record with samples as objects takes hundreds of bytes a sample; here a 0/1 sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TypeVar
 
 import numpy as np
 
-from eval_jobs.identity import content_hash, serve_settings
-from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
-from tracker.domain.regression.score_matrix import (
-    FloatArray,
-    IntArray,
-    ScoreMatrix,
-    empty_matrix,
-    inserted,
-    widened,
-    without_row,
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.regression.score_matrix import EncodedRow, encoded, matrix_of
+from tracker.domain.sample_columns import SampleColumns
+from tracker.domain.score_series import (
+    BenchmarkSeries,
+    Row,
+    SeriesKey,
+    all_asked,
+    empty_series,
+    less_row,
+    place_in,
+    row_from,
+    series_key,
+    with_row,
 )
-from tracker.domain.sample_columns import SampleColumns, averaged
 from tracker.domain.types import Measure
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeriesKey:
-    """Only results with an equal key are compared."""
-
-    benchmark: str
-    fingerprint: str
-    """`eval_jobs.identity.benchmark_fingerprint`."""
-    serving: str
-    """Hash of how the checkpoint was served."""
-    suite: str
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class BenchmarkSeries:
-    """One benchmark of one suite along a run, measured alike: T checkpoints, n samples."""
-
-    key: SeriesKey
-    metric: str
-    higher_is_better: bool
-    plans: tuple[EvalPlan, ...]
-    """T plans, ordered by step; one step is there once, with its newest record."""
-    finished_at: tuple[datetime, ...]
-    coverage: FloatArray
-    """Shape (T,): answers with a score / answers planned."""
-    sample_ids: tuple[str, ...]
-    subsets: tuple[str, ...]
-    """Subset of every sample."""
-    cluster_ids: tuple[str, ...]
-    """Cluster of every sample; empty: its own."""
-    matrices: Mapping[Measure, ScoreMatrix] = field(default_factory=dict)
-
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """Steps of the checkpoints, ascending."""
-        return tuple(plan.checkpoint.step for plan in self.plans)
-
-    def matrix(self, measure: Measure) -> ScoreMatrix:
-        """Return checkpoints x samples of one measure."""
-        return self.matrices[measure]
-
-    def row_of(self, step: int) -> int | None:
-        """Return the row of a step, or None."""
-        steps = self.steps
-        return steps.index(step) if step in steps else None
-
-    def usable_rows(self, min_coverage: float, up_to_step: int | None = None) -> IntArray:
-        """Return the rows whose coverage suffices, ascending, up to and including a step."""
-        steps = np.array(self.steps, dtype=np.int64)
-        usable = self.coverage >= min_coverage
-        if up_to_step is not None:
-            usable &= steps <= up_to_step
-        return np.flatnonzero(usable)
+__all__ = ["BenchmarkSeries", "RunScores", "SeriesKey", "scores_of", "series_key", "with_record", "without_step"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,18 +51,9 @@ class RunScores:
         return tuple(sorted(found, key=lambda s: (s.steps[-1], s.finished_at[-1])))
 
     def benchmarks(self) -> tuple[str, ...]:
-        """Return the names of all benchmarks, in the order in which they appeared."""
-        return tuple(dict.fromkeys(key.benchmark for key in self.series))
-
-
-def series_key(plan: EvalPlan, result: EvalResult) -> SeriesKey:
-    """Return what `result` of `plan` may be compared with."""
-    return SeriesKey(
-        benchmark=result.benchmark,
-        fingerprint=result.fingerprint,
-        serving=content_hash(serve_settings(plan.serve)),
-        suite=plan.suite.name,
-    )
+        """Return the names of all benchmarks, by the first checkpoint that has one and then as in its suite."""
+        ordered = sorted(self.series.values(), key=lambda s: (s.steps[0], s.plans[0].suite.name, _place_in_suite(s)))
+        return tuple(dict.fromkeys(series.key.benchmark for series in ordered))
 
 
 def with_record(scores: RunScores, record: EvalRecord, columns: Mapping[str, SampleColumns]) -> RunScores:
@@ -126,99 +65,79 @@ def with_record(scores: RunScores, record: EvalRecord, columns: Mapping[str, Sam
         columns: the samples of every result of `record`, by benchmark.
     """
     series = dict(scores.series)
-    for outcome in record.outcomes:
-        if isinstance(outcome, EvalResult) and columns[outcome.benchmark].sample_ids.size:
-            key = series_key(record.plan, outcome)
-            known = series.get(key) or _empty(key, outcome)
-            series[key] = _with_result(known, record, columns[outcome.benchmark])
+    for key, result in _results(record, columns):
+        known = series.get(key) or empty_series(key, result)
+        series[key] = with_row(known, row_from(known, record, columns[key.benchmark], known.asked))
     return replace(scores, series=series)
+
+
+def scores_of(run_id: str, records: Iterable[tuple[EvalRecord, Mapping[str, SampleColumns]]]) -> RunScores:
+    """Return the scores of many records of a run, in any order: as `with_record` one by one, but each score moves once.
+
+    Args:
+        run_id: name of the run.
+        records: each with its columns, as for `with_record`; they may be read while this goes on.
+    """
+    drafts: dict[SeriesKey, _Draft] = {}
+    for record, columns in records:
+        for key, result in _results(record, columns):
+            drafts.setdefault(key, _Draft(empty_series(key, result))).add(record, columns[key.benchmark])
+    return RunScores(run_id=run_id, series={key: draft.finished() for key, draft in drafts.items()})
+
+
+def without_step(scores: RunScores, step: int) -> RunScores:
+    """Return the scores without the checkpoint of a step."""
+    rows = {key: series.row_of(step) for key, series in scores.series.items()}
+    left = {key: s if (row := rows[key]) is None else less_row(s, row) for key, s in scores.series.items()}
+    return replace(scores, series={key: series for key, series in left.items() if series.plans})
 
 
 # --- private
 
 
-def _empty(key: SeriesKey, result: EvalResult) -> BenchmarkSeries:
-    return BenchmarkSeries(
-        key=key,
-        metric=result.metric,
-        higher_is_better=result.higher_is_better,
-        plans=(),
-        finished_at=(),
-        coverage=np.zeros(0),
-        sample_ids=(),
-        subsets=(),
-        cluster_ids=(),
-        matrices={measure: empty_matrix(0) for measure in Measure},
-    )
+def _place_in_suite(series: BenchmarkSeries) -> int:
+    names = [benchmark.name for benchmark in series.plans[0].suite.benchmarks]
+    return names.index(series.key.benchmark) if series.key.benchmark in names else len(names)
 
 
-def _with_result(series: BenchmarkSeries, record: EvalRecord, columns: SampleColumns) -> BenchmarkSeries:
-    step = record.plan.checkpoint.step
-    position = series.row_of(step)
-    if position is not None:
-        if series.finished_at[position] > record.finished_at:
-            return series  # the newest record of a step counts, in whatever order they come
-        series = _without(series, position)
-    else:
-        position = sum(s < step for s in series.steps)
-    means = averaged(columns)
-    series = _with_samples(series, means.sample_ids.tolist(), means.subsets.tolist(), means.cluster_ids.tolist())
-    index = {sample_id: at for at, sample_id in enumerate(series.sample_ids)}
-    at = np.array([index[sample_id] for sample_id in means.sample_ids.tolist()], dtype=np.int64)
-    longest = _longest_answer(record.plan, series.key.benchmark)
-    values = {
-        Measure.SCORE: means.scores if series.higher_is_better else 1.0 - means.scores,
-        Measure.OUTPUT_LENGTH: 1.0 - means.output_tokens / longest,
-        Measure.COMPLETENESS: 1.0 - means.truncated,
-    }
-    return replace(
-        series,
-        plans=_at(series.plans, position, record.plan),
-        finished_at=_at(series.finished_at, position, record.finished_at),
-        coverage=np.insert(series.coverage, position, columns.coverage),
-        matrices={
-            measure: inserted(series.matrix(measure), position, _placed(values[measure], at, len(series.sample_ids)))
-            for measure in Measure
-        },
-    )
+def _results(record: EvalRecord, columns: Mapping[str, SampleColumns]) -> Iterator[tuple[SeriesKey, EvalResult]]:
+    for outcome in record.outcomes:
+        if isinstance(outcome, EvalResult) and columns[outcome.benchmark].sample_ids.size:
+            yield series_key(record.plan, outcome), outcome
 
 
-def _without(series: BenchmarkSeries, position: int) -> BenchmarkSeries:
-    return replace(
-        series,
-        plans=series.plans[:position] + series.plans[position + 1 :],
-        finished_at=series.finished_at[:position] + series.finished_at[position + 1 :],
-        coverage=np.delete(series.coverage, position),
-        matrices={measure: without_row(matrix, position) for measure, matrix in series.matrices.items()},
-    )
+class _Draft:
+    """A series that grows: every checkpoint is bytes from the start, and all are put together at the end."""
 
+    def __init__(self, empty: BenchmarkSeries) -> None:
+        self._empty = empty
+        self._rows: dict[int, tuple[Row, Mapping[Measure, EncodedRow]]] = {}
+        """By step."""
+        self._palettes = {measure: matrix.palette for measure, matrix in empty.matrices.items()}
 
-def _with_samples(
-    series: BenchmarkSeries, sample_ids: Sequence[str], subsets: Sequence[str], cluster_ids: Sequence[str]
-) -> BenchmarkSeries:
-    known = set(series.sample_ids)
-    new = [at for at, sample_id in enumerate(sample_ids) if sample_id not in known]
-    if not new:
-        return series
-    return replace(
-        series,
-        sample_ids=(*series.sample_ids, *(sample_ids[at] for at in new)),
-        subsets=(*series.subsets, *(subsets[at] for at in new)),
-        cluster_ids=(*series.cluster_ids, *(cluster_ids[at] for at in new)),
-        matrices={measure: widened(matrix, len(new)) for measure, matrix in series.matrices.items()},
-    )
+    def add(self, record: EvalRecord, columns: SampleColumns) -> None:
+        """Add a checkpoint."""
+        row = row_from(self._empty, record, columns, (other.asked for other, _ in self._rows.values()))
+        step = record.plan.checkpoint.step
+        if step in self._rows and self._rows[step][0].rank > row.rank:
+            return
+        codes = {measure: encoded(row.values[measure], self._palettes[measure]) for measure in row.values}
+        self._palettes = {measure: codes[measure].palette for measure in codes}
+        self._rows[step] = replace(row, values={}), codes
 
-
-def _longest_answer(plan: EvalPlan, benchmark: str) -> int:
-    own = next((b.max_tokens for b in plan.suite.benchmarks if b.name == benchmark), None)
-    return own or plan.suite.generation.max_tokens
-
-
-def _placed(values: FloatArray, at: IntArray, n_samples: int) -> FloatArray:
-    placed = np.full(n_samples, np.nan)
-    placed[at] = values
-    return placed
-
-
-def _at(items: tuple[T, ...], position: int, item: T) -> tuple[T, ...]:
-    return (*items[:position], item, *items[position:])
+    def finished(self) -> BenchmarkSeries:
+        """Return the series."""
+        rows, codes = zip(*(self._rows[step] for step in sorted(self._rows)), strict=True)
+        asked = tuple(row.asked for row in rows)
+        samples = all_asked(asked)
+        places = {id(questions): place_in(samples, questions) for questions in asked}
+        n = samples.sample_ids.size
+        return replace(
+            self._empty,
+            plans=tuple(row.plan for row in rows),
+            finished_at=tuple(row.finished_at for row in rows),
+            coverage=np.array([row.coverage for row in rows]),
+            asked=asked,
+            samples=samples,
+            matrices={m: matrix_of([c[m] for c in codes], [places[id(q)] for q in asked], n) for m in Measure},
+        )

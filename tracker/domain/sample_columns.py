@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eval_jobs.types import SampleScore, SampleStatus
-from tracker.domain.regression.score_matrix import FloatArray
+from tracker.domain.regression.score_matrix import FloatArray, IntArray
 
 ObjectArray = NDArray[Any]
 
@@ -22,19 +23,69 @@ LARGEST_SCORE = 1e100
 """Beyond this a sum of squares overflows; such a score (the perplexity of broken weights) is no measurement."""
 
 
+STATUSES = tuple(SampleStatus)
+"""What the codes of statuses stand for."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SampleColumns:
-    """N planned answers; all arrays of shape (N,), in the order of the result."""
+class Questions:
+    """What was asked, one entry for each planned answer, in the order of the result; all arrays of shape (N,).
+
+    The checkpoints of a run share one object where they can: names take far more memory than scores.
+    """
 
     sample_ids: ObjectArray
     subsets: ObjectArray
     cluster_ids: ObjectArray
+
+    @cached_property
+    def group(self) -> IntArray:
+        """The number of each answer's sample, in the order of first appearance."""
+        first: dict[str, int] = {}
+        ids = self.sample_ids.tolist()
+        return np.fromiter((first.setdefault(i, len(first)) for i in ids), dtype=np.int64, count=len(ids))
+
+    @cached_property
+    def once(self) -> Questions:
+        """The same with every sample once; the same object when none is repeated."""
+        _, first = np.unique(self.group, return_index=True)
+        return self if first.size == self.group.size else self.at(first)
+
+    def at(self, positions: IntArray) -> Questions:
+        """Return the questions at `positions`."""
+        return Questions(
+            sample_ids=self.sample_ids[positions],
+            subsets=self.subsets[positions],
+            cluster_ids=self.cluster_ids[positions],
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampleColumns:
+    """N planned answers; all arrays of shape (N,), in the order of the result."""
+
+    questions: Questions
     scores: FloatArray
     """NaN where an answer has no score that counts."""
     truncated: FloatArray
     """1 where the answer hit the longest length, 0 where not, NaN where it has no score."""
     output_tokens: FloatArray
     """NaN where it is unknown or the answer has no score."""
+
+    @property
+    def sample_ids(self) -> ObjectArray:
+        """Sample of every answer."""
+        return self.questions.sample_ids
+
+    @property
+    def subsets(self) -> ObjectArray:
+        """Subset of every answer."""
+        return self.questions.subsets
+
+    @property
+    def cluster_ids(self) -> ObjectArray:
+        """Cluster of every answer; empty: its own."""
+        return self.questions.cluster_ids
 
     @property
     def coverage(self) -> float:
@@ -46,76 +97,99 @@ class SampleColumns:
 def columns_of(samples: Sequence[SampleScore]) -> SampleColumns:
     """Return samples as columns."""
     return make_columns(
-        sample_ids=_objects([s.sample_id for s in samples]),
-        subsets=_objects([s.subset for s in samples]),
-        cluster_ids=_objects([s.cluster_id for s in samples]),
-        statuses=_objects([str(s.status) for s in samples]),
-        numbers=np.array([[_number(s.score), _number(s.output_tokens)] for s in samples], dtype=np.float64).reshape(
-            len(samples), 2
+        questions=Questions(
+            sample_ids=object_array([s.sample_id for s in samples]),
+            subsets=object_array([s.subset for s in samples]),
+            cluster_ids=object_array([s.cluster_id for s in samples]),
         ),
+        statuses=np.array([STATUSES.index(s.status) for s in samples], dtype=np.int64),
+        scores=np.array([_number(s.score) for s in samples], dtype=np.float64),
+        output_tokens=np.array([_number(s.output_tokens) for s in samples], dtype=np.float64),
     )
 
 
 def make_columns(
-    *,
-    sample_ids: ObjectArray,
-    subsets: ObjectArray,
-    cluster_ids: ObjectArray,
-    statuses: ObjectArray,
-    numbers: FloatArray,
+    *, questions: Questions, statuses: IntArray, scores: FloatArray, output_tokens: FloatArray
 ) -> SampleColumns:
-    """Return columns from raw ones; `numbers` of shape (N, 2) holds scores and output tokens, NaN for none.
+    """Return columns from raw ones: statuses as positions in `STATUSES`, numbers with NaN for none.
 
     An answer counts when it was scored (or truncated and scored) and its score is a usable number.
     """
-    scores, tokens = numbers[:, 0], numbers[:, 1]
-    was_truncated = statuses == str(SampleStatus.TRUNCATED)
+    was_truncated = statuses == STATUSES.index(SampleStatus.TRUNCATED)
+    with_score = was_truncated | (statuses == STATUSES.index(SampleStatus.SCORED))
     with np.errstate(invalid="ignore"):
-        counts = ((statuses == str(SampleStatus.SCORED)) | was_truncated) & (np.abs(scores) <= LARGEST_SCORE)
-    nothing = np.full(scores.shape, np.nan)
+        counts = with_score & (np.abs(scores) <= LARGEST_SCORE)
     return SampleColumns(
-        sample_ids=sample_ids,
-        subsets=subsets,
-        cluster_ids=cluster_ids,
-        scores=np.where(counts, scores, nothing),
-        truncated=np.where(counts, was_truncated.astype(np.float64), nothing),
-        output_tokens=np.where(counts, tokens, nothing),
+        questions=questions,
+        scores=np.where(counts, scores, np.nan),
+        truncated=np.where(counts, was_truncated.astype(np.float64), np.nan),
+        output_tokens=np.where(counts, output_tokens, np.nan),
     )
 
 
 def averaged(columns: SampleColumns) -> SampleColumns:
     """Return one row a sample, in the order of first appearance: the mean over its answers that have a value."""
-    first: dict[str, int] = {}
-    ids = columns.sample_ids.tolist()
-    group = np.fromiter((first.setdefault(i, len(first)) for i in ids), dtype=np.int64, count=len(ids))
-    if len(first) == len(ids):
+    once = columns.questions.once
+    if once is columns.questions:
         return columns
-    at = np.full(len(first), len(ids), dtype=np.int64)
-    np.minimum.at(at, group, np.arange(len(ids)))
+    group, n = columns.questions.group, once.sample_ids.size
     return SampleColumns(
-        sample_ids=columns.sample_ids[at],
-        subsets=columns.subsets[at],
-        cluster_ids=columns.cluster_ids[at],
-        scores=_mean_of_groups(columns.scores, group, len(first)),
-        truncated=_mean_of_groups(columns.truncated, group, len(first)),
-        output_tokens=_mean_of_groups(columns.output_tokens, group, len(first)),
+        questions=once,
+        scores=_mean_of_groups(columns.scores, group, n),
+        truncated=_mean_of_groups(columns.truncated, group, n),
+        output_tokens=_mean_of_groups(columns.output_tokens, group, n),
     )
+
+
+def in_order_of(columns: SampleColumns, questions: Questions) -> SampleColumns | None:
+    """Return the same columns over an equal object `questions`, in its order; None when other things were asked."""
+    if columns.questions is questions:
+        return columns
+    if columns.sample_ids.size != questions.sample_ids.size:
+        return None
+    order = _order(columns.sample_ids, questions.sample_ids)
+    mine = columns.questions.at(order)
+    if not all(
+        np.array_equal(ours, theirs)
+        for ours, theirs in (
+            (mine.sample_ids, questions.sample_ids),
+            (mine.subsets, questions.subsets),
+            (mine.cluster_ids, questions.cluster_ids),
+        )
+    ):
+        return None
+    return SampleColumns(
+        questions=questions,
+        scores=columns.scores[order],
+        truncated=columns.truncated[order],
+        output_tokens=columns.output_tokens[order],
+    )
+
+
+def object_array(values: Sequence[str]) -> ObjectArray:
+    """Return texts as an array that shares them."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 # --- private
 
 
-def _objects(values: Sequence[str]) -> ObjectArray:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+def _order(mine: ObjectArray, wanted: ObjectArray) -> IntArray:
+    """Return where each of `wanted` is in `mine`, if both hold the same."""
+    if np.array_equal(mine, wanted):
+        return np.arange(mine.size)
+    order = np.empty(mine.size, dtype=np.int64)
+    order[np.argsort(wanted, kind="stable")] = np.argsort(mine, kind="stable")
+    return order
 
 
 def _number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _mean_of_groups(values: FloatArray, group: NDArray[np.int64], n: int) -> FloatArray:
+def _mean_of_groups(values: FloatArray, group: IntArray, n: int) -> FloatArray:
     there = ~np.isnan(values)
     sums = np.bincount(group[there], weights=values[there], minlength=n)
     counts = np.bincount(group[there], minlength=n)

@@ -85,6 +85,24 @@ def test_two_benchmarks_of_one_name_are_refused() -> None:
     assert "two benchmarks are called 'gsm8k'" in refused(MINIMAL + '[[benchmark]]\nbenchmark = "gsm8k"\n')
 
 
+def test_a_latency_reference_is_the_first_checkpoint_or_a_folder_beside_the_file() -> None:
+    def reference(value: str) -> str:
+        return parse_config(f'{MINIMAL}[probe]\nreference = "{value}"\n', HERE).probe.reference
+
+    assert [reference(v) for v in ("", "first", "base", "/models/base")] == [
+        "",
+        "first",
+        "/project/base",
+        "/models/base",
+    ]
+
+
+def test_a_remote_model_without_a_step_cannot_be_compared_with_a_reference() -> None:
+    remote = '[serve]\nengine = "remote"\nbase_url = "http://h/v1"\nmodel = "run{}"\n[probe]\nreference = "first"\n'
+    assert "{step}" in refused(MINIMAL + remote.replace("{}", ""))
+    assert parse_config(MINIMAL + remote.replace("{}", "-{step}"), HERE).probe.reference == "first"
+
+
 def test_phases_out_of_order_are_refused() -> None:
     phases = '[[phase]]\nname = "b"\nfrom_step = 5\n[[phase]]\nname = "a"\nfrom_step = 1\n'
     assert "rising from_step" in refused(MINIMAL + phases)

@@ -2,6 +2,7 @@
 
     matrix = empty_matrix(n_samples)
     matrix = inserted(matrix, position, values)      # one checkpoint: reads the stored rows once
+    matrix = matrix_of(rows, places, n_samples)      # all checkpoints at once: the same, faster
     matrix.contrasts(weights)                        # differences of pooled checkpoints: T x T numbers, no samples
 
 Values are oriented before they come here: up is better. A matrix never changes; adding a checkpoint gives another one.
@@ -9,6 +10,7 @@ Values are oriented before they come here: up is better. A matrix never changes;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +30,9 @@ _MIN_VARIANCE = 1e-12
 """Below this the mean square of differences is rounding noise."""
 
 _CODE_TYPES = (np.uint8, np.uint16, np.uint32)
+
+_BLOCK_VALUES = 1 << 19
+"""Values that are floats at one time: 4 MiB, so that a product of rows stays in the processor's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +54,7 @@ class ScoreMatrix:
     codes: CodeArray
     """Shape (T, n): index into `palette`; `NO_VALUE` where a sample has no score."""
     palette: FloatArray
-    """Shape (P,): the distinct values; the first stands for no value and counts as 0."""
+    """Shape (P,): the distinct values, ascending; the one before them stands for no value and counts as 0."""
     gram: FloatArray
     """Shape (T, T): sum over samples of x_s * x_t, samples without a score counted as 0."""
     sums: FloatArray
@@ -87,6 +92,47 @@ class ScoreMatrix:
         )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EncodedRow:
+    """The values of one checkpoint in bytes."""
+
+    codes: CodeArray
+    """Shape (n,)."""
+    palette: FloatArray
+    """As in `ScoreMatrix`."""
+
+
+def encoded(values: FloatArray, palette: FloatArray) -> EncodedRow:
+    """Return `values`, shape (n,), as positions in `palette`, which is extended by the values that it lacks.
+
+    NaN: no value.
+    """
+    known = palette[1:]
+    at = np.searchsorted(known, values)
+    found = np.take(known, at, mode="clip") == values if known.size else np.zeros(values.shape, dtype=bool)
+    lacking = values[~found]
+    lacking = np.unique(lacking[~np.isnan(lacking)])
+    if lacking.size:
+        return encoded(values, np.concatenate([palette[:1], np.union1d(known, lacking)]))
+    return EncodedRow(codes=np.where(found, at + 1, NO_VALUE).astype(_code_type(palette)), palette=palette)
+
+
+def matrix_of(rows: Sequence[EncodedRow], places: Sequence[IntArray | None], n_samples: int) -> ScoreMatrix:
+    """Return the matrix of all checkpoints at once, as if each had been inserted.
+
+    Args:
+        rows: one for each checkpoint, by step.
+        places: for each row, the sample of each of its values; None: one for each sample, in order.
+        n_samples: samples of the matrix.
+    """
+    palette = np.concatenate([np.zeros(1), np.unique(np.concatenate([row.palette[1:] for row in rows]))])
+    codes = np.zeros((len(rows), n_samples), dtype=_code_type(palette))
+    for t, (row, place) in enumerate(zip(rows, places, strict=True)):
+        codes[t, slice(None) if place is None else place] = _recoded(row.codes, row.palette, palette)
+    gram, sums = _gram(codes, palette)
+    return ScoreMatrix(codes=codes, palette=palette, gram=gram, sums=sums, missing=_missing(codes))
+
+
 def empty_matrix(n_samples: int) -> ScoreMatrix:
     """Return a matrix of no checkpoints."""
     return ScoreMatrix(
@@ -100,20 +146,20 @@ def empty_matrix(n_samples: int) -> ScoreMatrix:
 
 def inserted(matrix: ScoreMatrix, position: int, values: FloatArray) -> ScoreMatrix:
     """Return the matrix with one more checkpoint at `position`; `values` of shape (n,), NaN: no score."""
-    codes, palette = _encoded(matrix.palette, values)
-    width = np.result_type(matrix.codes, codes)
-    filled = palette[codes]
+    row = encoded(values, matrix.palette)
+    matrix = _over_palette(matrix, row.palette)
+    filled = row.palette[row.codes]
     products = _products(matrix, filled)
     grown = np.insert(np.insert(matrix.gram, position, products, axis=0), position, 0.0, axis=1)
     column = np.insert(products, position, float(filled @ filled))
     grown[position, :] = column
     grown[:, position] = column
     return ScoreMatrix(
-        codes=np.insert(matrix.codes.astype(width, copy=False), position, codes, axis=0),
-        palette=palette,
+        codes=np.insert(matrix.codes, position, row.codes, axis=0),
+        palette=row.palette,
         gram=grown,
         sums=np.insert(matrix.sums, position, filled.sum()),
-        missing=np.insert(matrix.missing, position, np.count_nonzero(codes == NO_VALUE)),
+        missing=np.insert(matrix.missing, position, np.count_nonzero(row.codes == NO_VALUE)),
     )
 
 
@@ -128,10 +174,17 @@ def without_row(matrix: ScoreMatrix, position: int) -> ScoreMatrix:
     )
 
 
-def widened(matrix: ScoreMatrix, extra: int) -> ScoreMatrix:
-    """Return the matrix with `extra` more samples at the end, without a score at the checkpoints so far."""
-    codes = np.pad(matrix.codes, ((0, 0), (0, extra)), constant_values=NO_VALUE)
-    return replace(matrix, codes=codes, missing=matrix.missing + extra)
+def rearranged(matrix: ScoreMatrix, sources: IntArray) -> ScoreMatrix:
+    """Return the matrix over other samples; only samples without any score may be left out.
+
+    Args:
+        matrix: as it is.
+        sources: for each new sample the old one; -1: a new one, without a score at the checkpoints so far.
+    """
+    codes = np.zeros((matrix.codes.shape[0], sources.size), dtype=matrix.codes.dtype)
+    known = sources >= 0
+    codes[:, known] = matrix.codes[:, sources[known]]
+    return replace(matrix, codes=codes, missing=_missing(codes))
 
 
 def values_at(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:
@@ -192,29 +245,51 @@ def _direct(matrix: ScoreMatrix, weights: FloatArray) -> Contrast:
     return contrast_of_samples(weights[rows] @ matrix.palette[codes[:, scored]], matrix.n_samples)
 
 
+def _code_type(palette: FloatArray) -> type[np.unsignedinteger]:
+    return next(t for t in _CODE_TYPES if palette.size <= np.iinfo(t).max + 1)
+
+
+def _missing(codes: CodeArray) -> IntArray:
+    missing: IntArray = np.count_nonzero(codes == NO_VALUE, axis=1).astype(np.int64)
+    return missing
+
+
+def _over_palette(matrix: ScoreMatrix, palette: FloatArray) -> ScoreMatrix:
+    return replace(matrix, codes=_recoded(matrix.codes, matrix.palette, palette), palette=palette)
+
+
+def _recoded(codes: CodeArray, old: FloatArray, new: FloatArray) -> CodeArray:
+    """Return codes of `old` as codes of `new`, which holds all its values."""
+    if old.size == new.size:
+        return codes
+    table = np.zeros(old.size, dtype=_code_type(new))
+    table[1:] = np.searchsorted(new[1:], old[1:]) + 1
+    recoded: CodeArray = table[codes]
+    return recoded
+
+
+def _gram(codes: CodeArray, palette: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the sums over samples of x_s * x_t and of x_t."""
+    t, n = codes.shape
+    gram, sums = np.zeros((t, t)), np.zeros(t)
+    width = max(1, _BLOCK_VALUES // max(1, t))
+    for start in range(0, n, width):
+        block = palette[codes[:, start : start + width]]
+        gram += block @ block.T
+        sums += block.sum(axis=1)
+    return gram, sums
+
+
 def _products(matrix: ScoreMatrix, filled: FloatArray) -> FloatArray:
-    if _is_binary(matrix.palette):  # the common case: whole numbers, exact and fast
-        ones = int(np.flatnonzero(matrix.palette == 1.0)[0]) if 1.0 in matrix.palette else -1
-        used = filled == 1.0
-        if np.all(used | (filled == 0.0)):
-            products: FloatArray = np.count_nonzero((matrix.codes == ones) & used, axis=1).astype(np.float64)
-            return products
-    return np.array([matrix.palette[row] @ filled for row in matrix.codes], dtype=np.float64)
-
-
-def _is_binary(palette: FloatArray) -> bool:
-    return bool(np.all((palette == 0.0) | (palette == 1.0)))
-
-
-def _encoded(palette: FloatArray, values: FloatArray) -> tuple[CodeArray, FloatArray]:
-    scored = ~np.isnan(values)
-    distinct, inverse = np.unique(values[scored], return_inverse=True)
-    known = {value: code for code, value in enumerate(palette.tolist()) if code != NO_VALUE}
-    new = [value for value in distinct.tolist() if value not in known]
-    known.update({value: len(palette) + offset for offset, value in enumerate(new)})
-    size = len(palette) + len(new)
-    width = next(t for t in _CODE_TYPES if size <= np.iinfo(t).max + 1)
-    codes = np.full(values.shape, NO_VALUE, dtype=width)
-    table = np.array([known[value] for value in distinct.tolist()], dtype=width)
-    codes[scored] = table[inverse] if distinct.size else NO_VALUE
-    return codes, np.concatenate([palette, np.array(new, dtype=np.float64)])
+    """Return the sums over samples of x_t * filled, shape (T,)."""
+    palette, codes = matrix.palette, matrix.codes
+    products = np.zeros(codes.shape[0])
+    if np.all((palette == 0.0) | (palette == 1.0)):  # the common case: whole numbers, exact and fast
+        if palette[-1] == 1.0:
+            ones = (codes == palette.size - 1) & (filled == 1.0)
+            products += np.count_nonzero(ones, axis=1)
+        return products
+    width = max(1, _BLOCK_VALUES // max(1, codes.shape[0]))
+    for start in range(0, codes.shape[1], width):
+        products += palette[codes[:, start : start + width]] @ filled[start : start + width]
+    return products

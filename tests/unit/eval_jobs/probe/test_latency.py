@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -32,6 +32,16 @@ def test_figures_computed_by_hand() -> None:
     assert near(result.itl_ms, p50=200, p90=280, p95=290, p99=298, mean=200)  # gaps of 100 and 300
     assert (result.completed, result.failed, result.first_error) == (2, 1, "HTTP 500: no")
     assert (result.output_tokens, result.requests_per_s, result.output_tokens_per_s) == (6, 1.0, 3.0)
+
+
+def test_every_completed_request_keeps_its_own_times_and_its_place() -> None:
+    shuffled = (ONE_TOKEN, FAILED, TWO_TOKENS_AT_ONCE, replace(ONE_TOKEN, sent_s=13.0, events_s=(13.1,)))
+    result = summarize(LOAD, Measurement(timelines=shuffled, duration_s=2.0))
+    assert [timing.position for timing in result.requests] == [0, 1, 3]
+    assert [timing.ttft_ms for timing in result.requests] == pytest.approx([100, 300, 100])
+    assert [timing.e2e_ms for timing in result.requests] == pytest.approx([500, 300, 100])
+    assert [timing.tpot_ms is None for timing in result.requests] == [False, True, True]
+    assert result.requests[0].tpot_ms == pytest.approx(100)
 
 
 def near(found: Percentiles | None, **values: float) -> bool:

@@ -87,9 +87,34 @@ def test_only_the_first_suite_carries_the_latency_load() -> None:
     fakes = FakeWorld()
     measurement = fakes.world().measurement
     two = replace(measurement, suites=(*measurement.suites, replace(measurement.suites[0], name="other")))
-    plans = plans_for(fakes.run.records[0].plan.checkpoint, two)
+    checkpoint = fakes.run.records[0].plan.checkpoint
+    plans = plans_for(checkpoint, two, first=checkpoint)
     assert [len(plan.loads) > 0 for plan in plans] == [True, False]
     assert len({plan.id for plan in plans}) == 2
+
+
+def test_only_the_latency_load_has_a_reference_and_nothing_is_its_own() -> None:
+    fakes = FakeWorld()
+    first, later = (record.plan.checkpoint for record in fakes.run.records[:2])
+    alone = fakes.world().measurement
+    two = replace(alone, suites=(*alone.suites, replace(alone.suites[0], name="other")), reference="first")
+    assert [plan.reference for plan in plans_for(later, two, first=first)] == [first, None]
+    assert [plan.reference for plan in plans_for(first, two, first=first)] == [None, None]
+    fixed = replace(alone, reference=later)
+    assert [plan.reference for plan in plans_for(first, fixed, first=first)] == [later]
+    assert [plan.reference for plan in plans_for(later, fixed, first=first)] == [None]
+
+
+def test_every_later_checkpoint_is_compared_with_the_first_that_was_seen() -> None:
+    fakes = FakeWorld()
+    world = replace(fakes.world(), measurement=replace(fakes.world().measurement, reference="first"))
+    checkpoints = [record.plan.checkpoint for record in fakes.run.records]
+    for checkpoint in (checkpoints[1], checkpoints[2], checkpoints[0]):
+        fakes.source.put(checkpoint)
+        tick(world, fakes.clock.now())
+    references = {plan.checkpoint.step: plan.reference for plan in fakes.queue.state().waiting}
+    first = checkpoints[1]
+    assert references == {first.step: None, checkpoints[2].step: first, checkpoints[0].step: first}
 
 
 class Killed(BaseException):

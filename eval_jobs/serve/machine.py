@@ -1,0 +1,49 @@
+"""Names the machine that an engine runs on, so that latencies of different machines are never compared.
+
+The name is a hash: a host's name is nobody else's business, and records travel. It changes with the host, its CPU
+model, its NVIDIA GPUs and their driver, and so does latency. Other makers' GPUs are known by the host alone.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+from eval_jobs.identity import content_hash
+
+PROC = Path("/proc")
+
+
+def machine_id(proc: Path = PROC) -> str:
+    """Return the hash of host, CPU model, GPU models and GPU driver version; what cannot be read counts as ""."""
+    gpus = sorted(proc.glob("driver/nvidia/gpus/*/information"))
+    return content_hash(
+        [
+            socket.gethostname(),
+            _field(proc / "cpuinfo", "model name"),
+            [_field(gpu, "Model") for gpu in gpus],
+            _driver_version(proc / "driver" / "nvidia" / "version"),
+        ]
+    )
+
+
+# --- private
+
+
+def _field(path: Path, name: str) -> str:
+    found = re.search(rf"^{name}\s*:\s*(.*?)\s*$", _text(path), flags=re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def _driver_version(path: Path) -> str:
+    """Return the number in a line such as `NVRM version: NVIDIA UNIX ... Kernel Module  550.54.15  Tue Mar ...`."""
+    found = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", _text(path), flags=re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

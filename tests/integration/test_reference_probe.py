@@ -1,0 +1,52 @@
+"""A checkpoint timed interleaved with a reference, through the real client, on a real vLLM server that others run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.codec import record_from_bytes, record_to_bytes
+from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.execute.clock import SystemClock
+from eval_jobs.identity import make_plan
+from eval_jobs.probe.prober import LatencyProber
+from eval_jobs.run import Tools, run_plan
+from eval_jobs.serve.remote import RemoteEngine
+from eval_jobs.types import Endpoint, EngineKind, ProbeLoad, ProbeResult, ReferenceProbe, ServeSpec, Suite
+from tests.tiny_model import checkpoint_record, write_checkpoint
+from tracker.domain.latency import judge_latency
+from tracker.domain.latency_types import LatencyMethod, LatencyPolicy
+
+pytestmark = pytest.mark.vllm
+
+LOAD = ProbeLoad(requests=50, concurrency=4, input_tokens=32, output_tokens=8)
+
+
+def test_a_real_server_gives_pairs_of_every_time_and_a_verdict_on_each(served: Endpoint, tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "checkpoint")
+    spec = ServeSpec(engine=EngineKind.REMOTE, base_url=served.base_url, model=served.model)
+    plan = make_plan(
+        checkpoint_record(folder, step=200),
+        Suite(name="none", benchmarks=()),
+        spec,
+        (LOAD,),
+        checkpoint_record(folder, step=100),
+    )
+    clock = SystemClock()
+    evaluator = EvalScopeEvaluator(tmp_path / "work")
+    tools = Tools(engine=RemoteEngine(clock), evaluator=evaluator, prober=LatencyProber(), clock=clock)
+    record = run_plan(plan, tools=tools, progress=lambda _: None)
+
+    assert record_from_bytes(record_to_bytes(record)) == record
+    [alone], [probe] = record.probes, record.reference_probes
+    assert isinstance(alone, ProbeResult)
+    assert isinstance(probe, ReferenceProbe)
+    assert (probe.reference_step, probe.dropped, len(probe.candidate)) == (100, 0, 2 * LOAD.requests)
+    assert probe.candidate[: LOAD.requests] == alone.requests
+    assert all(t.tpot_ms is not None and 0 < t.ttft_ms < t.e2e_ms for t in (*probe.candidate, *probe.reference))
+
+    verdicts = [v for v in judge_latency(record, (), LatencyPolicy()) if v.quantile == 0.5]
+    assert {v.method for v in verdicts} == {LatencyMethod.INTERLEAVED}
+    assert all(v.ratio is not None and math.isfinite(v.ratio) and v.reason for v in verdicts)

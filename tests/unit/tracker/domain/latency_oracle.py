@@ -1,0 +1,144 @@
+"""Reference values for the latency statistics, by plain loops over numpy and scipy.stats: shares no code with them.
+
+python -m tests.unit.tracker.domain.latency_oracle > tests/golden/latency.json
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+Case = dict[str, Any]
+
+
+def contrast(candidate: Sequence[float], reference: Sequence[float], quantile: float, starts: Sequence[Any]) -> Case:
+    """L and its moving-block bootstrap error, blocks of 10 pairs."""
+    draws = []
+    for blocks in starts:
+        a = [candidate[start + i] for start in blocks for i in range(10)]
+        b = [reference[start + i] for start in blocks for i in range(10)]
+        draws.append(math.log(np.percentile(a, 100 * quantile) / np.percentile(b, 100 * quantile)))
+    ratio = np.percentile(candidate, 100 * quantile) / np.percentile(reference, 100 * quantile)
+    return {"log_ratio": math.log(ratio), "stderr": float(stats.tstd(draws))}
+
+
+def pooled(log_ratios: Sequence[float], stderrs: Sequence[float], past_z2: Sequence[float]) -> Case:
+    """The mean of several L with their errors multiplied by the overdispersion."""
+    h = len(past_z2)
+    factor = max((10 + sum(min(z2, 9) for z2 in past_z2)) / (10 + h), 1.0)
+    centre = sum(log_ratios) / len(log_ratios)
+    stderr = math.sqrt(factor) * math.sqrt(sum(s * s for s in stderrs)) / len(stderrs)
+    low, high = stats.t.interval(0.95, 10 + h, loc=centre, scale=stderr)
+    return {
+        "overdispersion": factor,
+        "centre": centre,
+        "stderr": stderr,
+        "df": 10 + h,
+        "p_slower": float(stats.t.sf(centre / stderr, 10 + h)),
+        "p_faster": float(stats.t.cdf(centre / stderr, 10 + h)),
+        "ci_low": float(low),
+        "ci_high": float(high),
+    }
+
+
+def history(log_time: float, past: Sequence[float]) -> Case:
+    """A log time against the mean of the last ten before it."""
+    steps = [b - a for a, b in pairwise(past)]
+    robust = 1.4826 * float(np.median([abs(s) for s in steps])) / math.sqrt(2)
+    plain = float(stats.tstd(steps)) / math.sqrt(2)
+    base = past[-10:]
+    centre = log_time - sum(base) / len(base)
+    stderr = max(robust, plain, 0.004) * math.sqrt(1 + 1 / len(base))
+    df = max(4.0, 0.6 * len(past))
+    return {"centre": centre, "stderr": stderr, "df": df, "p_slower": float(stats.t.sf(centre / stderr, df))}
+
+
+def decision(series: Sequence[Sequence[float]], alpha_test: float, floor: float) -> Case:
+    """The word for the last (L, error) of a series, its noise learned from unchanged ones before it."""
+    past: list[float] = []
+    for end in range(1, len(series) + 1):
+        word, sessions = "", 1
+        for m in (m for m in (1, 2, 4) if m <= end):
+            newest = series[end - m : end]
+            found = pooled([x for x, _ in newest], [s for _, s in newest], past[-30:])
+            least, most = min(found["centre"], series[end - 1][0]), max(found["centre"], series[end - 1][0])
+            if least >= floor and found["p_slower"] < alpha_test:
+                word, sessions = "regressed", m
+            elif most <= -floor and found["p_faster"] < alpha_test:
+                word, sessions = "improved", m
+            elif m == 1:
+                word = "suspect" if least >= floor and found["p_slower"] < 0.01 else "inconclusive"
+            if word in ("regressed", "improved"):
+                break
+        if word not in ("regressed", "improved"):
+            past.append((series[end - 1][0] / series[end - 1][1]) ** 2)
+            unchanged = past[:-1]
+        else:
+            unchanged = past
+    factor = pooled([0.0], [1.0], unchanged[-30:])["overdispersion"]
+    return {"word": word, "sessions": sessions, "overdispersion": factor}
+
+
+def golden() -> Case:
+    """All reference cases."""
+    rng = np.random.default_rng(20260314)
+    return {
+        "about": "Reference values of tests/unit/tracker/domain/latency_oracle.py. Log ratios; above 0 is slower.",
+        "contrast": [_contrast_case(rng, n, q, slow) for n in (100, 215) for q in (0.5, 0.95) for slow in (1.0, 1.15)],
+        "pooled": [_pooled_case(rng, m, h) for m in (1, 2, 4) for h in (0, 3, 30)],
+        "history": [_history_case(rng, n, change) for n in (3, 10, 30) for change in (0.0, 0.04, -0.2)],
+        "decision": [_expected_decision([[0.05, 0.015]])]
+        + [_decision_case(rng, n, change) for n in (1, 6, 45) for change in (0.0, 0.05, 0.2, -0.25)],
+    }
+
+
+# --- private
+
+
+def _contrast_case(rng: np.random.Generator, n: int, quantile: float, slow: float) -> Case:
+    load = np.exp(0.1 * np.sin(np.arange(n) / 9))
+    candidate, reference = (
+        np.round(200 * k * load * np.exp(0.2 * rng.standard_normal(n)), 3).tolist() for k in (slow, 1)
+    )
+    starts = rng.integers(0, n - 9, size=(24, n // 10)).tolist()
+    values = {"candidate_ms": candidate, "reference_ms": reference, "quantile": quantile, "starts": starts}
+    return values | {"expect": contrast(candidate, reference, quantile, starts)}
+
+
+def _pooled_case(rng: np.random.Generator, m: int, h: int) -> Case:
+    log_ratios = np.round(rng.normal(0.03, 0.02, m), 5).tolist()
+    stderrs = np.round(rng.uniform(0.005, 0.02, m), 5).tolist()
+    past_z2 = np.round(4 * rng.chisquare(1, h), 4).tolist()
+    values = {"log_ratios": log_ratios, "stderrs": stderrs, "past_z2": past_z2}
+    return values | {"expect": pooled(log_ratios, stderrs, past_z2)}
+
+
+def _history_case(rng: np.random.Generator, n: int, change: float) -> Case:
+    past = np.round(5.3 + rng.normal(0, 0.02, n), 5).tolist()
+    log_time = round(5.3 + change, 5)
+    return {"log_time": log_time, "past": past, "expect": history(log_time, past)}
+
+
+def _decision_case(rng: np.random.Generator, n: int, change: float) -> Case:
+    log_ratios = rng.normal(0, 0.012, n)
+    log_ratios[-3:] += change
+    stderrs = rng.uniform(0.006, 0.012, n)
+    series = [[round(float(x), 5), round(float(s), 5)] for x, s in zip(log_ratios, stderrs, strict=True)]
+    return _expected_decision(series)
+
+
+def _expected_decision(series: Sequence[Sequence[float]]) -> Case:
+    values = {"series": series, "alpha_test": 1e-4, "floor": 0.03}
+    return values | {"expect": decision(series, 1e-4, 0.03)}
+
+
+if __name__ == "__main__":
+    json.dump(golden(), sys.stdout, separators=(",", ":"))
+    sys.stdout.write("\n")

@@ -1,0 +1,271 @@
+"""The forgetting ledger of a run: benchmarks, their subsets, their phases and their lost samples. Pure.
+
+    ledger = run_ledger(scores, policy, details=3)
+    ledger.benchmarks[0].whole.forgetting       # smoothed forgetting with its error, retention, stability gap
+    ledger.benchmarks[0].lost                   # ids of the lost samples, firmest first; details of the first ones
+
+Only scores are looked at. `texts.with_texts` adds what was asked and answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracker.domain.forgetting.levels import Unit, forgetting_of, peak_rows
+from tracker.domain.forgetting.sample_lives import (
+    BoolArray,
+    Lives,
+    Windows,
+    changes_of,
+    flow_between,
+    is_lost,
+    known_share,
+    lives_of,
+    sample_events,
+    step_events,
+    windows_around,
+)
+from tracker.domain.forgetting.subsets import subset_units
+from tracker.domain.forgetting.transfer import (
+    PhaseSpan,
+    Teaching,
+    backward_transfer,
+    phase_spans,
+    teaching_of,
+)
+from tracker.domain.forgetting.types import (
+    BenchmarkLedger,
+    LedgerRow,
+    LostSample,
+    PhaseTransfer,
+    RunLedger,
+    Since,
+    Window,
+)
+from tracker.domain.regression.blocks import block_width
+from tracker.domain.regression.detector import Track, jitter_of
+from tracker.domain.regression.score_matrix import FloatArray, IntArray
+from tracker.domain.run_scores import BenchmarkSeries, RunScores
+from tracker.domain.types import Measure, Policy
+
+
+def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> RunLedger:
+    """Return the ledger of a run, from each benchmark's newest series.
+
+    Args:
+        scores: of the run.
+        policy: its phases, and the coverage below which a checkpoint does not count.
+        details: how many lost samples of each benchmark to describe.
+    """
+    cases = [
+        case for suite in dict.fromkeys(key.suite for key in scores.series) for case in _cases(scores, suite, policy)
+    ]
+    ledgers = sorted((_ledger_of(case, scores, details) for case in cases), key=_by_loss)
+    taught = [(case.series.key.benchmark, case.teaching) for case in cases if case.teaching is not None]
+    return RunLedger(
+        run_id=scores.run_id,
+        steps=tuple(sorted({step for ledger in ledgers for step in ledger.steps})),
+        phases=policy.phases,
+        benchmarks=tuple(ledgers),
+        transfers=tuple(_transfers(taught, [*(p.name for p in policy.phases), None])),
+        backward_transfer=backward_transfer(taught),
+    )
+
+
+# --- private: what is followed
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Case:
+    """One benchmark, ready to be looked at."""
+
+    series: BenchmarkSeries
+    whole: Unit
+    rows: IntArray
+    """Checkpoints that count."""
+    spans: tuple[PhaseSpan, ...]
+    teaching: Teaching | None
+
+
+def _cases(scores: RunScores, suite: str, policy: Policy) -> list[_Case]:
+    """Return the benchmarks of one suite: they share what is known of the jitter."""
+    newest = [found[-1] for name in scores.benchmarks() if (found := scores.of(name, suite))]
+    rows = [series.usable_rows(policy.min_coverage) for series in newest]
+    tracks = [Track(scores=s.matrix(Measure.SCORE), rows=r) for s, r in zip(newest, rows, strict=True)]
+    jitters = jitter_of(tracks)
+    return [
+        _case(series, Unit(track=t, jitter=j, steps=series.steps, higher_is_better=series.higher_is_better), policy)
+        for series, t, j in zip(newest, tracks, jitters, strict=True)
+    ]
+
+
+def _case(series: BenchmarkSeries, whole: Unit, policy: Policy) -> _Case:
+    rows = whole.track.rows
+    spans = phase_spans(policy.phases, series.steps, rows)
+    teaching = teaching_of(whole, spans) if spans else None
+    return _Case(series=series, whole=whole, rows=rows, spans=spans, teaching=teaching)
+
+
+def _transfers(taught: Sequence[tuple[str, Teaching]], names: Sequence[str | None]) -> Iterator[PhaseTransfer]:
+    for name in names:
+        own = [(b, t) for b, t in taught if (t.span.phase.name if t.span else None) == name]
+        transfer = backward_transfer(own)
+        if transfer is not None:
+            yield PhaseTransfer(phase=name, transfer=transfer)
+
+
+# --- private: one benchmark
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Shares:
+    """Share of right answers of every sample in the two windows, both of shape (n,)."""
+
+    windows: Windows
+    before: FloatArray
+    after: FloatArray
+
+    @property
+    def lost(self) -> BoolArray:
+        return is_lost(self.before, self.after)
+
+    @property
+    def width(self) -> int:
+        return min(self.windows.before.size, self.windows.after.size)
+
+
+def _ledger_of(case: _Case, scores: RunScores, details: int) -> BenchmarkLedger:
+    series, key = case.series, case.series.key
+    matrix = series.matrix(Measure.SCORE)
+    steps = tuple(series.steps[row] for row in case.rows)
+    lives = lives_of(matrix, case.rows)
+    shares = _shares(case)
+    lost = [] if shares is None else _firmest_first(case, lives, shares)
+    subsets = [
+        _row(name, unit, case.rows, columns, shares)
+        for name, columns, unit in subset_units(series.subsets, case.whole, matrix)
+    ]
+    return BenchmarkLedger(
+        benchmark=key.benchmark,
+        suite=key.suite,
+        metric=series.metric,
+        higher_is_better=series.higher_is_better,
+        steps=steps,
+        passed_over=tuple(step for step in series.steps if step not in steps),
+        measured_otherwise=_other_steps(scores, series),
+        whole=_row("", case.whole, case.rows, np.arange(matrix.n_samples), shares),
+        subsets=tuple(sorted(subsets, key=_loss)),
+        since=None if case.teaching is None else _since(case.teaching),
+        events=step_events(changes_of(lives), steps),
+        window=None if shares is None else _window(series, shares.windows),
+        lost=tuple(series.sample_ids[at] for at in lost),
+        details=() if shares is None else _details(case, lives, shares, lost[:details]),
+    )
+
+
+def _row(name: str, unit: Unit, rows: IntArray, columns: IntArray, shares: _Shares | None) -> LedgerRow:
+    means = unit.track.scores.means[rows]
+    return LedgerRow(
+        subset=name,
+        samples=int(columns.size),
+        means=tuple(None if np.isnan(m) else m if unit.higher_is_better else 1.0 - m for m in means.tolist()),
+        forgetting=forgetting_of(unit),
+        flow=flow_between(shares.before[columns], shares.after[columns], shares.width) if shares else None,
+    )
+
+
+def _since(teaching: Teaching) -> Since:
+    low, high = teaching.test.interval()
+    return Since(
+        taught_by=teaching.span.phase.name if teaching.span else None,
+        reference=teaching.reference,
+        last=teaching.last,
+        change=teaching.test.delta,
+        ci_low=low,
+        ci_high=high,
+    )
+
+
+def _other_steps(scores: RunScores, series: BenchmarkSeries) -> tuple[int, ...]:
+    others = (other for other in scores.of(series.key.benchmark, series.key.suite) if other is not series)
+    return tuple(sorted({step for other in others for step in other.steps} - set(series.steps)))
+
+
+# --- private: samples
+
+
+def _shares(case: _Case) -> _Shares | None:
+    """Return what was known before and after: around the border behind what was taught, else around the peak."""
+    matrix = case.series.matrix(Measure.SCORE)
+    if np.any((matrix.palette < 0) | (matrix.palette > 1)):
+        return None
+    before = _known_at(case)
+    windows = None if before is None else windows_around(case.rows, before, block_width(case.rows.size))
+    if windows is None:
+        return None
+    return _Shares(
+        windows=windows, before=known_share(matrix, windows.before), after=known_share(matrix, windows.after)
+    )
+
+
+def _known_at(case: _Case) -> IntArray | None:
+    taught = case.teaching.span if case.teaching else None
+    # What the newest phase teaches has no border behind it yet.
+    if taught is not None and taught is not case.spans[-1]:
+        return taught.rows
+    return peak_rows(case.whole)
+
+
+def _firmest_first(case: _Case, lives: Lives, shares: _Shares) -> list[int]:
+    """Return the lost samples: right at all checkpoints before and wrong at all after come first."""
+    at = np.flatnonzero(shares.lost)
+    border = np.searchsorted(case.rows, shares.windows.before[-1], side="right")
+    firm = (lives.scored & (lives.right == (np.arange(case.rows.size) < border)[:, None])).sum(axis=0)
+    shown = lives.right[border - 1] & ~lives.right[-1] & lives.scored[border - 1] & lives.scored[-1]
+    change = shares.before[at] - shares.after[at]
+    order = np.lexsort((at, -firm[at], -change, ~shown[at]))
+    return [int(sample) for sample in at[order]]
+
+
+def _details(case: _Case, lives: Lives, shares: _Shares, lost: Sequence[int]) -> tuple[LostSample, ...]:
+    series = case.series
+    steps = tuple(series.steps[row] for row in case.rows)
+    chosen = np.array(lost, dtype=np.int64)
+    few = Lives(right=lives.right[:, chosen], scored=lives.scored[:, chosen])
+    changes = changes_of(few)
+    return tuple(
+        LostSample(
+            sample_id=series.sample_ids[sample],
+            subset=series.subsets[sample],
+            known_before=float(shares.before[sample]),
+            known_after=float(shares.after[sample]),
+            right=tuple(
+                r if s else None for r, s in zip(few.right[:, at].tolist(), few.scored[:, at].tolist(), strict=True)
+            ),
+            events=sample_events(changes[:, at], steps),
+        )
+        for at, sample in enumerate(lost)
+    )
+
+
+def _window(series: BenchmarkSeries, windows: Windows) -> Window:
+    return Window(
+        before_steps=tuple(series.steps[row] for row in windows.before),
+        after_steps=tuple(series.steps[row] for row in windows.after),
+        before_plan_id=series.plans[windows.before[-1]].id,
+        after_plan_id=series.plans[windows.after[-1]].id,
+    )
+
+
+# --- private: order
+
+
+def _loss(row: LedgerRow) -> float:
+    return -row.forgetting.forgetting if row.forgetting else float("inf")
+
+
+def _by_loss(ledger: BenchmarkLedger) -> float:
+    return _loss(ledger.whole)

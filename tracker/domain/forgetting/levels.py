@@ -1,0 +1,206 @@
+"""How much of its best a benchmark has lost, with the error of that number. Pure.
+
+    found = forgetting_of(Unit(track=track, jitter=jitter, steps=steps, higher_is_better=True))
+    found.forgetting, found.ci_low, found.ci_high       # None instead of a record: too few checkpoints
+    found.retention                                     # .17: it kept 17 % of what it had learned
+
+Blocks of checkpoints stand for single ones on both sides: the best single checkpoint was also the luckiest. The test is
+the verdicts' own (`regression.pooled_test`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from tracker.domain.regression.blocks import Blocks, block_width, peak_blocks, second_difference_weights
+from tracker.domain.regression.detector import Track
+from tracker.domain.regression.jitter import WINDOW, Jitter
+from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.regression.score_matrix import FloatArray, IntArray
+
+LAST = 4
+"""Newest checkpoints that are averaged; in a short run no more than a block has, and one where two leave no blocks."""
+
+MIN_SAMPLES = 5
+"""Fewer samples have no level worth an interval."""
+
+MIN_LEARNED = 0.02
+"""Something counts as learned when it rose by this much ..."""
+LEARNED_P = 0.01
+"""... and that is no chance."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Unit:
+    """What is followed: a benchmark, or one of its subsets."""
+
+    track: Track
+    jitter: Jitter
+    steps: tuple[int, ...]
+    """Step of every row of the track's scores."""
+    higher_is_better: bool
+
+    def block(self, rows: IntArray) -> Block:
+        """Return some of its checkpoints as a block."""
+        mean = float(self.track.scores.means[rows].mean())
+        return Block(
+            first_step=self.steps[rows[0]],
+            last_step=self.steps[rows[-1]],
+            checkpoints=int(rows.size),
+            mean=mean if self.higher_is_better else 1.0 - mean,
+        )
+
+    def compare(self, new: IntArray, base: IntArray) -> PooledTest:
+        """Return the test of rows `new` against rows `base`; its delta is new minus base, up is better."""
+        weights = np.zeros((1, self.track.scores.means.size))
+        weights[0, new] = 1 / new.size
+        weights[0, base] -= 1 / base.size
+        (contrast,) = self.track.scores.contrasts(weights)
+        return pooled_test(contrast, self.jitter, new.size, base.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Neighbouring checkpoints, averaged."""
+
+    first_step: int
+    last_step: int
+    checkpoints: int
+    mean: float
+    """As the benchmark reports its score."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dip:
+    """The lowest single checkpoint after the peak (stability gap, De Lange et al. 2023)."""
+
+    step: int
+    depth: float
+    """mean(peak) - the score there."""
+    by_chance: float
+    """Depth that the lowest of as many checkpoints of a healthy run is expected to have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgetting:
+    """What a benchmark or subset has lost since its best. All differences are positive where something was lost."""
+
+    peak: Block
+    """The best of the disjoint blocks before the newest checkpoints."""
+    last: Block
+    """The newest checkpoints."""
+    forgetting: float
+    """F = mean(peak) - mean(last), on the samples that all these checkpoints scored."""
+    stderr: float
+    """Of F: item variance + tau^2 (1/m + 1/W)."""
+    ci_low: float
+    """95 % interval of F."""
+    ci_high: float
+    p_value: float
+    """One-sided p of "nothing was lost", times the number of blocks that the peak is the best of."""
+    samples: int
+    """Samples that F rests on."""
+    retention: float | None
+    """Share that was kept of what rose since the first block: (last - first) / (peak - first). None where it rose by
+    less than 2 points, or not for sure (p < .01)."""
+    relative: float | None
+    """F / mean(peak): the share that was lost of all that was right. None where nothing was lost."""
+    dip: Dip
+    raw: float
+    """max over earlier checkpoints - the newest one (Chaudhry et al. 2018): never without `raw_by_chance`."""
+    raw_by_chance: float
+    """What a healthy run on a plateau is expected to show as `raw`."""
+
+
+def forgetting_of(unit: Unit) -> Forgetting | None:
+    """Return what `unit` has lost; None with fewer than 5 checkpoints or 5 common samples."""
+    means, rows = unit.track.scores.means, unit.track.rows
+    blocks = _blocks(rows, means)
+    if blocks is None:
+        return None
+    test = unit.compare(blocks.new, blocks.base)
+    if test.n < MIN_SAMPLES:
+        return None
+    low, high = test.interval()
+    noise = _checkpoint_noise(unit)
+    peak_mean = float(means[blocks.base].mean())
+    return Forgetting(
+        peak=unit.block(blocks.base),
+        last=unit.block(blocks.new),
+        forgetting=-test.delta,
+        stderr=test.stderr,
+        ci_low=-high,
+        ci_high=-low,
+        p_value=test.p_worse(blocks.selected_from),
+        samples=test.n,
+        retention=_retention(unit, blocks, -test.delta),
+        relative=-test.delta / peak_mean if test.delta < 0 < peak_mean else None,
+        dip=_dip(unit, blocks.base, noise),
+        raw=raw_forgetting(means[rows]),
+        raw_by_chance=noise * expected_largest(rows.size - 1),
+    )
+
+
+def last_width(checkpoints: int) -> int:
+    """Return how many of the newest checkpoints are averaged, of `checkpoints` in all."""
+    return min(LAST, block_width(checkpoints))
+
+
+def peak_rows(unit: Unit) -> IntArray | None:
+    """Return the rows of the best block; None with fewer than 5 checkpoints."""
+    blocks = _blocks(unit.track.rows, unit.track.scores.means)
+    return None if blocks is None else blocks.base
+
+
+def is_learned(test: PooledTest, selected_from: int) -> bool:
+    """Return whether a rise is more than a little and more than chance; it was the best of `selected_from`."""
+    return test.delta >= MIN_LEARNED and test.p_better(selected_from) < LEARNED_P
+
+
+def raw_forgetting(means: FloatArray) -> float:
+    """Return the best earlier mean minus the newest one; `means` of shape (T,), T >= 2."""
+    return float(means[:-1].max() - means[-1])
+
+
+def expected_largest(count: int) -> float:
+    """Return about the expected largest of `count` standard normals: z((k - 3/8) / (k + 1/4)) (Blom 1958)."""
+    return float(ndtri((count - 0.375) / (count + 0.25))) if count > 1 else 0.0
+
+
+# --- private
+
+
+def _blocks(rows: IntArray, means: FloatArray) -> Blocks | None:
+    # By the checkpoints that there are, not by those planned: a ledger of a run's first tenth is a ledger too.
+    width = block_width(rows.size)
+    return peak_blocks(rows, means, last_width(rows.size), width) or peak_blocks(rows, means, 1, width)
+
+
+def _retention(unit: Unit, blocks: Blocks, forgetting: float) -> float | None:
+    first = unit.track.rows[: blocks.base.size]
+    if first[0] == blocks.base[0]:
+        return None
+    rise = unit.compare(blocks.base, first)
+    return 1 - forgetting / rise.delta if is_learned(rise, blocks.selected_from) else None
+
+
+def _dip(unit: Unit, peak: IntArray, noise: float) -> Dip:
+    means, rows = unit.track.scores.means, unit.track.rows
+    after = rows[rows > peak[-1]]
+    lowest = after[means[after].argmin()]
+    return Dip(
+        step=unit.steps[lowest],
+        depth=float(means[peak].mean() - means[lowest]),
+        by_chance=noise * expected_largest(after.size),
+    )
+
+
+def _checkpoint_noise(unit: Unit) -> float:
+    """Return the standard deviation of one checkpoint around the trend, from the second differences (their 6th)."""
+    scores = unit.track.scores
+    found = scores.contrasts(second_difference_weights(unit.track.rows, scores.means.size, WINDOW))
+    return math.sqrt(float(np.mean([c.item_variance for c in found])) / 6 + unit.jitter.tau2)

@@ -1,0 +1,83 @@
+"""The subsets of a benchmark as units of their own: the same tests on fewer samples. Pure.
+
+for name, columns, unit in subset_units(series, whole):
+    forgetting_of(unit)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tracker.domain.forgetting.levels import Unit
+from tracker.domain.regression.detector import Track, jitter_of
+from tracker.domain.regression.score_matrix import NO_VALUE, Contrast, FloatArray, IntArray, ScoreMatrix
+
+_PSEUDO_SAMPLES = 20
+"""Weight of the benchmark's variance in that of a subset: five samples that never changed are not free of error."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SubsetScores:
+    """Scores of a subset, their variance shrunk to that of the whole benchmark; as `regression.detector.Scores`."""
+
+    own: ScoreMatrix
+    whole: ScoreMatrix
+
+    @property
+    def means(self) -> FloatArray:
+        """Mean score of every checkpoint, shape (T,); NaN where no sample has one."""
+        return self.own.means
+
+    def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
+        """Return D and its item variance for every row of `weights`, shape (Q, T)."""
+        pairs = zip(self.own.contrasts(weights), self.whole.contrasts(weights), strict=True)
+        return tuple(_shrunk(own, whole) for own, whole in pairs)
+
+
+def subset_units(subsets: tuple[str, ...], whole: Unit, matrix: ScoreMatrix) -> Iterator[tuple[str, IntArray, Unit]]:
+    """Yield name, columns and unit of every subset, in order of appearance; nothing where there is one only.
+
+    Args:
+        subsets: subset of every sample.
+        whole: the benchmark.
+        matrix: its scores.
+    """
+    names = tuple(dict.fromkeys(subsets))
+    if len(names) < 2:
+        return
+    index = {name: at for at, name in enumerate(names)}
+    of_sample = np.array([index[name] for name in subsets])
+    columns = [np.flatnonzero(of_sample == at) for at in range(len(names))]
+    scores = [SubsetScores(own=_samples_of(matrix, at), whole=matrix) for at in columns]
+    rows = whole.track.rows
+    tracks = [Track(scores=s, rows=rows[~np.isnan(s.means[rows])]) for s in scores]
+    for name, at, track, jitter in zip(names, columns, tracks, jitter_of(tracks), strict=True):
+        yield name, at, replace(whole, track=track, jitter=jitter)
+
+
+# --- private
+
+
+def _samples_of(matrix: ScoreMatrix, columns: IntArray) -> ScoreMatrix:
+    codes = matrix.codes[:, columns]
+    filled = matrix.palette[codes]
+    return ScoreMatrix(
+        codes=codes,
+        palette=matrix.palette,
+        gram=filled @ filled.T,
+        sums=filled.sum(axis=1),
+        missing=np.count_nonzero(codes == NO_VALUE, axis=1),
+    )
+
+
+def _shrunk(own: Contrast, whole: Contrast) -> Contrast:
+    """Return `own` with (20 s_whole^2 + n s_own^2) / (20 + n) / n as its item variance."""
+    if own.n < 2 or whole.n < 2:
+        return own
+    spread = (own.n - 1) * own.item_variance  # the mean square of the samples' differences
+    of_all = (whole.n - 1) * whole.item_variance
+    mixed = (_PSEUDO_SAMPLES * of_all + own.n * spread) / (_PSEUDO_SAMPLES + own.n)
+    return replace(own, item_variance=mixed / own.n)

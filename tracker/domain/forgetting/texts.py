@@ -1,0 +1,85 @@
+"""Adds what was asked and answered to the lost samples that a ledger describes. Pure: the reading is handed in.
+
+ledger = with_texts(run_ledger(scores, policy, details=3), history.record)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from eval_jobs.types import EvalRecord, EvalResult, SampleScore
+from tracker.domain.forgetting.sample_lives import RIGHT
+from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, LostTexts, RunLedger
+from tracker.domain.scores import has_score
+
+Read = Callable[[str], EvalRecord | None]
+"""Plan id -> record with texts."""
+
+_Key = tuple[str, str, str]
+"""Plan id, benchmark, sample id."""
+
+
+def with_texts(ledger: RunLedger, read: Read) -> RunLedger:
+    """Return the ledger with the texts of its described samples, from two checkpoints of each benchmark.
+
+    Every plan is read once, and of its record only the wanted samples are kept.
+    """
+    wanted = set(_wanted(ledger))
+    found: dict[_Key, SampleScore] = {}
+    for plan_id in dict.fromkeys(plan_id for plan_id, _, _ in sorted(wanted)):
+        record = read(plan_id)
+        for key, sample in () if record is None else _samples(record):
+            if key in wanted:
+                found.setdefault(key, sample)  # the first repeat
+    return replace(ledger, benchmarks=tuple(_told(benchmark, found) for benchmark in ledger.benchmarks))
+
+
+# --- private
+
+
+def _wanted(ledger: RunLedger) -> Iterator[_Key]:
+    for one in ledger.benchmarks:
+        if one.window is not None:
+            for sample in one.details:
+                yield one.window.before_plan_id, one.benchmark, sample.sample_id
+                yield one.window.after_plan_id, one.benchmark, sample.sample_id
+
+
+def _samples(record: EvalRecord) -> Iterator[tuple[_Key, SampleScore]]:
+    for outcome in record.outcomes:
+        if isinstance(outcome, EvalResult):
+            for sample in filter(has_score, outcome.samples):
+                yield (record.plan.id, outcome.benchmark, sample.sample_id), sample
+
+
+def _told(benchmark: BenchmarkLedger, found: dict[_Key, SampleScore]) -> BenchmarkLedger:
+    return replace(benchmark, details=tuple(_with_texts(s, benchmark, found) for s in benchmark.details))
+
+
+def _with_texts(sample: LostSample, benchmark: BenchmarkLedger, found: dict[_Key, SampleScore]) -> LostSample:
+    window = benchmark.window
+    if window is None:
+        return sample
+    before, after = (
+        found.get((plan_id, benchmark.benchmark, sample.sample_id))
+        for plan_id in (window.before_plan_id, window.after_plan_id)
+    )
+    if before is None or after is None:
+        return sample
+    return replace(
+        sample,
+        texts=LostTexts(
+            prompt=after.prompt,
+            target=after.target,
+            answer_before=before.answer,
+            right_before=_is_right(before, benchmark),
+            answer_after=after.answer,
+            right_after=_is_right(after, benchmark),
+        ),
+    )
+
+
+def _is_right(sample: SampleScore, benchmark: BenchmarkLedger) -> bool:
+    score = sample.score or 0.0
+    return (score if benchmark.higher_is_better else 1.0 - score) > RIGHT

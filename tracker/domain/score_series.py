@@ -1,0 +1,270 @@
+"""One benchmark of one suite along a run, measured alike: checkpoints x samples, in bytes. Pure.
+
+series = empty_series(series_key(plan, result), result)
+row = row_from(series, record, columns, series.asked)
+series = with_row(series, row)                             # one more checkpoint, wherever its step belongs
+series.matrix(Measure.SCORE), series.subsets, series.sample_ids, series.steps
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from eval_jobs.identity import content_hash, serve_settings
+from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
+from tracker.domain.regression.score_matrix import (
+    FloatArray,
+    IntArray,
+    ScoreMatrix,
+    empty_matrix,
+    inserted,
+    rearranged,
+    without_row,
+)
+from tracker.domain.sample_columns import Questions, SampleColumns, averaged, in_order_of, object_array
+from tracker.domain.types import Measure
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesKey:
+    """Only results with an equal key are compared."""
+
+    benchmark: str
+    fingerprint: str
+    """`eval_jobs.identity.benchmark_fingerprint`."""
+    serving: str
+    """Hash of how the checkpoint was served."""
+    suite: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BenchmarkSeries:
+    """One benchmark of one suite along a run, measured alike: T checkpoints, n samples."""
+
+    key: SeriesKey
+    metric: str
+    higher_is_better: bool
+    plans: tuple[EvalPlan, ...]
+    """T plans, ordered by step; one step is there once, with its newest record."""
+    finished_at: tuple[datetime, ...]
+    coverage: FloatArray
+    """Shape (T,): answers with a score / answers planned."""
+    asked: tuple[Questions, ...]
+    """What was asked at each checkpoint, every sample once."""
+    samples: Questions
+    """All that was asked at any checkpoint, in the order of first appearance by step."""
+    matrices: Mapping[Measure, ScoreMatrix]
+
+    @cached_property
+    def sample_ids(self) -> tuple[str, ...]:
+        """All n samples."""
+        return tuple(self.samples.sample_ids.tolist())
+
+    @cached_property
+    def subsets(self) -> tuple[str, ...]:
+        """Subset of every sample."""
+        return tuple(self.samples.subsets.tolist())
+
+    @cached_property
+    def cluster_ids(self) -> tuple[str, ...]:
+        """Cluster of every sample; empty: its own."""
+        return tuple(self.samples.cluster_ids.tolist())
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Steps of the checkpoints, ascending."""
+        return tuple(plan.checkpoint.step for plan in self.plans)
+
+    def matrix(self, measure: Measure) -> ScoreMatrix:
+        """Return checkpoints x samples of one measure."""
+        return self.matrices[measure]
+
+    def row_of(self, step: int) -> int | None:
+        """Return the row of a step, or None."""
+        steps = self.steps
+        return steps.index(step) if step in steps else None
+
+    def usable_rows(self, min_coverage: float, up_to_step: int | None = None) -> IntArray:
+        """Return the rows whose coverage suffices, ascending, up to and including a step."""
+        steps = np.array(self.steps, dtype=np.int64)
+        usable = self.coverage >= min_coverage
+        if up_to_step is not None:
+            usable &= steps <= up_to_step
+        return np.flatnonzero(usable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One checkpoint of a series."""
+
+    plan: EvalPlan
+    finished_at: datetime
+    coverage: float
+    asked: Questions
+    """Every sample once."""
+    values: Mapping[Measure, FloatArray]
+    """In the order of `asked`; NaN: no score."""
+
+    @property
+    def rank(self) -> tuple[datetime, str]:
+        """Of two checkpoints of one step the higher one stays, in whatever order they come."""
+        return self.finished_at, self.plan.id
+
+
+def series_key(plan: EvalPlan, result: EvalResult) -> SeriesKey:
+    """Return what `result` of `plan` may be compared with."""
+    return SeriesKey(
+        benchmark=result.benchmark,
+        fingerprint=result.fingerprint,
+        serving=content_hash(serve_settings(plan.serve)),
+        suite=plan.suite.name,
+    )
+
+
+def empty_series(key: SeriesKey, result: EvalResult) -> BenchmarkSeries:
+    """Return the series of `result` without any checkpoint."""
+    return BenchmarkSeries(
+        key=key,
+        metric=result.metric,
+        higher_is_better=result.higher_is_better,
+        plans=(),
+        finished_at=(),
+        coverage=np.zeros(0),
+        asked=(),
+        samples=all_asked(()),
+        matrices={measure: empty_matrix(0) for measure in Measure},
+    )
+
+
+def row_from(series: BenchmarkSeries, record: EvalRecord, columns: SampleColumns, known: Iterable[Questions]) -> Row:
+    """Return a record's result as a checkpoint of `series`; it shares an object of `known` that asked the same."""
+    means = _sharing(averaged(columns), known)
+    longest = _longest_answer(record.plan, series.key.benchmark)
+    return Row(
+        plan=record.plan,
+        finished_at=record.finished_at,
+        coverage=columns.coverage,
+        asked=means.questions,
+        values={
+            Measure.SCORE: means.scores if series.higher_is_better else 1.0 - means.scores,
+            Measure.OUTPUT_LENGTH: 1.0 - means.output_tokens / longest,
+            Measure.COMPLETENESS: 1.0 - means.truncated,
+        },
+    )
+
+
+def with_row(series: BenchmarkSeries, row: Row) -> BenchmarkSeries:
+    """Return the series with one more checkpoint, wherever its step belongs; of two at one step one stays."""
+    step = row.plan.checkpoint.step
+    position = series.row_of(step)
+    if position is not None:
+        if (series.finished_at[position], series.plans[position].id) > row.rank:
+            return series
+        series = less_row(series, position)
+    else:
+        position = bisect_left(series.steps, step)
+    asked = _at(series.asked, position, row.asked)
+    # A last checkpoint can only add samples; one before it may be the first to have asked some.
+    series = _over_samples(series, all_asked((series.samples, row.asked) if position == len(series.plans) else asked))
+    n, place = series.samples.sample_ids.size, place_in(series.samples, row.asked)
+    return replace(
+        series,
+        plans=_at(series.plans, position, row.plan),
+        finished_at=_at(series.finished_at, position, row.finished_at),
+        coverage=np.insert(series.coverage, position, row.coverage),
+        asked=asked,
+        matrices={
+            measure: inserted(matrix, position, _placed(row.values[measure], place, n))
+            for measure, matrix in series.matrices.items()
+        },
+    )
+
+
+def less_row(series: BenchmarkSeries, position: int) -> BenchmarkSeries:
+    """Return the series without one checkpoint, and without the samples that were asked there alone."""
+    asked = _less(series.asked, position)
+    left = replace(
+        series,
+        plans=_less(series.plans, position),
+        finished_at=_less(series.finished_at, position),
+        coverage=np.delete(series.coverage, position),
+        asked=asked,
+        matrices={measure: without_row(matrix, position) for measure, matrix in series.matrices.items()},
+    )
+    return _over_samples(left, all_asked(asked))
+
+
+def all_asked(asked: Iterable[Questions]) -> Questions:
+    """Return all samples in the order of first appearance; the first object itself where nothing adds to it."""
+    distinct = _distinct(asked)
+    if len(distinct) == 1:
+        return distinct[0]
+    columns = [[getattr(q, name) for q in distinct] for name in ("sample_ids", "subsets", "cluster_ids")]
+    sample_ids, subsets, cluster_ids = (np.concatenate([object_array(()), *arrays]) for arrays in columns)
+    union = Questions(sample_ids=sample_ids, subsets=subsets, cluster_ids=cluster_ids).once
+    return distinct[0] if distinct and union.sample_ids.size == distinct[0].sample_ids.size else union
+
+
+def place_in(samples: Questions, asked: Questions) -> IntArray | None:
+    """Return where in `samples` each of `asked` is; None: both are the same."""
+    if asked is samples:
+        return None
+    index = {sample_id: at for at, sample_id in enumerate(samples.sample_ids.tolist())}
+    return np.array([index[sample_id] for sample_id in asked.sample_ids.tolist()], dtype=np.int64)
+
+
+# --- private
+
+
+def _sharing(columns: SampleColumns, known: Iterable[Questions]) -> SampleColumns:
+    """Return the columns over one of the `known` questions, when that is what was asked."""
+    for questions in _distinct(known):
+        same = in_order_of(columns, questions)
+        if same is not None:
+            return same
+    return columns
+
+
+def _longest_answer(plan: EvalPlan, benchmark: str) -> int:
+    own = next((b.max_tokens for b in plan.suite.benchmarks if b.name == benchmark), None)
+    return own or plan.suite.generation.max_tokens
+
+
+def _over_samples(series: BenchmarkSeries, samples: Questions) -> BenchmarkSeries:
+    """Return the series over other samples; those that are left out were asked at none of its checkpoints."""
+    if samples is series.samples:
+        return series
+    index = {sample_id: at for at, sample_id in enumerate(series.samples.sample_ids.tolist())}
+    ids = samples.sample_ids.tolist()
+    sources = np.fromiter((index.get(sample_id, -1) for sample_id in ids), dtype=np.int64, count=len(ids))
+    matrices = {measure: rearranged(matrix, sources) for measure, matrix in series.matrices.items()}
+    return replace(series, samples=samples, matrices=matrices)
+
+
+def _distinct(asked: Iterable[Questions]) -> tuple[Questions, ...]:
+    return tuple({id(questions): questions for questions in asked}.values())
+
+
+def _placed(values: FloatArray, place: IntArray | None, n_samples: int) -> FloatArray:
+    if place is None:
+        return values
+    placed = np.full(n_samples, np.nan)
+    placed[place] = values
+    return placed
+
+
+def _at(items: tuple[T, ...], position: int, item: T) -> tuple[T, ...]:
+    return (*items[:position], item, *items[position:])
+
+
+def _less(items: tuple[T, ...], position: int) -> tuple[T, ...]:
+    return (*items[:position], *items[position + 1 :])
