@@ -37,8 +37,8 @@ class Decision:
 
 
 def comparable(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
-    """Return the tests whose two sides share enough samples."""
-    return tuple(e for e in evidence if e.test.common_fraction >= MIN_COMMON)
+    """Return the tests whose two sides share enough samples; a single one has no spread to judge by."""
+    return tuple(e for e in evidence if e.test.common_fraction >= MIN_COMMON and e.test.n > 1)
 
 
 def decide(
@@ -64,7 +64,9 @@ def decide(
     forgotten = word is VerdictWord.FORGOTTEN
     episode = known or opened(trial, run_id, losses(evidence, trial.thresholds))
     changed = replace(episode, forgotten=episode.forgotten or forgotten)
-    return _decision(word, trial, evidence, None if changed == known else changed, episode.onset_step)
+    # Judged again after a crash, the episode knows already what is new here: the checkpoint before tells.
+    is_news = changed != known or (forgotten and not is_forgotten(trial, 1))
+    return _decision(word, trial, evidence, changed if is_news else None, episode.onset_step)
 
 
 def was_learned(trial: Trial, chance: float | None) -> bool:

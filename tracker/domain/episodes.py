@@ -64,15 +64,21 @@ class Trial:
 def episodes_at(episodes: Sequence[Episode], subject: Subject, step: int) -> tuple[Episode, ...]:
     """Return the losses of `subject` as they stood just before `step` was judged.
 
-    Judging a step twice, or one that comes late, sees the same as the first time.
+    Judging a step twice, or one that comes late, sees the same as the first time. A level that was accepted at `step`
+    counts from there on, so the loss it covers is over.
     """
     before = [e for e in episodes if _subject_of(e) == subject and e.opened_step < step]
     return tuple(
-        e
-        if e.closed_step is None or e.closed_step < step
-        else replace(e, closed_step=None, closed_by=None, last_step=None)
-        for e in before
+        e if _is_over(e, step) else replace(e, closed_step=None, closed_by=None, last_step=None) for e in before
     )
+
+
+def open_of(known: Sequence[Episode], steps: Sequence[int]) -> Episode | None:
+    """Return the loss that lasts, of those that checkpoints at `steps` have shown.
+
+    A loss of a series that was measured otherwise says nothing about this one: nothing here could end it.
+    """
+    return next((e for e in reversed(known) if e.closed_step is None and e.opened_step in steps), None)
 
 
 def counting(steps: Sequence[int], known: Sequence[Episode], acceptances: Sequence[Acceptance]) -> tuple[bool, ...]:
@@ -85,15 +91,15 @@ def counting(steps: Sequence[int], known: Sequence[Episode], acceptances: Sequen
     return tuple(step == candidate or (step >= start and not any(_was_below(e, step) for e in known)) for step in steps)
 
 
-def is_forgotten(trial: Trial) -> bool:
+def is_forgotten(trial: Trial, back: int = 0) -> bool:
     """Return whether the subject is below its peak at the candidate and at the two checkpoints before it.
 
-    The newest four checkpoints together must show it too.
+    The newest four checkpoints together must show it too. `back` moves all that to so many checkpoints before.
     """
-    newest = _below_peak(trial, 0)
+    newest = _below_peak(trial, back)
     if not any(e.m == _FORGOTTEN_POOLED for e in newest):
         return False
-    return all(_below_peak(trial, back) for back in range(1, FORGOTTEN_AFTER))
+    return all(_below_peak(trial, back + more) for more in range(1, FORGOTTEN_AFTER))
 
 
 def is_recovered(trial: Trial, episode: Episode) -> bool:
@@ -147,6 +153,12 @@ def _subject_of(episode: Episode) -> Subject:
     return Subject(suite=episode.suite, benchmark=episode.benchmark, subset=episode.subset, measure=episode.measure)
 
 
+def _is_over(episode: Episode, step: int) -> bool:
+    if episode.closed_step is None:
+        return False
+    return episode.closed_step < step or (episode.closed_step == step and episode.closed_by is Closing.ACCEPTED)
+
+
 def _was_below(episode: Episode, step: int) -> bool:
     return episode.last_step is not None and episode.onset_step <= step <= episode.last_step
 
@@ -157,14 +169,20 @@ def _below_peak(trial: Trial, back: int) -> tuple[Evidence, ...]:
 
 
 def _is_back(trial: Trial, episode: Episode, back: int) -> bool:
-    evidence = [e for e in trial.evidence(back) if e.blocks.baseline is Baseline.PEAK]
-    if not evidence:
-        evidence = list(_against_before(trial, episode, back))
-    return any(e.p_worse > RECOVERED_P for e in evidence if e.m in _RECOVERY_POOLED)
+    """Return whether no baseline that the loss was seen against is clearly above."""
+    evidence = trial.evidence(back)
+    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK and _is_before(trial, e, episode)]
+    pinned = [e for e in evidence if e.blocks.baseline is Baseline.PINNED]
+    groups = [g for g in (peak or _against_before(trial, episode, back), pinned) if g]
+    return bool(groups) and all(any(e.p_worse > RECOVERED_P for e in g if e.m in _RECOVERY_POOLED) for g in groups)
+
+
+def _is_before(trial: Trial, evidence: Evidence, episode: Episode) -> bool:
+    return trial.steps[int(evidence.blocks.base[-1])] < episode.onset_step
 
 
 def _against_before(trial: Trial, episode: Episode, back: int) -> tuple[Evidence, ...]:
-    """Early in a run there is no peak yet, and the recent checkpoints are those of the loss itself."""
+    """Early in a run there is no peak yet, or it holds checkpoints of the loss, as the recent ones do."""
     track = trial.track.before(back)
     earlier = np.array([row for row in track.rows if trial.steps[row] < episode.onset_step], dtype=np.int64)
     base = earlier[-BLOCK:]

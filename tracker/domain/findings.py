@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracker.domain.decision import Decision, comparable, decide
-from tracker.domain.episodes import Trial, counting, episodes_at
+from tracker.domain.episodes import Trial, counting, episodes_at, open_of
 from tracker.domain.evidence import verdict_of
 from tracker.domain.regression.detector import Level, Track, jitter_of
-from tracker.domain.regression.score_matrix import ScoreMatrix, columns_of_matrix
-from tracker.domain.regression.subsets import SUBSET_POOLED, grouping_of, subset_evidence
+from tracker.domain.regression.score_matrix import columns_of_matrix
+from tracker.domain.regression.subsets import grouping_of, subset_evidence
 from tracker.domain.rules import Thresholds, losses
 from tracker.domain.trials import Candidate, Scene, alpha_of_scores, candidates_of, has_subsets, trial_of
 from tracker.domain.types import Episode, Measure, Verdict, VerdictWord
@@ -62,38 +62,38 @@ def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
     thresholds = Thresholds(
         min_effect=scene.policy.subset_min_effect, equivalence_margin=scene.policy.equivalence_margin
     )
+    scores = candidate.series.matrix(Measure.SCORE)
     followed = {e.subset for e in scene.memory.episodes if e.benchmark == candidate.subject.benchmark}
-    found = subset_evidence(candidate.series.matrix(Measure.SCORE), candidate.track, grouping, level, followed)
-    for name, tests in found.items():
+    for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
         subject = replace(candidate.subject, subset=name)
         known = episodes_at(scene.memory.episodes, subject, scene.step)
         if not known and not losses(comparable(tests), thresholds):
             continue
-        columns = np.flatnonzero(grouping.index == grouping.names.index(name))
-        matrix = columns_of_matrix(candidate.series.matrix(Measure.SCORE), columns)
+        own = _own_track(candidate, known)
         trial = Trial(
             subject=subject,
-            matrix=matrix,
-            track=_own_track(candidate, matrix, known),
+            matrix=columns_of_matrix(scores, np.flatnonzero(grouping.index == grouping.names.index(name))),
+            track=own,
             steps=candidate.steps,
             jitter=tests[0].jitter,
             level=replace(level, benchmarks=level.benchmarks * len(grouping.names)),
             thresholds=thresholds,
         )
-        evidence = comparable([e for e in trial.evidence() if e.m == SUBSET_POOLED] if known else tests)
+        trial = replace(trial, track=replace(own, scores=trial.matrix))
+        evidence = comparable(subset_evidence(scores, own, grouping, level, {name}).get(name, ()) if known else tests)
         if evidence:
-            is_open = next((e for e in reversed(known) if e.closed_step is None), None)
+            is_open = open_of(known, candidate.series.steps)
             decision = decide(trial, evidence, is_open, run_id=scene.scores.run_id, chance=None)
             if decision.word in _FOUND:
                 yield _finding(decision, trial, candidate)
 
 
-def _own_track(candidate: Candidate, matrix: ScoreMatrix, known: Sequence[Episode]) -> Track:
+def _own_track(candidate: Candidate, known: Sequence[Episode]) -> Track:
     """Return the track of one subset: its own losses that are over do not count."""
     track, steps = candidate.track, candidate.steps
     counts = counting([steps[row] for row in track.rows], known, ())
     kept = track.rows[np.array(counts, dtype=bool)]
-    return Track(scores=matrix, rows=kept, dropped=track.dropped + track.rows.size - kept.size)
+    return replace(track, rows=kept, pinned_row=None, dropped=track.dropped + track.rows.size - kept.size)
 
 
 def _finding(decision: Decision, trial: Trial, candidate: Candidate) -> Finding:

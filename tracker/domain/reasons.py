@@ -49,6 +49,8 @@ def reason_for_unlike(plan: EvalPlan, earlier: EvalPlan, benchmark: str) -> str:
 def reason_for_too_few_common(evidence: Sequence[Evidence]) -> str:
     """Say that too few samples are scored on both sides."""
     most = max(evidence, key=lambda e: e.test.n).test
+    if most.n == 1:
+        return "only one sample has a score on both sides, which shows no spread to judge by"
     return f"only {most.n} samples have a score on both sides ({most.common_fraction:.1%}, {MIN_COMMON:.0%} needed)"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.domain.episodes import Subject, Trial, counting, episodes_at
+from tracker.domain.episodes import Subject, Trial, counting, episodes_at, open_of
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, SCORE_SHARE
 from tracker.domain.regression.detector import BASELINES, Level, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, Jitter
@@ -44,8 +44,10 @@ class Scene:
 
     @property
     def benchmarks(self) -> int:
-        """K: benchmarks of the suite."""
-        return max(1, len(self.record.plan.suite.benchmarks))
+        """K: benchmarks of the suite, and of the other suites of the run: they share one level."""
+        suite = self.record.plan.suite
+        others = {(key.suite, key.benchmark) for key in self.scores.series if key.suite != suite.name}
+        return max(1, len(suite.benchmarks) + len(others))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,7 +142,9 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
     start = max((p.from_step for p in policy.phases if p.from_step < step), default=None)
     # Checkpoint N holds the updates up to N: the one at the border was made by the phase before.
     noise_from = 0 if start is None else sum(steps[row] <= start for row in kept)
-    pinned = _pinned_values(scene, series, measure)
+    # A level that was accepted is the new normal, whatever the pinned model can do.
+    is_accepted = any(a.step <= step for a in accepted)
+    pinned = None if is_accepted else _pinned_values(scene, series, measure)
     if pinned is not None:
         matrix = inserted(matrix, len(steps), pinned)
     return Candidate(
@@ -155,19 +159,23 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
             dropped=_earlier(scene, series) - (kept.size - 1),
         ),
         steps=steps if pinned is None or scene.policy.pinned is None else (*steps, scene.policy.pinned.step),
-        open_episode=next((e for e in reversed(known) if e.closed_step is None), None),
-        newest=bool(steps[int(all_rows[-1])] == step),
+        open_episode=open_of(known, steps),
+        newest=max(_seen(scene, series)) == step,
     )
 
 
 def _earlier(scene: Scene, series: BenchmarkSeries) -> int:
-    """Return how many checkpoints of the run had a result of this benchmark, measured in whatever way."""
-    every = scene.scores.of(series.key.benchmark, series.key.suite)
+    """Return how many checkpoints of the run had a result of this benchmark before."""
+    return sum(step < scene.step for step in _seen(scene, series))
+
+
+def _seen(scene: Scene, series: BenchmarkSeries) -> set[int]:
+    """Return the steps that have a usable result of this benchmark, measured in whatever way."""
     seen: set[int] = set()
-    for one in every:
+    for one in scene.scores.of(series.key.benchmark, series.key.suite):
         steps = one.steps
         seen.update(steps[row] for row in one.usable_rows(scene.policy.min_coverage))
-    return sum(step < scene.step for step in seen)
+    return seen
 
 
 def _pinned_values(scene: Scene, series: BenchmarkSeries, measure: Measure) -> np.ndarray | None:

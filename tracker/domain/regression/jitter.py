@@ -75,11 +75,12 @@ class _Raw:
 
 
 def _raw(history: SecondDifferences) -> _Raw | None:
-    squares = history.deltas[-WINDOW:] ** 2
+    known = np.isfinite(history.item_variances)  # not where fewer than two samples are common to a triple
+    squares = history.deltas[known][-WINDOW:] ** 2
     h = squares.size
     if h < MIN_HISTORY:
         return None
-    items = float(history.item_variances[-WINDOW:].mean())
+    items = float(history.item_variances[known][-WINDOW:].mean())
     cap = _CLIP**2 * max(float(np.median(squares)) / _MEDIAN_CHI2, items)
     square = float(np.minimum(squares, cap).mean())
     # h / 2: neighbouring second differences share checkpoints.
