@@ -71,7 +71,8 @@ def _compared(base: Verdict, scores: _Scores, earlier: Sequence[_Scores]) -> Ver
         _compare(Baseline.PEAK, best, scores, tried=len(earlier)),
     )
     word = _word_for(comparisons, steps_since_best=sum(item.step > best.step for item in earlier))
-    return replace(base, word=word, reason=_reason(word, comparisons[1]), comparisons=_deciding_first(word, comparisons), mde=2.8 * 0.03)
+    reason, shown = _reason(word, comparisons[1]), _deciding_first(word, comparisons)
+    return replace(base, word=word, reason=reason, comparisons=shown, mde=2.8 * 0.03)
 
 
 def _deciding_first(word: VerdictWord, comparisons: tuple[Comparison, Comparison]) -> tuple[Comparison, ...]:
