@@ -30,7 +30,9 @@ COMMANDS = {
     "run": LazyCommand(module="tracker.cli.run", summary="Evaluate one checkpoint now."),
     "history": LazyCommand(module="tracker.cli.history", summary="Show scores and verdicts by step."),
     "compare": LazyCommand(module="tracker.cli.compare", summary="Compare two checkpoints sample by sample."),
-    "accept": LazyCommand(module="tracker.cli.accept", summary="Accept a level of a benchmark as the new normal."),
+    "forgetting": LazyCommand(
+        module="tracker.cli.forgetting", summary="Show what a run forgot, and which samples are lost."
+    ),
     "ui": LazyCommand(module="tracker.cli.ui", summary="Open the MLflow pages of this project."),
 }
 """In the order of a first use, which is also the order of the help."""
