@@ -93,7 +93,7 @@ def _pairs(data: RunData, view: Overview) -> list[_Pair]:
         comparison = decisive_comparison(verdict) if verdict and standing.word in WORSE else None
         if comparison is None:
             continue
-        then = find_result(data, comparison.baseline_step, standing.benchmark)
+        then = find_result(data, comparison.baseline_steps[-1], standing.benchmark)
         now = find_result(data, standing.step, standing.benchmark)
         if then and now:
             pairs.append(_Pair(standing=standing, then_record=then[0], then=then[1], now_record=now[0], now=now[1]))

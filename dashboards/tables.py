@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord, Percentiles, ProbeFailure, ProbeOutcome
-from tracker.domain.display import NOTHING, names_text, one_line, p_text, percent_text, score_text, signed_text
+from tracker.domain.display import (
+    NOTHING,
+    names_text,
+    one_line,
+    p_text,
+    percent_text,
+    score_text,
+    signed_text,
+    steps_text,
+)
 from tracker.domain.overview import SYMBOLS, Overview, Standing
 from tracker.domain.types import Baseline, Comparison, Gap, Verdict, VerdictWord
 
@@ -153,7 +162,7 @@ def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Troubl
 # --- private: verdicts
 
 _CALM = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
-_AGAINST = {Baseline.PREVIOUS: "previous", Baseline.BEST: "best", Baseline.GIVEN: "given"}
+_AGAINST = {Baseline.RECENT: "recent", Baseline.PEAK: "peak", Baseline.PINNED: "pinned", Baseline.GIVEN: "given"}
 
 
 def _cell(verdict: Verdict | None) -> Cell:
@@ -189,7 +198,7 @@ def _proof(comparison: Comparison) -> Proof:
     # One-sided, of the direction that was seen.
     better = comparison.delta > 0
     return Proof(
-        against=f"{_AGAINST[comparison.baseline]}, step {comparison.baseline_step}",
+        against=f"{_AGAINST[comparison.baseline]}, {steps_text(comparison.baseline_steps)}",
         delta=signed_text(comparison.delta),
         interval=f"{signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}",
         flips=f"{comparison.n_lost} / {comparison.n_gained}",

@@ -67,11 +67,19 @@ def _compared(base: Verdict, scores: _Scores, earlier: Sequence[_Scores]) -> Ver
         return replace(base, word=VerdictWord.FIRST, reason="nothing earlier to compare with")
     best = max(earlier, key=lambda item: item.mean)
     comparisons = (
-        _compare(Baseline.PREVIOUS, earlier[-1], scores, tried=1),
-        _compare(Baseline.BEST, best, scores, tried=len(earlier)),
+        _compare(Baseline.RECENT, earlier[-1], scores, tried=1),
+        _compare(Baseline.PEAK, best, scores, tried=len(earlier)),
     )
     word = _word_for(comparisons, steps_since_best=sum(item.step > best.step for item in earlier))
-    return replace(base, word=word, reason=_reason(word, comparisons[1]), comparisons=comparisons, mde=2.8 * 0.03)
+    reason, shown = _reason(word, comparisons[1]), _deciding_first(word, comparisons)
+    return replace(base, word=word, reason=reason, comparisons=shown, mde=2.8 * 0.03)
+
+
+def _deciding_first(word: VerdictWord, comparisons: tuple[Comparison, Comparison]) -> tuple[Comparison, ...]:
+    recent, peak = comparisons
+    if word is VerdictWord.FORGOTTEN or (word is VerdictWord.REGRESSED and peak.p_worse < recent.p_worse):
+        return peak, recent
+    return (peak, recent) if word is VerdictWord.IMPROVED and peak.p_better < recent.p_better else (recent, peak)
 
 
 def _scores(outcome: EvalResult, step: int) -> _Scores:
@@ -92,7 +100,8 @@ def _compare(baseline: Baseline, old_side: _Scores, new_side: _Scores, *, tried:
     p_worse = 0.5 * math.erfc(-delta / stderr / math.sqrt(2))
     return Comparison(
         baseline=baseline,
-        baseline_step=old_side.step,
+        baseline_steps=(old_side.step,),
+        pooled_steps=(new_side.step,),
         n_common=len(common),
         common_fraction=len(common) / max(len(old), len(new)),
         delta=delta,
@@ -101,6 +110,8 @@ def _compare(baseline: Baseline, old_side: _Scores, new_side: _Scores, *, tried:
         ci_high=delta + 1.96 * stderr,
         p_worse=min(1.0, p_worse * tried),
         p_better=1 - p_worse,
+        p_worse_items=p_worse,
+        jitter=0.0,
         n_lost=sum(d < -0.5 for d in differences),
         n_gained=sum(d > 0.5 for d in differences),
         method="mcnemar-midp",
@@ -122,7 +133,7 @@ def _word_for(comparisons: tuple[Comparison, Comparison], *, steps_since_best: i
 
 def _reason(word: VerdictWord, best: Comparison) -> str:
     if word in (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN):
-        return f"{-best.delta:.3f} below step {best.baseline_step}, {best.n_lost} samples lost"
+        return f"{-best.delta:.3f} below step {best.baseline_steps[-1]}, {best.n_lost} samples lost"
     if word is VerdictWord.IMPROVED:
-        return f"{best.delta:.3f} above step {best.baseline_step}"
-    return f"within noise of step {best.baseline_step}"
+        return f"{best.delta:.3f} above step {best.baseline_steps[-1]}"
+    return f"within noise of step {best.baseline_steps[-1]}"

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.types import Benchmark, EngineKind, Generation, ProbeLoad, ServeSpec, Suite
 from tracker.domain.discovery import WatchOptions
-from tracker.domain.types import Phase, Policy
+from tracker.domain.types import Phase, Pinned, Policy
 
 DEFAULT_NAME = "tracker.toml"
 
@@ -136,6 +136,13 @@ class BenchmarkSection(Section):
     repeats: int = Field(default=1, gt=0, description="Answers per sample; more than one needs a temperature above 0.")
     max_tokens: int | None = Field(default=None, gt=0, description="Longest answer, in place of the suite's.")
     higher_is_better: bool = Field(default=True, description="false for error rates and the like.")
+    chance: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Score of guessing, such as 0.25: what lies above it counts as learned, also when the first "
+        "checkpoint could do it already, so that losing it is called `forgotten`.",
+    )
 
     @model_validator(mode="after")
     def _own_adapters_need_data(self) -> BenchmarkSection:
@@ -151,7 +158,7 @@ class BenchmarkSection(Section):
 
     def to_benchmark(self, *, data_digest: str) -> Benchmark:
         """Return the record for the evaluator."""
-        fields = self.model_dump(exclude={"benchmark", "name", "data"})
+        fields = self.model_dump(exclude={"benchmark", "name", "data", "chance"})
         return Benchmark(
             name=self.resolved_name(),
             adapter=self.benchmark,
@@ -186,23 +193,46 @@ class ProbeSection(Section):
 class PolicySection(Section):
     """What counts as a finding."""
 
-    alpha: float = Field(
-        default=0.05, gt=0, lt=1, description="Chance that sample noise alone raises any alarm over the whole run."
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="Chance of any false alarm over a whole healthy run.")
+    min_effect: float = Field(default=0.01, ge=0, lt=1, description="Smallest loss that is called a regression.")
+    subset_min_effect: float = Field(
+        default=0.05, ge=0, lt=1, description="Smallest loss of a single subset that is called a regression."
     )
-    min_effect: float = Field(default=0.02, ge=0, lt=1, description="Smallest loss that is called a regression.")
     equivalence_margin: float = Field(
-        default=0.02, gt=0, lt=1, description="Two scores shown to differ by less than this are called equivalent."
+        default=0.01, gt=0, lt=1, description="Two scores shown to differ by less than this are called equivalent."
     )
     min_coverage: float = Field(
         default=0.95, gt=0, le=1, description="Smallest share of scored samples; below it the verdict is `missing`."
     )
-    planned_checkpoints: int = Field(
-        default=100, gt=0, description="Checkpoints that the run is expected to write; `alpha` is divided over them."
+    planned_checkpoints: int | None = Field(
+        default=None,
+        gt=0,
+        description="Checkpoints that the run is expected to write; `alpha` is divided over them. Default: unknown, "
+        "half of `alpha` for the first 100, a quarter for the next 200, and so on.",
     )
+    baseline: str = Field(
+        default="",
+        description="`RUN@STEP` of an evaluated checkpoint that every other one is compared with as well: the base "
+        "model, or the best of another run.",
+    )
+
+    @field_validator("baseline")
+    @classmethod
+    def _baseline_is_a_checkpoint(cls, value: str) -> str:
+        run, _, step = value.rpartition("@")
+        if value and not (run and step.isdecimal()):
+            raise ValueError("write RUN@STEP, for example base@0")
+        return value
+
+    def to_policy(self, phases: tuple[Phase, ...], chance: dict[str, float]) -> Policy:
+        """Return the record for the judge."""
+        run, _, step = self.baseline.rpartition("@")
+        pinned = Pinned(run_id=run, step=int(step)) if run else None
+        return Policy(**self.model_dump(exclude={"baseline"}), pinned=pinned, phases=phases, chance=chance)
 
 
 class PhaseSection(Section):
-    """A stretch of training with its own data. `best` is then searched in the first phase."""
+    """A stretch of training with its own data: the history of its jitter starts anew there."""
 
     name: str = Field(min_length=1, description="Name of the phase in reports.")
     from_step: int = Field(ge=0, description="First step of the phase.")
@@ -270,7 +300,8 @@ class Config(Section):
     def to_policy(self) -> Policy:
         """Return the record for the judge."""
         phases = tuple(Phase(name=p.name, from_step=p.from_step) for p in self.phase)
-        return Policy(**self.policy.model_dump(), phases=phases)
+        chance = {b.resolved_name(): b.chance for b in self.benchmark if b.chance is not None}
+        return self.policy.to_policy(phases, chance)
 
 
 def load_config(path: Path) -> Config:

@@ -26,6 +26,7 @@ STYLES: Mapping[VerdictWord, str] = {
     VerdictWord.INCOMPARABLE: "magenta",
     VerdictWord.FORGOTTEN: "bold red",
     VerdictWord.REGRESSED: "red",
+    VerdictWord.RECOVERED: "green",
     VerdictWord.IMPROVED: "green",
     VerdictWord.EQUIVALENT: "",
     VerdictWord.SUSPECT: "yellow",

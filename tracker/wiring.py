@@ -26,7 +26,7 @@ from tracker.adapters.no_tracking import NoTracking
 from tracker.app.pipeline import Measurement, World
 from tracker.config import FIRST, Config
 from tracker.domain.judge import judge
-from tracker.ports import Tracking
+from tracker.ports import Notifier, Tracking
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,11 @@ class Project:
         tracking: Tracking = outbox.OutboxTracking(open_database(self.database_url), store.MlflowStore(settings))
         return tracking
 
+    @property
+    def notifiers(self) -> tuple[Notifier, ...]:
+        """Channels to people."""
+        return (LogNotifier(),)
+
     def suite(self) -> Suite:
         """Return the suite, its local data read and checked.
 
@@ -124,7 +129,7 @@ class Project:
             queue=self.queue,
             history=self.history,
             tracking=self.tracking,
-            notifiers=(LogNotifier(),),
+            notifiers=self.notifiers,
             judge=judge,
             measurement=self.measurement(),
             policy=self.config.to_policy(),

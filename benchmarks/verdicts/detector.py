@@ -36,7 +36,7 @@ class Tracker:
         ]
         rows = np.arange(view.t + 1)
         found = evidence_at([Track(scores=matrix, rows=rows) for matrix in self._matrices], self._level)
-        return np.array([any(e.alarms(MIN_EFFECT) for e in tests) for tests in found])
+        return np.array([any(e.is_loss(MIN_EFFECT) for e in tests) for tests in found])
 
 
 def make() -> list[Detector]:

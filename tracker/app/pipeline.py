@@ -16,13 +16,14 @@ from eval_jobs.identity import make_plan
 from eval_jobs.ports import Queue
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, ProbeLoad, ServeSpec, Suite
 from tracker.domain.alerts import alert_of_gap, alerts_for
+from tracker.domain.trials import Memory
 from tracker.domain.types import Alert, Gap, Policy, Report
 from tracker.ports import CheckpointSource, CurveReader, History, Notifier, Tracking
 
 log = logging.getLogger(__name__)
 
 Judge = Callable[..., Report]
-"""judge(record, trajectory, policy, *, now) -> Report; pure."""
+"""judge(record, scores, memory, policy, *, now) -> Report; pure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,7 @@ def tick(world: World, now: datetime) -> Tick:
     for gap in world.source.gaps():
         if world.history.append_gap(gap):
             gaps.append(gap)
-            raise_alert(world, alert_of_gap(gap))
+            raise_alert(world.history, world.notifiers, alert_of_gap(gap))
     reports = []
     for record in world.queue.finished():  # written by workers, wherever they run
         reports.append(review(world, record, now))
@@ -108,20 +109,30 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     """Remember a record, judge it against the run so far, publish it and tell people."""
     run_id = record.plan.checkpoint.run_id
     world.history.append(record)
-    report = world.judge(record, world.history.trajectory(run_id), world.policy, now=now)
+    memory = recall(world.history, run_id, world.policy)
+    report = world.judge(record, world.history.scores(run_id), memory, world.policy, now=now)
+    for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
+        world.history.append_episode(episode)
     world.history.append_report(report)
     world.tracking.publish(record, report)
     for alert in alerts_for(report, world.history.open_alerts(run_id)):
-        raise_alert(world, alert)
+        raise_alert(world.history, world.notifiers, alert)
     return report
 
 
-def raise_alert(world: World, alert: Alert) -> None:
+def recall(history: History, run_id: str, policy: Policy) -> Memory:
+    """Return what is known of a run beside its scores."""
+    return Memory(
+        episodes=history.episodes(run_id),
+        acceptances=history.acceptances(run_id),
+        pinned=None if policy.pinned is None else history.scores(policy.pinned.run_id),
+    )
+
+
+def raise_alert(history: History, notifiers: Sequence[Notifier], alert: Alert) -> None:
     """Tell every channel; one that fails never stops the rest."""
-    notify_all(world.notifiers, alert)
-    world.history.append_alert(
-        alert
-    )  # after the channels: a crash in between repeats the message rather than losing it
+    notify_all(notifiers, alert)
+    history.append_alert(alert)  # after the channels: a crash in between repeats the message rather than losing it
 
 
 def notify_all(notifiers: Sequence[Notifier], alert: Alert) -> None:

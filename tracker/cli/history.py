@@ -8,10 +8,9 @@ import click
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from eval_jobs.errors import ConfigError
+from tracker.cli.checkpoints import known_run
 from tracker.cli.options import config_option, json_option, open_project
 from tracker.domain.types import Gap, Report
-from tracker.ports import History
 from tracker.render import gaps_table, history_table
 
 
@@ -38,14 +37,3 @@ def command(*, run: str | None, config_path: Path, as_json: bool) -> None:
         console.print(history_table(history.reports(name)))
         if gaps := history.gaps(name):
             console.print(gaps_table(gaps))
-
-
-def known_run(history: History, run: str) -> str:
-    """Return `run` when the history knows it.
-
-    Raises:
-        ConfigError: it does not.
-    """
-    if run not in history.runs():
-        raise ConfigError(f"no run is called {run!r}", hint=f"known runs: {', '.join(history.runs()) or 'none yet'}")
-    return run

@@ -8,23 +8,34 @@ One cause of one benchmark has one fingerprint, so that repeating a step after a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from eval_jobs.identity import content_hash
-from tracker.domain.types import Alert, AlertState, Gap, Report, Verdict, VerdictWord
-
-CAUSES = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.MISSING)
-_LOSSES = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN)
+from tracker.domain.display import subject_text
+from tracker.domain.types import Acceptance, Alert, AlertState, Episode, Gap, Report, Verdict, VerdictWord
 
 
 def alerts_for(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
-    """Return what people must be told: causes that are new, and open ones that are gone.
+    """Return what people must be told: losses that open or end, results that are missing or there again.
 
-    A regression that becomes forgetting fires once more. A missing or incomparable result says nothing about a
-    regression, so that one stays open. Reports of steps before an alert's step never resolve it.
+    One loss is told once, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
     """
     firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == report.run_id}
-    return tuple(alert for verdict in report.verdicts for alert in _alerts_of(report, verdict, firing))
+    found = [*_of_losses(report), *(_of_blind_spot(report, verdict) for verdict in report.verdicts)]
+    return tuple(alert for alert in found if _is_news(alert, firing.get(alert.fingerprint)))
+
+
+def alert_of_acceptance(episode: Episode, acceptance: Acceptance) -> Alert:
+    """Return the end of a loss that somebody accepted."""
+    return Alert(
+        fingerprint=_fingerprint_of(episode),
+        run_id=episode.run_id,
+        step=acceptance.step,
+        subject=subject_text(episode.benchmark, episode.subset, episode.measure),
+        state=AlertState.RESOLVED,
+        message=f"{episode.benchmark}: its level at step {acceptance.step} was accepted: {acceptance.reason}",
+        raised_at=acceptance.accepted_at,
+    )
 
 
 def alert_of_gap(gap: Gap) -> Alert:
@@ -43,42 +54,41 @@ def alert_of_gap(gap: Gap) -> Alert:
 # --- private
 
 
-def _alerts_of(report: Report, verdict: Verdict, firing: Mapping[str, Alert]) -> Iterator[Alert]:
-    if verdict.word in CAUSES and not _is_covered(report, verdict, firing):
-        message = f"{verdict.benchmark} {verdict.word} at step {report.step}: {verdict.reason}"
-        yield _alert(report, verdict, verdict.word, AlertState.FIRING, message)
-    for cause in _gone(verdict.word):
-        known = firing.get(_fingerprint(report.run_id, verdict.benchmark, cause))
-        if known is not None and known.step <= report.step:
-            message = f"{verdict.benchmark} no longer {cause} at step {report.step}: {verdict.reason}"
-            yield _alert(report, verdict, cause, AlertState.RESOLVED, message)
+def _of_losses(report: Report) -> Iterator[Alert]:
+    verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
+    for episode in report.episodes:
+        verdict = verdicts[episode.benchmark, episode.subset, episode.measure]
+        subject = subject_text(episode.benchmark, episode.subset, episode.measure)
+        yield Alert(
+            fingerprint=_fingerprint_of(episode),
+            run_id=report.run_id,
+            step=report.step,
+            subject=subject,
+            state=AlertState.FIRING if episode.closed_step is None else AlertState.RESOLVED,
+            message=f"{subject} {verdict.word} at step {report.step}: {verdict.reason}",
+            raised_at=report.created_at,
+        )
 
 
-def _is_covered(report: Report, verdict: Verdict, firing: Mapping[str, Alert]) -> bool:
-    # What is known to be forgotten is not announced again as a mere regression.
-    causes = _LOSSES if verdict.word is VerdictWord.REGRESSED else (verdict.word,)
-    return any(_fingerprint(report.run_id, verdict.benchmark, cause) in firing for cause in causes)
-
-
-def _gone(word: VerdictWord) -> tuple[VerdictWord, ...]:
-    if word is VerdictWord.MISSING:
-        return ()
-    if word in (*_LOSSES, VerdictWord.INCOMPARABLE):
-        return (VerdictWord.MISSING,)
-    return CAUSES
-
-
-def _alert(report: Report, verdict: Verdict, cause: VerdictWord, state: AlertState, message: str) -> Alert:
+def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
+    missing = verdict.word is VerdictWord.MISSING
     return Alert(
-        fingerprint=_fingerprint(report.run_id, verdict.benchmark, cause),
+        fingerprint=content_hash([report.run_id, verdict.benchmark, VerdictWord.MISSING]),
         run_id=report.run_id,
         step=report.step,
         subject=verdict.benchmark,
-        state=state,
-        message=message,
+        state=AlertState.FIRING if missing else AlertState.RESOLVED,
+        message=f"{verdict.benchmark} {'' if missing else 'no longer '}missing at step {report.step}: {verdict.reason}",
         raised_at=report.created_at,
     )
 
 
-def _fingerprint(run_id: str, benchmark: str, cause: VerdictWord) -> str:
-    return content_hash([run_id, benchmark, cause])
+def _is_news(alert: Alert, known: Alert | None) -> bool:
+    if alert.state is AlertState.FIRING:
+        return known is None
+    return known is not None and known.step <= alert.step
+
+
+def _fingerprint_of(episode: Episode) -> str:
+    subject = [episode.suite, episode.benchmark, episode.subset, episode.measure]
+    return content_hash([episode.run_id, *subject, episode.opened_step])

@@ -1,21 +1,28 @@
 """Two checkpoints side by side, for `tracker compare A B`: what changed, how sure that is, and examples. Pure.
 
-    view = compare_records(before, after, policy, examples=3)
+    view = compare_records(before, after, policy, known_jitter(scores, ...))
 
 This view never raises an alarm: its level is shared by the benchmarks that it shows, not by a whole run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from eval_jobs.errors import Incomparable
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, SampleScore
-from tracker.domain.baselines import MIN_COMMON, Choice, Evidence, Point, compare_with
-from tracker.domain.pairing import Pairing, Unlike, explain_difference, pair
-from tracker.domain.rules import word_of
+from tracker.domain.decision import MIN_COMMON
+from tracker.domain.pairing import Pairing, Unlike, explain_difference, pair, served_alike
+from tracker.domain.regression.jitter import Jitter
+from tracker.domain.regression.pooled_test import pooled_test
+from tracker.domain.regression.score_matrix import Contrast
+from tracker.domain.rules import word_of_pair
+from tracker.domain.run_scores import SeriesKey, series_key
 from tracker.domain.scores import ScoreSummary, has_score, summarise
+from tracker.domain.statistics import MCNEMAR, PairedTest, interval, paired_test, tost_p
+from tracker.domain.trials import thresholds_of
 from tracker.domain.types import Baseline, Comparison, Policy, VerdictWord
 
 
@@ -45,7 +52,10 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedBenchmark:
-    """One benchmark on both sides. `comparison` is oriented: up is better, delta is after minus before."""
+    """One benchmark on both sides. `comparison` is oriented: up is better, delta is after minus before.
+
+    Its interval is that of these two checkpoints, jitter left out; its `p_worse` has the jitter in it.
+    """
 
     benchmark: str
     metric: str
@@ -54,8 +64,11 @@ class ComparedBenchmark:
     after: ScoreSummary
     comparison: Comparison
     p_two_sided: float
+    """Of "these two checkpoints are equal": from the samples alone."""
+    p_two_sided_jitter: float | None
+    """Of "they differ no more than neighbouring checkpoints of the run do"; None: its jitter is not known."""
     word: VerdictWord
-    """REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE, at alpha / benchmarks shown."""
+    """REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE, at alpha / benchmarks shown, jitter counted."""
     lost: tuple[Example, ...]
     """Largest losses first."""
     gained: tuple[Example, ...]
@@ -79,13 +92,16 @@ class ComparisonView:
     refused: tuple[RefusedBenchmark, ...]
 
 
-def compare_records(before: EvalRecord, after: EvalRecord, policy: Policy, *, examples: int = 3) -> ComparisonView:
+def compare_records(
+    before: EvalRecord, after: EvalRecord, policy: Policy, jitters: Mapping[SeriesKey, Jitter], *, examples: int = 3
+) -> ComparisonView:
     """Compare every benchmark of two records; both need their samples, and their texts for examples.
 
     Args:
         before: the baseline.
         after: the candidate.
         policy: its alpha is shared by the benchmarks that can be compared.
+        jitters: what is known of the candidate's run (`trials.known_jitter`).
         examples: changed samples to return each way.
 
     Raises:
@@ -98,12 +114,12 @@ def compare_records(before: EvalRecord, after: EvalRecord, policy: Policy, *, ex
     if not possible:
         raise _nothing_comparable(before, after, refused)
     alpha_test = policy.alpha / len(possible)
-    return ComparisonView(
-        before=_side(before),
-        after=_side(after),
-        benchmarks=tuple(_compared(p, alpha_test, policy, examples) for p in possible),
-        refused=refused,
-    )
+    compared = []
+    for one in possible:
+        lost, gained = _examples(one, examples)
+        jitter = jitters.get(series_key(after.plan, one.after))
+        compared.append(replace(_compared(one, jitter, alpha_test, policy), lost=lost, gained=gained))
+    return ComparisonView(before=_side(before), after=_side(after), benchmarks=tuple(compared), refused=refused)
 
 
 # --- private
@@ -114,7 +130,7 @@ class _Possible:
     before: EvalResult
     after: EvalResult
     pairing: Pairing
-    evidence: Evidence
+    steps: tuple[int, int]
 
 
 def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | RefusedBenchmark:
@@ -123,18 +139,13 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
     if not (isinstance(left, EvalResult) and isinstance(right, EvalResult)) or reasons:
         return RefusedBenchmark(benchmark=name, reasons=reasons)
     pairing = pair(right, left)
-    evidence = compare_with(_point(after, right), Choice(baseline=Baseline.GIVEN, point=_point(before, left)))
-    if isinstance(pairing, Unlike) or isinstance(evidence, Unlike):
+    if isinstance(pairing, Unlike) or not served_alike(after.plan, before.plan):
         return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
-    if isinstance(evidence, Evidence):
-        return _Possible(before=left, after=right, pairing=pairing, evidence=evidence)
+    if pairing.common_fraction >= MIN_COMMON:
+        steps = (before.plan.checkpoint.step, after.plan.checkpoint.step)
+        return _Possible(before=left, after=right, pairing=pairing, steps=steps)
     common = f"{len(pairing.sample_ids)} of {pairing.planned} samples have a score on both sides"
     return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} needed)",))
-
-
-def _point(record: EvalRecord, result: EvalResult) -> Point:
-    mean = summarise(result).mean or 0.0
-    return Point(step=record.plan.checkpoint.step, plan=record.plan, result=result, mean=mean)
 
 
 def _outcome(record: EvalRecord, name: str) -> Outcome | None:
@@ -163,20 +174,54 @@ def _side(record: EvalRecord) -> Side:
     return Side(run_id=c.run_id, step=c.step, digest=c.digest, source_uri=c.source_uri)
 
 
-def _compared(possible: _Possible, alpha_test: float, policy: Policy, examples: int) -> ComparedBenchmark:
-    comparison = possible.evidence.comparison
-    lost, gained = _examples(possible, examples)
+def _compared(possible: _Possible, jitter: Jitter | None, alpha_test: float, policy: Policy) -> ComparedBenchmark:
+    pairing, result = possible.pairing, possible.after
+    test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
+    comparison = _comparison(possible, test, jitter)
+    equivalence_p = tost_p(test.spread, policy.equivalence_margin)
+    with_jitter = min(1.0, 2 * min(comparison.p_worse, comparison.p_better))
     return ComparedBenchmark(
-        benchmark=possible.after.benchmark,
-        metric=possible.after.metric,
-        higher_is_better=possible.after.higher_is_better,
+        benchmark=result.benchmark,
+        metric=result.metric,
+        higher_is_better=result.higher_is_better,
         before=summarise(possible.before),
-        after=summarise(possible.after),
+        after=summarise(result),
         comparison=comparison,
-        p_two_sided=min(1.0, 2 * min(comparison.p_worse, comparison.p_better)),
-        word=word_of([possible.evidence], alpha_test, policy),
-        lost=lost,
-        gained=gained,
+        p_two_sided=min(1.0, 2 * min(test.p_worse, test.p_better)),
+        p_two_sided_jitter=None if jitter is None else with_jitter,
+        word=word_of_pair(comparison, equivalence_p, alpha_test, thresholds_of(policy)),
+        lost=(),
+        gained=(),
+    )
+
+
+def _comparison(possible: _Possible, test: PairedTest, jitter: Jitter | None) -> Comparison:
+    low, high = interval(test.spread)
+    if test.method == MCNEMAR:  # a difference of shares cannot lie outside
+        low, high = max(low, -1.0), min(high, 1.0)
+    p_worse, p_better = test.p_worse, test.p_better
+    if jitter is not None:
+        moment = Contrast(delta=test.delta, item_variance=test.stderr**2, n=test.n, common_fraction=1.0)
+        pooled = pooled_test(moment, jitter, 1, 1)
+        p_worse, p_better = max(p_worse, pooled.p_worse()), max(p_better, pooled.p_better())
+    before, after = possible.steps
+    return Comparison(
+        baseline=Baseline.GIVEN,
+        baseline_steps=(before,),
+        pooled_steps=(after,),
+        n_common=test.n,
+        common_fraction=possible.pairing.common_fraction,
+        delta=test.delta,
+        stderr=test.stderr,
+        ci_low=low,
+        ci_high=high,
+        p_worse=p_worse,
+        p_better=p_better,
+        p_worse_items=test.p_worse,
+        jitter=0.0 if jitter is None else math.sqrt(jitter.tau2),
+        n_lost=test.n_lost,
+        n_gained=test.n_gained,
+        method=test.method,
     )
 
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Sequence
+
+from tracker.domain.types import Measure
 
 NOTHING = "-"
 """Shown where there is no number. Never 0."""
@@ -51,6 +54,17 @@ def signed_text(delta: float) -> str:
         return NOTHING
     text = _fixed(abs(delta))
     return f"±{text}" if float(text) == 0 else f"{'+' if delta > 0 else '−'}{text}"  # noqa: RUF001 - meant
+
+
+def subject_text(benchmark: str, subset: str, measure: Measure) -> str:
+    """Return `sums`, `mmlu / anatomy` or `sums, output length`."""
+    name = f"{benchmark} / {subset}" if subset else benchmark
+    return name if measure is Measure.SCORE else f"{name}, {measure}"
+
+
+def steps_text(steps: Sequence[int]) -> str:
+    """Return `step 600` or `steps 100-600`."""
+    return f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]}-{steps[-1]}"
 
 
 def p_text(p: float) -> str:

@@ -1,76 +1,69 @@
-"""The first judge: paired tests of a checkpoint against the previous one and the best one, bounded over the run. Pure.
+"""The judge: what a checkpoint lost, held to one level over the whole run. Pure.
 
-    report = judge(record, trajectory, policy, now=now)
+    report = judge(record, scores, memory, policy, now=now)
 
-Per benchmark: MISSING -> FIRST -> INCOMPARABLE -> FORGOTTEN -> REGRESSED -> IMPROVED -> EQUIVALENT -> SUSPECT ->
-INCONCLUSIVE; the first that holds. One test is held to alpha / (planned checkpoints * benchmarks * 2 baselines), so
-that alpha bounds the chance of any false alarm of a suite over the whole run as far as samples flip by chance alone.
+Per benchmark: MISSING -> INCOMPARABLE -> RECOVERED -> FORGOTTEN -> REGRESSED -> IMPROVED -> EQUIVALENT -> SUSPECT ->
+INCONCLUSIVE; the first that holds. The tests are in `regression`, the words in `rules`, the losses over time in
+`episodes`. Only lower steps are looked at, so a record that comes late is judged where it belongs; it never opens or
+ends a loss, because later checkpoints know better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
-from tracker.domain.baselines import (
-    Choice,
-    Evidence,
-    Point,
-    choose_baselines,
-    compare_with,
-    earlier_points,
-    measured_alike,
-)
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Outcome
+from tracker.domain.decision import comparable, decide
+from tracker.domain.evidence import own_mean, untested, verdict_of
+from tracker.domain.findings import findings_of
 from tracker.domain.reasons import (
-    reason_for,
     reason_for_coverage,
     reason_for_failure,
     reason_for_first,
-    reason_for_refusal,
+    reason_for_too_early,
+    reason_for_too_few_common,
+    reason_for_unlike,
 )
-from tracker.domain.rules import detectable_change, regressed, word_of
+from tracker.domain.regression.detector import jitter_of
+from tracker.domain.regression.jitter import Jitter
+from tracker.domain.run_scores import RunScores
 from tracker.domain.scores import summarise
-from tracker.domain.types import Baseline, Policy, Report, Verdict, VerdictWord
-
-BASELINES = 2
-LEARNED_P = 0.01
-LEARNED_EFFECT = 0.02
-FORGOTTEN_AFTER = 3
-"""Checkpoints in a row, the candidate included, that must be below the best."""
+from tracker.domain.trials import Candidate, Memory, Scene, candidates_of, trial_of
+from tracker.domain.types import Episode, Measure, Policy, Report, Verdict, VerdictWord
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Case:
-    """One benchmark of the record, and what it is judged by."""
-
-    point: Point
-    earlier: tuple[Point, ...]
-    policy: Policy
-    blank: Verdict
-    """The verdict with everything but the decision."""
+class _Judged:
+    verdict: Verdict
+    change: Episode | None = None
 
 
-def judge(record: EvalRecord, trajectory: Sequence[EvalRecord], policy: Policy, *, now: datetime) -> Report:
-    """Judge every benchmark of `record` against the lower steps of its run in `trajectory`.
+def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy, *, now: datetime) -> Report:
+    """Judge every benchmark of `record`.
 
-    Records of other runs and suites, of the same step and of higher steps are ignored, so a record that arrives late
-    is judged where it belongs.
+    Args:
+        record: the candidate's; its samples are looked at only to say why some have no score.
+        scores: of the candidate's run, the record's own included.
+        memory: losses and accepted levels of the run so far.
+        policy: what counts as a finding.
+        now: when the report is made.
     """
-    checkpoint = record.plan.checkpoint
-    benchmarks = max(1, len(record.plan.suite.benchmarks))
-    alpha_test = policy.alpha / (policy.planned_checkpoints * benchmarks * BASELINES)
+    scene = Scene(record=record, scores=scores, memory=memory, policy=policy)
+    candidates = candidates_of(scene, Measure.SCORE)
+    jitters = jitter_of([c.track for c in candidates.values()])
+    by_name = dict(zip(candidates, jitters, strict=True))
+    judged = [_judged(scene, outcome, candidates, by_name) for outcome in record.outcomes]
+    found = findings_of(scene, candidates)
+    changes = [j.change for j in judged] + [f.change for f in found]
     return Report(
-        run_id=checkpoint.run_id,
-        step=checkpoint.step,
+        run_id=record.plan.checkpoint.run_id,
+        step=record.plan.checkpoint.step,
         plan_id=record.plan.id,
-        verdicts=tuple(
-            _failed(outcome, alpha_test)
-            if isinstance(outcome, BenchmarkFailure)
-            else _judged(record, outcome, trajectory, policy, alpha_test)
-            for outcome in record.outcomes
-        ),
+        verdicts=tuple(j.verdict for j in judged),
+        findings=tuple(f.verdict for f in found),
+        episodes=tuple(change for change in changes if change is not None),
         created_at=now,
     )
 
@@ -78,102 +71,57 @@ def judge(record: EvalRecord, trajectory: Sequence[EvalRecord], policy: Policy, 
 # --- private
 
 
-def _failed(failure: BenchmarkFailure, alpha_test: float) -> Verdict:
-    return Verdict(
-        benchmark=failure.benchmark,
-        word=VerdictWord.MISSING,
-        reason=reason_for_failure(failure),
-        score=None,
-        stderr=None,
-        coverage=0.0,
-        comparisons=(),
-        alpha_test=alpha_test,
-        mde=None,
-    )
-
-
 def _judged(
-    record: EvalRecord, result: EvalResult, trajectory: Sequence[EvalRecord], policy: Policy, alpha_test: float
-) -> Verdict:
-    summary = summarise(result)
-    blank = Verdict(
-        benchmark=result.benchmark,
-        word=VerdictWord.MISSING,
-        reason=reason_for_coverage(result, summary, policy.min_coverage),
-        score=summary.mean,
-        stderr=summary.stderr,
-        coverage=summary.coverage,
-        comparisons=(),
-        alpha_test=alpha_test,
-        mde=None,
-    )
-    if summary.mean is None or summary.coverage < policy.min_coverage:
-        return blank
-    earlier = earlier_points(record, result.benchmark, trajectory, min_coverage=policy.min_coverage)
-    if not earlier:
-        return replace(blank, word=VerdictWord.FIRST, reason=reason_for_first(summary.mean))
-    point = Point(step=record.plan.checkpoint.step, plan=record.plan, result=result, mean=summary.mean)
-    return _against(_Case(point=point, earlier=earlier, policy=policy, blank=blank))
+    scene: Scene, outcome: Outcome, candidates: Mapping[str, Candidate], jitters: Mapping[str, Jitter]
+) -> _Judged:
+    candidate = candidates.get(outcome.benchmark)
+    if candidate is None:
+        return _Judged(verdict=_missing(scene, outcome))
+    return _with_scores(scene, candidate, jitters[outcome.benchmark])
 
 
-def _against(case: _Case) -> Verdict:
-    # After a change of settings a new series begins: checkpoints measured alike are the ones to compare with.
-    alike = tuple(p for p in case.earlier if measured_alike(case.point, p))
-    choices = choose_baselines(alike or case.earlier, case.point.step, case.policy.phases)
-    compared = [compare_with(case.point, choice) for choice in choices]
-    evidence = [e for e in compared if isinstance(e, Evidence)]
+def _missing(scene: Scene, outcome: Outcome) -> Verdict:
+    if isinstance(outcome, BenchmarkFailure):
+        return _plain(outcome.benchmark, VerdictWord.MISSING, reason_for_failure(outcome))
+    summary = summarise(outcome)
+    reason = reason_for_coverage(outcome, summary, scene.policy.min_coverage)
+    verdict = _plain(outcome.benchmark, VerdictWord.MISSING, reason)
+    return replace(verdict, score=summary.mean, stderr=summary.stderr, coverage=summary.coverage)
+
+
+def _plain(benchmark: str, word: VerdictWord, reason: str) -> Verdict:
+    return Verdict(benchmark=benchmark, word=word, reason=reason, score=None, stderr=None, coverage=0.0, alpha_test=0.0)
+
+
+def _with_scores(scene: Scene, candidate: Candidate, jitter: Jitter) -> _Judged:
+    trial = trial_of(scene, candidate, jitter)
+    tests = trial.evidence()
+    evidence = comparable(tests)
     if evidence:
-        return _decided(case, evidence, alike)
-    refusal = compared[0]
-    assert not isinstance(refusal, Evidence)  # noqa: S101 - the list above is empty
-    reason = reason_for_refusal(case.point.plan, case.point.result.benchmark, choices[0], refusal)
-    return replace(case.blank, word=VerdictWord.INCOMPARABLE, reason=reason)
+        chance = scene.policy.chance.get(candidate.subject.benchmark)
+        decision = decide(trial, evidence, candidate.open_episode, run_id=scene.scores.run_id, chance=chance)
+        change = decision.change if candidate.newest else None
+        return _Judged(verdict=verdict_of(decision, trial, candidate), change=change)
+    mean = own_mean(trial, candidate, trial.track.rows[-1:])
+    earlier = _measured_otherwise(scene, candidate)
+    if tests:
+        word, reason = VerdictWord.INCOMPARABLE, reason_for_too_few_common(tests)
+    elif trial.track.rows.size > 1:
+        word, reason = VerdictWord.INCONCLUSIVE, reason_for_too_early(mean)
+    elif earlier is not None:
+        reason = reason_for_unlike(scene.record.plan, earlier, candidate.subject.benchmark)
+        word = VerdictWord.INCOMPARABLE
+    else:
+        word, reason = VerdictWord.FIRST, reason_for_first(mean)
+    return _Judged(verdict=untested(trial, candidate, word, reason))
 
 
-def _decided(case: _Case, evidence: Sequence[Evidence], alike: Sequence[Point]) -> Verdict:
-    policy, alpha_test = case.policy, case.blank.alpha_test
-    word = word_of(evidence, alpha_test, policy)
-    shown = evidence
-    if word is VerdictWord.REGRESSED and _forgotten(case, alike):
-        word = VerdictWord.FORGOTTEN
-        shown = [e for e in evidence if e.comparison.baseline is Baseline.BEST]
-    detectable = detectable_change(evidence[0], alpha_test, policy)
-    return replace(
-        case.blank,
-        word=word,
-        reason=reason_for(word, shown, alpha_test=alpha_test, policy=policy, detectable=detectable),
-        comparisons=tuple(e.comparison for e in evidence),
-        mde=detectable,
-    )
-
-
-def _forgotten(case: _Case, alike: Sequence[Point]) -> bool:
-    """Return whether the ability had been learned and is below its best here and at the checkpoints just before."""
-    before = alike[-(FORGOTTEN_AFTER - 1) :]
-    if len(before) < FORGOTTEN_AFTER - 1:
-        return False
-    return _learned(case, alike) and all(_below_best(case, alike, point) for point in (case.point, *reversed(before)))
-
-
-def _below_best(case: _Case, alike: Sequence[Point], point: Point) -> bool:
-    best = _best(case, alike, point.step)
-    if best is None:
-        return False
-    evidence = compare_with(point, best)
-    return isinstance(evidence, Evidence) and regressed(evidence.comparison, case.blank.alpha_test, case.policy)
-
-
-def _learned(case: _Case, alike: Sequence[Point]) -> bool:
-    best = _best(case, alike, case.point.step)
-    if best is None:
-        return False
-    first = Choice(baseline=Baseline.GIVEN, point=alike[0], selected_from=best.selected_from)
-    evidence = compare_with(best.point, first)
-    if not isinstance(evidence, Evidence):
-        return False
-    return evidence.comparison.p_better < LEARNED_P and evidence.comparison.delta >= LEARNED_EFFECT
-
-
-def _best(case: _Case, alike: Sequence[Point], step: int) -> Choice | None:
-    choices = choose_baselines([p for p in alike if p.step < step], step, case.policy.phases)
-    return choices[-1] if choices else None
+def _measured_otherwise(scene: Scene, candidate: Candidate) -> EvalPlan | None:
+    """Return the newest plan before the candidate whose results were measured in another way."""
+    others = [
+        s
+        for s in scene.scores.of(candidate.subject.benchmark, candidate.subject.suite)
+        if s.key != candidate.series.key
+    ]
+    plans = [plan for s in others for plan in s.plans if plan.checkpoint.step < scene.step]
+    return max(plans, key=lambda plan: plan.checkpoint.step, default=None)

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracker.domain.display import count_text, names_text
-from tracker.domain.types import Baseline, Comparison, Gap, Report, Verdict, VerdictWord
+from tracker.domain.types import Comparison, Gap, Report, Verdict, VerdictWord
 
 SYMBOLS: Mapping[VerdictWord, str] = {
     VerdictWord.MISSING: "?",
     VerdictWord.INCOMPARABLE: "≠",
     VerdictWord.FORGOTTEN: "▼▼",
     VerdictWord.REGRESSED: "▼",
+    VerdictWord.RECOVERED: "△",
     VerdictWord.IMPROVED: "▲",
     VerdictWord.EQUIVALENT: "=",
     VerdictWord.SUSPECT: "▽",
@@ -35,13 +36,14 @@ _ORDER = (
     VerdictWord.MISSING,
     VerdictWord.INCOMPARABLE,
     VerdictWord.SUSPECT,
+    VerdictWord.RECOVERED,
     VerdictWord.IMPROVED,
     VerdictWord.INCONCLUSIVE,
     VerdictWord.EQUIVALENT,
     VerdictWord.FIRST,
 )
 """What a reader looks for first."""
-_DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED})
+_DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED, VerdictWord.RECOVERED})
 _IN_A_STREAK = frozenset({*WORSE, VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
 _OPEN = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
 
@@ -118,14 +120,8 @@ def headline(view: Overview) -> str:
 
 
 def decisive_comparison(verdict: Verdict) -> Comparison | None:
-    """Return the comparison that a verdict rests on: with the best for `forgotten`, else the most significant one."""
-    if verdict.word is VerdictWord.FORGOTTEN:
-        best = [c for c in verdict.comparisons if c.baseline is Baseline.BEST]
-        if best:
-            return best[0]
-    if verdict.word is VerdictWord.IMPROVED:
-        return min(verdict.comparisons, key=lambda c: c.p_better, default=None)
-    return min(verdict.comparisons, key=lambda c: c.p_worse, default=None)
+    """Return the comparison that a verdict rests on, None without one."""
+    return next(iter(verdict.comparisons), None)
 
 
 # --- private
@@ -136,7 +132,7 @@ def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standi
     earlier = next(((s, v.word) for s, v in reversed(verdicts[:-1]) if v.word in _DECISIVE), None)
     improved_before = newest.word in _OPEN and earlier is not None and earlier[1] is VerdictWord.IMPROVED
     comparison = decisive_comparison(newest) if newest.word in WORSE else None
-    best_step = comparison.baseline_step if comparison else None
+    best_step = comparison.baseline_steps[-1] if comparison else None
     return Standing(
         benchmark=benchmark,
         step=step,
@@ -159,6 +155,7 @@ _PHRASES: Mapping[VerdictWord, str] = {
     VerdictWord.FORGOTTEN: "{be} forgotten",
     VerdictWord.REGRESSED: "regressed",
     VerdictWord.SUSPECT: "may be getting worse at step {step}",
+    VerdictWord.RECOVERED: "recovered",
     VerdictWord.IMPROVED: "improved",
 }
 

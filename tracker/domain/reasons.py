@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalResult
-from tracker.domain.baselines import MIN_COMMON, Choice, Evidence, TooFewCommon
-from tracker.domain.pairing import Unlike, explain_difference
-from tracker.domain.rules import regressed
+from tracker.domain.decision import MIN_COMMON
+from tracker.domain.display import steps_text
+from tracker.domain.episodes import FORGOTTEN_AFTER, RECOVERED_AFTER, Trial
+from tracker.domain.pairing import explain_difference
+from tracker.domain.regression.detector import Evidence
 from tracker.domain.scores import ScoreSummary, has_score
-from tracker.domain.statistics import MCNEMAR, samples_needed
-from tracker.domain.types import Baseline, Policy, VerdictWord
+from tracker.domain.types import Baseline, Comparison, Measure, VerdictWord
 
 
 def reason_for_failure(failure: BenchmarkFailure) -> str:
@@ -34,68 +35,70 @@ def reason_for_first(mean: float) -> str:
     return f"{mean:.3g}, the first usable result of this run"
 
 
-def reason_for_refusal(plan: EvalPlan, benchmark: str, choice: Choice, refusal: Unlike | TooFewCommon) -> str:
-    """Say what keeps a result from being compared with `choice`."""
-    if isinstance(refusal, Unlike):
-        differences = "; ".join(explain_difference(plan, choice.point.plan, benchmark))
-        return f"not measured like step {choice.point.step}: {differences}"
-    return (
-        f"only {refusal.n_common} of {refusal.planned} samples have a score both here and at step {choice.point.step}"
-        f" ({MIN_COMMON:.0%} needed)"
-    )
+def reason_for_too_early(mean: float) -> str:
+    """Say that one earlier checkpoint is too little."""
+    return f"{mean:.3g}; verdicts begin with the third checkpoint"
+
+
+def reason_for_unlike(plan: EvalPlan, earlier: EvalPlan, benchmark: str) -> str:
+    """Say what keeps a result from being compared with those of an earlier plan."""
+    differences = "; ".join(explain_difference(plan, earlier, benchmark))
+    return f"not measured like step {earlier.checkpoint.step}: {differences}"
+
+
+def reason_for_too_few_common(evidence: Sequence[Evidence]) -> str:
+    """Say that too few samples are scored on both sides."""
+    most = max(evidence, key=lambda e: e.test.n).test
+    if most.n == 1:
+        return "only one sample has a score on both sides, which shows no spread to judge by"
+    return f"only {most.n} samples have a score on both sides ({most.common_fraction:.1%}, {MIN_COMMON:.0%} needed)"
 
 
 def reason_for(
-    word: VerdictWord, evidence: Sequence[Evidence], *, alpha_test: float, policy: Policy, detectable: float
+    word: VerdictWord, deciding: Comparison, means: tuple[float, float], trial: Trial, detectable: float | None
 ) -> str:
-    """Say what changed, against which checkpoint, and by how many samples."""
-    if word is VerdictWord.IMPROVED:
-        return _change(max(evidence, key=lambda e: e.comparison.delta))
+    """Say what changed, against which checkpoints, and by how many samples.
+
+    Args:
+        word: the verdict.
+        deciding: the comparison that it rests on.
+        means: of the baseline and of the candidate's side, as the benchmark reports them.
+        trial: what was tried.
+        detectable: smallest true loss that would have been seen.
+    """
+    change = _change(deciding, means, trial.subject.measure)
     if word is VerdictWord.EQUIVALENT:
-        return f"{_scores(evidence[0])}: shown to be within {policy.equivalence_margin:.2g}"
+        return f"{change}: shown to be within {trial.thresholds.equivalence_margin:.2g}"
     if word is VerdictWord.INCONCLUSIVE:
-        return _inconclusive(evidence[0], alpha_test, policy, detectable)
-    worst = _worst(evidence, alpha_test, policy)
+        seen = "" if detectable is None else f"; a true loss below {detectable:.2g} can go unseen"
+        return f"{change}: too little to conclude from {deciding.n_common} samples{seen}"
+    counted = f"{change}; lost {deciding.n_lost} of {deciding.n_common}, gained {deciding.n_gained}"
+    if trial.subject.measure is not Measure.SCORE:
+        counted = change
     if word is VerdictWord.FORGOTTEN:
-        return f"{_change(worst)}; worse than the best for three checkpoints in a row"
+        return f"{counted}; below the peak at {FORGOTTEN_AFTER} checkpoints in a row"
+    if word is VerdictWord.RECOVERED:
+        return f"{counted}; back for {RECOVERED_AFTER} checkpoints in a row"
     if word is VerdictWord.SUSPECT:
-        p = worst.comparison.p_worse
-        return f"{_change(worst)}: looks worse (p = {p:.1g}), an alarm over a whole run needs p < {alpha_test:.1g}"
-    return _change(worst)
+        return f"{counted}: looks worse (p = {deciding.p_worse:.1g}), an alarm over a whole run needs less"
+    return counted
 
 
 # --- private
 
+_BASELINES = {Baseline.PEAK: ", the peak", Baseline.PINNED: ", the pinned model"}
 
-def _worst(evidence: Sequence[Evidence], alpha_test: float, policy: Policy) -> Evidence:
-    significant = [e for e in evidence if regressed(e.comparison, alpha_test, policy)]
-    return min(significant or evidence, key=lambda e: e.comparison.delta)
-
-
-def _change(evidence: Evidence) -> str:
-    comparison = evidence.comparison
-    counts = f"lost {comparison.n_lost} of {comparison.n_common}, gained {comparison.n_gained}"
-    return f"{_scores(evidence)}; {counts}"
+_MEASURES = {
+    Measure.SCORE: "",
+    Measure.OUTPUT_LENGTH: "answers, as a share of the longest allowed: ",
+    Measure.COMPLETENESS: "answers cut off: ",
+}
 
 
-def _scores(evidence: Evidence) -> str:
-    before, now = evidence.baseline_mean, evidence.mean
+def _change(comparison: Comparison, means: tuple[float, float], measure: Measure) -> str:
+    before, now = means
     digits = 2 if abs(now - before) >= 0.05 else 3
-    comparison = evidence.comparison
-    best = ", the best" if comparison.baseline is Baseline.BEST else ""
-    return f"{before:.{digits}f} -> {now:.{digits}f} since step {comparison.baseline_step}{best}"
-
-
-def _inconclusive(evidence: Evidence, alpha_test: float, policy: Policy, detectable: float) -> str:
-    comparison = evidence.comparison
-    text = (
-        f"{_scores(evidence)}: too little to conclude from {comparison.n_common} samples;"
-        f" a true change below {detectable:.2g} can go unseen"
-    )
-    if comparison.method != MCNEMAR or detectable <= 2 * policy.min_effect:
-        return text
-    changed_rate = max(comparison.n_lost + comparison.n_gained, 1) / comparison.n_common
-    needed = samples_needed(2 * policy.min_effect, changed_rate, alpha_test)
-    if needed <= comparison.n_common:
-        return text
-    return f"{text}; about {float(f'{needed:.2g}'):,.0f} samples would show {2 * policy.min_effect:.2g}"
+    pooled = len(comparison.pooled_steps)
+    together = f" (mean of the newest {pooled})" if pooled > 1 else ""
+    since = f"{steps_text(comparison.baseline_steps)}{_BASELINES.get(comparison.baseline, '')}"
+    return f"{_MEASURES[measure]}{before:.{digits}f} -> {now:.{digits}f}{together} since {since}"

@@ -1,59 +1,103 @@
-"""When a comparison is called regressed, improved, equivalent or suspect. Pure.
+"""When evidence is called regressed, improved, equivalent or suspect. Pure.
 
 Order matters: the first rule that holds gives the word. See `types.VerdictWord` for what the words mean.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from tracker.domain.baselines import Evidence
-from tracker.domain.statistics import mde, tost_p
-from tracker.domain.types import Comparison, Policy, VerdictWord
+from tracker.domain.regression.detector import Evidence
+from tracker.domain.types import Baseline, Comparison, VerdictWord
 
 SUSPECT_P = 0.01
 EQUIVALENCE_P = 0.05
 
-
-def regressed(comparison: Comparison, alpha_test: float, policy: Policy) -> bool:
-    """Return whether the candidate is worse, beyond chance at the run's level, by an amount that matters."""
-    return comparison.p_worse < alpha_test and comparison.delta <= -policy.min_effect
+_EQUIVALENCE_POOLED = 4
 
 
-def improved(comparison: Comparison, alpha_test: float, policy: Policy) -> bool:
-    """Return the mirror image of `regressed`."""
-    return comparison.p_better < alpha_test and comparison.delta >= policy.min_effect
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """Sizes of changes that matter, in score units."""
+
+    min_effect: float
+    equivalence_margin: float
 
 
-def suspect(comparison: Comparison, policy: Policy) -> bool:
-    """Return whether the candidate would look worse if this were the only test of the run."""
-    return comparison.p_worse < SUSPECT_P and comparison.delta <= -policy.min_effect
+def losses(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
+    """Return the tests that show a loss beyond chance at the run's level, by an amount that matters."""
+    return tuple(e for e in evidence if e.is_loss(thresholds.min_effect))
 
 
-def equivalent(evidence: Evidence, policy: Policy) -> bool:
-    """Return whether the true change is shown to be within the margin; no finding at all is not that."""
-    return tost_p(evidence.spread, policy.equivalence_margin) < EQUIVALENCE_P
+def gains(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
+    """Return the tests that show the mirror image, against the peak where there is one.
+
+    Better than the checkpoints just before and still below the peak is no improvement.
+    """
+    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK]
+    return tuple(e for e in peak or evidence if e.is_gain(thresholds.min_effect))
 
 
-def word_of(evidence: Sequence[Evidence], alpha_test: float, policy: Policy) -> VerdictWord:
-    """Return REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE for evidence against one or more baselines.
+def suspects(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
+    """Return the tests that would show a loss if this checkpoint were the only one of the run.
+
+    p < .01 after paying for the tests of this checkpoint: about 1 healthy checkpoint in 100.
+    """
+    level = SUSPECT_P / max(1, len(evidence))
+    return tuple(e for e in evidence if e.p_worse < level and e.test.delta <= -thresholds.min_effect)
+
+
+def is_equivalent(evidence: Sequence[Evidence], thresholds: Thresholds) -> bool:
+    """Return whether the true change is shown to be within the margin, against every baseline.
+
+    Tested on the newest four checkpoints together, or on as many as there are.
+    """
+    most = max((e.m for e in evidence if e.m <= _EQUIVALENCE_POOLED), default=0)
+    tested = [e for e in evidence if e.m == most]
+    return bool(tested) and all(
+        _cautious(e).test.equivalence_p(thresholds.equivalence_margin) < EQUIVALENCE_P for e in tested
+    )
+
+
+def word_of(evidence: Sequence[Evidence], thresholds: Thresholds) -> VerdictWord:
+    """Return REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE.
 
     A loss against any baseline outweighs a gain against another, and equivalence must hold against all of them:
-    steps too small to see against the previous checkpoint add up against the best.
+    steps too small to see one by one add up against the peak.
     """
-    if any(regressed(e.comparison, alpha_test, policy) for e in evidence):
+    if losses(evidence, thresholds):
         return VerdictWord.REGRESSED
-    if any(improved(e.comparison, alpha_test, policy) for e in evidence):
+    if gains(evidence, thresholds):
         return VerdictWord.IMPROVED
-    if all(equivalent(e, policy) for e in evidence):
+    if is_equivalent(evidence, thresholds):
         return VerdictWord.EQUIVALENT
-    if any(suspect(e.comparison, policy) for e in evidence):
+    if suspects(evidence, thresholds):
         return VerdictWord.SUSPECT
     return VerdictWord.INCONCLUSIVE
 
 
-def detectable_change(evidence: Evidence, alpha_test: float, policy: Policy) -> float:
-    """Return the smallest true change that is found with 80 % power; at least what must be seen above `min_effect`."""
-    noise = mde(evidence.spread, alpha_test)
-    above_min_effect = policy.min_effect + mde(evidence.spread, 0.5)  # z of .5 is 0: the power's share alone
-    return max(noise, above_min_effect)
+def word_of_pair(
+    comparison: Comparison, equivalence_p: float, alpha_test: float, thresholds: Thresholds
+) -> VerdictWord:
+    """Return the word for two checkpoints that somebody chose: one test, so nothing is paid for others."""
+    if comparison.p_worse < alpha_test and comparison.delta <= -thresholds.min_effect:
+        return VerdictWord.REGRESSED
+    if comparison.p_better < alpha_test and comparison.delta >= thresholds.min_effect:
+        return VerdictWord.IMPROVED
+    if equivalence_p < EQUIVALENCE_P:
+        return VerdictWord.EQUIVALENT
+    if comparison.p_worse < SUSPECT_P and comparison.delta <= -thresholds.min_effect:
+        return VerdictWord.SUSPECT
+    return VerdictWord.INCONCLUSIVE
+
+
+# --- private
+
+
+def _cautious(evidence: Evidence) -> Evidence:
+    """Return the evidence as if two samples had changed more: none of 20 changed does not show that none can."""
+    share = 1 / evidence.m + 1 / evidence.blocks.base.size
+    unseen = share / max(1, evidence.test.n) ** 2
+    return replace(evidence, test=replace(evidence.test, stderr=math.sqrt(evidence.test.stderr**2 + unseen)))

@@ -110,7 +110,7 @@ def standard_error(values: FloatArray, clusters: IntArray | None = None) -> floa
 
 def interval(spread: Spread, level: float = 0.95) -> tuple[float, float]:
     """Return low and high of the two-sided interval of the true change at `level`."""
-    width = -_quantile((1 - level) / 2, spread.df) * spread.stderr
+    width = -t_quantile((1 - level) / 2, spread.df) * spread.stderr
     return spread.centre - width, spread.centre + width
 
 
@@ -120,8 +120,8 @@ def tost_p(spread: Spread, margin: float) -> float:
     Two one-sided tests (Schuirmann 1987): the larger p of "change <= -margin" and "change >= margin"; below .05 exactly
     when the 90 % interval lies inside +-margin.
     """
-    below = _cdf(-(spread.centre + margin) / spread.stderr, spread.df)
-    above = _cdf((spread.centre - margin) / spread.stderr, spread.df)
+    below = t_cdf(-(spread.centre + margin) / spread.stderr, spread.df)
+    above = t_cdf((spread.centre - margin) / spread.stderr, spread.df)
     return max(below, above)
 
 
@@ -130,7 +130,7 @@ def mde(spread: Spread, alpha: float, power: float = 0.8) -> float:
 
     (z_alpha + z_power) * stderr, with quantiles of t where the degrees of freedom are finite.
     """
-    return (_quantile(power, spread.df) - _quantile(alpha, spread.df)) * spread.stderr
+    return (t_quantile(power, spread.df) - t_quantile(alpha, spread.df)) * spread.stderr
 
 
 def samples_needed(effect: float, changed_rate: float, alpha: float, power: float = 0.8) -> int:
@@ -138,8 +138,18 @@ def samples_needed(effect: float, changed_rate: float, alpha: float, power: floa
 
     n = (z_alpha + z_power)^2 * changed_rate / effect^2, from the variance of a paired difference (Miller 2024).
     """
-    z = _quantile(power, math.inf) - _quantile(alpha, math.inf)
+    z = t_quantile(power, math.inf) - t_quantile(alpha, math.inf)
     return math.ceil(z * z * changed_rate / effect**2)
+
+
+def t_cdf(x: float, df: float) -> float:
+    """Return P(T <= x) of the t distribution; the normal one for infinite `df`."""
+    return float(ndtr(x)) if math.isinf(df) else float(stdtr(df, x))
+
+
+def t_quantile(p: float, df: float) -> float:
+    """Return the value that T is below with probability `p`; of the normal distribution for infinite `df`."""
+    return float(ndtri(p)) if math.isinf(df) else float(stdtrit(df, p))
 
 
 # --- private
@@ -171,7 +181,7 @@ def _t_test(differences: FloatArray, clusters: IntArray | None, lost: int, gaine
     df = sums.size - 1
     stderr = standard_error(differences, clusters) or 0.0
     if stderr > _ZERO:
-        p_worse, p_better = _cdf(delta / stderr, df), _cdf(-delta / stderr, df)
+        p_worse, p_better = t_cdf(delta / stderr, df), t_cdf(-delta / stderr, df)
     else:
         # All differ alike, or there is a single unit: t has nothing to divide by, the signs of the units still count.
         down, up = int(np.count_nonzero(sums < 0)), int(np.count_nonzero(sums > 0))
@@ -208,11 +218,3 @@ def _bonett_price(n: int, lost: int, gained: int) -> Spread:
     p_lost, p_gained = (lost + 1) / (n + 2), (gained + 1) / (n + 2)
     centre = p_gained - p_lost
     return Spread(centre=centre, stderr=math.sqrt((p_lost + p_gained - centre * centre) / (n + 2)), df=math.inf)
-
-
-def _cdf(x: float, df: float) -> float:
-    return float(ndtr(x)) if math.isinf(df) else float(stdtr(df, x))
-
-
-def _quantile(p: float, df: float) -> float:
-    return float(ndtri(p)) if math.isinf(df) else float(stdtrit(df, p))

@@ -32,7 +32,7 @@ from tracker.domain.tracking_types import (
     TrackedVerdict,
     TrackingBatch,
 )
-from tracker.domain.types import Baseline, CurvePoint, Report, Verdict, VerdictWord
+from tracker.domain.types import CurvePoint, Report, Verdict, VerdictWord
 
 MAX_TAG_CHARS = 500
 DIGEST_CHARS_IN_PATHS = 8
@@ -198,8 +198,7 @@ def _why(failure: BenchmarkFailure | ProbeFailure) -> str:
 
 
 def _tracked_verdict(verdict: Verdict, key: str, step: int) -> TrackedVerdict:
-    against = next((c for c in verdict.comparisons if c.baseline is Baseline.BEST), None)
-    against = against or next(iter(verdict.comparisons), None)
+    against = next(iter(verdict.comparisons), None)
     return TrackedVerdict(
         benchmark=verdict.benchmark,
         key=key,
@@ -207,5 +206,5 @@ def _tracked_verdict(verdict: Verdict, key: str, step: int) -> TrackedVerdict:
         word=verdict.word,
         score=verdict.score,
         change=None if against is None else against.delta,
-        baseline_step=None if against is None else against.baseline_step,
+        baseline_step=None if against is None else against.baseline_steps[-1],
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -45,16 +46,12 @@ class Measure(StrEnum):
 class Baseline(StrEnum):
     """What a checkpoint is compared with."""
 
-    PREVIOUS = "previous"
-    """The checkpoint before it."""
-    BEST = "best"
-    """The best earlier checkpoint (of the first phase, where phases are declared)."""
     RECENT = "recent"
     """The checkpoints just before."""
     PEAK = "peak"
     """The best block of earlier checkpoints."""
     PINNED = "pinned"
-    """A model that the policy names: the base model, a checkpoint of another run."""
+    """A checkpoint that the policy names: the base model, or one of another run."""
     GIVEN = "given"
     """The other side of `tracker compare`."""
 
@@ -89,6 +86,8 @@ class Episode:
     closed_step: int | None = None
     """Step at which it ended; None: it lasts."""
     closed_by: Closing | None = None
+    last_step: int | None = None
+    """Last checkpoint that was below; None unless it recovered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,23 +108,33 @@ class Comparison:
     """Paired statistics of candidate minus baseline on their common samples. Scores are oriented: up is better."""
 
     baseline: Baseline
-    baseline_step: int
+    baseline_steps: tuple[int, ...]
+    """Checkpoints that the baseline is the mean of, ascending."""
+    pooled_steps: tuple[int, ...]
+    """Checkpoints that the candidate's side is the mean of: the candidate, and the ones just before it."""
     n_common: int
     common_fraction: float
-    """Samples scored on both sides / samples planned."""
+    """Samples scored on both sides / samples of the benchmark."""
     delta: float
     stderr: float
+    """With jitter."""
     ci_low: float
-    """95 % interval of delta."""
+    """95 % interval of delta, with jitter."""
     ci_high: float
     p_worse: float
-    """One-sided p of "candidate is worse", already multiplied by the number of baselines it was selected from."""
+    """One-sided p of "candidate is worse", with jitter, times `selected_from`: what verdicts rest on."""
     p_better: float
+    p_worse_items: float
+    """The same without jitter: what the samples alone would say."""
+    jitter: float
+    """Training jitter tau of this benchmark, in score units; 0 where none is known."""
+    selected_from: int = 1
+    """Blocks that the baseline is the best of."""
     n_lost: int
-    """Right before, wrong now (score above and below .5)."""
+    """Right before, wrong now (above .5 on the baseline's side, not above it on the candidate's)."""
     n_gained: int
     method: str
-    """`mcnemar-midp`, `paired-t` or `clustered-t`."""
+    """`pooled-t`; for `tracker compare`: `mcnemar-midp`, `paired-t` or `clustered-t`."""
 
 
 class VerdictWord(StrEnum):
@@ -136,8 +145,10 @@ class VerdictWord(StrEnum):
     INCOMPARABLE = "incomparable"
     """Not measured alike, or too few common samples."""
     FORGOTTEN = "forgotten"
-    """Was learned, and is below the best at three checkpoints in a row."""
+    """Was learned, and is below the peak at three checkpoints in a row."""
     REGRESSED = "regressed"
+    RECOVERED = "recovered"
+    """Was lost, and is back for two checkpoints in a row."""
     IMPROVED = "improved"
     EQUIVALENT = "equivalent"
     """Shown to be within the margin; not the same as "no difference found"."""
@@ -153,19 +164,27 @@ class Verdict:
     """The decision on one benchmark at one checkpoint, with its evidence."""
 
     benchmark: str
+    subset: str = ""
+    """Empty: the whole benchmark."""
+    measure: Measure = Measure.SCORE
     word: VerdictWord
     reason: str
     """One sentence for a person."""
     score: float | None
-    """Mean over scored samples, as the benchmark reports it."""
+    """Mean over scored samples, as the benchmark reports it; of a subset or another measure, its own mean."""
     stderr: float | None
     coverage: float
     """Scored / planned samples."""
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    """The evidence that decided first, then the candidate alone against each baseline."""
     alpha_test: float
     """Level that one test was held to."""
-    mde: float | None
-    """Smallest true change that this comparison would have found with 80 % power."""
+    mde: float | None = None
+    """Smallest true loss that the candidate alone would have shown with 80 % power."""
+    mde_pooled: float | None = None
+    """The same of the newest four checkpoints together."""
+    lost_since: int | None = None
+    """Onset of the loss that lasts at this checkpoint, or that ends here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +195,11 @@ class Report:
     step: int
     plan_id: str
     verdicts: tuple[Verdict, ...]
+    """One for each benchmark."""
+    findings: tuple[Verdict, ...] = ()
+    """Losses of single subsets, and answers that got longer or were cut off more often: only where there is one."""
+    episodes: tuple[Episode, ...] = ()
+    """Losses that open, change or end at this checkpoint."""
     created_at: datetime
 
 
@@ -188,17 +212,32 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pinned:
+    """A checkpoint that every other one is compared with as well."""
+
+    run_id: str
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """What counts as a finding."""
 
     alpha: float = 0.05
-    """Chance that sample noise alone raises any alarm over the whole run."""
-    min_effect: float = 0.02
+    """Chance of any false alarm over a whole healthy run."""
+    min_effect: float = 0.01
     """Smaller losses are not reported as regressions."""
-    equivalence_margin: float = 0.02
+    subset_min_effect: float = 0.05
+    """The same for one subset."""
+    equivalence_margin: float = 0.01
     min_coverage: float = 0.95
-    planned_checkpoints: int = 100
+    planned_checkpoints: int | None = None
+    """None: unknown; `alpha` is then spent in epochs."""
     phases: tuple[Phase, ...] = ()
+    pinned: Pinned | None = None
+    """The base model, or a checkpoint of another run."""
+    chance: Mapping[str, float] = field(default_factory=dict)
+    """Score of guessing, by benchmark, where it is known: what is above it has been learned."""
 
 
 class AlertState(StrEnum):

@@ -40,7 +40,7 @@ def test_counts_agree_with_the_comparison_that_the_verdict_rests_on() -> None:
     for loss in losses_of(DATA, VIEW):
         verdict = VIEW.at(1000, loss.benchmark)
         assert verdict is not None
-        assert (loss.lost, loss.gained) == (verdict.comparisons[1].n_lost, verdict.comparisons[1].n_gained)
+        assert (loss.lost, loss.gained) == (verdict.comparisons[0].n_lost, verdict.comparisons[0].n_gained)
 
 
 def test_an_example_has_both_answers_and_the_whole_life_of_the_sample() -> None:

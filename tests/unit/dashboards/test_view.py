@@ -80,8 +80,8 @@ def test_the_evidence_has_what_a_doubter_asks_for() -> None:
     assert (facts.benchmark, facts.badge.word, facts.score, facts.alpha, facts.mde) == (
         "facts", "forgotten", "0.037", "8.3e-05", "0.084",
     )  # fmt: skip
-    best = facts.proofs[1]
-    assert best.against == "best, step 600"
+    best = facts.proofs[0]
+    assert best.against == "peak, step 600"
     assert (best.delta, best.interval) == ("−0.875", "−0.948 to −0.802")  # noqa: RUF001 - a true minus sign
     assert (best.flips, best.common, best.p, best.method) == ("70 / 0", "80", "< 1e-12 worse", "mcnemar-midp")
 

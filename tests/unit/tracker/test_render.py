@@ -132,7 +132,7 @@ def test_a_failed_benchmark_has_a_reason_and_no_score() -> None:
 
 
 def test_a_comparison_shows_both_scores_and_samples_that_changed() -> None:
-    view = compare_records(RUN.records[2], RUN.records[3], Policy(), examples=1)
+    view = compare_records(RUN.records[2], RUN.records[3], Policy(), {}, examples=1)
     assert (
         shown(comparison_table(view))
         == """\
@@ -161,7 +161,7 @@ reversal, gained:
 
 def test_checkpoints_of_two_runs_are_told_apart() -> None:
     other = forgetting_run(run_id="other", trouble=False)
-    view = compare_records(RUN.records[5], other.records[9], Policy(), examples=0)
+    view = compare_records(RUN.records[5], other.records[9], Policy(), {}, examples=0)
     assert shown(comparison_table(view)).startswith("other step 1000 compared with tiny-forgetting step 600\n")
 
 

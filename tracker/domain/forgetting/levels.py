@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from tracker.domain.regression.blocks import Blocks, block_width, peak_blocks, second_difference_weights
+from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, second_difference_weights
 from tracker.domain.regression.detector import Track
 from tracker.domain.regression.jitter import WINDOW, Jitter
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
@@ -147,7 +147,7 @@ def forgetting_of(unit: Unit) -> Forgetting | None:
 
 def last_width(checkpoints: int) -> int:
     """Return how many of the newest checkpoints are averaged, of `checkpoints` in all."""
-    return min(LAST, block_width(checkpoints))
+    return min(LAST, peak_width(None, checkpoints))
 
 
 def peak_rows(unit: Unit) -> IntArray | None:
@@ -176,7 +176,7 @@ def expected_largest(count: int) -> float:
 
 def _blocks(rows: IntArray, means: FloatArray) -> Blocks | None:
     # By the checkpoints that there are, not by those planned: a ledger of a run's first tenth is a ledger too.
-    width = block_width(rows.size)
+    width = peak_width(None, rows.size)
     return peak_blocks(rows, means, last_width(rows.size), width) or peak_blocks(rows, means, 1, width)
 
 

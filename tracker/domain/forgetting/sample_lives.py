@@ -147,7 +147,7 @@ def windows_around(rows: IntArray, before: IntArray, width: int) -> Windows | No
     Args:
         rows: all checkpoints that count, ordered by step.
         before: those of them at which it was known, ordered by step.
-        width: the blocks' own (`regression.blocks.block_width`).
+        width: the blocks' own (`regression.blocks.peak_width`).
     """
     size = min(WINDOW, width)
     found = Windows(before=before[-size:], after=rows[rows > before[-1]][-size:])

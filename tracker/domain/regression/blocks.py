@@ -37,17 +37,17 @@ class Blocks:
         return weights
 
 
-def block_width(planned: int | None) -> int:
-    """Return W: 10, and less for a run that is planned to be shorter than 50 checkpoints."""
-    return BLOCK if planned is None else min(BLOCK, max(2, planned // 5))
+def peak_width(planned: int | None, seen: int) -> int:
+    """Return W of the peak: 10, and less for a run of fewer than 50 checkpoints (planned, else seen so far)."""
+    return min(BLOCK, max(2, (planned or seen) // 5))
 
 
-def recent_blocks(rows: IntArray, m: int, width: int) -> Blocks | None:
-    """Return the newest `m` of `rows` against the up to `width` just before; None while fewer than two are earlier."""
+def recent_blocks(rows: IntArray, m: int) -> Blocks | None:
+    """Return the newest `m` of `rows` against the up to 10 just before; None while fewer than two are earlier."""
     end = rows.size - m
     if end < _MIN_EARLIER:
         return None
-    return Blocks(baseline=Baseline.RECENT, new=rows[end:], base=rows[max(0, end - width) : end])
+    return Blocks(baseline=Baseline.RECENT, new=rows[end:], base=rows[max(0, end - BLOCK) : end])
 
 
 def peak_blocks(rows: IntArray, means: FloatArray, m: int, width: int) -> Blocks | None:

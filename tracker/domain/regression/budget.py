@@ -8,6 +8,11 @@ from __future__ import annotations
 POOLED = (1, 2, 4, 8)
 """Newest checkpoints that are averaged: pooling costs log10(4) of threshold and finds losses that one cannot show."""
 
+SCORE_SHARE = 0.9
+"""Of the run's alpha, for scores; where a benchmark has subsets, half of it is for them."""
+BEHAVIOUR_SHARE = 0.05
+"""For the length of answers, and as much for answers that are cut off."""
+
 _FIRST_EPOCH = 100
 
 

@@ -2,7 +2,7 @@
 
     tracks = [Track(scores=matrix, rows=rows_up_to_the_candidate), ...]     # all benchmarks of the suite
     for found in evidence_at(tracks, Level(alpha=0.05, planned=100, benchmarks=20)):  # a tuple a benchmark
-        any(e.alarms(min_effect) for e in found)
+        any(e.is_loss(min_effect) for e in found)
 
 Method "rec" of the simulations in docs/verdicts.md: pooled paired contrasts, a jitter term that the run itself
 supplies, a t tail, and Bonferroni over the planned run.
@@ -11,15 +11,15 @@ supplies, a t tail, and Bonferroni over the planned run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from tracker.domain.regression.blocks import (
     Blocks,
-    block_width,
     peak_blocks,
+    peak_width,
     recent_blocks,
     second_difference_weights,
 )
@@ -55,11 +55,13 @@ class Level:
     """K."""
     baselines: int = len(BASELINES)
     """B; one more with a pinned baseline."""
+    pooled: int = len(POOLED)
+    """M: how many sizes of the new block are tested."""
 
     def alpha_test(self, position: int) -> float:
         """Return the level of one test at the checkpoint at `position`, counted from 0."""
         share = alpha_per_checkpoint(self.alpha, position, self.planned)
-        return share / (self.benchmarks * self.baselines * len(POOLED))
+        return share / (self.benchmarks * self.baselines * self.pooled)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,14 @@ class Track:
     """Rows of `scores` that count, ordered by step; the last one is the candidate."""
     noise_from: int = 0
     """Index into `rows` where the jitter's history starts: training changed its ways there."""
+    pinned_row: int | None = None
+    """Row of `scores`, none of `rows`, that holds a model to compare with at every checkpoint."""
+    dropped: int = 0
+    """Earlier checkpoints of the run that no longer count, and have spent their share of alpha."""
+
+    def before(self, back: int) -> Track:
+        """Return the track as it was at the checkpoint `back` before the candidate."""
+        return replace(self, rows=self.rows[: self.rows.size - back])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +107,13 @@ class Evidence:
         """One-sided p of "better", the choice of the baseline paid for."""
         return self.test.p_better(self.blocks.selected_from)
 
-    def alarms(self, min_effect: float) -> bool:
+    def is_loss(self, min_effect: float) -> bool:
         """Return whether this is a loss: beyond chance at the run's level, and large enough to matter."""
         return self.p_worse < self.alpha_test and self.test.delta <= -min_effect
+
+    def is_gain(self, min_effect: float) -> bool:
+        """Return the mirror image of `is_loss`."""
+        return self.p_better < self.alpha_test and self.test.delta >= min_effect
 
 
 def jitter_of(tracks: Sequence[Track]) -> tuple[Jitter, ...]:
@@ -113,13 +127,17 @@ def evidence_at(tracks: Sequence[Track], level: Level) -> tuple[tuple[Evidence, 
 
 
 def evidence_of(track: Track, jitter: Jitter, level: Level) -> tuple[Evidence, ...]:
-    """Return the tests of one benchmark at its candidate."""
-    chosen = list(_blocks(track, block_width(level.planned)))
+    """Return the tests of one benchmark at its candidate, the smallest m first."""
+    return evidence_on(track, tuple(_blocks(track, peak_width(level.planned, track.rows.size))), jitter, level)
+
+
+def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: Level) -> tuple[Evidence, ...]:
+    """Return the tests of chosen blocks."""
     if not chosen:
         return ()
     n_rows = track.scores.means.size
     found = track.scores.contrasts(np.array([b.weights(n_rows) for b in chosen]))
-    alpha_test = level.alpha_test(track.rows.size - 1)
+    alpha_test = level.alpha_test(track.dropped + track.rows.size - 1)
     return tuple(
         Evidence(
             blocks=b,
@@ -146,6 +164,9 @@ def _second_differences(track: Track) -> SecondDifferences:
 def _blocks(track: Track, width: int) -> Iterator[Blocks]:
     means = track.scores.means
     for m in POOLED:
-        for blocks in (recent_blocks(track.rows, m, width), peak_blocks(track.rows, means, m, width)):
+        for blocks in (recent_blocks(track.rows, m), peak_blocks(track.rows, means, m, width)):
             if blocks is not None:
                 yield blocks
+        if track.pinned_row is not None and track.rows.size >= m:
+            base = np.array([track.pinned_row], dtype=np.int64)
+            yield Blocks(baseline=Baseline.PINNED, new=track.rows[-m:], base=base)

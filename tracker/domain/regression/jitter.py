@@ -24,8 +24,10 @@ WINDOW = 40
 TAU_START = 0.004
 """Jitter assumed before the run has shown its own: 0.4 points."""
 
+MIN_HISTORY = 3
+"""Second differences without which a run has shown nothing of its own."""
+
 _TAU_FLOOR = 0.0015
-_MIN_HISTORY = 3
 _CLIP = 3.5
 _MEDIAN_CHI2 = 0.4549
 """Median of chi-square with one degree of freedom."""
@@ -73,11 +75,12 @@ class _Raw:
 
 
 def _raw(history: SecondDifferences) -> _Raw | None:
-    squares = history.deltas[-WINDOW:] ** 2
+    known = np.isfinite(history.item_variances)  # not where fewer than two samples are common to a triple
+    squares = history.deltas[known][-WINDOW:] ** 2
     h = squares.size
-    if h < _MIN_HISTORY:
+    if h < MIN_HISTORY:
         return None
-    items = float(history.item_variances[-WINDOW:].mean())
+    items = float(history.item_variances[known][-WINDOW:].mean())
     cap = _CLIP**2 * max(float(np.median(squares)) / _MEDIAN_CHI2, items)
     square = float(np.minimum(squares, cap).mean())
     # h / 2: neighbouring second differences share checkpoints.

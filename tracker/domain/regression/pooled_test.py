@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import ndtri, stdtr, stdtrit
-
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.score_matrix import Contrast
+from tracker.domain.statistics import t_cdf, t_quantile
 
 _DF_RANGE = (4.0, 1e6)
 _NO_VARIANCE = 1e-30
@@ -33,34 +32,34 @@ class PooledTest:
 
     def p_worse(self, factor: int = 1) -> float:
         """Return the one-sided p of "worse", times `factor` (blocks that the baseline was the best of)."""
-        return min(1.0, float(stdtr(self.df, self.delta / self.stderr)) * factor)
+        return min(1.0, t_cdf(self.delta / self.stderr, self.df) * factor)
 
     def p_better(self, factor: int = 1) -> float:
         """Return the one-sided p of "better", times `factor`."""
-        return min(1.0, float(stdtr(self.df, -self.delta / self.stderr)) * factor)
+        return min(1.0, t_cdf(-self.delta / self.stderr, self.df) * factor)
 
     def p_worse_items(self, factor: int = 1) -> float:
         """Return the p of "worse" that sample flips alone would give: for people to compare, never to decide by."""
-        return min(1.0, float(stdtr(max(self.n - 1, 1), self.delta / self.item_stderr)) * factor)
+        return min(1.0, t_cdf(self.delta / self.item_stderr, max(self.n - 1, 1)) * factor)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return low and high of the two-sided interval of the true difference."""
-        width = -float(stdtrit(self.df, (1 - level) / 2)) * self.stderr
+        width = -t_quantile((1 - level) / 2, self.df) * self.stderr
         return self.delta - width, self.delta + width
 
     def equivalence_p(self, margin: float) -> float:
         """Return the p of "the true difference is at least `margin`", the larger of two one-sided tests (TOST)."""
-        above = float(stdtr(self.df, -(self.delta + margin) / self.stderr))
-        below = float(stdtr(self.df, (self.delta - margin) / self.stderr))
+        above = t_cdf(-(self.delta + margin) / self.stderr, self.df)
+        below = t_cdf((self.delta - margin) / self.stderr, self.df)
         return max(above, below)
 
     def mde(self, alpha: float, power: float = 0.8) -> float:
         """Return the smallest true loss that a test at `alpha` finds with `power`: (z_alpha + z_power) * stderr."""
-        return float(ndtri(power) - ndtri(alpha)) * self.stderr
+        return (t_quantile(power, math.inf) - t_quantile(alpha, math.inf)) * self.stderr
 
 
-def pooled_test(contrast: Contrast, jitter: Jitter, m: int, width: int) -> PooledTest:
-    """Return the test of `contrast`, a mean of `m` checkpoints minus a mean of `width`."""
+def pooled_test(contrast: Contrast, jitter: Jitter, m: float, width: float) -> PooledTest:
+    """Return the test of `contrast`, a mean of `m` checkpoints minus a mean of `width`; infinite: a fixed number."""
     share = 1 / m + 1 / width
     variance = contrast.item_variance + jitter.tau2 * share
     df = 2 * variance**2 / max(share**2 * jitter.variance, _NO_VARIANCE)

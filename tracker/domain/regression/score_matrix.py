@@ -23,6 +23,9 @@ CodeArray = NDArray[np.unsignedinteger]
 NO_VALUE = 0
 """Code of a sample without a score."""
 
+RIGHT = 0.5
+"""A score above this is right."""
+
 _MIN_VARIANCE = 1e-12
 """Below this the mean square of differences is rounding noise."""
 
@@ -190,6 +193,28 @@ def values_at(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:
     palette[NO_VALUE] = np.nan
     values: FloatArray = palette[matrix.codes[rows]]
     return values
+
+
+def columns_of_matrix(matrix: ScoreMatrix, columns: IntArray) -> ScoreMatrix:
+    """Return the matrix of some of the samples."""
+    codes = matrix.codes[:, columns]
+    values = matrix.palette[codes]
+    return replace(
+        matrix,
+        codes=codes,
+        gram=values @ values.T,
+        sums=values.sum(axis=1),
+        missing=np.count_nonzero(codes == NO_VALUE, axis=1),
+    )
+
+
+def flips(matrix: ScoreMatrix, new: IntArray, base: IntArray) -> tuple[int, int]:
+    """Return how many samples were right (mean above .5) on the rows `base` and are not on `new`, and the reverse."""
+    codes = matrix.codes
+    scored = np.all(codes[np.concatenate([new, base])] != NO_VALUE, axis=0)
+    now = matrix.palette[codes[new][:, scored]].mean(axis=0) > RIGHT
+    before = matrix.palette[codes[base][:, scored]].mean(axis=0) > RIGHT
+    return int(np.count_nonzero(before & ~now)), int(np.count_nonzero(now & ~before))
 
 
 def contrast_of_samples(differences: FloatArray, n_samples: int) -> Contrast:

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from eval_jobs.types import BenchmarkFailure, EvalRecord
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
 from tests.unit.tracker.domain.records import Scores, record_of
 from tracker.domain.judge import judge
-from tracker.domain.types import Policy, Verdict
+from tracker.domain.run_scores import RunScores, with_record
+from tracker.domain.sample_columns import columns_of
+from tracker.domain.trials import Memory
+from tracker.domain.types import Episode, Policy, Report, Verdict
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 POLICY = Policy(planned_checkpoints=10)
+NOTHING = Memory()
 
 
 def right(count: int, n: int = 200) -> list[float]:
@@ -28,9 +32,32 @@ def run_of(*counts: int | Scores | BenchmarkFailure, n: int = 200, **settings_: 
     ]
 
 
-def judged(trajectory: Sequence[EvalRecord], index: int = -1, policy: Policy = POLICY) -> Verdict:
-    return judge(trajectory[index], trajectory, policy, now=NOW).verdicts[0]
+def scores_of(trajectory: Sequence[EvalRecord]) -> RunScores:
+    """Everything that was scored, in the order of the sequence."""
+    scores = RunScores(run_id=trajectory[0].plan.checkpoint.run_id if trajectory else "run")
+    for record in trajectory:
+        results = (o for o in record.outcomes if isinstance(o, EvalResult))
+        scores = with_record(scores, record, {r.benchmark: columns_of(r.samples) for r in results})
+    return scores
+
+
+def judged(
+    trajectory: Sequence[EvalRecord], index: int = -1, policy: Policy = POLICY, memory: Memory = NOTHING
+) -> Verdict:
+    return judge(trajectory[index], scores_of(trajectory), memory, policy, now=NOW).verdicts[0]
+
+
+def followed(trajectory: Sequence[EvalRecord], policy: Policy = POLICY) -> list[Report]:
+    """Judge one checkpoint after the other, as they come, remembering the losses."""
+    reports: list[Report] = []
+    episodes: dict[tuple[str, str, str, int], Episode] = {}
+    for index, record in enumerate(trajectory):
+        memory = Memory(episodes=tuple(episodes.values()))
+        report = judge(record, scores_of(trajectory[: index + 1]), memory, policy, now=NOW)
+        episodes.update({(e.benchmark, e.subset, e.measure, e.opened_step): e for e in report.episodes})
+        reports.append(report)
+    return reports
 
 
 def words(trajectory: Sequence[EvalRecord], policy: Policy = POLICY) -> list[str]:
-    return [judged(trajectory, i, policy).word.value for i in range(len(trajectory))]
+    return [report.verdicts[0].word.value for report in followed(trajectory, policy)]

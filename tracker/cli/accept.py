@@ -1,0 +1,56 @@
+"""`tracker accept CHECKPOINT BENCHMARK`: this level is the new normal."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import click
+from pydantic import TypeAdapter
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.execute.clock import SystemClock
+from tracker.app.accept import Level, accept
+from tracker.cli.checkpoints import known_checkpoint
+from tracker.cli.options import config_option, json_option, open_project
+from tracker.domain.types import Acceptance
+from tracker.ports import History
+
+
+@click.command("accept")
+@click.argument("checkpoint")
+@click.argument("benchmark")
+@click.option("--reason", required=True, help="Why; kept, and shown beside the verdicts.")
+@config_option
+@json_option
+def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, as_json: bool) -> None:
+    """Accept the level of BENCHMARK at CHECKPOINT as the new normal: its loss ends, and nothing before it counts.
+
+    CHECKPOINT is STEP, RUN@STEP, latest or RUN@latest, as listed by `tracker history`.
+    """
+    project = open_project(config_path)
+    history = project.history
+    run_id, step = known_checkpoint(history, checkpoint, project.config.run.name)
+    if not reason.strip():
+        raise ConfigError("the reason is empty", hint="say in a few words why this level is right")
+    _check_benchmark(history, run_id, step, benchmark)
+    level = Level(run_id=run_id, step=step, benchmark=benchmark, reason=reason)
+    acceptance = accept(history, project.notifiers, level, now=SystemClock().now())
+    if as_json:
+        click.echo(TypeAdapter(Acceptance).dump_json(acceptance, indent=2))
+        return
+    click.echo(f"accepted {benchmark} of {run_id} at step {step}: checkpoints before step {acceptance.from_step} no")
+    click.echo("longer count for it; the next verdict begins a new history of its peak and its jitter")
+
+
+# --- private
+
+
+def _check_benchmark(history: History, run_id: str, step: int, benchmark: str) -> None:
+    known = [v.benchmark for r in history.reports(run_id) if r.step == step for v in r.verdicts]
+    if benchmark not in known:
+        close = difflib.get_close_matches(benchmark, known, n=1)
+        meant = f"did you mean {close[0]}? " if close else ""
+        raise ConfigError(
+            f"step {step} has no benchmark {benchmark!r}", hint=f"{meant}evaluated there: {', '.join(known)}"
+        )

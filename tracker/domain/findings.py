@@ -1,0 +1,101 @@
+"""What a score alone does not show: losses of single subsets, answers that get longer or are cut off. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tracker.domain.decision import Decision, comparable, decide
+from tracker.domain.episodes import Trial, counting, episodes_at, open_of
+from tracker.domain.evidence import verdict_of
+from tracker.domain.regression.detector import Level, Track, jitter_of
+from tracker.domain.regression.score_matrix import columns_of_matrix
+from tracker.domain.regression.subsets import grouping_of, subset_evidence
+from tracker.domain.rules import Thresholds, losses
+from tracker.domain.trials import Candidate, Scene, alpha_of_scores, candidates_of, has_subsets, trial_of
+from tracker.domain.types import Episode, Measure, Verdict, VerdictWord
+
+_FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A verdict on a part, and what becomes of its loss."""
+
+    verdict: Verdict
+    change: Episode | None
+
+
+def findings_of(scene: Scene, candidates: Mapping[str, Candidate]) -> tuple[Finding, ...]:
+    """Return what was found beside the verdicts on the benchmarks; `candidates` are those of the score."""
+    found = [finding for c in candidates.values() if has_subsets(c.series) for finding in _of_subsets(scene, c)]
+    for measure in (Measure.OUTPUT_LENGTH, Measure.COMPLETENESS):
+        found += _of_behaviour(scene, measure)
+    return tuple(found)
+
+
+# --- private
+
+
+def _of_behaviour(scene: Scene, measure: Measure) -> Iterator[Finding]:
+    candidates = tuple(candidates_of(scene, measure).values())
+    jitters = jitter_of([c.track for c in candidates])
+    for candidate, jitter in zip(candidates, jitters, strict=True):
+        trial = trial_of(scene, candidate, jitter)
+        evidence = comparable(trial.evidence())
+        if evidence:
+            decision = decide(trial, evidence, candidate.open_episode, run_id=scene.scores.run_id, chance=None)
+            if decision.word in _FOUND:
+                yield _finding(decision, trial, candidate)
+
+
+def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
+    grouping = grouping_of(candidate.series.subsets)
+    level = Level(
+        alpha=alpha_of_scores(scene, candidate.series),
+        planned=scene.policy.planned_checkpoints,
+        benchmarks=scene.benchmarks,
+        pooled=1,
+    )
+    thresholds = Thresholds(
+        min_effect=scene.policy.subset_min_effect, equivalence_margin=scene.policy.equivalence_margin
+    )
+    scores = candidate.series.matrix(Measure.SCORE)
+    followed = {e.subset for e in scene.memory.episodes if e.benchmark == candidate.subject.benchmark}
+    for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
+        subject = replace(candidate.subject, subset=name)
+        known = episodes_at(scene.memory.episodes, subject, scene.step)
+        if not known and not losses(comparable(tests), thresholds):
+            continue
+        own = _own_track(candidate, known)
+        trial = Trial(
+            subject=subject,
+            matrix=columns_of_matrix(scores, np.flatnonzero(grouping.index == grouping.names.index(name))),
+            track=own,
+            steps=candidate.steps,
+            jitter=tests[0].jitter,
+            level=replace(level, benchmarks=level.benchmarks * len(grouping.names)),
+            thresholds=thresholds,
+        )
+        trial = replace(trial, track=replace(own, scores=trial.matrix))
+        evidence = comparable(subset_evidence(scores, own, grouping, level, {name}).get(name, ()) if known else tests)
+        if evidence:
+            is_open = open_of(known, candidate.series.steps)
+            decision = decide(trial, evidence, is_open, run_id=scene.scores.run_id, chance=None)
+            if decision.word in _FOUND:
+                yield _finding(decision, trial, candidate)
+
+
+def _own_track(candidate: Candidate, known: Sequence[Episode]) -> Track:
+    """Return the track of one subset: its own losses that are over do not count."""
+    track, steps = candidate.track, candidate.steps
+    counts = counting([steps[row] for row in track.rows], known, ())
+    kept = track.rows[np.array(counts, dtype=bool)]
+    return replace(track, rows=kept, pinned_row=None, dropped=track.dropped + track.rows.size - kept.size)
+
+
+def _finding(decision: Decision, trial: Trial, candidate: Candidate) -> Finding:
+    verdict = verdict_of(decision, trial, candidate)
+    return Finding(verdict=verdict, change=decision.change if candidate.newest else None)

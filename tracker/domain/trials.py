@@ -1,0 +1,203 @@
+"""From a record and the scores of its run to trials: which checkpoints count, and what the tests are held to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.episodes import Subject, Trial, counting, episodes_at, open_of
+from tracker.domain.regression.budget import BEHAVIOUR_SHARE, SCORE_SHARE
+from tracker.domain.regression.detector import BASELINES, Level, Track, jitter_of
+from tracker.domain.regression.jitter import MIN_HISTORY, Jitter
+from tracker.domain.regression.score_matrix import ScoreMatrix, inserted, values_at
+from tracker.domain.rules import Thresholds
+from tracker.domain.run_scores import BenchmarkSeries, RunScores, SeriesKey, series_key
+from tracker.domain.types import Acceptance, Episode, Measure, Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What is known of a run beside its scores."""
+
+    episodes: tuple[Episode, ...] = ()
+    acceptances: tuple[Acceptance, ...] = ()
+    pinned: RunScores | None = None
+    """Scores of the run that `policy.pinned` names."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scene:
+    """Everything that a record is judged by."""
+
+    record: EvalRecord
+    scores: RunScores
+    memory: Memory
+    policy: Policy
+
+    @property
+    def step(self) -> int:
+        """Step of the candidate."""
+        return self.record.plan.checkpoint.step
+
+    @property
+    def benchmarks(self) -> int:
+        """K: benchmarks of the suite, and of the other suites of the run: they share one level."""
+        suite = self.record.plan.suite
+        others = {(key.suite, key.benchmark) for key in self.scores.series if key.suite != suite.name}
+        return max(1, len(suite.benchmarks) + len(others))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """One measure of one benchmark at the checkpoint that is judged."""
+
+    subject: Subject
+    series: BenchmarkSeries
+    matrix: ScoreMatrix
+    """Of the series, with the pinned model in an extra row at its end where there is one."""
+    track: Track
+    steps: tuple[int, ...]
+    """Step of every row of `matrix`."""
+    open_episode: Episode | None
+    newest: bool
+    """Whether no later checkpoint is known."""
+
+    @property
+    def row(self) -> int:
+        """Row of the candidate."""
+        return int(self.track.rows[-1])
+
+
+def candidates_of(scene: Scene, measure: Measure) -> Mapping[str, Candidate]:
+    """Return what can be judged, by benchmark: results with enough samples, and with values of this measure."""
+    found: dict[str, Candidate] = {}
+    for outcome in scene.record.outcomes:
+        if isinstance(outcome, EvalResult):
+            series = scene.scores.series.get(series_key(scene.record.plan, outcome))
+            candidate = None if series is None else _candidate(scene, series, measure)
+            if candidate is not None:
+                found[outcome.benchmark] = candidate
+    return found
+
+
+def trial_of(scene: Scene, candidate: Candidate, jitter: Jitter) -> Trial:
+    """Return the trial of a benchmark."""
+    return Trial(
+        subject=candidate.subject,
+        matrix=candidate.matrix,
+        track=candidate.track,
+        steps=candidate.steps,
+        jitter=jitter,
+        level=_level(scene, candidate),
+        thresholds=thresholds_of(scene.policy),
+    )
+
+
+def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, Jitter]:
+    """Return the jitter of every series of a run whose own checkpoints show it."""
+    tracks = {
+        key: Track(scores=series.matrix(Measure.SCORE), rows=series.usable_rows(min_coverage))
+        for key, series in scores.series.items()
+    }
+    jitters = dict(zip(tracks, jitter_of(tuple(tracks.values())), strict=True))
+    return {key: jitters[key] for key, track in tracks.items() if track.rows.size - 2 >= MIN_HISTORY}
+
+
+def thresholds_of(policy: Policy) -> Thresholds:
+    """Return the sizes of changes that matter for a whole benchmark."""
+    return Thresholds(min_effect=policy.min_effect, equivalence_margin=policy.equivalence_margin)
+
+
+def alpha_of_scores(scene: Scene, series: BenchmarkSeries) -> float:
+    """Return the run's alpha for scores; where a benchmark has subsets, half is for itself and half for them."""
+    alpha = scene.policy.alpha * SCORE_SHARE
+    return alpha / 2 if has_subsets(series) else alpha
+
+
+def has_subsets(series: BenchmarkSeries) -> bool:
+    """Return whether the samples are in more than one subset."""
+    return len(set(series.subsets)) > 1
+
+
+# --- private
+
+
+def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candidate | None:
+    policy, step = scene.policy, scene.step
+    matrix = series.matrix(measure)
+    all_rows = series.usable_rows(policy.min_coverage)
+    all_rows = all_rows[matrix.missing[all_rows] < matrix.n_samples]
+    steps = series.steps
+    rows = all_rows[np.array([steps[row] <= step for row in all_rows], dtype=bool)]
+    if not rows.size or steps[int(rows[-1])] != step:
+        return None
+    subject = Subject(suite=series.key.suite, benchmark=series.key.benchmark, measure=measure)
+    known = episodes_at(scene.memory.episodes, subject, step)
+    accepted = [a for a in scene.memory.acceptances if a.benchmark == series.key.benchmark]
+    counts = counting([steps[row] for row in rows], known, accepted)
+    kept = rows[np.array(counts, dtype=bool)]
+    start = max((p.from_step for p in policy.phases if p.from_step < step), default=None)
+    # Checkpoint N holds the updates up to N: the one at the border was made by the phase before.
+    noise_from = 0 if start is None else sum(steps[row] <= start for row in kept)
+    # A level that was accepted is the new normal, whatever the pinned model can do.
+    is_accepted = any(a.step <= step for a in accepted)
+    pinned = None if is_accepted else _pinned_values(scene, series, measure)
+    if pinned is not None:
+        matrix = inserted(matrix, len(steps), pinned)
+    return Candidate(
+        subject=subject,
+        series=series,
+        matrix=matrix,
+        track=Track(
+            scores=matrix,
+            rows=kept,
+            noise_from=noise_from,
+            pinned_row=None if pinned is None else len(steps),
+            dropped=_earlier(scene, series) - (kept.size - 1),
+        ),
+        steps=steps if pinned is None or scene.policy.pinned is None else (*steps, scene.policy.pinned.step),
+        open_episode=open_of(known, steps),
+        newest=max(_seen(scene, series)) == step,
+    )
+
+
+def _earlier(scene: Scene, series: BenchmarkSeries) -> int:
+    """Return how many checkpoints of the run had a result of this benchmark before."""
+    return sum(step < scene.step for step in _seen(scene, series))
+
+
+def _seen(scene: Scene, series: BenchmarkSeries) -> set[int]:
+    """Return the steps that have a usable result of this benchmark, measured in whatever way."""
+    seen: set[int] = set()
+    for one in scene.scores.of(series.key.benchmark, series.key.suite):
+        steps = one.steps
+        seen.update(steps[row] for row in one.usable_rows(scene.policy.min_coverage))
+    return seen
+
+
+def _pinned_values(scene: Scene, series: BenchmarkSeries, measure: Measure) -> np.ndarray | None:
+    pinned, scores = scene.policy.pinned, scene.memory.pinned
+    if pinned is None or scores is None:
+        return None
+    other = scores.series.get(series.key)
+    row = None if other is None else other.row_of(pinned.step)
+    if other is None or row is None:
+        return None
+    if scores.run_id == scene.scores.run_id and pinned.step == scene.step:
+        return None  # a checkpoint is not compared with itself
+    values = dict(zip(other.sample_ids, values_at(other.matrix(measure), np.array([row]))[0].tolist(), strict=True))
+    return np.array([values.get(sample_id, np.nan) for sample_id in series.sample_ids])
+
+
+def _level(scene: Scene, candidate: Candidate) -> Level:
+    is_score = candidate.subject.measure is Measure.SCORE
+    alpha = alpha_of_scores(scene, candidate.series) if is_score else scene.policy.alpha * BEHAVIOUR_SHARE
+    return Level(
+        alpha=alpha,
+        planned=scene.policy.planned_checkpoints,
+        benchmarks=scene.benchmarks,
+        baselines=len(BASELINES) + (scene.policy.pinned is not None),
+    )
