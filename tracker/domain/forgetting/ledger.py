@@ -45,7 +45,7 @@ from tracker.domain.forgetting.types import (
     Since,
     Window,
 )
-from tracker.domain.regression.blocks import block_width
+from tracker.domain.regression.blocks import peak_width
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.score_matrix import FloatArray, IntArray
 from tracker.domain.run_scores import RunScores
@@ -204,7 +204,7 @@ def _shares(case: _Case) -> _Shares | None:
     if np.any((matrix.palette < 0) | (matrix.palette > 1)):
         return None
     before = _known_at(case)
-    windows = None if before is None else windows_around(case.rows, before, block_width(case.rows.size))
+    windows = None if before is None else windows_around(case.rows, before, peak_width(None, case.rows.size))
     if windows is None:
         return None
     return _Shares(
