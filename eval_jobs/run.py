@@ -125,7 +125,8 @@ def pair_blocks(blocks: Blocks, reference: Checkpoint) -> ReferenceOutcome:
         if isinstance(block, ProbeFailure):
             return block
         results.append(block)
-    pairs = (*_pairs(results[0], results[1]), *_pairs(results[3], results[2]))
+    first, second = _pairs(results[0], results[1]), _pairs(results[3], results[2])
+    pairs = (*first, *second)
     load = results[0].load
     return ReferenceProbe(
         load=load,
@@ -133,6 +134,7 @@ def pair_blocks(blocks: Blocks, reference: Checkpoint) -> ReferenceOutcome:
         reference_step=reference.step,
         candidate=tuple(candidate for candidate, _ in pairs),
         reference=tuple(reference for _, reference in pairs),
+        first_pairs=len(first),
         dropped=2 * load.requests - len(pairs),
     )
 

@@ -284,6 +284,8 @@ class ReferenceProbe:
     reference_step: int
     candidate: tuple[RequestTiming, ...]
     reference: tuple[RequestTiming, ...]
+    first_pairs: int
+    """How many of the pairs, from the front, are of the first blocks."""
     dropped: int
     """Pairs left out because a request of either side failed."""
 

@@ -10,7 +10,7 @@ run's own history and called `suspect` at most. One test is held to alpha / (pla
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,25 +24,25 @@ from tracker.domain.latency_reasons import (
     reason_for_reference,
     reason_for_short_history,
 )
-from tracker.domain.latency_rules import POOLS, Limits, decide, word_of_history
+from tracker.domain.latency_rules import POOLS, SUSPECT_P, Limits, decisions, word_of_history
 from tracker.domain.latency_series import (
     REQUESTS_NEEDED,
     Key,
     contrasts_of,
     earlier_records,
-    paired_times,
+    paired_blocks,
     probe_of,
     quantile_of,
     reference_outcome_of,
     reference_probe_of,
     series_of,
 )
-from tracker.domain.latency_statistics import BASE, WINDOW, faster_p, history_spread, slower_p
+from tracker.domain.latency_statistics import BASE, WINDOW, Contrast, faster_p, history_spread, slower_p
 from tracker.domain.latency_types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict
-from tracker.domain.rules import SUSPECT_P
-from tracker.domain.statistics import Spread, interval, mde
+from tracker.domain.statistics import FloatArray, Spread, interval, mde
 from tracker.domain.types import VerdictWord
 
+MEDIAN = 0.5
 NO_SCATTER = 1e-9
 """A bootstrap error up to this is rounding noise of draws that all agree."""
 
@@ -122,27 +122,38 @@ def _judged(case: _Case) -> LatencyVerdict:
 
 
 def _against_reference(case: _Case, probe: ReferenceProbe) -> LatencyVerdict:
-    candidate, reference = paired_times(probe, case.key[0])
-    blank = case.blank(LatencyMethod.INTERLEAVED, candidate.size)
-    blank = replace(blank, reference_step=probe.reference_step)
+    metric, quantile = case.key
+    blocks = paired_blocks(probe, metric)
+    pairs = sum(block.candidate.size for block in blocks)
+    blank = replace(case.blank(LatencyMethod.INTERLEAVED, pairs), reference_step=probe.reference_step)
     contrast = contrasts_of(probe, case.record.plan.id).get(case.key)
     if contrast is None:
-        return replace(blank, reason=reason_for_few(candidate.size, case.needed, pairs=True))
+        return replace(blank, reason=reason_for_few(pairs, case.needed, pairs=True))
     blank = replace(
         blank,
-        candidate_ms=float(np.quantile(candidate, case.key[1])),
-        baseline_ms=float(np.quantile(reference, case.key[1])),
+        candidate_ms=_mean_quantile([block.candidate for block in blocks], quantile),
+        baseline_ms=_mean_quantile([block.reference for block in blocks], quantile),
     )
     if contrast.stderr <= NO_SCATTER:
-        return replace(blank, reason=reason_for_constant(candidate.size))
-    alike = ((r, reference_probe_of(r, probe)) for r in case.before)
-    known = (contrasts_of(p, r.plan.id).get(case.key) for r, p in alike if p is not None)
-    earlier = tuple(c for c in known if c is not None and c.stderr > NO_SCATTER)
+        return replace(blank, reason=reason_for_constant(pairs))
     limits = case.limits(LatencyMethod.INTERLEAVED)
-    decision = decide((*earlier, contrast), limits)
-    blank = replace(blank, word=decision.word, sessions=decision.sessions, overdispersion=decision.overdispersion)
-    verdict = _with_evidence(blank, decision.spread, limits)
+    series = [*_earlier_contrasts(case, probe), contrasts_of(probe, case.record.plan.id)]
+    decision = decisions([c[case.key] for c in series], limits, [c[metric, MEDIAN] for c in series])[-1]
+    noise = decision.noise
+    blank = replace(blank, word=decision.word, sessions=decision.sessions, overdispersion=noise.factor)
+    verdict = _with_evidence(replace(blank, between_starts=math.sqrt(noise.between)), decision.spread, limits)
     return replace(verdict, reason=reason_for_reference(verdict))
+
+
+def _earlier_contrasts(case: _Case, probe: ReferenceProbe) -> list[Mapping[Key, Contrast]]:
+    alike = ((r, reference_probe_of(r, probe)) for r in case.before)
+    known = (contrasts_of(p, r.plan.id) for r, p in alike if p is not None)
+    return [c for c in known if case.key in c and c[case.key].stderr > NO_SCATTER]
+
+
+def _mean_quantile(sides: Sequence[FloatArray], quantile: float) -> float:
+    """Return the geometric mean over both blocks, of which the ratio is made."""
+    return math.exp(math.fsum(math.log(np.quantile(side, quantile)) for side in sides) / len(sides))
 
 
 def _against_history(case: _Case, probe: ProbeResult) -> LatencyVerdict:

@@ -1,6 +1,6 @@
 """When a checkpoint is called slower or faster. Pure.
 
-    decide(series, Limits(alpha_test=1e-5, floor=math.log1p(0.03)))     # the last one of the series
+    decisions(series, Limits(alpha_test=1e-5, floor=math.log1p(0.03)))[-1]     # the newest checkpoint
 
 A checkpoint is judged by its own ratio, and confirmed by the mean of the newest 2 and 4: a small slowdown shows when it
 stays. Measuring one checkpoint again would confirm what its own start of the engine did to it.
@@ -12,13 +12,23 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracker.domain.latency_statistics import WINDOW, Contrast, faster_p, inflated, overdispersion, slower_p
-from tracker.domain.rules import SUSPECT_P
+from tracker.domain.latency_statistics import (
+    WINDOW,
+    Contrast,
+    Noise,
+    between_variance,
+    faster_p,
+    inflated,
+    overdispersion,
+    slower_p,
+)
 from tracker.domain.statistics import Spread
 from tracker.domain.types import VerdictWord
 
 POOLS = (1, 2, 4)
 """How many of the newest checkpoints are averaged; each is one more test."""
+
+SUSPECT_P = 0.01
 
 CHANGED = frozenset({VerdictWord.REGRESSED, VerdictWord.IMPROVED})
 
@@ -40,20 +50,26 @@ class Decision:
     spread: Spread
     """Where the true mean log ratio of the newest `sessions` lies."""
     sessions: int
-    overdispersion: float
+    noise: Noise
 
 
-def decide(series: Sequence[Contrast], limits: Limits) -> Decision:
-    """Judge the last of `series`, at least one checkpoint long, oldest first.
+def decisions(
+    series: Sequence[Contrast], limits: Limits, medians: Sequence[Contrast] | None = None
+) -> tuple[Decision, ...]:
+    """Judge every checkpoint of `series`, oldest first, each by itself and those before it.
 
-    The noise is learned from the checkpoints before it. Those that were found changed teach nothing about noise: a
-    slowdown that stays would hide itself.
+    `medians` are the contrasts of the same checkpoints at the median, for a series at another quantile: a start of the
+    engine moves all requests, and the median shows it best.
+    Those that were found changed teach the factor nothing: a slowdown that stays would hide itself.
     """
     past_z2: deque[float] = deque(maxlen=WINDOW)
-    for end in range(1, len(series)):
-        if _decide_one(series[:end], past_z2, limits).word not in CHANGED:
-            past_z2.append(series[end - 1].z2)
-    return _decide_one(series, past_z2, limits)
+    result = []
+    for end in range(1, len(series) + 1):
+        noise = _noise(series[:end], (medians or series)[:end], past_z2)
+        result.append(_decide(series[:end], noise, limits))
+        if result[-1].word not in CHANGED:
+            past_z2.append(noise.z2(series[end - 1]))
+    return tuple(result)
 
 
 def word_of_history(spread: Spread, limits: Limits) -> VerdictWord:
@@ -65,16 +81,24 @@ def word_of_history(spread: Spread, limits: Limits) -> VerdictWord:
 # --- private
 
 
-def _decide_one(series: Sequence[Contrast], past_z2: Sequence[float], limits: Limits) -> Decision:
-    factor = overdispersion(past_z2)
+def _noise(series: Sequence[Contrast], medians: Sequence[Contrast], past_z2: Sequence[float]) -> Noise:
+    window = WINDOW + 1  # the last one's own blocks tell, too
+    return Noise(
+        between=max(between_variance(series[-window:]), between_variance(medians[-window:])),
+        factor=overdispersion(past_z2),
+        learned_from=len(past_z2),
+    )
+
+
+def _decide(series: Sequence[Contrast], noise: Noise, limits: Limits) -> Decision:
     newest = series[-1].log_ratio
-    decisions = []
+    found = []
     for sessions in POOLS:
         if sessions <= len(series):
-            spread = inflated(series[-sessions:], factor, len(past_z2))
+            spread = inflated(series[-sessions:], noise)
             word = _word(spread, newest, limits)
-            decisions.append(Decision(word=word, spread=spread, sessions=sessions, overdispersion=factor))
-    return next((d for d in decisions if d.word in CHANGED), decisions[0])
+            found.append(Decision(word=word, spread=spread, sessions=sessions, noise=noise))
+    return next((d for d in found if d.word in CHANGED), found[0])
 
 
 def _word(spread: Spread, newest: float, limits: Limits) -> VerdictWord:

@@ -7,7 +7,7 @@ begins a new one: its latencies say nothing about the model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -22,7 +22,7 @@ from eval_jobs.types import (
     ReferenceProbe,
     RequestTiming,
 )
-from tracker.domain.latency_statistics import Contrast, block_starts, paired_contrast
+from tracker.domain.latency_statistics import BlockContrast, Contrast, block_starts, paired_contrast
 from tracker.domain.latency_types import LatencyMetric
 from tracker.domain.statistics import FloatArray
 
@@ -30,6 +30,14 @@ REQUESTS_NEEDED = {0.5: 100, 0.95: 200}
 """By quantile: ten requests beyond it. The 99th percentile would need 1000 and is shown only."""
 
 Key = tuple[LatencyMetric, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Times of paired requests in milliseconds, both of shape (pairs,), in order of sending."""
+
+    candidate: FloatArray
+    reference: FloatArray
 
 
 def earlier_records(record: EvalRecord, records: Sequence[EvalRecord]) -> tuple[EvalRecord, ...]:
@@ -64,12 +72,10 @@ def reference_probe_of(record: EvalRecord, like: ReferenceProbe) -> ReferencePro
     return found
 
 
-def paired_times(probe: ReferenceProbe, metric: LatencyMetric) -> tuple[FloatArray, FloatArray]:
-    """Return the times of candidate and reference in milliseconds, both of shape (pairs,), where both have one."""
-    sides = zip(probe.candidate, probe.reference, strict=True)
-    pairs = [(time_of(candidate, metric), time_of(reference, metric)) for candidate, reference in sides]
-    known = np.array([(c, r) for c, r in pairs if c and r], dtype=np.float64).reshape(-1, 2)
-    return known[:, 0], known[:, 1]
+def paired_blocks(probe: ReferenceProbe, metric: LatencyMetric) -> tuple[Block, Block]:
+    """Return the times of both blocks in milliseconds, where both sides have one."""
+    pairs = list(zip(probe.candidate, probe.reference, strict=True))
+    return _block(pairs[: probe.first_pairs], metric), _block(pairs[probe.first_pairs :], metric)
 
 
 @lru_cache(maxsize=1024)
@@ -81,12 +87,18 @@ def contrasts_of(probe: ReferenceProbe, plan_id: str) -> Mapping[Key, Contrast]:
     seed = int(content_hash([plan_id, asdict(probe.load)]), 16)
     found: dict[Key, Contrast] = {}
     for metric in LatencyMetric:
-        candidate, reference = paired_times(probe, metric)
-        starts = block_starts(candidate.size, seed) if candidate.size >= min(REQUESTS_NEEDED.values()) else None
+        blocks = paired_blocks(probe, metric)
         for quantile, needed in REQUESTS_NEEDED.items():
-            if starts is not None and candidate.size >= needed:
-                found[metric, quantile] = paired_contrast(candidate, reference, quantile, starts)
+            if has_enough(blocks, needed):
+                first, second = (_contrast(block, quantile, seed + i) for i, block in enumerate(blocks))
+                found[metric, quantile] = Contrast(first, second)
     return found
+
+
+def has_enough(blocks: tuple[Block, Block], needed: int) -> bool:
+    """Say whether there are `needed` pairs, and in neither block less than half of its share."""
+    sizes = [block.candidate.size for block in blocks]
+    return sum(sizes) >= needed and min(sizes) >= needed // 4
 
 
 def time_of(timing: RequestTiming, metric: LatencyMetric) -> float | None:
@@ -107,3 +119,16 @@ def quantile_of(probe: ProbeResult, metric: LatencyMetric, quantile: float) -> f
     if found is None:
         return None
     return (found.p50 if quantile == 0.5 else found.p95) or None
+
+
+# --- private
+
+
+def _block(pairs: Sequence[tuple[RequestTiming, RequestTiming]], metric: LatencyMetric) -> Block:
+    values = [(time_of(candidate, metric), time_of(reference, metric)) for candidate, reference in pairs]
+    known = np.array([(c, r) for c, r in values if c and r], dtype=np.float64).reshape(-1, 2)
+    return Block(candidate=known[:, 0], reference=known[:, 1])
+
+
+def _contrast(block: Block, quantile: float, seed: int) -> BlockContrast:
+    return paired_contrast(block.candidate, block.reference, quantile, block_starts(block.candidate.size, seed))

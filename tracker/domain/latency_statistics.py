@@ -1,14 +1,15 @@
 """Is a checkpoint slower than its reference, and how sure is that? Pure.
 
-    starts = block_starts(pairs, seed)
-    contrast = paired_contrast(candidate_ms, reference_ms, 0.5, starts)     # L and its bootstrap error
-    spread = inflated([contrast], overdispersion(past_z2), len(past_z2))    # an honest t distribution around L
+    contrast = Contrast(*(paired_contrast(candidate_ms, reference_ms, 0.5, starts) for each of the two blocks))
+    noise = Noise(between=between_variance(contrasts), factor=overdispersion(past_z2), learned_from=len(past_z2))
+    spread = inflated([contrast], noise)                 # an honest t distribution around L
     slower_p(spread); statistics.interval(spread)
 
 L = log(quantile of the candidate / quantile of the reference): above 0 is slower.
 Sources: Kuensch 1989 (moving-block bootstrap: requests close in time resemble each other); Bulej et al. 2020,
-arXiv 2001.05811 (duet benchmarking: interleaved pairs are 2 to 12 times as accurate as one after the other);
-McCullagh and Nelder 1989 section 4.5 (overdispersion).
+arXiv 2001.05811 (duet benchmarking); Kalibera and Jones 2013 (starts of one program differ by more than its
+repetitions); Paule and Mandel 1982 (variance between groups whose own errors differ); McCullagh and Nelder 1989
+section 4.5 (overdispersion).
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ WINDOW = 30
 Z2_CAP = 9.0
 """One wild checkpoint says as much about the noise as three standard errors, and no more."""
 MIN_STDERR = 1e-4
+BETWEEN_SHARE = 0.75
+NEWTON_STEPS = 50
+NEWTON_TOLERANCE = 1e-13
 BASE = 10
 """Earlier checkpoints that a checkpoint without a reference is compared with."""
 MIN_HISTORY_STDEV = 0.004
@@ -42,18 +46,53 @@ MIN_HISTORY_DF = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrast:
-    """One checkpoint against its reference at one quantile of one metric."""
+class BlockContrast:
+    """One block of the candidate against one of the reference, at one quantile of one metric."""
 
     log_ratio: float
-    """L."""
     stderr: float
-    """Moving-block bootstrap error of L; 0 when all draws agree."""
+    """Moving-block bootstrap error of `log_ratio`; 0 when all draws agree."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One checkpoint against its reference at one quantile of one metric: two blocks of either."""
+
+    first: BlockContrast
+    second: BlockContrast
 
     @property
-    def z2(self) -> float:
-        """The squared standardized L: 1 on average when nothing but the requests scatters."""
-        return (self.log_ratio / max(self.stderr, MIN_STDERR)) ** 2
+    def log_ratio(self) -> float:
+        """L, the mean of both blocks: what slows down steadily through blocks A B B A cancels out."""
+        return (self.first.log_ratio + self.second.log_ratio) / 2
+
+    @property
+    def stderr(self) -> float:
+        """What the scatter of requests says about the error of L."""
+        return math.hypot(self.first.stderr, self.second.stderr) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """What the checkpoints of a series tell about the error of L, beyond the scatter of requests."""
+
+    between: float = 0.0
+    """Variance of L from starts of the engine and moods of the machine that last for a block."""
+    factor: float = 1.0
+    """By what the whole variance is multiplied."""
+    learned_from: int = 0
+    """Checkpoints that `factor` was learned from."""
+
+    def z2(self, contrast: Contrast) -> float:
+        """Return the squared standardized L, before the factor: 1 on average when the noise is right."""
+        return contrast.log_ratio**2 / self._variance(contrast)
+
+    def variance(self, contrast: Contrast) -> float:
+        """Return the variance of L."""
+        return self.factor * self._variance(contrast)
+
+    def _variance(self, contrast: Contrast) -> float:
+        return max(contrast.stderr, MIN_STDERR) ** 2 + self.between
 
 
 def block_starts(pairs: int, seed: int) -> IntArray:
@@ -62,7 +101,7 @@ def block_starts(pairs: int, seed: int) -> IntArray:
     return generator.integers(0, pairs - BLOCK + 1, size=(DRAWS, pairs // BLOCK))
 
 
-def paired_contrast(candidate: FloatArray, reference: FloatArray, quantile: float, starts: IntArray) -> Contrast:
+def paired_contrast(candidate: FloatArray, reference: FloatArray, quantile: float, starts: IntArray) -> BlockContrast:
     """Compare paired times, both of shape (n,), in order of sending.
 
     Both sides are drawn by the same blocks of BLOCK neighbours that begin at `starts`, shape (draws, blocks).
@@ -71,30 +110,48 @@ def paired_contrast(candidate: FloatArray, reference: FloatArray, quantile: floa
     indices = (starts[:, :, None] + np.arange(BLOCK)).reshape(starts.shape[0], -1)
     draws = _log_quantile(candidate[indices], quantile) - _log_quantile(reference[indices], quantile)
     log_ratio = _log_quantile(candidate[None], quantile) - _log_quantile(reference[None], quantile)
-    return Contrast(log_ratio=float(log_ratio[0]), stderr=float(draws.std(ddof=1)))
+    return BlockContrast(log_ratio=float(log_ratio[0]), stderr=float(draws.std(ddof=1)))
+
+
+def between_variance(contrasts: Sequence[Contrast]) -> float:
+    """Return the variance of L that its error does not show, from how far both blocks of each checkpoint disagree.
+
+    `contrasts` holds one checkpoint or more, in any order.
+
+    A slower model moves both blocks alike, so that every checkpoint tells, also one that is slower. With a variance s^2
+    between starts and w^2 between blocks, blocks A B B A disagree by 2 s^2 + 4 w^2 and L errs by 3/2 s^2 + w^2: at most
+    3/4 of it. The estimate is Paule and Mandel's, under which (disagreement / its error)^2 is 1 on average.
+    """
+    disagreed2 = np.array([(c.first.log_ratio - c.second.log_ratio) ** 2 for c in contrasts])
+    known = np.array([4 * max(c.stderr, MIN_STDERR) ** 2 for c in contrasts])
+
+    between = 0.0
+    for _ in range(NEWTON_STEPS):
+        weights = 1 / (known + between / BETWEEN_SHARE)
+        mean = float(np.mean(disagreed2 * weights))
+        if mean <= 1 + NEWTON_TOLERANCE:
+            break
+        # Newton's step towards 1 / mean = 1: that is almost a straight line, approached from below.
+        between += mean * (mean - 1) * BETWEEN_SHARE / float(np.mean(disagreed2 * weights**2))
+    return between
 
 
 def overdispersion(past_z2: Sequence[float]) -> float:
-    """Return how much larger the variance of L is than the bootstrap says, at least 1.
+    """Return by what the variance of L is to be multiplied, at least 1.
 
-    (10 + sum of min(z^2, 9)) / (10 + h) over h earlier checkpoints: what differs between two starts of an engine is not
-    in the scatter of requests within them.
+    (10 + sum of min(z^2, 9)) / (10 + h) over h earlier checkpoints: whatever else made them scatter.
     """
     total = PRIOR_DF + math.fsum(min(z2, Z2_CAP) for z2 in past_z2)
     return max(1.0, total / (PRIOR_DF + len(past_z2)))
 
 
-def inflated(contrasts: Sequence[Contrast], factor: float, learned_from: int) -> Spread:
-    """Return the mean L of m >= 1 checkpoints as a t distribution with 10 + `learned_from` degrees of freedom.
-
-    Its error is sqrt(factor * sum of squared errors) / m, `factor` being the overdispersion.
-    """
+def inflated(contrasts: Sequence[Contrast], noise: Noise) -> Spread:
+    """Return the mean L of m >= 1 checkpoints as a t distribution with 10 + `learned_from` degrees of freedom."""
     count = len(contrasts)
-    variance = math.fsum(max(c.stderr, MIN_STDERR) ** 2 for c in contrasts)
     return Spread(
         centre=math.fsum(c.log_ratio for c in contrasts) / count,
-        stderr=math.sqrt(factor * variance) / count,
-        df=PRIOR_DF + learned_from,
+        stderr=math.sqrt(math.fsum(noise.variance(c) for c in contrasts)) / count,
+        df=PRIOR_DF + noise.learned_from,
     )
 
 

@@ -68,6 +68,8 @@ class LatencyVerdict:
     p_faster: float | None = None
     overdispersion: float | None = None
     """By what the variance was multiplied, from how far earlier ratios scattered; None without a reference."""
+    between_starts: float | None = None
+    """Error of the log ratio from starts of the engine and moods of the machine; None without a reference."""
     sessions: int = 1
     """Newest checkpoints whose ratios were averaged for this decision: 1, 2 or 4."""
     requests: int = 0

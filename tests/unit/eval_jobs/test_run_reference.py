@@ -117,6 +117,7 @@ def test_every_load_has_its_pairs_and_its_usual_figures(plan: EvalPlan) -> None:
     for load, probe in zip(LOADS, record.reference_probes, strict=True):
         assert isinstance(probe, ReferenceProbe)
         assert (probe.load, probe.reference_step, probe.dropped) == (load, 100, 0)
+        assert probe.first_pairs == load.requests
         assert probe.reference_digest == RECORDS[0].plan.checkpoint.digest
         assert [t.position for t in probe.candidate] == 2 * list(range(load.requests))
         assert [t.position for t in probe.reference] == 2 * list(range(load.requests))
@@ -185,7 +186,7 @@ def test_a_request_that_failed_on_one_side_takes_its_partner_with_it() -> None:
     assert isinstance(probe, ReferenceProbe)
     assert [t.ttft_ms for t in probe.candidate] == [101, 103, 402]
     assert [t.ttft_ms for t in probe.reference] == [201, 203, 302]
-    assert probe.dropped == 2 * LOADS[0].requests - 3
+    assert (probe.first_pairs, probe.dropped) == (2, 2 * LOADS[0].requests - 3)
 
 
 def test_a_plan_and_a_record_with_a_reference_come_back_equal(plan: EvalPlan) -> None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 Case = dict[str, Any]
 
@@ -29,12 +29,24 @@ def contrast(candidate: Sequence[float], reference: Sequence[float], quantile: f
     return {"log_ratio": math.log(ratio), "stderr": float(stats.tstd(draws))}
 
 
-def pooled(log_ratios: Sequence[float], stderrs: Sequence[float], past_z2: Sequence[float]) -> Case:
-    """The mean of several L with their errors multiplied by the overdispersion."""
+def between(blocks: Sequence[Sequence[float]]) -> Case:
+    """Paule and Mandel's variance between blocks; each row is L and its error of the first and of the second block."""
+
+    def mean_square(variance: float) -> float:
+        return float(np.mean([(a - b) ** 2 / (s * s + t * t + variance * 4 / 3) for a, s, b, t in blocks]))
+
+    if mean_square(0.0) <= 1:
+        return {"between": 0.0}
+    return {"between": float(optimize.brentq(lambda v: mean_square(v) - 1, 0.0, 100.0, xtol=1e-18, rtol=1e-14))}
+
+
+def pooled(blocks: Sequence[Sequence[float]], between_variance: float, past_z2: Sequence[float]) -> Case:
+    """The mean L of several checkpoints, its variance that of requests and of starts, times the overdispersion."""
     h = len(past_z2)
     factor = max((10 + sum(min(z2, 9) for z2 in past_z2)) / (10 + h), 1.0)
-    centre = sum(log_ratios) / len(log_ratios)
-    stderr = math.sqrt(factor) * math.sqrt(sum(s * s for s in stderrs)) / len(stderrs)
+    centre = sum((a + b) / 2 for a, _, b, _ in blocks) / len(blocks)
+    variance = sum((s * s + t * t) / 4 + between_variance for _, s, _, t in blocks)
+    stderr = math.sqrt(factor * variance) / len(blocks)
     low, high = stats.t.interval(0.95, 10 + h, loc=centre, scale=stderr)
     return {
         "overdispersion": factor,
@@ -61,14 +73,15 @@ def history(log_time: float, past: Sequence[float]) -> Case:
 
 
 def decision(series: Sequence[Sequence[float]], alpha_test: float, floor: float) -> Case:
-    """The word for the last (L, error) of a series, its noise learned from unchanged ones before it."""
+    """The word for the last checkpoint of a series, its noise learned from those before it."""
     past: list[float] = []
     for end in range(1, len(series) + 1):
-        word, sessions = "", 1
+        variance = between(series[max(0, end - 31) : end])["between"]
+        newest = (series[end - 1][0] + series[end - 1][2]) / 2
+        word, sessions, learned = "", 1, list(past[-30:])
         for m in (m for m in (1, 2, 4) if m <= end):
-            newest = series[end - m : end]
-            found = pooled([x for x, _ in newest], [s for _, s in newest], past[-30:])
-            least, most = min(found["centre"], series[end - 1][0]), max(found["centre"], series[end - 1][0])
+            found = pooled(series[end - m : end], variance, learned)
+            least, most = min(found["centre"], newest), max(found["centre"], newest)
             if least >= floor and found["p_slower"] < alpha_test:
                 word, sessions = "regressed", m
             elif most <= -floor and found["p_faster"] < alpha_test:
@@ -78,12 +91,10 @@ def decision(series: Sequence[Sequence[float]], alpha_test: float, floor: float)
             if word in ("regressed", "improved"):
                 break
         if word not in ("regressed", "improved"):
-            past.append((series[end - 1][0] / series[end - 1][1]) ** 2)
-            unchanged = past[:-1]
-        else:
-            unchanged = past
-    factor = pooled([0.0], [1.0], unchanged[-30:])["overdispersion"]
-    return {"word": word, "sessions": sessions, "overdispersion": factor}
+            _, s, _, t = series[end - 1]
+            past.append(newest**2 / ((s * s + t * t) / 4 + variance))
+    factor = pooled([[0, 1, 0, 1]], 0.0, learned)["overdispersion"]
+    return {"word": word, "sessions": sessions, "overdispersion": factor, "between": variance}
 
 
 def golden() -> Case:
@@ -92,9 +103,10 @@ def golden() -> Case:
     return {
         "about": "Reference values of tests/unit/tracker/domain/latency_oracle.py. Log ratios; above 0 is slower.",
         "contrast": [_contrast_case(rng, n, q, slow) for n in (100, 215) for q in (0.5, 0.95) for slow in (1.0, 1.15)],
+        "between": [_between_case(rng, n, scale) for n in (1, 5, 31) for scale in (0.3, 1, 3)],
         "pooled": [_pooled_case(rng, m, h) for m in (1, 2, 4) for h in (0, 3, 30)],
         "history": [_history_case(rng, n, change) for n in (3, 10, 30) for change in (0.0, 0.04, -0.2)],
-        "decision": [_expected_decision([[0.05, 0.015]])]
+        "decision": [_expected_decision([[0.05, 0.02, 0.05, 0.02]])]
         + [_decision_case(rng, n, change) for n in (1, 6, 45) for change in (0.0, 0.05, 0.2, -0.25)],
     }
 
@@ -112,12 +124,23 @@ def _contrast_case(rng: np.random.Generator, n: int, quantile: float, slow: floa
     return values | {"expect": contrast(candidate, reference, quantile, starts)}
 
 
+def _between_case(rng: np.random.Generator, n: int, scale: float) -> Case:
+    blocks = _blocks(rng, n, between=0.01 * scale)
+    return {"blocks": blocks, "expect": between(blocks)}
+
+
 def _pooled_case(rng: np.random.Generator, m: int, h: int) -> Case:
-    log_ratios = np.round(rng.normal(0.03, 0.02, m), 5).tolist()
-    stderrs = np.round(rng.uniform(0.005, 0.02, m), 5).tolist()
     past_z2 = np.round(4 * rng.chisquare(1, h), 4).tolist()
-    values = {"log_ratios": log_ratios, "stderrs": stderrs, "past_z2": past_z2}
-    return values | {"expect": pooled(log_ratios, stderrs, past_z2)}
+    values = {"blocks": _blocks(rng, m, between=0.02), "between_variance": 1e-4 * (h > 0), "past_z2": past_z2}
+    return values | {"expect": pooled(*values.values())}
+
+
+def _blocks(rng: np.random.Generator, n: int, *, between: float) -> list[list[float]]:
+    errors = rng.uniform(0.008, 0.016, (n, 2))
+    log_ratios = rng.normal(0, np.hypot(errors, between))
+    rows = np.stack([log_ratios[:, 0], errors[:, 0], log_ratios[:, 1], errors[:, 1]], axis=1)
+    result: list[list[float]] = np.round(rows, 5).tolist()
+    return result
 
 
 def _history_case(rng: np.random.Generator, n: int, change: float) -> Case:
@@ -127,11 +150,10 @@ def _history_case(rng: np.random.Generator, n: int, change: float) -> Case:
 
 
 def _decision_case(rng: np.random.Generator, n: int, change: float) -> Case:
-    log_ratios = rng.normal(0, 0.012, n)
-    log_ratios[-3:] += change
-    stderrs = rng.uniform(0.006, 0.012, n)
-    series = [[round(float(x), 5), round(float(s), 5)] for x, s in zip(log_ratios, stderrs, strict=True)]
-    return _expected_decision(series)
+    blocks = _blocks(rng, n, between=0.005)
+    return _expected_decision(
+        blocks[:-3] + [[round(a + change, 5), s, round(b + change, 5), t] for a, s, b, t in blocks[-3:]]
+    )
 
 
 def _expected_decision(series: Sequence[Sequence[float]]) -> Case:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -50,6 +51,7 @@ def interleaved(step: int, candidate_ms: Sequence[float], reference_ms: Sequence
         reference_step=REFERENCE_STEP,
         candidate=timings(candidate_ms),
         reference=timings(reference_ms),
+        first_pairs=len(candidate_ms) // 2,
         dropped=0,
     )
     record = alone(step, candidate_ms)
@@ -95,27 +97,41 @@ def with_engine(record: EvalRecord, **changes: str) -> EvalRecord:
     return replace(record, engine=replace(record.engine, **changes))  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """How times scatter that no model is to blame for, as standard deviations of their logarithm."""
+
+    requests: float = 0.1
+    """From request to request."""
+    starts: float = 0.01
+    """From one start of the engine to the next."""
+    load: float = 0.02
+    """Of what else the machine does, which changes slowly: a memory of 50 requests."""
+    days: float = 0.06
+    """From checkpoint to checkpoint."""
+    stalls: float = 0.02
+    """Share of requests that stall."""
+
+
 def session_ms(
-    rng: np.random.Generator, *, slow: float = 1.0, requests: int = 200, between_starts: float = 0.01
+    rng: np.random.Generator, *, slow: float = 1.0, requests: int = 200, machine: Machine | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Candidate and reference of one session, `slow` times the reference.
-
-    A machine of the day's mood, load that changes slowly, requests that scatter by 25 %, a stall in one of fifty, and
-    `between_starts`: what differs between two starts of the same engine, as a standard deviation.
-    """
-    mood = 200 * np.exp(0.06 * rng.standard_t(4) / np.sqrt(2))
-    load = np.exp(_slow(rng, 2 * requests))
-    scatter = np.exp(0.25 * rng.standard_normal(2 * requests))
-    stalls = 1 + np.where(rng.random(2 * requests) < 0.02, rng.pareto(2.2, 2 * requests), 0)
-    times = mood * load * scatter * stalls
-    return slow * np.exp(between_starts * rng.standard_normal()) * times[::2], times[1::2]
+    """Candidate and reference of one checkpoint, `slow` times the reference, from blocks A B B A of three starts."""
+    machine = machine or Machine()
+    half, total = requests // 2, 2 * requests
+    log_times = math.log(200) + machine.days * rng.standard_t(4) / math.sqrt(2) + _load(rng, total, machine.load)
+    log_times += np.repeat(machine.starts * rng.standard_normal(3), [half, requests, half])
+    log_times += machine.requests * rng.standard_normal(total)
+    times = np.exp(log_times) * (1 + np.where(rng.random(total) < machine.stalls, rng.pareto(2.2, total), 0))
+    candidate = np.concatenate([times[:half], times[-half:]])
+    return slow * candidate, times[half:-half]
 
 
-def _slow(rng: np.random.Generator, count: int) -> FloatArray:
-    """An autoregressive load with standard deviation 8 % and memory of about 50 requests."""
-    steps = rng.normal(0, 0.08 * np.sqrt(1 - 0.98**2), count)
+def _load(rng: np.random.Generator, count: int, stdev: float) -> FloatArray:
+    """An autoregressive series."""
+    steps = rng.normal(0, stdev * math.sqrt(1 - 0.98**2), count)
     load = np.empty(count)
-    load[0] = rng.normal(0, 0.08)
+    load[0] = rng.normal(0, stdev)
     for i in range(1, count):
         load[i] = 0.98 * load[i - 1] + steps[i]
     return load

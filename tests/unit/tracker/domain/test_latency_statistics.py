@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from hypothesis import strategies as st
 
 from tests.requires import PROJECT, shared_data
 from tests.unit.tracker.domain import latency_oracle
-from tracker.domain.latency_rules import Limits, decide
+from tracker.domain.latency_rules import Limits, decisions
 from tracker.domain.latency_statistics import (
     BLOCK,
     DRAWS,
+    BlockContrast,
     Contrast,
+    Noise,
+    between_variance,
     block_starts,
     faster_p,
     history_spread,
@@ -35,6 +39,16 @@ GOLDEN: dict[str, Any] = json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))
 times = st.lists(st.floats(1.0, 1e4), min_size=20, max_size=60)
 
 
+def contrast_of(row: Sequence[float]) -> Contrast:
+    """L and its error of the first and of the second block."""
+    first, second = (BlockContrast(log_ratio=row[i], stderr=row[i + 1]) for i in (0, 2))
+    return Contrast(first, second)
+
+
+def z2(block: BlockContrast) -> float:
+    return (block.log_ratio / block.stderr) ** 2
+
+
 def near(expected: float) -> object:
     return pytest.approx(expected, rel=1e-9, abs=1e-12)
 
@@ -42,7 +56,7 @@ def near(expected: float) -> object:
 # --- reference values
 
 
-@pytest.mark.parametrize("kind", ["contrast", "pooled", "history", "decision"])
+@pytest.mark.parametrize("kind", ["contrast", "between", "pooled", "history", "decision"])
 def test_the_reference_values_are_those_of_the_oracle(kind: str) -> None:
     for case in GOLDEN[kind]:
         inputs = [value for name, value in case.items() if name != "expect"]
@@ -63,14 +77,19 @@ def test_contrasts_agree_with_the_oracle(case: dict[str, Any]) -> None:
     assert found.stderr == near(case["expect"]["stderr"])
 
 
+@pytest.mark.parametrize("case", GOLDEN["between"])
+def test_the_variance_between_starts_agrees_with_the_oracle(case: dict[str, Any]) -> None:
+    assert between_variance([contrast_of(row) for row in case["blocks"]]) == near(case["expect"]["between"])
+
+
 @pytest.mark.parametrize("case", GOLDEN["pooled"])
 def test_pooled_ratios_agree_with_the_oracle(case: dict[str, Any]) -> None:
-    pairs = zip(case["log_ratios"], case["stderrs"], strict=True)
-    factor = overdispersion(case["past_z2"])
-    spread = inflated([Contrast(log_ratio=x, stderr=s) for x, s in pairs], factor, len(case["past_z2"]))
+    past_z2 = case["past_z2"]
+    noise = Noise(between=case["between_variance"], factor=overdispersion(past_z2), learned_from=len(past_z2))
+    spread = inflated([contrast_of(row) for row in case["blocks"]], noise)
     low, high = interval(spread)
     found = {
-        "overdispersion": factor,
+        "overdispersion": noise.factor,
         "centre": spread.centre,
         "stderr": spread.stderr,
         "df": spread.df,
@@ -91,10 +110,11 @@ def test_a_comparison_with_the_history_agrees_with_the_oracle(case: dict[str, An
 
 @pytest.mark.parametrize("case", GOLDEN["decision"])
 def test_decisions_agree_with_the_oracle(case: dict[str, Any]) -> None:
-    series = [Contrast(log_ratio=x, stderr=s) for x, s in case["series"]]
-    found = decide(series, Limits(alpha_test=case["alpha_test"], floor=case["floor"]))
+    series = [contrast_of(row) for row in case["series"]]
+    found = decisions(series, Limits(alpha_test=case["alpha_test"], floor=case["floor"]))[-1]
     assert (found.word, found.sessions) == (case["expect"]["word"], case["expect"]["sessions"])
-    assert found.overdispersion == near(case["expect"]["overdispersion"])
+    assert found.noise.factor == near(case["expect"]["overdispersion"])
+    assert found.noise.between == near(case["expect"]["between"])
 
 
 @pytest.mark.shared_data
@@ -109,9 +129,10 @@ def test_the_shared_reference_cases_agree() -> None:
 
 def _check_interleaved(given_: dict[str, Any], expected: dict[str, float]) -> None:
     factor = overdispersion(given_["past_z2"])
-    contrast = Contrast(log_ratio=given_["log_ratio"], stderr=given_["boot_se"])
+    log_ratio, error = given_["log_ratio"], math.sqrt(2) * given_["boot_se"]
+    noise = Noise(factor=factor, learned_from=len(given_["past_z2"]))
     assert factor == near(expected["lambda"])
-    assert slower_p(inflated([contrast], factor, len(given_["past_z2"]))) == near(expected["p"])
+    assert slower_p(inflated([contrast_of([log_ratio, error, log_ratio, error])], noise)) == near(expected["p"])
 
 
 def _check_history(given_: dict[str, Any], expected: dict[str, float]) -> None:
@@ -162,6 +183,26 @@ def test_noise_is_never_called_smaller_than_the_bootstrap_and_never_more_than_ni
     assert overdispersion(z2) == overdispersion(z2[::-1])
 
 
+rows = st.tuples(*[st.floats(-0.5, 0.5), st.floats(1e-3, 0.2)] * 2)
+
+
+@given(st.lists(rows, min_size=1, max_size=40), st.floats(-0.3, 0.3))
+def test_a_slower_model_says_nothing_of_the_noise_between_starts(blocks: list[tuple[float, ...]], slow: float) -> None:
+    here = between_variance([contrast_of(row) for row in blocks])
+    moved = between_variance([contrast_of([a + slow, s, b + slow, t]) for a, s, b, t in blocks])
+    swapped = between_variance([contrast_of([-b, t, -a, s]) for a, s, b, t in blocks])
+    assert here >= 0
+    assert moved == pytest.approx(here, abs=1e-9)
+    assert swapped == pytest.approx(here, abs=1e-12)
+
+
+@given(st.lists(rows, min_size=1, max_size=40), st.floats(1.0, 10.0))
+def test_blocks_that_disagree_more_mean_more_noise(blocks: list[tuple[float, ...]], factor: float) -> None:
+    here = between_variance([contrast_of(row) for row in blocks])
+    wider = between_variance([contrast_of([factor * a, s, factor * b, t]) for a, s, b, t in blocks])
+    assert wider >= here - 1e-12
+
+
 @given(st.integers(BLOCK, 500), st.integers(0, 2**128))
 def test_blocks_lie_inside_and_the_same_seed_draws_the_same(pairs: int, seed: int) -> None:
     starts = block_starts(pairs, seed)
@@ -193,7 +234,7 @@ def test_equal_sides_are_within_a_few_errors(seed: int) -> None:
     rng = np.random.default_rng(seed)
     both = 200 * np.exp(0.25 * rng.standard_normal((2, 200)))
     found = paired_contrast(both[0], both[1], 0.5, block_starts(200, seed))
-    assert found.z2 < 6**2
+    assert z2(found) < 6**2
 
 
 def test_the_error_of_related_neighbours_is_that_of_repeated_measurements() -> None:
@@ -216,9 +257,9 @@ def test_requests_of_one_real_server_do_not_differ_from_each_other_and_two_engin
     starts = block_starts(vllm.size // 2, 0)
     for side in (vllm, sglang):
         for quantile in (0.5, 0.95):
-            assert paired_contrast(side[::2], side[1::2], quantile, starts).z2 < 9.0
+            assert z2(paired_contrast(side[::2], side[1::2], quantile, starts)) < 9.0
     found = paired_contrast(sglang, vllm, 0.5, block_starts(vllm.size, 0))
-    assert slower_p(inflated([found], 1.0, 0)) < 1e-6
+    assert slower_p(inflated([Contrast(found, found)], Noise())) < 1e-6
 
 
 def _real_ttft_ms(engine: str) -> FloatArray:
