@@ -1,44 +1,64 @@
 """The shipped engine as a detector, fed checkpoint by checkpoint on the way that the product takes.
 
-`make` also fits other simulators: whoever calls `reset(meta)` and `step(view)`, where `meta` has K, T_plan, n and alpha
-and `view` has t and scores(k, t), can score the engine itself.
+`make` also fits other simulators: whoever calls `reset(meta)` and `step(view)`, where `meta` has K, T_plan, n, groups
+and alpha and `view` has t and scores(k, t), can score the engine itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import numpy as np
 
 from benchmarks.verdicts.view import Bools, Detector, Meta, View
-from tracker.domain.regression.detector import Level, Track, evidence_at
+from tracker.domain.regression.budget import SCORE_SHARE
+from tracker.domain.regression.detector import Evidence, Level, Track, evidence_at
 from tracker.domain.regression.score_matrix import ScoreMatrix, empty_matrix, inserted
+from tracker.domain.regression.subsets import Grouping, grouping_of, subset_evidence
+from tracker.domain.types import Policy
 
 DEFAULT = "tracker"
-"""Name of the engine with its default settings."""
-
-MIN_EFFECT = 0.01
+"""Name of the engine for benchmarks without subsets."""
 
 
 class Tracker:
-    """Every benchmark's tests at the newest checkpoint."""
+    """Every benchmark's tests at the newest checkpoint, with the product's defaults and share of alpha for scores."""
 
-    name = DEFAULT
+    def __init__(self, name: str, *, with_subsets: bool) -> None:
+        self.name = name
+        self._with_subsets = with_subsets
 
     def reset(self, meta: Meta) -> None:
         """Begin a new run."""
-        self._level = Level(alpha=meta["alpha"], planned=meta["T_plan"], benchmarks=meta["K"])
-        self._matrices: list[ScoreMatrix] = [empty_matrix(int(n)) for n in meta["n"]]
+        share = SCORE_SHARE / 2 if self._with_subsets else SCORE_SHARE
+        self._level = Level(alpha=meta["alpha"] * share, planned=meta["T_plan"], benchmarks=meta["K"])
+        self._groupings = [grouping_of([str(group) for group in groups]) for groups in meta["groups"]]
+        self._matrices = [empty_matrix(int(n)) for n in meta["n"]]
 
     def step(self, view: View) -> Bools:
-        """Return (K,): benchmarks with an alarm at the newest checkpoint."""
-        self._matrices = [
-            inserted(matrix, view.t, view.scores(k, view.t).astype(np.float64))
-            for k, matrix in enumerate(self._matrices)
-        ]
-        rows = np.arange(view.t + 1)
-        found = evidence_at([Track(scores=matrix, rows=rows) for matrix in self._matrices], self._level)
-        return np.array([any(e.is_loss(MIN_EFFECT) for e in tests) for tests in found])
+        """Return (K,): benchmarks with an alarm at the newest checkpoint, by themselves or by one of their subsets."""
+        for k, matrix in enumerate(self._matrices):
+            self._matrices[k] = inserted(matrix, view.t, view.scores(k, view.t).astype(np.float64))
+        tracks = [Track(scores=matrix, rows=np.arange(view.t + 1)) for matrix in self._matrices]
+        flags = np.array([_any_loss(tests, Policy.min_effect) for tests in evidence_at(tracks, self._level)])
+        if self._with_subsets:
+            parts = zip(self._matrices, tracks, self._groupings, strict=True)
+            flags |= np.array([self._in_a_subset(*part) for part in parts])
+        return flags
+
+    def _in_a_subset(self, matrix: ScoreMatrix, track: Track, grouping: Grouping) -> bool:
+        found = subset_evidence(matrix, track, grouping, replace(self._level, pooled=1))
+        return any(_any_loss(tests, Policy.subset_min_effect) for tests in found.values())
 
 
 def make() -> list[Detector]:
-    """Return the engine."""
-    return [Tracker()]
+    """Return the engine without and with the tests of subsets."""
+    return [Tracker(DEFAULT, with_subsets=False), Tracker(f"{DEFAULT}+subsets", with_subsets=True)]
+
+
+# --- private
+
+
+def _any_loss(tests: Iterable[Evidence], min_effect: float) -> bool:
+    return any(test.is_loss(min_effect) for test in tests)
