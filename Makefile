@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts clean
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts bench-replay clean
 BIN := .venv/bin
 
 help: ## show this list
@@ -37,6 +37,10 @@ bench-probe: setup ## our latency probe beside `vllm bench serve`
 
 bench-verdicts: setup ## false alarms and found losses of our verdicts and of the peers' rules
 	@$(BIN)/python -m benchmarks.verdicts
+
+bench-replay: setup ## our verdicts on published training runs, and how far repeated runs differ
+	@$(BIN)/python -m benchmarks.replay_series
+	@$(BIN)/python -m benchmarks.replay_seeds
 
 lock: setup ## resolve requirements/cpu.in anew
 	@$(BIN)/uv pip compile --quiet --python-version 3.11 pyproject.toml requirements/cpu.in --override requirements/overrides.txt \

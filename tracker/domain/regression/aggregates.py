@@ -1,0 +1,154 @@
+"""One benchmark along a run of which only means and standard errors are known, no samples. Pure.
+
+    series = [AggregateSeries(steps=steps, means=means, stderrs=stderrs, chance=0.25), ...]
+    found = aggregate_evidence(series, step, Level(alpha=0.05, planned=len(steps), benchmarks=len(series)))
+
+Scores are in [0, 1] and up is better, as everywhere in the engine: its constants are in points of such a score. An
+error rate comes as 1 - x; a perplexity or a loss has no such scale and is refused. How real series led to each of these
+rules is in docs/replay.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtri
+
+from eval_jobs.errors import BadData
+from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of
+from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter
+from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray
+
+_OWN_JITTER_P = 0.05
+"""A benchmark's own second differences bound its jitter from below at this level."""
+_CLIP = 3.5
+_MEDIAN_CHI2 = 0.4549
+"""Median of chi-square with one degree of freedom."""
+_NO_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AggregateSeries:
+    """T checkpoints of one benchmark. Raises `BadData` where the numbers cannot be judged on the scale of a score."""
+
+    steps: IntArray
+    """Shape (T,), ascending; 0 is the untrained model."""
+    means: FloatArray
+    """Shape (T,), in [0, 1]; up is better."""
+    stderrs: FloatArray
+    """Shape (T,): standard error of each mean over its samples, as the evaluation reported it."""
+    chance: float | None = None
+    """Score of the best answer that does not read the question: 1 / choices or, where one answer is right more often
+    than the others, its share. None: not known."""
+
+    def __post_init__(self) -> None:
+        problem = _problem(self)
+        if problem:
+            raise BadData(problem, hint="leave this benchmark out: without samples it cannot be judged")
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples, from se^2 = y (1 - y) / (n - 1): exact for scores of 0 and 1, else an upper bound."""
+        known = self.stderrs > 0
+        y = self.means[known]
+        return round(float(np.median(y * (1 - y) / self.stderrs[known] ** 2))) + 1
+
+    def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
+        """Return D and an item variance for every row of `weights`, shape (Q, T).
+
+        D = w'y. The samples are the same at every checkpoint, how alike their scores are is not known; with a
+        correlation r between any two checkpoints v = (1 - r) sum w_s^2 se_s^2 + r (sum w_s se_s)^2. The larger end is
+        taken: for a difference r = 0, nothing is paired, for a level r = 1, more checkpoints tell nothing more. It is
+        a bound for every r in [0, 1], not for an r that fades with distance. `common_fraction` is taken to be 1.
+        """
+        # A score of 0 or 1 is reported without an error: one sample more or less is the least that it can be off.
+        errors = np.maximum(self.stderrs, 1 / self.n_samples)
+        unpaired = weights**2 @ errors**2
+        identical = (weights @ errors) ** 2
+        variances = np.maximum(np.maximum(unpaired, identical), _NO_VARIANCE)
+        return tuple(
+            Contrast(delta=float(delta), item_variance=float(v), n=self.n_samples, common_fraction=1.0)
+            for delta, v in zip(weights @ self.means, variances, strict=True)
+        )
+
+
+def aggregate_evidence(series: Sequence[AggregateSeries], step: int, level: Level) -> tuple[tuple[Evidence, ...], ...]:
+    """Return the tests of every benchmark at `step`; () for one without that step, or too few before it."""
+    histories = [_until(s, step) for s in series]
+    present = [h for h in histories if h is not None]
+    tracks = [Track(scores=h.series, rows=h.rows) for h in present]
+    found = iter([evidence_of(t, j, level) for t, j in zip(tracks, _jitters(present), strict=True)])
+    return tuple(() if h is None else next(found) for h in histories)
+
+
+def bend_weights(steps: IntArray, rows: IntArray, limit: int) -> FloatArray:
+    """Return weights of second differences over log(1 + step) of the newest `limit` triples, shape (h, T).
+
+    Each is proportional to (a, -1, 1 - a), where `a` interpolates the middle checkpoint, and has sum w^2 = 6 like
+    (1, -2, 1), which it is for even spacing.
+    """
+    when = np.log1p(steps.astype(np.float64))
+    first = max(0, rows.size - 2 - limit)
+    weights = np.zeros((max(0, rows.size - 2 - first), steps.size))
+    for i, (left, middle, right) in enumerate(zip(rows[first:], rows[first + 1 :], rows[first + 2 :], strict=False)):
+        a = (when[right] - when[middle]) / (when[right] - when[left])
+        weights[i, [left, middle, right]] = np.array([a, -1.0, 1 - a]) * np.sqrt(6 / (a**2 + 1 + (1 - a) ** 2))
+    return weights
+
+
+# --- private
+
+
+def _problem(series: AggregateSeries) -> str:
+    if not series.steps.shape == series.means.shape == series.stderrs.shape or series.steps.ndim != 1:
+        return "steps, means and standard errors are not of one length"
+    if np.any(np.diff(series.steps) <= 0):
+        return "steps are not ascending"
+    if not np.all((series.means >= 0) & (series.means <= 1)):
+        return "a mean is not in [0, 1]"
+    if not np.all(np.isfinite(series.stderrs) & (series.stderrs >= 0)) or not np.any(series.stderrs > 0):
+        return "standard errors are missing"
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _History:
+    series: AggregateSeries
+    rows: IntArray
+
+    def second_differences(self) -> SecondDifferences:
+        found = self.series.contrasts(bend_weights(self.series.steps, self.rows, WINDOW))
+        return SecondDifferences(
+            deltas=np.array([c.delta for c in found]), item_variances=np.array([c.item_variance for c in found])
+        )
+
+
+def _until(series: AggregateSeries, step: int) -> _History | None:
+    rows = np.flatnonzero(series.steps <= step)
+    return _History(series=series, rows=rows) if rows.size and series.steps[rows[-1]] == step else None
+
+
+def _jitters(histories: Sequence[_History]) -> tuple[Jitter, ...]:
+    """Return the jitter of every benchmark at its newest checkpoint.
+
+    As in the engine, with two differences. The second differences are blind to a trend that is steady in log step, so
+    that a steep beginning on unevenly spaced checkpoints is not taken for noise. And a benchmark is at least as noisy
+    as its own history shows beyond doubt (lower 95 % bound), however quiet the others are.
+    """
+    bends = [h.second_differences() for h in histories]
+    return tuple(_at_least_own(b, j) for b, j in zip(bends, estimate_jitter(bends), strict=True))
+
+
+def _at_least_own(history: SecondDifferences, jitter: Jitter) -> Jitter:
+    squares = history.deltas**2
+    if squares.size == 0:
+        return jitter
+    items = float(history.item_variances.mean())
+    cap = _CLIP**2 * max(float(np.median(squares)) / _MEDIAN_CHI2, items)
+    # h / 2: neighbouring second differences share checkpoints.
+    df = max(squares.size / 2, 1.0)
+    lowest = float(np.minimum(squares, cap).mean()) * df / float(chdtri(df, _OWN_JITTER_P))
+    tau2 = (lowest - items) / 6
+    return jitter if tau2 <= jitter.tau2 else Jitter(tau2=tau2, variance=2 * tau2**2 / df)
