@@ -28,5 +28,5 @@ def evaluate_once(
 
 def _first(checkpoint: Checkpoint, world: World) -> Checkpoint:
     """Return the run's first checkpoint that was measured, or this one."""
-    known = (record.plan.checkpoint for record in world.history.trajectory(checkpoint.run_id))
+    known = (record.plan.checkpoint for record in world.history.records(checkpoint.run_id))
     return min((*known, checkpoint), key=lambda c: c.step)
