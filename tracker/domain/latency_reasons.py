@@ -17,6 +17,8 @@ def reason_for_few(requests: int, needed: int, *, pairs: bool) -> str:
     """Say how many requests there are and how to get enough."""
     if not pairs:
         return f"{requests} requests were timed, {needed} are needed: raise probe.requests to {needed}"
+    if requests >= needed:
+        return f"of {requests} pairs of requests almost all are of one half: too many of the other failed"
     return (
         f"{requests} pairs of requests were timed, {needed} are needed: raise probe.requests to {needed // 2} or more"
     )

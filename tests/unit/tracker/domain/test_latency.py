@@ -117,6 +117,13 @@ def test_no_verdict_from_too_few_pairs() -> None:
     assert words(replace(slow, reference_probes=(_cut(slow, 99),))) == {VerdictWord.INCONCLUSIVE}
 
 
+def test_no_verdict_when_one_half_was_lost() -> None:
+    [slow] = sessions(1, slow=3.0)
+    lost = replace(slow, reference_probes=(replace(_cut(slow, 200), first_pairs=180),))
+    assert words(lost) == {VerdictWord.INCONCLUSIVE}
+    assert "almost all are of one half" in judged(lost)[LatencyMetric.E2E, 0.5].reason
+
+
 def test_requests_of_unknown_length_leave_tpot_out_and_nothing_else() -> None:
     [slow] = sessions(1, slow=3.0)
     probe = _cut(slow, 200)
