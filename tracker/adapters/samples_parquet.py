@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.identity import content_hash
 from eval_jobs.types import SampleScore, SampleStatus
-from tracker.domain.regression.score_matrix import IntArray
+from tracker.domain.regression.score_matrix import FloatArray, IntArray
 from tracker.domain.sample_columns import STATUSES, ObjectArray, Questions, SampleColumns, make_columns, object_array
 
 _TEXTS = ("prompt", "target", "answer")
@@ -117,8 +117,8 @@ def read_columns(path: Path, shared: MutableMapping[str, Questions]) -> SampleCo
         return make_columns(
             questions=questions,
             statuses=_status_codes(table.column("status").combine_chunks()),
-            scores=table.column("score").to_numpy().astype(np.float64, copy=False),
-            output_tokens=table.column("output_tokens").to_numpy().astype(np.float64, copy=False),
+            scores=_numbers(table.column("score")),
+            output_tokens=_numbers(table.column("output_tokens")),
         )
 
 
@@ -149,8 +149,19 @@ def _shared_texts(column: Any) -> ObjectArray:  # noqa: ANN401 - pyarrow has no 
 
 def _status_codes(column: Any) -> IntArray:  # noqa: ANN401 - pyarrow has no types
     codes = np.array([STATUSES.index(_STATUS[text]) for text in column.dictionary.to_pylist()], dtype=np.int64)
-    of_rows: IntArray = codes[column.indices.to_numpy()]
+    of_rows: IntArray = codes[np.from_dlpack(column.indices)]
     return of_rows
+
+
+def _numbers(column: Any) -> FloatArray:  # noqa: ANN401 - pyarrow has no types
+    """Return a column as floats, NaN for null; not by `to_numpy`, which takes longer to import pandas than to read."""
+    array = column.combine_chunks().cast(pa.float64())
+    if len(array) == 0:
+        return np.zeros(0)
+    numbers = np.frombuffer(array.buffers()[1], dtype=np.float64)[array.offset : array.offset + len(array)]
+    if array.null_count:
+        numbers = np.where(np.from_dlpack(array.is_valid().cast(pa.int8())), numbers, np.nan)
+    return numbers
 
 
 def _column(samples: Sequence[SampleScore], name: str) -> list[Any]:

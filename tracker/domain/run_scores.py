@@ -18,7 +18,7 @@ import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.regression.score_matrix import EncodedRow, encoded, matrix_of
-from tracker.domain.sample_columns import SampleColumns
+from tracker.domain.sample_columns import Questions, SampleColumns
 from tracker.domain.score_series import (
     BenchmarkSeries,
     Row,
@@ -113,11 +113,14 @@ class _Draft:
         self._empty = empty
         self._rows: dict[int, tuple[Row, Mapping[Measure, EncodedRow]]] = {}
         """By step."""
+        self._asked: tuple[Questions, ...] = ()
+        """Distinct ones."""
         self._palettes = {measure: matrix.palette for measure, matrix in empty.matrices.items()}
 
     def add(self, record: EvalRecord, columns: SampleColumns) -> None:
         """Add a checkpoint."""
-        row = row_from(self._empty, record, columns, (other.asked for other, _ in self._rows.values()))
+        row = row_from(self._empty, record, columns, self._asked)
+        self._asked = self._asked if row.asked in self._asked else (*self._asked, row.asked)
         step = record.plan.checkpoint.step
         if step in self._rows and self._rows[step][0].rank > row.rank:
             return

@@ -61,7 +61,7 @@ class BenchmarkSeries:
     asked: tuple[Questions, ...]
     """What was asked at each checkpoint, every sample once."""
     samples: Questions
-    """All that was asked at any checkpoint, in the order of first appearance by step."""
+    """All that was asked at any checkpoint, in the order in which it became known."""
     matrices: Mapping[Measure, ScoreMatrix]
 
     @cached_property
@@ -79,7 +79,7 @@ class BenchmarkSeries:
         """Cluster of every sample; empty: its own."""
         return tuple(self.samples.cluster_ids.tolist())
 
-    @property
+    @cached_property
     def steps(self) -> tuple[int, ...]:
         """Steps of the checkpoints, ascending."""
         return tuple(plan.checkpoint.step for plan in self.plans)
@@ -172,16 +172,14 @@ def with_row(series: BenchmarkSeries, row: Row) -> BenchmarkSeries:
         series = less_row(series, position)
     else:
         position = bisect_left(series.steps, step)
-    asked = _at(series.asked, position, row.asked)
-    # A last checkpoint can only add samples; one before it may be the first to have asked some.
-    series = _over_samples(series, all_asked((series.samples, row.asked) if position == len(series.plans) else asked))
+    series = _over_samples(series, all_asked((series.samples, row.asked)))
     n, place = series.samples.sample_ids.size, place_in(series.samples, row.asked)
     return replace(
         series,
         plans=_at(series.plans, position, row.plan),
         finished_at=_at(series.finished_at, position, row.finished_at),
         coverage=np.insert(series.coverage, position, row.coverage),
-        asked=asked,
+        asked=_at(series.asked, position, row.asked),
         matrices={
             measure: inserted(matrix, position, _placed(row.values[measure], place, n))
             for measure, matrix in series.matrices.items()
@@ -205,7 +203,7 @@ def less_row(series: BenchmarkSeries, position: int) -> BenchmarkSeries:
 
 def all_asked(asked: Iterable[Questions]) -> Questions:
     """Return all samples in the order of first appearance; the first object itself where nothing adds to it."""
-    distinct = _distinct(asked)
+    distinct = [questions for questions in _distinct(asked) if questions.sample_ids.size]
     if len(distinct) == 1:
         return distinct[0]
     columns = [[getattr(q, name) for q in distinct] for name in ("sample_ids", "subsets", "cluster_ids")]

@@ -10,7 +10,7 @@ Values are oriented before they come here: up is better. A matrix never changes;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,8 +31,12 @@ _MIN_VARIANCE = 1e-12
 
 _CODE_TYPES = (np.uint8, np.uint16, np.uint32)
 
-_BLOCK_VALUES = 1 << 19
-"""Values that are floats at one time: 4 MiB, so that a product of rows stays in the processor's cache."""
+_FEW = 4
+"""Distinct values that are compared one by one."""
+
+_BLOCK_VALUES = 1 << 17
+"""Values that are floats at one time: 1 MiB. They stay in the processor's cache, and their product with a vector is
+below the size at which BLAS starts threads; on a busy machine those wait for each other far longer than they work."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +95,12 @@ class ScoreMatrix:
             for q in range(weights.shape[0])
         )
 
+    def item_variances(self, weights: FloatArray) -> FloatArray:
+        """Return v for every row of `weights`, shape (Q,); NaN where a checkpoint that counts lacks scores."""
+        partial = (weights != 0) @ (self.missing > 0)
+        variances: FloatArray = np.where(partial, np.nan, _moments(self, weights)[1])
+        return variances
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EncodedRow:
@@ -107,14 +117,13 @@ def encoded(values: FloatArray, palette: FloatArray) -> EncodedRow:
 
     NaN: no value.
     """
-    known = palette[1:]
-    at = np.searchsorted(known, values)
-    found = np.take(known, at, mode="clip") == values if known.size else np.zeros(values.shape, dtype=bool)
-    lacking = values[~found]
+    codes = _codes(values, palette)
+    lacking = values[codes == NO_VALUE]
     lacking = np.unique(lacking[~np.isnan(lacking)])
     if lacking.size:
-        return encoded(values, np.concatenate([palette[:1], np.union1d(known, lacking)]))
-    return EncodedRow(codes=np.where(found, at + 1, NO_VALUE).astype(_code_type(palette)), palette=palette)
+        palette = np.concatenate([palette[:1], np.union1d(palette[1:], lacking)])
+        codes = _codes(values, palette)
+    return EncodedRow(codes=codes, palette=palette)
 
 
 def matrix_of(rows: Sequence[EncodedRow], places: Sequence[IntArray | None], n_samples: int) -> ScoreMatrix:
@@ -149,15 +158,15 @@ def inserted(matrix: ScoreMatrix, position: int, values: FloatArray) -> ScoreMat
     row = encoded(values, matrix.palette)
     matrix = _over_palette(matrix, row.palette)
     filled = row.palette[row.codes]
-    products = _products(matrix, filled)
-    grown = np.insert(np.insert(matrix.gram, position, products, axis=0), position, 0.0, axis=1)
-    column = np.insert(products, position, float(filled @ filled))
-    grown[position, :] = column
-    grown[:, position] = column
+    old = np.delete(np.arange(len(matrix.sums) + 1), position)
+    gram = np.empty((old.size + 1, old.size + 1))
+    gram[np.ix_(old, old)] = matrix.gram
+    gram[position, old] = gram[old, position] = _products(matrix, filled)
+    gram[position, position] = np.sum(filled * filled)
     return ScoreMatrix(
-        codes=np.insert(matrix.codes, position, row.codes, axis=0),
+        codes=np.concatenate([matrix.codes[:position], row.codes[np.newaxis], matrix.codes[position:]]),
         palette=row.palette,
-        gram=grown,
+        gram=gram,
         sums=np.insert(matrix.sums, position, filled.sum()),
         missing=np.insert(matrix.missing, position, np.count_nonzero(row.codes == NO_VALUE)),
     )
@@ -249,6 +258,20 @@ def _code_type(palette: FloatArray) -> type[np.unsignedinteger]:
     return next(t for t in _CODE_TYPES if palette.size <= np.iinfo(t).max + 1)
 
 
+def _codes(values: FloatArray, palette: FloatArray) -> CodeArray:
+    """Return the position of each value in `palette`; `NO_VALUE` where it is not there."""
+    known = palette[1:]
+    if known.size <= _FEW:  # right and wrong: several times faster than searching
+        codes = np.zeros(values.shape, dtype=np.uint8)
+        for code, value in enumerate(known.tolist(), start=1):
+            codes += np.uint8(code) * (values == value)
+        return codes
+    at = np.searchsorted(known, values)
+    found = known[np.minimum(at, known.size - 1)] == values
+    found_at: CodeArray = ((at + 1) * found).astype(_code_type(palette))
+    return found_at
+
+
 def _missing(codes: CodeArray) -> IntArray:
     missing: IntArray = np.count_nonzero(codes == NO_VALUE, axis=1).astype(np.int64)
     return missing
@@ -269,27 +292,26 @@ def _recoded(codes: CodeArray, old: FloatArray, new: FloatArray) -> CodeArray:
 
 
 def _gram(codes: CodeArray, palette: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sums over samples of x_s * x_t and of x_t."""
-    t, n = codes.shape
-    gram, sums = np.zeros((t, t)), np.zeros(t)
-    width = max(1, _BLOCK_VALUES // max(1, t))
-    for start in range(0, n, width):
-        block = palette[codes[:, start : start + width]]
-        gram += block @ block.T
+    """Return the sums over samples of x_s * x_t, shape (T, T), and of x_t, shape (T,)."""
+    gram, sums = np.zeros((codes.shape[0],) * 2), np.zeros(codes.shape[0])
+    for _, block in _blocks(codes, palette):
         sums += block.sum(axis=1)
-    return gram, sums
+        for t, row in enumerate(block):
+            gram[t, : t + 1] += block[: t + 1] @ row
+    return gram + np.tril(gram, -1).T, sums
 
 
 def _products(matrix: ScoreMatrix, filled: FloatArray) -> FloatArray:
     """Return the sums over samples of x_t * filled, shape (T,)."""
-    palette, codes = matrix.palette, matrix.codes
-    products = np.zeros(codes.shape[0])
-    if np.all((palette == 0.0) | (palette == 1.0)):  # the common case: whole numbers, exact and fast
-        if palette[-1] == 1.0:
-            ones = (codes == palette.size - 1) & (filled == 1.0)
-            products += np.count_nonzero(ones, axis=1)
-        return products
+    products = np.zeros(matrix.codes.shape[0])
+    for columns, block in _blocks(matrix.codes, matrix.palette):
+        products += block @ filled[columns]
+    return products
+
+
+def _blocks(codes: CodeArray, palette: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    """Yield the values of all checkpoints, some samples at a time; no value: 0."""
     width = max(1, _BLOCK_VALUES // max(1, codes.shape[0]))
     for start in range(0, codes.shape[1], width):
-        products += palette[codes[:, start : start + width]] @ filled[start : start + width]
-    return products
+        columns = slice(start, start + width)
+        yield columns, np.take(palette, codes[:, columns])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +18,8 @@ from hypothesis import strategies as st
 
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.types import SampleScore, SampleStatus
-from tracker.adapters.samples_parquet import read_samples, samples_path, write_samples
+from tracker.adapters.samples_parquet import read_columns, read_samples, samples_path, write_samples
+from tracker.domain.sample_columns import Questions, SampleColumns, columns_of
 
 SAMPLE = SampleScore(
     sample_id="s0",
@@ -143,3 +147,65 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_its_path(tmp_path: Path) 
     (tmp_path / "samples").write_text("a file where the folder should be")
     with pytest.raises(StoreError, match=r"samples/plan/sums\.parquet"):
         write_samples(samples_path(tmp_path / "samples", "plan", "sums"), (SAMPLE,))
+
+
+def assert_equal_columns(found: SampleColumns, wanted: SampleColumns) -> None:
+    for name in ("sample_ids", "subsets", "cluster_ids", "scores", "truncated", "output_tokens"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(
+    st.lists(
+        st.builds(
+            SampleScore,
+            sample_id=st.text(max_size=3),
+            subset=st.text(max_size=3),
+            repeat=st.integers(0, 3),
+            score=st.none() | st.floats(),
+            status=st.sampled_from(SampleStatus),
+            cluster_id=st.text(max_size=3),
+            output_tokens=st.none() | st.integers(0, 10**6),
+        )
+    )
+)
+def test_columns_are_those_of_the_samples(tmp_path: Path, samples: list[SampleScore]) -> None:
+    write_samples(tmp_path / "x.parquet", samples)
+    assert_equal_columns(read_columns(tmp_path / "x.parquet", {}), columns_of(samples))
+
+
+def test_questions_that_were_read_before_are_shared(tmp_path: Path) -> None:
+    other = replace(FAILED, score=0.5, status=SampleStatus.TRUNCATED, answer="3")
+    for name, samples in (("a", (SAMPLE, FAILED)), ("b", (SAMPLE, other)), ("c", (FAILED, SAMPLE))):
+        write_samples(tmp_path / name, samples)
+    shared: dict[str, Questions] = {}
+    first, second, turned = (read_columns(tmp_path / name, shared) for name in "abc")
+    assert first.questions is second.questions
+    assert turned.questions is not first.questions
+    assert_equal_columns(second, columns_of((SAMPLE, other)))
+    assert_equal_columns(turned, columns_of((FAILED, SAMPLE)))
+
+
+def test_columns_of_a_missing_or_damaged_file_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="missing"):
+        read_columns(tmp_path / "gone.parquet", {})
+    path = tmp_path / "x.parquet"
+    write_samples(path, (SAMPLE,) * 100)
+    whole = path.read_bytes()
+    for size in (0, 3, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(StoreError, match="damaged"):
+            read_columns(path, {})
+    pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(StoreError, match="damaged"):
+        read_columns(path, {})
+
+
+def test_reading_columns_does_not_import_pandas(tmp_path: Path) -> None:
+    write_samples(tmp_path / "x.parquet", (SAMPLE, FAILED))
+    program = (
+        "import sys; from pathlib import Path; from tracker.adapters.samples_parquet import read_columns;"
+        f"assert read_columns(Path({str(tmp_path / 'x.parquet')!r}), {{}}).coverage == 0.5;"
+        "sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
