@@ -56,7 +56,7 @@ def untested(trial: Trial, candidate: Candidate, word: VerdictWord, reason: str)
         score=own_mean(trial, candidate, trial.track.rows[-1:]),
         stderr=_stderr(trial, candidate),
         coverage=float(candidate.series.coverage[candidate.row]),
-        alpha_test=trial.level.alpha_test(trial.track.dropped + trial.track.rows.size - 1),
+        alpha_test=0.0,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from tracker.domain.decision import Decision, comparable, decide
 from tracker.domain.episodes import Trial, counting, episodes_at, open_of
 from tracker.domain.evidence import verdict_of
+from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import Level, Track, jitter_of
 from tracker.domain.regression.score_matrix import columns_of_matrix
 from tracker.domain.regression.subsets import grouping_of, subset_evidence
@@ -57,7 +58,7 @@ def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
         alpha=alpha_of_scores(scene, candidate.series),
         planned=scene.policy.planned_checkpoints,
         benchmarks=scene.benchmarks,
-        pooled=1,
+        design=ONE_SIZE,
     )
     thresholds = Thresholds(
         min_effect=scene.policy.subset_min_effect, equivalence_margin=scene.policy.equivalence_margin

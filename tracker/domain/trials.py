@@ -10,7 +10,7 @@ import numpy as np
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.episodes import Subject, Trial, counting, episodes_at, open_of
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, SCORE_SHARE
-from tracker.domain.regression.detector import BASELINES, Level, Track, jitter_of
+from tracker.domain.regression.detector import Level, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, Jitter
 from tracker.domain.regression.score_matrix import ScoreMatrix, inserted, values_at
 from tracker.domain.rules import Thresholds
@@ -199,5 +199,5 @@ def _level(scene: Scene, candidate: Candidate) -> Level:
         alpha=alpha,
         planned=scene.policy.planned_checkpoints,
         benchmarks=scene.benchmarks,
-        baselines=len(BASELINES) + (scene.policy.pinned is not None),
+        pinned=scene.policy.pinned is not None,
     )

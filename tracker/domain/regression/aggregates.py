@@ -11,12 +11,13 @@ rules is in docs/replay.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtri
 
 from eval_jobs.errors import BadData
+from tracker.domain.regression.budget import PLAIN
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of
 from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter
 from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray
@@ -56,30 +57,39 @@ class AggregateSeries:
         return round(float(np.median(y * (1 - y) / self.stderrs[known] ** 2))) + 1
 
     def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
-        """Return D and an item variance for every row of `weights`, shape (Q, T).
+        """Return D = w'y and `item_variances` for every row of `weights`, shape (Q, T).
 
-        D = w'y. The samples are the same at every checkpoint, how alike their scores are is not known; with a
-        correlation r between any two checkpoints v = (1 - r) sum w_s^2 se_s^2 + r (sum w_s se_s)^2. The larger end is
-        taken: for a difference r = 0, nothing is paired, for a level r = 1, more checkpoints tell nothing more. It is
-        a bound for every r in [0, 1], not for an r that fades with distance. `common_fraction` is taken to be 1.
+        That all checkpoints answered the same samples is taken for granted: `common_fraction` is 1.
+        """
+        deltas, variances = weights @ self.means, self.item_variances(weights)
+        return tuple(
+            Contrast(delta=float(delta), item_variance=float(v), n=self.n_samples, common_fraction=1.0)
+            for delta, v in zip(deltas, variances, strict=True)
+        )
+
+    def item_variances(self, weights: FloatArray) -> FloatArray:
+        """Return an item variance for every row of `weights`, shape (Q,).
+
+        The samples are the same at every checkpoint, how alike their scores are is not known; with a correlation r
+        between any two checkpoints v = (1 - r) sum w_s^2 se_s^2 + r (sum w_s se_s)^2. The larger end is taken: for a
+        difference r = 0, nothing is paired, for a level r = 1, more checkpoints tell nothing more. It is a bound for
+        every r in [0, 1], not for an r that fades with distance.
         """
         # A score of 0 or 1 is reported without an error: one sample more or less is the least that it can be off.
         errors = np.maximum(self.stderrs, 1 / self.n_samples)
         unpaired = weights**2 @ errors**2
         identical = (weights @ errors) ** 2
-        variances = np.maximum(np.maximum(unpaired, identical), _NO_VARIANCE)
-        return tuple(
-            Contrast(delta=float(delta), item_variance=float(v), n=self.n_samples, common_fraction=1.0)
-            for delta, v in zip(weights @ self.means, variances, strict=True)
-        )
+        variances: FloatArray = np.maximum(np.maximum(unpaired, identical), _NO_VARIANCE)
+        return variances
 
 
 def aggregate_evidence(series: Sequence[AggregateSeries], step: int, level: Level) -> tuple[tuple[Evidence, ...], ...]:
     """Return the tests of every benchmark at `step`; () for one without that step, or too few before it."""
     histories = [_until(s, step) for s in series]
     present = [h for h in histories if h is not None]
+    plain = replace(level, design=PLAIN)
     tracks = [Track(scores=h.series, rows=h.rows) for h in present]
-    found = iter([evidence_of(t, j, level) for t, j in zip(tracks, _jitters(present), strict=True)])
+    found = iter([evidence_of(t, j, plain) for t, j in zip(tracks, _jitters(present), strict=True)])
     return tuple(() if h is None else next(found) for h in histories)
 
 

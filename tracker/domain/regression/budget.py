@@ -1,12 +1,48 @@
 """The level that one test is held to, so that a whole healthy run raises an alarm with probability alpha at most. Pure.
 
-alpha_test = alpha / (T * K * B * M): planned checkpoints, benchmarks, baselines, sizes of the new block.
+alpha_test = alpha / (T * K) * share of the size of the new block * share of the baseline, with T planned checkpoints
+and K benchmarks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tracker.domain.types import Baseline
+
 POOLED = (1, 2, 4, 8)
-"""Newest checkpoints that are averaged: pooling costs log10(4) of threshold and finds losses that one cannot show."""
+"""Newest checkpoints that are averaged: pooling costs a little threshold and finds losses that one cannot show."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """How the tests of one checkpoint share its part of alpha, and which item variance they use."""
+
+    by_pooled: Mapping[int, float]
+    """Share of each size of the new block; at most 1 in sum."""
+    by_baseline: Mapping[Baseline, float]
+    """Weight of each baseline that there is; they are brought to a sum of 1."""
+    null_variance: bool
+    """Whether the item variance is that of the same contrast before the new block."""
+
+
+DEFAULT = Design(
+    by_pooled={1: 0.1, 2: 0.2, 4: 0.3, 8: 0.4},
+    by_baseline={Baseline.RECENT: 0.65, Baseline.PEAK: 0.35, Baseline.PINNED: 0.35},
+    null_variance=True,
+)
+"""Long pools find small losses, so they get more."""
+
+PLAIN = Design(
+    by_pooled=dict.fromkeys(POOLED, 0.25),
+    by_baseline=dict.fromkeys((Baseline.RECENT, Baseline.PEAK, Baseline.PINNED), 1.0),
+    null_variance=False,
+)
+"""Equal shares and the variance of now: where there are no samples, and to compare with."""
+
+ONE_SIZE = Design(by_pooled={4: 1.0}, by_baseline=PLAIN.by_baseline, null_variance=False)
+"""One size of the new block: for subsets."""
 
 SCORE_SHARE = 0.9
 """Of the run's alpha, for scores; where a benchmark has subsets, half of it is for them."""

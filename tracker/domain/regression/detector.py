@@ -4,8 +4,9 @@
     for found in evidence_at(tracks, Level(alpha=0.05, planned=100, benchmarks=20)):  # a tuple a benchmark
         any(e.is_loss(min_effect) for e in found)
 
-Method "rec" of the simulations in docs/verdicts.md: pooled paired contrasts, a jitter term that the run itself
-supplies, a t tail, and Bonferroni over the planned run.
+Pooled paired contrasts against a recent and a peak block, the item variance of the same contrast before the new block,
+a jitter term that the run itself supplies, a t tail, and a level shared over the planned run: what the simulations of
+docs/verdicts.md chose.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from tracker.domain.regression.blocks import (
     recent_blocks,
     second_difference_weights,
 )
-from tracker.domain.regression.budget import POOLED, alpha_per_checkpoint
+from tracker.domain.regression.budget import DEFAULT, POOLED, Design, alpha_per_checkpoint
 from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter
-from tracker.domain.regression.pooled_test import PooledTest, pooled_test
-from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray
+from tracker.domain.regression.null_variance import null_variances
+from tracker.domain.regression.pooled_test import PooledTest, null_test, pooled_test
+from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray, ScoreMatrix
 from tracker.domain.types import Baseline
 
 BASELINES = (Baseline.RECENT, Baseline.PEAK)
@@ -53,15 +55,16 @@ class Level:
     """Checkpoints that the run is expected to have; None: unknown."""
     benchmarks: int
     """K."""
-    baselines: int = len(BASELINES)
-    """B; one more with a pinned baseline."""
-    pooled: int = len(POOLED)
-    """M: how many sizes of the new block are tested."""
+    pinned: bool = False
+    """Whether there is a pinned baseline too."""
+    design: Design = DEFAULT
 
-    def alpha_test(self, position: int) -> float:
-        """Return the level of one test at the checkpoint at `position`, counted from 0."""
-        share = alpha_per_checkpoint(self.alpha, position, self.planned)
-        return share / (self.benchmarks * self.baselines * self.pooled)
+    def alpha_test(self, position: int, m: int, baseline: Baseline) -> float:
+        """Return the level of one test at the checkpoint at `position`, counted from 0; 0 for an untested size."""
+        baselines = BASELINES if not self.pinned else (*BASELINES, Baseline.PINNED)
+        weights = self.design.by_baseline
+        share = self.design.by_pooled.get(m, 0.0) * weights[baseline] / sum(weights[b] for b in baselines)
+        return alpha_per_checkpoint(self.alpha, position, self.planned) / self.benchmarks * share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,15 +140,20 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: L
         return ()
     n_rows = track.scores.means.size
     found = track.scores.contrasts(np.array([b.weights(n_rows) for b in chosen]))
-    alpha_test = level.alpha_test(track.dropped + track.rows.size - 1)
+    position = track.dropped + track.rows.size - 1
+    pasts = None
+    if level.design.null_variance and isinstance(track.scores, ScoreMatrix):
+        pasts = null_variances(track.scores, track.rows, chosen, track.noise_from)
     return tuple(
         Evidence(
             blocks=b,
-            test=pooled_test(contrast, jitter, b.new.size, b.base.size),
-            alpha_test=alpha_test,
+            test=pooled_test(contrast, jitter, b.new.size, b.base.size)
+            if pasts is None
+            else null_test(contrast, jitter, b.new.size, b.base.size, pasts[i]),
+            alpha_test=level.alpha_test(position, b.new.size, b.baseline),
             jitter=jitter,
         )
-        for b, contrast in zip(chosen, found, strict=True)
+        for i, (b, contrast) in enumerate(zip(chosen, found, strict=True))
     )
 
 

@@ -7,9 +7,10 @@ se^2 = v_item + tau^2 (1/m + 1/W), and D/se has a t distribution with Satterthwa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracker.domain.regression.jitter import Jitter
+from tracker.domain.regression.null_variance import GUARD
 from tracker.domain.regression.score_matrix import Contrast
 from tracker.domain.statistics import t_cdf, t_quantile
 
@@ -58,16 +59,37 @@ class PooledTest:
         return (t_quantile(power, math.inf) - t_quantile(alpha, math.inf)) * self.stderr
 
 
+def null_test(contrast: Contrast, jitter: Jitter, m: float, width: float, past: float | None) -> PooledTest:
+    """Return the test of `contrast` with the item variance that it has when nothing is lost (see `null_variance`).
+
+    v0 = max(past, .6 v) where the past is known, else v; its own n degrees of freedom are counted:
+    df = 2 se^4 / ((1/m + 1/W)^2 Var(tau^2) + 2 v0^2 / n).
+    """
+    now = contrast.item_variance
+    variance = now if past is None else max(past, GUARD * now)
+    share = 1 / m + 1 / width
+    total = variance + jitter.tau2 * share
+    doubt = share**2 * jitter.variance + 2 * variance**2 / max(contrast.n, 1)
+    plain = pooled_test(contrast, jitter, m, width)
+    return replace(plain, stderr=math.sqrt(total), df=_df(total, doubt))
+
+
 def pooled_test(contrast: Contrast, jitter: Jitter, m: float, width: float) -> PooledTest:
     """Return the test of `contrast`, a mean of `m` checkpoints minus a mean of `width`; infinite: a fixed number."""
     share = 1 / m + 1 / width
     variance = contrast.item_variance + jitter.tau2 * share
-    df = 2 * variance**2 / max(share**2 * jitter.variance, _NO_VARIANCE)
     return PooledTest(
         delta=contrast.delta,
         stderr=math.sqrt(variance),
         item_stderr=math.sqrt(contrast.item_variance),
-        df=min(max(df, _DF_RANGE[0]), _DF_RANGE[1]),
+        df=_df(variance, share**2 * jitter.variance),
         n=contrast.n,
         common_fraction=contrast.common_fraction,
     )
+
+
+def _df(variance: float, doubt: float) -> float:
+    """Return Satterthwaite's degrees of freedom of `variance`, whose own variance is `doubt`."""
+    if math.isinf(variance):
+        return _DF_RANGE[0]
+    return min(max(2 * variance**2 / max(doubt, _NO_VARIANCE), _DF_RANGE[0]), _DF_RANGE[1])

@@ -17,6 +17,7 @@ from tracker.domain.regression.detector import Evidence, Level, Track
 from tracker.domain.regression.jitter import WINDOW, Jitter
 from tracker.domain.regression.pooled_test import PooledTest
 from tracker.domain.regression.score_matrix import FloatArray, IntArray, ScoreMatrix, values_at
+from tracker.domain.types import Baseline
 
 SUBSET_POOLED = 4
 MIN_SAMPLES = 5
@@ -66,7 +67,8 @@ def subset_evidence(
     if not blocks or len(grouping.names) < 2:
         return {}
     jitter = Jitter(tau2=_tau2(matrix, track, grouping), variance=0.0)
-    alpha_test = level.alpha_test(track.dropped + track.rows.size - 1) / len(grouping.names)
+    position = track.dropped + track.rows.size - 1
+    alpha_test = level.alpha_test(position, SUBSET_POOLED, Baseline.RECENT) / len(grouping.names)
     parts = [_parts(matrix, b, grouping, jitter) for b in blocks]
     wanted = np.isin(np.array(grouping.names, dtype=object), list(followed))
     for b, part in zip(blocks, parts, strict=True):
