@@ -15,6 +15,7 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from dashboards.ledger import LOST_SAMPLES
 from dashboards.lost import plans_with_texts
 from dashboards.page import render_page
 from dashboards.run_data import RunData, newest_records
@@ -24,8 +25,10 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.ports import Queue
 from tracker.adapters.curves import TrainerCurves
 from tracker.cli.options import choose_run, open_project
+from tracker.domain.forgetting.ledger import run_ledger
+from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.overview import overview
-from tracker.domain.types import Phase
+from tracker.domain.types import Policy
 from tracker.ports import CurveReader, History
 
 
@@ -36,7 +39,7 @@ class Sources:
     history: History
     queue: Queue
     curves: CurveReader
-    phases: tuple[Phase, ...]
+    policy: Policy
 
 
 def write_report(config_path: Path, *, run: str | None, output: Path | None) -> Path:
@@ -52,7 +55,7 @@ def write_report(config_path: Path, *, run: str | None, output: Path | None) -> 
         history=project.history,
         queue=project.queue,
         curves=TrainerCurves(),
-        phases=project.config.to_policy().phases,
+        policy=project.config.to_policy(),
     )
     data = collect(run_id, sources, now=SystemClock().now())
     path = (output or project.state_dir / "reports" / file_name(run_id)).absolute()
@@ -72,7 +75,10 @@ def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         gaps=sources.history.gaps(run_id),
         # The newest checkpoint's file holds the whole curve up to it.
         curves=sources.curves.read(records[-1].plan.checkpoint) if records else (),
-        phases=sources.phases,
+        phases=sources.policy.phases,
+        ledger=with_texts(
+            run_ledger(sources.history.scores(run_id), sources.policy, details=LOST_SAMPLES), sources.history.record
+        ),
         unfinished=sum(plan.checkpoint.run_id == run_id for plan in plans),
         made_at=now,
     )

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from dashboards.figures import Figure
+from dashboards.heatmap import HeatRow
 from dashboards.lost import LostSample, Moment
 from dashboards.svg import draw, legend_mark
 from dashboards.view import RunView
@@ -46,7 +47,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(figure=_figure, small=_small, life=_life)
+    environment.globals.update(figure=_figure, small=_small, life=_life, strip=_strip)
     return environment
 
 
@@ -69,8 +70,12 @@ def _small(figure: Figure) -> Markup:
     return _markup(draw(figure, width=SMALL_WIDTH))
 
 
+def _strip(row: HeatRow) -> Markup:
+    return _markup(row.strip)
+
+
 def _markup(svg: str) -> Markup:
-    return Markup(svg)  # noqa: S704 - dashboards.svg escapes every text that it draws
+    return Markup(svg)  # noqa: S704 - dashboards.svg and dashboards.heatmap escape every text that they draw
 
 
 def _life(sample: LostSample) -> str:

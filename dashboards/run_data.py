@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.pairing import served_alike
 from tracker.domain.types import CurvePoint, Gap, Phase, Report
 
@@ -25,6 +26,8 @@ class RunData:
     phases: tuple[Phase, ...] = ()
     texts: Mapping[str, EvalRecord] = field(default_factory=dict)
     """Records with their samples' texts by plan id, as far as examples need them."""
+    ledger: RunLedger | None = None
+    """What was forgotten, with the texts of the lost samples that are shown."""
     unfinished: int = 0
     """Evaluations that wait or run."""
     made_at: datetime

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dashboards.charts import latency_figures, load_text, score_figures
 from dashboards.figures import Figure
+from dashboards.ledger import LedgerView, ledger_view
 from dashboards.lost import Loss, losses_of
 from dashboards.measured import Measured, measured
 from dashboards.run_data import RunData
@@ -57,6 +58,7 @@ class RunView:
     table: VerdictTable
     evidence: tuple[Evidence, ...]
     losses: tuple[Loss, ...]
+    ledger: LedgerView | None
     latency_figures: tuple[Figure, ...]
     loads: tuple[str, ...]
     latency: tuple[LatencyRow, ...]
@@ -81,6 +83,7 @@ def build_view(data: RunData) -> RunView:
         table=verdict_table(view, found),
         evidence=evidence(view, found),
         losses=losses_of(data, view),
+        ledger=ledger_view(data.ledger),
         latency_figures=latency_figures(data, view),
         loads=tuple(f"{one_line(name)}: {load_text(load)}" for name, load in loads.items()),
         latency=latency_rows(data.records),

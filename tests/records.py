@@ -36,6 +36,8 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.verdicts import reports_of
+from tracker.domain.run_scores import RunScores, scores_of
+from tracker.domain.sample_columns import columns_of
 from tracker.domain.types import CurvePoint, Gap, Phase, Report
 
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
@@ -113,6 +115,17 @@ def wide_run(*, checkpoints: int = 200, benchmarks: int = 50, samples: int = 20)
         reports=reports_of(records),
         curves=_loss(end),
         phases=(Phase(name="pretrain", from_step=0), Phase(name="finetune", from_step=end // 2)),
+    )
+
+
+def scores_of_run(run: RecordedRun) -> RunScores:
+    """Return the scores of all records, as `History.scores` does."""
+    return scores_of(
+        run.run_id,
+        (
+            (record, {o.benchmark: columns_of(o.samples) for o in record.outcomes if isinstance(o, EvalResult)})
+            for record in run.records
+        ),
     )
 
 

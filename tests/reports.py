@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from dashboards.ledger import LOST_SAMPLES
 from dashboards.run_data import RunData, newest_records
-from tests.records import RecordedRun
+from tests.records import RecordedRun, scores_of_run
+from tracker.domain.forgetting.ledger import run_ledger
+from tracker.domain.forgetting.texts import with_texts
+from tracker.domain.types import Policy
 
 
 def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
     """Return the data of a report of `run`, with the texts of all samples at hand."""
+    full = {record.plan.id: record for record in run.records}
+    ledger = run_ledger(scores_of_run(run), Policy(phases=run.phases), details=LOST_SAMPLES)
     return RunData(
         run_id=run.run_id,
         records=newest_records(run.without_texts()),
@@ -17,7 +23,8 @@ def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
         gaps=run.gaps,
         curves=run.curves,
         phases=run.phases,
-        texts={record.plan.id: record for record in run.records},
+        texts=full,
+        ledger=with_texts(ledger, full.get),
         unfinished=unfinished,
         made_at=datetime(2026, 3, 14, 12, 0, tzinfo=UTC),
     )

@@ -13,6 +13,7 @@ from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
 from tests.records import RecordedRun, forgetting_run
+from tracker.domain.types import Policy
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 RUN = forgetting_run()
@@ -26,7 +27,7 @@ def _sources(run: RecordedRun) -> Sources:
         history.append_report(report)
     for gap in run.gaps:
         history.append_gap(gap)
-    return Sources(history=history, queue=queue, curves=FakeCurves(run.curves), phases=run.phases)
+    return Sources(history=history, queue=queue, curves=FakeCurves(run.curves), policy=Policy(phases=run.phases))
 
 
 def test_everything_about_one_run_is_collected() -> None:

@@ -47,6 +47,7 @@ from tracker.domain.forgetting.types import (
 )
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.regression.detector import Track, jitter_of
+from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.score_matrix import FloatArray, IntArray
 from tracker.domain.run_scores import RunScores
 from tracker.domain.score_series import BenchmarkSeries
@@ -94,17 +95,29 @@ class _Case:
 def _cases(scores: RunScores, suite: str, policy: Policy) -> list[_Case]:
     """Return the benchmarks of one suite: they share what is known of the jitter."""
     newest = [found[-1] for name in scores.benchmarks() if (found := scores.of(name, suite))]
-    rows = [series.usable_rows(policy.min_coverage) for series in newest]
-    tracks = [Track(scores=s.matrix(Measure.SCORE), rows=r) for s, r in zip(newest, rows, strict=True)]
+    tracks = [_track(series, policy) for series in newest]
     jitters = jitter_of(tracks)
-    return [
-        _case(series, Unit(track=t, jitter=j, steps=series.steps, higher_is_better=series.higher_is_better), policy)
-        for series, t, j in zip(newest, tracks, jitters, strict=True)
-    ]
+    return [_case(series, t, j, policy) for series, t, j in zip(newest, tracks, jitters, strict=True)]
 
 
-def _case(series: BenchmarkSeries, whole: Unit, policy: Policy) -> _Case:
-    rows = whole.track.rows
+def _track(series: BenchmarkSeries, policy: Policy) -> Track:
+    """Return the checkpoints that count; their jitter is that of the newest phase, as in the verdicts."""
+    rows = series.usable_rows(policy.min_coverage)
+    steps = np.array([series.steps[row] for row in rows], dtype=np.int64)
+    start = max((p.from_step for p in policy.phases if steps.size and p.from_step < steps[-1]), default=None)
+    noise_from = 0 if start is None else int(np.count_nonzero(steps <= start))
+    return Track(scores=series.matrix(Measure.SCORE), rows=rows, noise_from=noise_from)
+
+
+def _case(series: BenchmarkSeries, track: Track, jitter: Jitter, policy: Policy) -> _Case:
+    rows = track.rows
+    whole = Unit(
+        track=track,
+        jitter=jitter,
+        steps=series.steps,
+        higher_is_better=series.higher_is_better,
+        chance=policy.chance.get(series.key.benchmark),
+    )
     spans = phase_spans(policy.phases, series.steps, rows)
     teaching = teaching_of(whole, spans) if spans else None
     return _Case(series=series, whole=whole, rows=rows, spans=spans, teaching=teaching)

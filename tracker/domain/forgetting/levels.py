@@ -11,11 +11,12 @@ the verdicts' own (`regression.pooled_test`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
 
+from tracker.domain.decision import LEARNED_EFFECT, LEARNED_P
 from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, second_difference_weights
 from tracker.domain.regression.detector import Track
 from tracker.domain.regression.jitter import WINDOW, Jitter
@@ -28,11 +29,6 @@ LAST = 4
 MIN_SAMPLES = 5
 """Fewer samples have no level worth an interval."""
 
-MIN_LEARNED = 0.02
-"""Something counts as learned when it rose by this much ..."""
-LEARNED_P = 0.01
-"""... and that is no chance."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Unit:
@@ -43,6 +39,8 @@ class Unit:
     steps: tuple[int, ...]
     """Step of every row of the track's scores."""
     higher_is_better: bool
+    chance: float | None = None
+    """Score of guessing, as the benchmark reports it; None: unknown."""
 
     def block(self, rows: IntArray) -> Block:
         """Return some of its checkpoints as a block."""
@@ -53,6 +51,17 @@ class Unit:
             checkpoints=int(rows.size),
             mean=mean if self.higher_is_better else 1.0 - mean,
         )
+
+    def above_chance(self, rows: IntArray) -> PooledTest | None:
+        """Return the test of `rows` against guessing; None where its score is unknown."""
+        if self.chance is None:
+            return None
+        weights = np.zeros((1, self.track.scores.means.size))
+        weights[0, rows] = 1 / rows.size
+        (contrast,) = self.track.scores.contrasts(weights)
+        guessed = self.chance if self.higher_is_better else 1.0 - self.chance
+        over = replace(contrast, delta=contrast.delta - guessed)
+        return pooled_test(over, self.jitter, rows.size, math.inf)
 
     def compare(self, new: IntArray, base: IntArray) -> PooledTest:
         """Return the test of rows `new` against rows `base`; its delta is new minus base, up is better."""
@@ -105,8 +114,8 @@ class Forgetting:
     samples: int
     """Samples that F rests on."""
     retention: float | None
-    """Share that was kept of what rose since the first block: (last - first) / (peak - first). None where it rose by
-    less than 2 points, or not for sure (p < .01)."""
+    """Share that was kept of what was learned: (last - f0) / (peak - f0), f0 the score of guessing where it is known,
+    else the first block. None where the peak is less than 2 points above f0, or not for sure (p < .01)."""
     relative: float | None
     """F / mean(peak): the share that was lost of all that was right. None where nothing was lost."""
     dip: Dip
@@ -158,7 +167,7 @@ def peak_rows(unit: Unit) -> IntArray | None:
 
 def is_learned(test: PooledTest, selected_from: int) -> bool:
     """Return whether a rise is more than a little and more than chance; it was the best of `selected_from`."""
-    return test.delta >= MIN_LEARNED and test.p_better(selected_from) < LEARNED_P
+    return test.delta >= LEARNED_EFFECT and test.p_better(selected_from) < LEARNED_P
 
 
 def raw_forgetting(means: FloatArray) -> float:
@@ -182,10 +191,12 @@ def _blocks(rows: IntArray, means: FloatArray) -> Blocks | None:
 
 def _retention(unit: Unit, blocks: Blocks, forgetting: float) -> float | None:
     first = unit.track.rows[: blocks.base.size]
-    if first[0] == blocks.base[0]:
+    rise = unit.above_chance(blocks.base)
+    if rise is None and first[0] != blocks.base[0]:
+        rise = unit.compare(blocks.base, first)
+    if rise is None or not is_learned(rise, blocks.selected_from):
         return None
-    rise = unit.compare(blocks.base, first)
-    return 1 - forgetting / rise.delta if is_learned(rise, blocks.selected_from) else None
+    return 1 - forgetting / rise.delta
 
 
 def _dip(unit: Unit, peak: IntArray, noise: float) -> Dip:

@@ -15,12 +15,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tracker.domain.regression.score_matrix import NO_VALUE, FloatArray, IntArray, ScoreMatrix, values_at
+from tracker.domain.regression.score_matrix import NO_VALUE, RIGHT, FloatArray, IntArray, ScoreMatrix, values_at
 
 BoolArray = NDArray[np.bool_]
-
-RIGHT = 0.5
-"""A sample is right where its score is above this."""
 
 WINDOW = 5
 """Checkpoints on either side of a loss; less in a short run."""

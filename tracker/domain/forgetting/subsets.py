@@ -13,7 +13,8 @@ import numpy as np
 
 from tracker.domain.forgetting.levels import Unit
 from tracker.domain.regression.detector import Track, jitter_of
-from tracker.domain.regression.score_matrix import NO_VALUE, Contrast, FloatArray, IntArray, ScoreMatrix
+from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray, ScoreMatrix, columns_of_matrix
+from tracker.domain.regression.subsets import grouping_of
 
 _PSEUDO_SAMPLES = 20
 """Weight of the benchmark's variance in that of a subset: five samples that never changed are not free of error."""
@@ -36,6 +37,10 @@ class SubsetScores:
         pairs = zip(self.own.contrasts(weights), self.whole.contrasts(weights), strict=True)
         return tuple(_shrunk(own, whole) for own, whole in pairs)
 
+    def item_variances(self, weights: FloatArray) -> FloatArray:
+        """Return the item variance for every row of `weights`, shape (Q,)."""
+        return np.array([contrast.item_variance for contrast in self.contrasts(weights)])
+
 
 def subset_units(subsets: tuple[str, ...], whole: Unit, matrix: ScoreMatrix) -> Iterator[tuple[str, IntArray, Unit]]:
     """Yield name, columns and unit of every subset, in order of appearance; nothing where there is one only.
@@ -45,32 +50,23 @@ def subset_units(subsets: tuple[str, ...], whole: Unit, matrix: ScoreMatrix) -> 
         whole: the benchmark.
         matrix: its scores.
     """
-    names = tuple(dict.fromkeys(subsets))
-    if len(names) < 2:
+    grouping = grouping_of(subsets)
+    if len(grouping.names) < 2:
         return
-    index = {name: at for at, name in enumerate(names)}
-    of_sample = np.array([index[name] for name in subsets])
-    columns = [np.flatnonzero(of_sample == at) for at in range(len(names))]
-    scores = [SubsetScores(own=_samples_of(matrix, at), whole=matrix) for at in columns]
-    rows = whole.track.rows
-    tracks = [Track(scores=s, rows=rows[~np.isnan(s.means[rows])]) for s in scores]
-    for name, at, track, jitter in zip(names, columns, tracks, jitter_of(tracks), strict=True):
+    columns = [np.flatnonzero(grouping.index == at) for at in range(len(grouping.names))]
+    scores = [SubsetScores(own=columns_of_matrix(matrix, at), whole=matrix) for at in columns]
+    tracks = [_track(s, whole.track) for s in scores]
+    for name, at, track, jitter in zip(grouping.names, columns, tracks, jitter_of(tracks), strict=True):
         yield name, at, replace(whole, track=track, jitter=jitter)
 
 
 # --- private
 
 
-def _samples_of(matrix: ScoreMatrix, columns: IntArray) -> ScoreMatrix:
-    codes = matrix.codes[:, columns]
-    filled = matrix.palette[codes]
-    return ScoreMatrix(
-        codes=codes,
-        palette=matrix.palette,
-        gram=filled @ filled.T,
-        sums=filled.sum(axis=1),
-        missing=np.count_nonzero(codes == NO_VALUE, axis=1),
-    )
+def _track(scores: SubsetScores, whole: Track) -> Track:
+    """Return the checkpoints at which the subset has any score."""
+    there = ~np.isnan(scores.means[whole.rows])
+    return Track(scores=scores, rows=whole.rows[there], noise_from=int(np.count_nonzero(there[: whole.noise_from])))
 
 
 def _shrunk(own: Contrast, whole: Contrast) -> Contrast:

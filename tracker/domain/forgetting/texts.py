@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore
-from tracker.domain.forgetting.sample_lives import RIGHT
 from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, LostTexts, RunLedger
+from tracker.domain.regression.score_matrix import RIGHT
 from tracker.domain.scores import has_score
 
 Read = Callable[[str], EvalRecord | None]

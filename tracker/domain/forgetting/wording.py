@@ -11,6 +11,7 @@ from tracker.domain.forgetting.transfer import BackwardTransfer
 from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, RunLedger
 
 _EVENTS = 6
+_STRETCHES = 6
 
 
 def chance_text(expected: float) -> str:
@@ -51,11 +52,13 @@ def events_text(events: Sequence[Event]) -> str:
 
 
 def life_text(sample: LostSample, steps: Sequence[int]) -> str:
-    """Return `wrong at 100 to 200, right at 300 to 600, wrong at 700 to 1000`."""
+    """Return `wrong at 100 to 200, right at 300 to 600, wrong at 700 to 1000`, the newest stretches of many."""
     words = {True: "right", False: "wrong", None: "no score"}
     moments = zip(sample.right, steps, strict=True)
     stretches = [(right, [step for _, step in group]) for right, group in groupby(moments, key=lambda m: m[0])]
-    return ", ".join(f"{words[right]} at {span_text(at)}" for right, at in stretches)
+    shown = [f"{words[right]} at {span_text(at)}" for right, at in stretches[-_STRETCHES:]]
+    left_out = len(stretches) - len(shown)
+    return ", ".join([count_text(left_out, "earlier change"), *shown] if left_out else shown)
 
 
 def span_text(steps: Sequence[int]) -> str:

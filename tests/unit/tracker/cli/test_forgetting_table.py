@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tests.records import RecordedRun, forgetting_run
-from tests.unit.tracker.domain.forgetting.building import scores_of_run
+from tests.records import RecordedRun, forgetting_run, scores_of_run
 from tracker.cli.forgetting_table import ledger_view
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
@@ -39,12 +38,12 @@ def test_the_ledger_fits_a_terminal_of_80_columns() -> None:
 tiny-forgetting  10 checkpoints, steps 100 to 1000
 benchmark   best    steps    now   change (95 %)   kept  lost  net  by chance
 ─────────────────────────────────────────────────────────────────────────────
-facts      0.875  500-600  0.050  −0.825 ± 0.234    0 %    62   62        0.3
-sums       0.550  600-700  0.075  −0.475 ± 0.209    8 %    39   39        0.3
-reversal   0.575  700-800  0.975  +0.400 ± 0.172  100 %     0   −6        0.6
+facts      0.875  500-600  0.050  −0.825 ± 0.077    0 %    62   62        0.3
+sums       0.550  600-700  0.075  −0.475 ± 0.087    8 %    39   39        0.3
+reversal   0.575  700-800  0.975  +0.400 ± 0.062  100 %     0   −6        0.6
 
-skills taught facts and sums: −0.700 [−0.840, −0.560] since its end
-backward transfer: −0.700 [−0.840, −0.560]
+skills taught facts and sums: −0.700 [−0.763, −0.637] since its end
+backward transfer: −0.700 [−0.763, −0.637]
 
 facts: 62 lost samples (about 0.3 by chance), right at 500 to 600 and wrong at
 900 to 1000

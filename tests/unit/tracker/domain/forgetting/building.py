@@ -1,4 +1,4 @@
-"""Builders of units and scores for tests of the ledger."""
+"""Builders of units for tests of the ledger."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eval_jobs.types import EvalResult
-from tests.records import RecordedRun
 from tracker.domain.forgetting.levels import Unit
 from tracker.domain.regression.detector import Track
 from tracker.domain.regression.jitter import TAU_START, Jitter
 from tracker.domain.regression.score_matrix import ScoreMatrix, empty_matrix, inserted
-from tracker.domain.run_scores import RunScores, with_record
-from tracker.domain.sample_columns import columns_of
 
 JITTER = Jitter(tau2=TAU_START**2, variance=3 * TAU_START**4)
 
@@ -44,12 +40,3 @@ def steps_of(count: int) -> tuple[int, ...]:
 def levels(n: int, shares: Sequence[float]) -> np.ndarray:
     """Return (T, n) scores of samples of rising difficulty: the first `share` of them is right."""
     return (np.arange(n) < np.round(np.array(shares)[:, None] * n)).astype(np.float64)
-
-
-def scores_of_run(run: RecordedRun) -> RunScores:
-    """Return the scores of a recorded run."""
-    scores = RunScores(run_id=run.run_id)
-    for record in run.records:
-        columns = {o.benchmark: columns_of(o.samples) for o in record.outcomes if isinstance(o, EvalResult)}
-        scores = with_record(scores, record, columns)
-    return scores

@@ -9,8 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore
-from tests.records import RecordedRun, forgetting_run
-from tests.unit.tracker.domain.forgetting.building import scores_of_run
+from tests.records import RecordedRun, forgetting_run, scores_of_run
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.forgetting.types import BenchmarkLedger, RunLedger
@@ -127,6 +126,27 @@ def test_checkpoints_that_were_measured_otherwise_are_named_and_left_out() -> No
     facts = of("facts", ledger_of(run))
     assert facts.measured_otherwise == (100, 200, 300)
     assert facts.steps == (400, 500, 600, 700, 800, 900, 1000)
+
+
+def test_what_the_first_checkpoint_knew_counts_as_learned_where_guessing_is_known() -> None:
+    def known(step: int, index: int, sample: SampleScore) -> SampleScore:
+        return replace(sample, score=1.0 if index < (60 if step <= 600 else 40) else 0.0)
+
+    run = changed(forgetting_run(trouble=False), known)
+    unknown = of("facts", ledger_of(run)).whole.forgetting
+    told = of("facts", ledger_of(run, replace(POLICY, chance={"facts": 0.25}))).whole.forgetting
+    assert unknown is not None
+    assert told is not None
+    assert unknown.retention is None
+    assert told.retention == pytest.approx((0.5 - 0.25) / (0.75 - 0.25))
+
+
+def test_the_jitter_is_that_of_the_newest_phase() -> None:
+    quiet, loud = (of("facts", ledger_of(RUN, policy)).whole.forgetting for policy in (POLICY, Policy()))
+    assert quiet is not None
+    assert loud is not None
+    assert quiet.forgetting == loud.forgetting
+    assert quiet.stderr < loud.stderr  # the leap at the border is no jitter
 
 
 def test_subsets_are_followed_on_their_own_the_largest_loss_first() -> None:

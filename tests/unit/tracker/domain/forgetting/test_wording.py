@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.records import forgetting_run
-from tests.unit.tracker.domain.forgetting.building import scores_of_run
+from tests.records import forgetting_run, scores_of_run
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.sample_lives import Change, Event
 from tracker.domain.forgetting.wording import (
@@ -63,3 +62,10 @@ def test_a_life_is_told_in_stretches() -> None:
     sample = replace(LEDGER.benchmarks[0].details[0], right=(False, None, True, True, False))
     assert life_text(sample, (1, 2, 3, 4, 5)) == "wrong at 1, no score at 2, right at 3 to 4, wrong at 5"
     assert span_text((7, 8, 9)) == "7 to 9"
+
+
+def test_a_long_life_is_told_from_its_end() -> None:
+    sample = replace(LEDGER.benchmarks[0].details[0], right=(False, True) * 5)
+    told = life_text(sample, tuple(range(10)))
+    assert told.startswith("4 earlier changes, wrong at 4, right at 5")
+    assert told.endswith("wrong at 8, right at 9")
