@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,9 +33,9 @@ def run_of(*counts: int | Scores | BenchmarkFailure, n: int = 200, **settings_: 
     ]
 
 
-def scores_of(trajectory: Sequence[EvalRecord]) -> RunScores:
+def scores_of(trajectory: Sequence[EvalRecord], known: RunScores | None = None) -> RunScores:
     """Everything that was scored, in the order of the sequence."""
-    scores = RunScores(run_id=trajectory[0].plan.checkpoint.run_id if trajectory else "run")
+    scores = known or RunScores(run_id=trajectory[0].plan.checkpoint.run_id if trajectory else "run")
     for record in trajectory:
         results = (o for o in record.outcomes if isinstance(o, EvalResult))
         scores = with_record(scores, record, {r.benchmark: columns_of(r.samples) for r in results})
@@ -47,16 +48,28 @@ def judged(
     return judge(trajectory[index], scores_of(trajectory), memory, policy, now=NOW).verdicts[0]
 
 
-def followed(trajectory: Sequence[EvalRecord], policy: Policy = POLICY) -> list[Report]:
-    """Judge one checkpoint after the other, as they come, remembering the losses."""
+def followed(trajectory: Sequence[EvalRecord], policy: Policy = POLICY, memory: Memory = NOTHING) -> list[Report]:
+    """Judge one checkpoint after the other, as they come, remembering the losses beside what `memory` holds."""
     reports: list[Report] = []
-    episodes: dict[tuple[str, str, str, int], Episode] = {}
-    for index, record in enumerate(trajectory):
-        memory = Memory(episodes=tuple(episodes.values()))
-        report = judge(record, scores_of(trajectory[: index + 1]), memory, policy, now=NOW)
-        episodes.update({(e.benchmark, e.subset, e.measure, e.opened_step): e for e in report.episodes})
+    scores = RunScores(run_id="run")
+    for record in trajectory:
+        scores = scores_of([record], scores)
+        report = judge(record, scores, memory, policy, now=NOW)
+        memory = remembering(memory, report)
         reports.append(report)
     return reports
+
+
+def remembering(memory: Memory, *reports: Report) -> Memory:
+    """Return the memory with the episodes of some reports, as a history keeps them: by what opened them."""
+    kept = {_key_of(e): e for e in memory.episodes}
+    for report in reports:
+        kept |= {_key_of(e): e for e in report.episodes}
+    return replace(memory, episodes=tuple(kept.values()))
+
+
+def _key_of(e: Episode) -> tuple[str, str, str, str, int]:
+    return (e.suite, e.benchmark, e.subset, e.measure, e.opened_step)
 
 
 def words(trajectory: Sequence[EvalRecord], policy: Policy = POLICY) -> list[str]:
