@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.verdicts.view import Bools, Detector, Meta, View
-from tracker.domain.regression.budget import SCORE_SHARE
+from tracker.domain.regression.budget import DEFAULT as WEIGHTED
+from tracker.domain.regression.budget import ONE_SIZE, PLAIN, SCORE_SHARE, Design
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_at
 from tracker.domain.regression.score_matrix import ScoreMatrix, empty_matrix, inserted
 from tracker.domain.regression.subsets import Grouping, grouping_of, subset_evidence
@@ -25,14 +26,16 @@ DEFAULT = "tracker"
 class Tracker:
     """Every benchmark's tests at the newest checkpoint, with the product's defaults and share of alpha for scores."""
 
-    def __init__(self, name: str, *, with_subsets: bool) -> None:
+    def __init__(self, name: str, *, with_subsets: bool = False, design: Design = WEIGHTED) -> None:
         self.name = name
+        self._design = design
         self._with_subsets = with_subsets
 
     def reset(self, meta: Meta) -> None:
         """Begin a new run."""
         share = SCORE_SHARE / 2 if self._with_subsets else SCORE_SHARE
-        self._level = Level(alpha=meta["alpha"] * share, planned=meta["T_plan"], benchmarks=meta["K"])
+        level = Level(alpha=meta["alpha"] * share, planned=meta["T_plan"], benchmarks=meta["K"])
+        self._level = replace(level, design=self._design)
         self._groupings = [grouping_of([str(group) for group in groups]) for groups in meta["groups"]]
         self._matrices = [empty_matrix(int(n)) for n in meta["n"]]
 
@@ -48,13 +51,17 @@ class Tracker:
         return flags
 
     def _in_a_subset(self, matrix: ScoreMatrix, track: Track, grouping: Grouping) -> bool:
-        found = subset_evidence(matrix, track, grouping, replace(self._level, pooled=1))
+        found = subset_evidence(matrix, track, grouping, replace(self._level, design=ONE_SIZE))
         return any(_any_loss(tests, Policy.subset_min_effect) for tests in found.values())
 
 
 def make() -> list[Detector]:
-    """Return the engine without and with the tests of subsets."""
-    return [Tracker(DEFAULT, with_subsets=False), Tracker(f"{DEFAULT}+subsets", with_subsets=True)]
+    """Return the engine, with the tests of subsets, and with equal shares and the variance of now."""
+    return [
+        Tracker(DEFAULT),
+        Tracker(f"{DEFAULT}+subsets", with_subsets=True),
+        Tracker(f"{DEFAULT}-plain", design=PLAIN),
+    ]
 
 
 # --- private
