@@ -29,7 +29,7 @@ from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.identity import content_hash
 from eval_jobs.types import SampleScore, SampleStatus
 from tracker.domain.regression.score_matrix import FloatArray, IntArray
-from tracker.domain.sample_columns import STATUSES, ObjectArray, Questions, SampleColumns, make_columns, object_array
+from tracker.domain.sample_columns import STATUSES, Questions, SampleColumns, make_columns, object_array
 
 _TEXTS = ("prompt", "target", "answer")
 _SCHEMA = pa.schema(
@@ -139,12 +139,12 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _questions(file: pq.ParquetFile) -> Questions:
     table = file.read(columns=list(_QUESTIONS), use_threads=False)
-    sample_ids, subsets, cluster_ids = (_shared_texts(table.column(name)) for name in _QUESTIONS)
-    return Questions(sample_ids=sample_ids, subsets=subsets, cluster_ids=cluster_ids)
-
-
-def _shared_texts(column: Any) -> ObjectArray:  # noqa: ANN401 - pyarrow has no types
-    return object_array([sys.intern(text) for text in column.to_pylist()])
+    sample_ids, subsets, cluster_ids = (table.column(name).to_pylist() for name in _QUESTIONS)
+    return Questions(
+        sample_ids=object_array(sample_ids),
+        subsets=object_array([*map(sys.intern, subsets)]),  # few texts for many samples
+        cluster_ids=object_array([*map(sys.intern, cluster_ids)]),
+    )
 
 
 def _status_codes(column: Any) -> IntArray:  # noqa: ANN401 - pyarrow has no types

@@ -39,17 +39,15 @@ class Questions:
     cluster_ids: ObjectArray
 
     @cached_property
-    def group(self) -> IntArray:
-        """The number of each answer's sample, in the order of first appearance."""
+    def repeats(self) -> Repeats | None:
+        """Which answers belong to one sample; None when no sample is repeated."""
         first: dict[str, int] = {}
         ids = self.sample_ids.tolist()
-        return np.fromiter((first.setdefault(i, len(first)) for i in ids), dtype=np.int64, count=len(ids))
-
-    @cached_property
-    def once(self) -> Questions:
-        """The same with every sample once; the same object when none is repeated."""
-        _, first = np.unique(self.group, return_index=True)
-        return self if first.size == self.group.size else self.at(first)
+        sample = np.fromiter((first.setdefault(i, len(first)) for i in ids), dtype=np.int64, count=len(ids))
+        if len(first) == len(ids):
+            return None
+        _, positions = np.unique(sample, return_index=True)
+        return Repeats(once=self.at(positions), sample=sample)
 
     def at(self, positions: IntArray) -> Questions:
         """Return the questions at `positions`."""
@@ -58,6 +56,15 @@ class Questions:
             subsets=self.subsets[positions],
             cluster_ids=self.cluster_ids[positions],
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Repeats:
+    """Questions with every sample once, in the order of first appearance."""
+
+    once: Questions
+    sample: IntArray
+    """Shape (N,): the position of each answer's sample in `once`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -129,15 +136,15 @@ def make_columns(
 
 def averaged(columns: SampleColumns) -> SampleColumns:
     """Return one row a sample, in the order of first appearance: the mean over its answers that have a value."""
-    once = columns.questions.once
-    if once is columns.questions:
+    repeats = columns.questions.repeats
+    if repeats is None:
         return columns
-    group, n = columns.questions.group, once.sample_ids.size
+    n = repeats.once.sample_ids.size
     return SampleColumns(
-        questions=once,
-        scores=_mean_of_groups(columns.scores, group, n),
-        truncated=_mean_of_groups(columns.truncated, group, n),
-        output_tokens=_mean_of_groups(columns.output_tokens, group, n),
+        questions=repeats.once,
+        scores=_mean_of_groups(columns.scores, repeats.sample, n),
+        truncated=_mean_of_groups(columns.truncated, repeats.sample, n),
+        output_tokens=_mean_of_groups(columns.output_tokens, repeats.sample, n),
     )
 
 

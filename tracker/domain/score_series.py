@@ -208,7 +208,8 @@ def all_asked(asked: Iterable[Questions]) -> Questions:
         return distinct[0]
     columns = [[getattr(q, name) for q in distinct] for name in ("sample_ids", "subsets", "cluster_ids")]
     sample_ids, subsets, cluster_ids = (np.concatenate([object_array(()), *arrays]) for arrays in columns)
-    union = Questions(sample_ids=sample_ids, subsets=subsets, cluster_ids=cluster_ids).once
+    union = Questions(sample_ids=sample_ids, subsets=subsets, cluster_ids=cluster_ids)
+    union = union if union.repeats is None else union.repeats.once
     return distinct[0] if distinct and union.sample_ids.size == distinct[0].sample_ids.size else union
 
 
