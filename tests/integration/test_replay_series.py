@@ -84,7 +84,7 @@ def test_wsc_is_never_called_forgotten(name: str, chance: float | None) -> None:
 
 @pytest.mark.parametrize("name", HEADLINE)
 def test_nothing_is_called_lost_that_was_learned_and_kept(name: str) -> None:
-    """What was above guessing and raises an alarm is known to have fallen; nothing at all is called forgotten."""
+    """What was above guessing and raises an alarm has fallen in the published numbers; nothing else is forgotten."""
     known = {
         "pythia-70m/zero-shot": {"lambada_openai", "sciq", "arc_easy"},
         "pythia-160m/zero-shot": {"lambada_openai", "sciq"},

@@ -1,7 +1,8 @@
 """One benchmark along a run of which only means and standard errors are known, no samples. Pure.
 
     series = [AggregateSeries(steps=steps, means=means, stderrs=stderrs, chance=0.25), ...]
-    found = aggregate_evidence(series, step, Level(alpha=0.05, planned=len(steps), benchmarks=len(series)))
+    level = Level(alpha=0.05, planned=len(steps), benchmarks=len(series), design=PLAIN)
+    found = aggregate_evidence(series, step, level)                 # a tuple a benchmark
 
 Scores are in [0, 1] and up is better, as everywhere in the engine: its constants are in points of such a score. An
 error rate comes as 1 - x; a perplexity or a loss has no such scale and is refused. How real series led to each of these
