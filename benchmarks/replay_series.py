@@ -24,7 +24,6 @@ from eval_jobs.errors import BadData
 from tracker.domain.aggregate_verdict import aggregate_word, is_learned
 from tracker.domain.episodes import FORGOTTEN_AFTER
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
-from tracker.domain.regression.budget import PLAIN
 from tracker.domain.regression.detector import Evidence, Level
 from tracker.domain.regression.score_matrix import FloatArray
 from tracker.domain.rules import Thresholds
@@ -144,7 +143,7 @@ def without(run: Run, *steps: int) -> Run:
 def replay(name: str, run: Run, *, planned: bool = True) -> Replayed:
     """Judge every checkpoint of `run` by what was known at it."""
     steps = sorted({int(step) for series in run.values() for step in series.steps})
-    level = Level(alpha=ALPHA, planned=len(steps) if planned else None, benchmarks=len(run), design=PLAIN)
+    level = Level(alpha=ALPHA, planned=len(steps) if planned else None, benchmarks=len(run))
     found = [aggregate_evidence(tuple(run.values()), step, level) for step in steps]
     by_benchmark = dict(zip(run, zip(*found, strict=True), strict=True))
     healthy = [tests for b, tests in by_benchmark.items() if (name, b) not in KNOWN_LOSSES]

@@ -1,7 +1,7 @@
 """One benchmark along a run of which only means and standard errors are known, no samples. Pure.
 
     series = [AggregateSeries(steps=steps, means=means, stderrs=stderrs, chance=0.25), ...]
-    level = Level(alpha=0.05, planned=len(steps), benchmarks=len(series), design=PLAIN)
+    level = Level(alpha=0.05, planned=len(steps), benchmarks=len(series))
     found = aggregate_evidence(series, step, level)                 # a tuple a benchmark
 
 Scores are in [0, 1] and up is better, as everywhere in the engine: its constants are in points of such a score. An
@@ -58,17 +58,17 @@ class AggregateSeries:
         return round(float(np.median(y * (1 - y) / self.stderrs[known] ** 2))) + 1
 
     def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
-        """Return D = w'y and `item_variances` for every row of `weights`, shape (Q, T).
+        """Return D = w'y and an item variance for every row of `weights`, shape (Q, T).
 
         That all checkpoints answered the same samples is taken for granted: `common_fraction` is 1.
         """
-        deltas, variances = weights @ self.means, self.item_variances(weights)
+        deltas, variances = weights @ self.means, self._item_variances(weights)
         return tuple(
             Contrast(delta=float(delta), item_variance=float(v), n=self.n_samples, common_fraction=1.0)
             for delta, v in zip(deltas, variances, strict=True)
         )
 
-    def item_variances(self, weights: FloatArray) -> FloatArray:
+    def _item_variances(self, weights: FloatArray) -> FloatArray:
         """Return an item variance for every row of `weights`, shape (Q,).
 
         The samples are the same at every checkpoint, how alike their scores are is not known; with a correlation r
@@ -85,7 +85,10 @@ class AggregateSeries:
 
 
 def aggregate_evidence(series: Sequence[AggregateSeries], step: int, level: Level) -> tuple[tuple[Evidence, ...], ...]:
-    """Return the tests of every benchmark at `step`; () for one without that step, or too few before it."""
+    """Return the tests of every benchmark at `step`; () for one without that step, or too few before it.
+
+    Whatever the level's design, `PLAIN` is used: without samples, how a contrast varied before tells nothing.
+    """
     histories = [_until(s, step) for s in series]
     present = [h for h in histories if h is not None]
     plain = replace(level, design=PLAIN)

@@ -17,7 +17,6 @@ from tracker.domain.regression.aggregates import (
     bend_weights,
 )
 from tracker.domain.regression.blocks import second_difference_weights
-from tracker.domain.regression.budget import PLAIN
 from tracker.domain.regression.detector import Evidence, Level
 from tracker.domain.regression.score_matrix import FloatArray, empty_matrix, inserted
 from tracker.domain.rules import Thresholds
@@ -25,7 +24,7 @@ from tracker.domain.types import Baseline, VerdictWord
 
 N = 1000
 THRESHOLDS = Thresholds(min_effect=0.01, equivalence_margin=0.01)
-LEVEL = Level(alpha=0.05, planned=30, benchmarks=1, design=PLAIN)
+LEVEL = Level(alpha=0.05, planned=30, benchmarks=1)
 
 
 def series(means: FloatArray, chance: float | None = 0.25, first_step: int = 1000, n: int = N) -> AggregateSeries:
@@ -150,7 +149,7 @@ def test_a_benchmark_is_at_least_as_noisy_as_it_shows() -> None:
     """Nineteen quiet benchmarks must not talk one that jumps by five points into a jitter of half a point."""
     quiet = [series(noisy(np.full(30, 0.6), seed=s), n=10000) for s in range(19)]
     wild = series(noisy(np.full(30, 0.5), sd=0.05, seed=99), n=10000)
-    found = aggregate_evidence([*quiet, wild], 30000, Level(alpha=0.05, planned=30, benchmarks=20, design=PLAIN))
+    found = aggregate_evidence([*quiet, wild], 30000, Level(alpha=0.05, planned=30, benchmarks=20))
     assert np.sqrt(found[-1][0].jitter.tau2) > 0.03
     assert max(np.sqrt(f[0].jitter.tau2) for f in found[:-1]) < 0.01
     assert not any(e.is_loss(0.01) for f in found for e in f)
@@ -222,7 +221,7 @@ def test_later_checkpoints_do_not_change_a_verdict() -> None:
 
 def test_before_there_is_a_peak_the_recent_checkpoints_say_what_was_learned() -> None:
     one = series(noisy(np.full(6, 0.6)))
-    found = judged(one, level=Level(alpha=0.05, planned=100, benchmarks=1, design=PLAIN))[-1]
+    found = judged(one, level=Level(alpha=0.05, planned=100, benchmarks=1))[-1]
     assert {e.blocks.baseline for e in found} == {Baseline.RECENT}
     assert is_learned(one, found)
     assert not is_learned(replace(one, chance=0.6), found)
