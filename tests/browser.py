@@ -29,6 +29,32 @@ CHROMIUM_ARGS = (
 TIMEOUT_MS = 60_000
 """Generous: a page with charts takes seconds on two busy cores."""
 
+LOW_CONTRAST = """() => {
+  const channel = c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4;
+  const parse = s => (s.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => .2126 * channel(r) + .7152 * channel(g) + .0722 * channel(b);
+  const ground = e => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length === 3 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const e = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !e.checkVisibility({visibilityProperty: true})) continue;
+    const style = getComputedStyle(e);
+    const ink = parse(e instanceof SVGElement ? style.fill : style.color);
+    const [a, b] = [light(ink), light(ground(e))].sort((x, y) => y - x);
+    const ratio = (a + .05) / (b + .05);
+    if (ratio < 4.5) found.push(`${e.tagName} ${e.className.baseVal ?? e.className}: ${ratio.toFixed(2)}`);
+  }
+  return [...new Set(found)];
+}"""
+"""Script for `page.evaluate`: the elements whose visible text has a contrast below 4.5 to what is behind it."""
+
 
 @contextmanager
 def open_page(

@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 from dashboards.page import render_page
 from dashboards.run_data import RunData
 from dashboards.view import build_view
-from tests.browser import open_page, screenshot, wait_for_texts
+from tests.browser import LOW_CONTRAST, open_page, screenshot, wait_for_texts
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
 from tracker.domain.types import Phase
@@ -20,31 +20,6 @@ from tracker.domain.types import Phase
 pytestmark = pytest.mark.chromium
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-
-LOW_CONTRAST = """() => {
-  const channel = c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4;
-  const parse = s => (s.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => .2126 * channel(r) + .7152 * channel(g) + .0722 * channel(b);
-  const ground = e => {
-    for (; e; e = e.parentElement) {
-      const c = parse(getComputedStyle(e).backgroundColor);
-      if (c.length === 3 || c[3] > 0) return c;
-    }
-    return [255, 255, 255];
-  };
-  const found = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const e = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || !e.checkVisibility({visibilityProperty: true})) continue;
-    const style = getComputedStyle(e);
-    const ink = parse(e instanceof SVGElement ? style.fill : style.color);
-    const [a, b] = [light(ink), light(ground(e))].sort((x, y) => y - x);
-    const ratio = (a + .05) / (b + .05);
-    if (ratio < 4.5) found.push(`${e.tagName} ${e.className.baseVal ?? e.className}: ${ratio.toFixed(2)}`);
-  }
-  return [...new Set(found)];
-}"""
 
 
 @pytest.fixture(scope="module")

@@ -214,4 +214,5 @@ def _checkpoint_noise(unit: Unit) -> float:
     """Return the standard deviation of one checkpoint around the trend, from the second differences (their 6th)."""
     scores = unit.track.scores
     found = scores.contrasts(second_difference_weights(unit.track.rows, scores.means.size, WINDOW))
-    return math.sqrt(float(np.mean([c.item_variance for c in found])) / 6 + unit.jitter.tau2)
+    known = [c.item_variance for c in found if math.isfinite(c.item_variance)]
+    return math.sqrt((float(np.mean(known)) / 6 if known else 0.0) + unit.jitter.tau2)
