@@ -3,37 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from tracker.domain.alerts import alert_of_gap, alerts_for
-from tracker.domain.types import Alert, AlertState, Gap, Report, Verdict, VerdictWord
+from tracker.domain.alerts import alert_of_acceptance, alert_of_gap, alerts_for
+from tracker.domain.types import (
+    Acceptance,
+    Alert,
+    AlertState,
+    Closing,
+    Episode,
+    Gap,
+    Measure,
+    Report,
+    Verdict,
+    VerdictWord,
+)
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 W = VerdictWord
+LOSS = Episode(run_id="run", suite="skills", benchmark="sums", opened_step=700, onset_step=600)
 
 
-def report_of(step: int, run_id: str = "run", **words: VerdictWord) -> Report:
+def verdict_of(benchmark: str, word: VerdictWord, subset: str = "", measure: Measure = Measure.SCORE) -> Verdict:
+    return Verdict(
+        benchmark=benchmark,
+        subset=subset,
+        measure=measure,
+        word=word,
+        reason="0.93 -> 0.02 since step 600",
+        score=0.5,
+        stderr=None,
+        coverage=1.0,
+        alpha_test=0.01,
+    )
+
+
+def report_of(
+    step: int, *episodes: Episode, run_id: str = "run", findings: Sequence[Verdict] = (), **words: VerdictWord
+) -> Report:
     return Report(
         run_id=run_id,
         step=step,
         plan_id=f"p{step}",
         created_at=NOW,
-        verdicts=tuple(
-            Verdict(
-                benchmark=name,
-                word=word,
-                reason="0.93 -> 0.02 since step 600",
-                score=0.5,
-                stderr=None,
-                coverage=1.0,
-                comparisons=(),
-                alpha_test=0.01,
-                mde=None,
-            )
-            for name, word in words.items()
-        ),
+        verdicts=tuple(verdict_of(name, word) for name, word in words.items()),
+        findings=tuple(findings),
+        episodes=episodes,
     )
 
 
@@ -49,85 +67,145 @@ def told(*reports: Report) -> list[list[str]]:
     return result
 
 
-def run(*words: VerdictWord) -> Sequence[list[str]]:
-    return told(*(report_of(100 * i, sums=word) for i, word in enumerate(words, start=1)))
+def ended(step: int, loss: Episode = LOSS) -> Episode:
+    return replace(loss, closed_step=step, closed_by=Closing.RECOVERED, last_step=step - 200)
 
 
-@pytest.mark.parametrize("word", [W.REGRESSED, W.FORGOTTEN, W.MISSING])
-def test_a_cause_fires_once_however_long_it_lasts(word: VerdictWord) -> None:
-    assert run(word, word, word) == [[f"firing sums {word}"], [], []]
+# --- losses
 
 
-@pytest.mark.parametrize("word", [w for w in W if w not in (W.REGRESSED, W.FORGOTTEN, W.MISSING)])
-def test_other_words_tell_nobody(word: VerdictWord) -> None:
-    assert run(word) == [[]]
+def test_a_loss_is_told_once_however_many_checkpoints_show_it() -> None:
+    reports = (report_of(700, LOSS, sums=W.REGRESSED), *(report_of(s, sums=W.REGRESSED) for s in (800, 900)))
+    assert told(*reports) == [["firing sums regressed"], [], []]
 
 
 def test_the_message_says_what_where_and_by_how_much() -> None:
-    (alert,) = alerts_for(report_of(700, sums=W.REGRESSED), ())
+    (alert,) = alerts_for(report_of(700, LOSS, sums=W.REGRESSED), ())
     assert alert.message == "sums regressed at step 700: 0.93 -> 0.02 since step 600"
     assert (alert.subject, alert.step, alert.run_id, alert.raised_at) == ("sums", 700, "run", NOW)
 
 
-def test_a_regression_that_becomes_forgetting_fires_once_more() -> None:
-    assert run(W.REGRESSED, W.REGRESSED, W.FORGOTTEN, W.FORGOTTEN) == [
-        ["firing sums regressed"],
-        [],
-        ["firing sums forgotten"],
-        [],
+@pytest.mark.parametrize("word", [w for w in W if w is not W.MISSING])
+def test_a_word_without_an_episode_tells_nobody(word: VerdictWord) -> None:
+    assert told(report_of(700, sums=word)) == [[]]
+
+
+def test_a_loss_that_becomes_forgetting_is_the_same_loss() -> None:
+    forgotten = replace(LOSS, forgotten=True)
+    reports = (report_of(700, LOSS, sums=W.REGRESSED), report_of(900, forgotten, sums=W.FORGOTTEN))
+    assert told(*reports) == [["firing sums regressed"], []]
+    assert told(reports[1]) == [["firing sums forgotten"]]
+
+
+def test_the_end_of_a_loss_is_told_once() -> None:
+    assert told(
+        report_of(700, LOSS, sums=W.REGRESSED),
+        report_of(1000, ended(1000), sums=W.RECOVERED),
+        report_of(1000, ended(1000), sums=W.RECOVERED),
+        report_of(1100, sums=W.EQUIVALENT),
+    ) == [["firing sums regressed"], ["resolved sums recovered"], [], []]
+
+
+def test_the_end_of_a_loss_that_nobody_heard_of_is_not_told() -> None:
+    assert told(report_of(1000, ended(1000), sums=W.RECOVERED)) == [[]]
+
+
+def test_a_second_loss_is_told_again() -> None:
+    second = replace(LOSS, opened_step=1500, onset_step=1500)
+    assert told(
+        report_of(700, LOSS, sums=W.REGRESSED),
+        report_of(1000, ended(1000), sums=W.RECOVERED),
+        report_of(1500, second, sums=W.REGRESSED),
+    ) == [["firing sums regressed"], ["resolved sums recovered"], ["firing sums regressed"]]
+
+
+def test_repeating_a_step_after_a_crash_repeats_nothing() -> None:
+    report = report_of(700, LOSS, sums=W.REGRESSED)
+    assert told(report, report) == [["firing sums regressed"], []]
+
+
+def test_subsets_and_answers_are_losses_of_their_own() -> None:
+    parts = (
+        replace(LOSS, subset="anatomy"),
+        replace(LOSS, measure=Measure.OUTPUT_LENGTH),
+        replace(LOSS, measure=Measure.COMPLETENESS),
+    )
+    findings = [verdict_of("sums", W.REGRESSED, e.subset, e.measure) for e in parts]
+    report = report_of(700, LOSS, *parts, findings=findings, sums=W.REGRESSED)
+    alerts = alerts_for(report, ())
+    assert [a.subject for a in alerts] == ["sums", "sums / anatomy", "sums, output length", "sums, completeness"]
+    assert len({a.fingerprint for a in alerts}) == 4
+    assert alerts[1].message == "sums / anatomy regressed at step 700: 0.93 -> 0.02 since step 600"
+
+
+def test_suites_runs_and_benchmarks_are_told_apart() -> None:
+    losses = (LOSS, replace(LOSS, suite="other"), replace(LOSS, run_id="b"), replace(LOSS, benchmark="facts"))
+    alerts = [alerts_for(report_of(700, loss, sums=W.REGRESSED, facts=W.REGRESSED), ())[0] for loss in losses]
+    assert len({a.fingerprint for a in alerts}) == 4
+
+
+def test_an_accepted_level_ends_the_alert_with_its_reason() -> None:
+    (fired,) = alerts_for(report_of(700, LOSS, sums=W.REGRESSED), ())
+    later = datetime(2026, 2, 2, tzinfo=UTC)
+    acceptance = Acceptance(
+        run_id="run", step=900, benchmark="sums", from_step=600, reason="the new mix", accepted_at=later
+    )
+    alert = alert_of_acceptance(replace(LOSS, closed_step=900, closed_by=Closing.ACCEPTED), acceptance)
+    assert alert.fingerprint == fired.fingerprint
+    assert (alert.state, alert.step, alert.subject, alert.raised_at) == (AlertState.RESOLVED, 900, "sums", later)
+    assert alert.message == "sums: its level at step 900 was accepted: the new mix"
+
+
+# --- blind spots
+
+
+def test_a_missing_result_is_told_once_however_long_it_lasts() -> None:
+    reports = [report_of(s, sums=W.MISSING) for s in (100, 200, 300)]
+    assert told(*reports) == [["firing sums missing"], [], []]
+
+
+@pytest.mark.parametrize("word", [w for w in W if w is not W.MISSING])
+def test_any_result_ends_missing_even_bad_news(word: VerdictWord) -> None:
+    assert told(report_of(100, sums=W.MISSING), report_of(200, sums=word)) == [
+        ["firing sums missing"],
+        ["resolved sums no longer missing"],
     ]
 
 
-def test_what_is_forgotten_is_not_announced_again_as_regressed() -> None:
-    assert run(W.FORGOTTEN, W.REGRESSED) == [["firing sums forgotten"], []]
-
-
-@pytest.mark.parametrize("word", [W.IMPROVED, W.EQUIVALENT, W.INCONCLUSIVE, W.SUSPECT])
-def test_a_loss_that_is_gone_is_resolved_once(word: VerdictWord) -> None:
-    assert run(W.REGRESSED, word, word) == [["firing sums regressed"], ["resolved sums no longer regressed"], []]
-
-
-def test_recovery_resolves_every_step_of_the_escalation() -> None:
-    *_, last = run(W.REGRESSED, W.FORGOTTEN, W.IMPROVED)
-    assert last == ["resolved sums no longer regressed", "resolved sums no longer forgotten"]
-
-
-def test_a_cause_that_comes_back_fires_again() -> None:
-    assert run(W.REGRESSED, W.EQUIVALENT, W.REGRESSED)[2] == ["firing sums regressed"]
-
-
-@pytest.mark.parametrize("word", [W.MISSING, W.INCOMPARABLE])
-def test_a_blind_spot_says_nothing_about_a_regression(word: VerdictWord) -> None:
-    assert not any("no longer regressed" in text for text in run(W.REGRESSED, word)[1])
-
-
-def test_a_result_resolves_missing_even_when_it_is_bad_news() -> None:
-    assert run(W.MISSING, W.REGRESSED)[1] == ["firing sums regressed", "resolved sums no longer missing"]
-    assert run(W.MISSING, W.INCOMPARABLE)[1] == ["resolved sums no longer missing"]
+def test_a_result_that_is_missing_again_is_told_again() -> None:
+    words = (W.MISSING, W.EQUIVALENT, W.MISSING)
+    assert told(*(report_of(100 * i, sums=word) for i, word in enumerate(words)))[2] == ["firing sums missing"]
 
 
 def test_a_late_report_of_an_earlier_step_resolves_nothing() -> None:
-    assert told(report_of(800, sums=W.REGRESSED), report_of(300, sums=W.EQUIVALENT)) == [["firing sums regressed"], []]
+    assert told(report_of(800, sums=W.MISSING), report_of(300, sums=W.EQUIVALENT)) == [["firing sums missing"], []]
+
+
+def test_a_blind_spot_says_nothing_about_a_loss() -> None:
+    assert told(report_of(700, LOSS, sums=W.REGRESSED), report_of(800, sums=W.MISSING)) == [
+        ["firing sums regressed"],
+        ["firing sums missing"],
+    ]
 
 
 def test_benchmarks_and_runs_are_told_apart() -> None:
     assert told(
-        report_of(1, sums=W.REGRESSED),
-        report_of(2, sums=W.REGRESSED, facts=W.REGRESSED),
-        report_of(3, run_id="other", sums=W.REGRESSED),
+        report_of(1, sums=W.MISSING),
+        report_of(2, sums=W.MISSING, facts=W.MISSING),
+        report_of(3, run_id="other", sums=W.MISSING),
         report_of(4, run_id="other", sums=W.EQUIVALENT),
-        report_of(5, sums=W.REGRESSED),
+        report_of(5, sums=W.MISSING),
     ) == [
-        ["firing sums regressed"],
-        ["firing facts regressed"],
-        ["firing sums regressed"],
-        ["resolved sums no longer regressed"],
+        ["firing sums missing"],
+        ["firing facts missing"],
+        ["firing sums missing"],
+        ["resolved sums no longer missing"],
         [],
     ]
 
 
 def test_open_alerts_of_another_run_are_never_resolved() -> None:
-    alerts = alerts_for(report_of(1, sums=W.REGRESSED), ())
+    alerts = alerts_for(report_of(1, sums=W.MISSING), ())
     assert alerts_for(report_of(2, run_id="other", sums=W.EQUIVALENT), alerts) == ()
 
 

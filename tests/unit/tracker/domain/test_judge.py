@@ -98,7 +98,7 @@ def test_a_drop_is_regressed_and_counted_in_samples() -> None:
 
 def test_what_was_learned_and_stays_lost_is_forgotten_at_the_third_checkpoint() -> None:
     run = forgetting_run(samples=200, checkpoints=20)
-    reports = followed(run.without_texts(), Policy(planned_checkpoints=20))
+    reports = followed(run.records, Policy(planned_checkpoints=20))
     facts = [next(v for v in r.verdicts if v.benchmark == "facts") for r in reports]
     lost = [v.word.value for v in facts].index("regressed")
     assert "forgotten" in [v.word.value for v in facts[lost : lost + 5]]
