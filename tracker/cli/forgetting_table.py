@@ -39,10 +39,10 @@ def ledger_view(ledger: RunLedger, *, subsets: int) -> RenderableType:
         ledger: with texts, as far as they were kept.
         subsets: how many of each benchmark to show.
     """
-    if not ledger.benchmarks:
-        return Text(f"{one_line(ledger.run_id)}: nothing was scored yet")
-    parts: list[RenderableType] = [_title(ledger), _summary(ledger.benchmarks, subsets)]
-    parts += [Text(note, "dim") for benchmark in ledger.benchmarks for note in notes(benchmark)]
+    remarks = [Text(note, "dim") for benchmark in ledger.benchmarks for note in notes(benchmark)]
+    if not ledger.steps:
+        return Group(Text(f"{one_line(ledger.run_id)}: no checkpoint has enough scores yet"), *remarks)
+    parts: list[RenderableType] = [_title(ledger), _summary(ledger.benchmarks, subsets), *remarks]
     transfers = transfer_sentences(ledger)
     parts += [Text(""), *map(Text, transfers)] if transfers else []
     for benchmark in ledger.benchmarks:

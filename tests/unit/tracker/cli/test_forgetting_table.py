@@ -81,7 +81,14 @@ def test_a_short_run_says_why_there_is_no_ledger_yet() -> None:
 
 
 def test_a_run_without_scores_says_so() -> None:
-    assert shown(ledger_of(replace(RUN, records=()))) == "tiny-forgetting: nothing was scored yet"
+    assert shown(ledger_of(replace(RUN, records=()))) == "tiny-forgetting: no checkpoint has enough scores yet"
+
+
+def test_a_run_with_too_few_scores_names_them() -> None:
+    facts = replace(LEDGER.benchmarks[0], steps=(), passed_over=(100,))
+    text = shown(replace(LEDGER, steps=(), benchmarks=(facts,)))
+    assert "no checkpoint has enough scores yet" in text
+    assert "facts: scored on too few samples, not counted: step 100" in text
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[31mred\x1b[0m", "[bold]x[/bold]", "a\nb\rc", "\u202egnp.exe", "\ud83d"])

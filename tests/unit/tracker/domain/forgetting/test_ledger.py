@@ -121,6 +121,13 @@ def test_a_checkpoint_with_too_few_scores_does_not_count() -> None:
     assert len(facts.whole.means) == 9
 
 
+def test_a_benchmark_without_enough_scores_anywhere_is_named_with_its_checkpoints() -> None:
+    facts = of("facts", ledger_of(RUN, replace(POLICY, min_coverage=1.1)))
+    assert facts.steps == ()
+    assert facts.passed_over == tuple(range(100, 1100, 100))
+    assert (facts.whole.forgetting, facts.whole.means, facts.lost) == (None, (), ())
+
+
 def test_checkpoints_that_were_measured_otherwise_are_named_and_left_out() -> None:
     run = with_results(RUN, lambda result, step: replace(result, fingerprint="old") if step <= 300 else result)
     facts = of("facts", ledger_of(run))
