@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dashboards.ledger import LOST_SAMPLES
 from dashboards.lost import plans_with_texts
+from dashboards.measured import plans_with_counts
 from dashboards.page import render_page
 from dashboards.run_data import RunData, newest_records
 from dashboards.view import build_view
@@ -65,24 +66,24 @@ def write_report(config_path: Path, *, run: str | None, output: Path | None) -> 
 
 def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     """Read everything about one run; texts of samples only where examples show them."""
-    records = newest_records(sources.history.trajectory(run_id))
+    records = newest_records(sources.history.records(run_id))
+    scores = sources.history.scores(run_id)
     state = sources.queue.state()
     plans = (*state.waiting, *(running.plan for running in state.running))
     data = RunData(
         run_id=run_id,
         records=records,
+        scores=scores,
         reports=sources.history.reports(run_id),
         gaps=sources.history.gaps(run_id),
         # The newest checkpoint's file holds the whole curve up to it.
         curves=sources.curves.read(records[-1].plan.checkpoint) if records else (),
         phases=sources.policy.phases,
-        ledger=with_texts(
-            run_ledger(sources.history.scores(run_id), sources.policy, details=LOST_SAMPLES), sources.history.record
-        ),
+        ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
         unfinished=sum(plan.checkpoint.run_id == run_id for plan in plans),
         made_at=now,
     )
-    wanted = plans_with_texts(data, overview(data.reports))
+    wanted = dict.fromkeys((*plans_with_texts(data, overview(data.reports)), *plans_with_counts(data)))
     found = {plan_id: sources.history.record(plan_id) for plan_id in wanted}
     return replace(data, texts={plan_id: record for plan_id, record in found.items() if record is not None})
 

@@ -6,23 +6,25 @@ plans = plans_with_texts(data, view)  # the plan ids whose texts that needs
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dashboards.run_data import RunData, find_result
-from eval_jobs.types import EvalRecord, EvalResult, SampleScore
+import numpy as np
+
+from dashboards.run_data import RunData
+from eval_jobs.types import EvalResult, SampleScore
 from tracker.domain.display import clean, one_line, shortened
 from tracker.domain.overview import WORSE, Overview, Standing, decisive_comparison, standings
-from tracker.domain.pairing import Unlike, pair, served_alike
-from tracker.domain.scores import has_score, sample_means
-from tracker.domain.types import VerdictWord
+from tracker.domain.regression.score_matrix import RIGHT, FloatArray, values_at
+from tracker.domain.run_scores import BenchmarkSeries
+from tracker.domain.scores import has_score
+from tracker.domain.types import Measure, VerdictWord
 
 MAX_BENCHMARKS = 8
 MAX_EXAMPLES = 3
 MAX_CHARS = 700
 """Of a prompt, target or answer; a report is for looking, not for archiving."""
-RIGHT = 0.5
-"""A score above this is right, as in the comparisons."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +65,12 @@ class Loss:
 
 def losses_of(data: RunData, view: Overview) -> tuple[Loss, ...]:
     """Return the losses of the benchmarks that stand worse, most urgent first."""
-    return tuple(loss for pair_ in _pairs(data, view) if (loss := _loss(data, pair_)) is not None)
+    return tuple(_loss(data, sides) for sides in _pairs(data, view))
 
 
 def plans_with_texts(data: RunData, view: Overview) -> tuple[str, ...]:
     """Return the ids of the plans whose samples' texts the examples show."""
-    ids = (record.plan.id for p in _pairs(data, view) for record in (p.then_record, p.now_record))
+    ids = (sides.series.plans[row].id for sides in _pairs(data, view) for row in (sides.then, sides.now))
     return tuple(dict.fromkeys(ids))
 
 
@@ -77,13 +79,12 @@ def plans_with_texts(data: RunData, view: Overview) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pair:
-    """A benchmark that is worse, and its results on both sides."""
+    """A benchmark that is worse, and both sides as rows of its series."""
 
     standing: Standing
-    then_record: EvalRecord
-    then: EvalResult
-    now_record: EvalRecord
-    now: EvalResult
+    series: BenchmarkSeries
+    then: int
+    now: int
 
 
 def _pairs(data: RunData, view: Overview) -> list[_Pair]:
@@ -91,40 +92,44 @@ def _pairs(data: RunData, view: Overview) -> list[_Pair]:
     for standing in standings(view):
         verdict = view.at(standing.step, standing.benchmark)
         comparison = decisive_comparison(verdict) if verdict and standing.word in WORSE else None
-        if comparison is None:
-            continue
-        then = find_result(data, comparison.baseline_steps[-1], standing.benchmark)
-        now = find_result(data, standing.step, standing.benchmark)
-        if then and now:
-            pairs.append(_Pair(standing=standing, then_record=then[0], then=then[1], now_record=now[0], now=now[1]))
+        if comparison is not None:
+            pairs += _sides(data, standing, comparison.baseline_steps[-1])
     return pairs[:MAX_BENCHMARKS]
 
 
-def _loss(data: RunData, sides: _Pair) -> Loss | None:
-    pairing = pair(sides.now, sides.then)
-    if isinstance(pairing, Unlike):
-        return None
-    before, after = pairing.baseline > RIGHT, pairing.candidate > RIGHT
-    lost = [key for key, was, is_ in zip(pairing.sample_ids, before, after, strict=True) if was and not is_]
+def _sides(data: RunData, standing: Standing, then_step: int) -> list[_Pair]:
+    """Return the two sides; none where they were not measured alike."""
+    rows = ((s, s.row_of(then_step), s.row_of(standing.step)) for s in data.scores.of(standing.benchmark))
+    return [
+        _Pair(standing=standing, series=series, then=then, now=now)
+        for series, then, now in rows
+        if then is not None and now is not None
+    ][-1:]
+
+
+def _loss(data: RunData, sides: _Pair) -> Loss:
+    values = values_at(sides.series.matrix(Measure.SCORE), np.arange(len(sides.series.steps)))
+    then, now = values[sides.then], values[sides.now]
+    lost = np.flatnonzero((then > RIGHT) & (now <= RIGHT))
     return Loss(
         benchmark=one_line(sides.standing.benchmark),
         word=sides.standing.word,
-        then_step=sides.then_record.plan.checkpoint.step,
-        now_step=sides.now_record.plan.checkpoint.step,
-        compared=len(pairing.sample_ids),
-        lost=len(lost),
-        gained=int((after & ~before).sum()),
-        examples=_examples(data, sides, lost),
+        then_step=sides.series.steps[sides.then],
+        now_step=sides.series.steps[sides.now],
+        compared=int(np.count_nonzero(~np.isnan(then) & ~np.isnan(now))),
+        lost=lost.size,
+        gained=int(np.count_nonzero((then <= RIGHT) & (now > RIGHT))),
+        examples=_examples(data, sides, {sides.series.sample_ids[i]: values[:, i] for i in lost}),
     )
 
 
-def _examples(data: RunData, sides: _Pair, lost: Sequence[str]) -> tuple[LostSample, ...]:
-    then_texts = _texts(data, sides.then_record, sides.standing.benchmark)
-    now_texts = _texts(data, sides.now_record, sides.standing.benchmark)
+def _examples(data: RunData, sides: _Pair, lost: Mapping[str, FloatArray]) -> tuple[LostSample, ...]:
+    then_texts, now_texts = (_texts(data, sides, row) for row in (sides.then, sides.now))
     known = [key for key in lost if key in then_texts and key in now_texts]
-    lives = _lives(data, sides, known)
+    steps = sides.series.steps
+    lives = {key: tuple(map(_moment, steps, lost[key].tolist())) for key in known}
     # The firmest losses first: always right until then, always wrong since.
-    ranked = sorted(known, key=lambda key: -_firmness(lives[key], sides.then_record.plan.checkpoint.step))
+    ranked = sorted(known, key=lambda key: -_firmness(lives[key], steps[sides.then]))
     return tuple(_example(then_texts[key], now_texts[key], lives[key]) for key in ranked[:MAX_EXAMPLES])
 
 
@@ -142,27 +147,19 @@ def _example(then: SampleScore, now: SampleScore, moments: tuple[Moment, ...]) -
     )
 
 
-def _texts(data: RunData, record: EvalRecord, benchmark: str) -> dict[str, SampleScore]:
+def _texts(data: RunData, sides: _Pair, row: int) -> dict[str, SampleScore]:
     """Return the first repeat that has a score of each sample; none when the texts were not fetched."""
-    full = data.texts.get(record.plan.id)
+    full = data.texts.get(sides.series.plans[row].id)
     found: dict[str, SampleScore] = {}
     for outcome in full.outcomes if full else ():
-        if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
+        if outcome.benchmark == sides.standing.benchmark and isinstance(outcome, EvalResult):
             for sample in filter(has_score, outcome.samples):
                 found.setdefault(sample.sample_id, sample)
     return found
 
 
-def _lives(data: RunData, sides: _Pair, keys: Sequence[str]) -> Mapping[str, tuple[Moment, ...]]:
-    lives: dict[str, list[Moment]] = {key: [] for key in keys}
-    for record in (r for r in data.records if served_alike(sides.now_record.plan, r.plan)):
-        for outcome in record.outcomes:
-            if isinstance(outcome, EvalResult) and outcome.fingerprint == sides.now.fingerprint:
-                means = sample_means(outcome)
-                for key in keys:
-                    right = (means[key].score > RIGHT) is outcome.higher_is_better if key in means else None
-                    lives[key].append(Moment(step=record.plan.checkpoint.step, right=right))
-    return {key: tuple(moments) for key, moments in lives.items()}
+def _moment(step: int, score: float) -> Moment:
+    return Moment(step=step, right=None if math.isnan(score) else score > RIGHT)
 
 
 def _firmness(moments: Sequence[Moment], then_step: int) -> int:

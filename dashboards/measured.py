@@ -57,8 +57,15 @@ def measured(data: RunData) -> Measured:
             ("Weights loaded", _loads_text(data.records)),
             ("Time per checkpoint, median", _times_text(data.records)),
         ),
-        benchmarks=tuple(_benchmark(b, data.records) for b in newest.plan.suite.benchmarks),
+        benchmarks=tuple(_benchmark(b, data) for b in newest.plan.suite.benchmarks),
     )
+
+
+def plans_with_counts(data: RunData) -> tuple[str, ...]:
+    """Return the ids of the plans whose samples are counted: of each benchmark, the newest that gave a result."""
+    benchmarks = data.records[-1].plan.suite.benchmarks if data.records else ()
+    found = (_newest(data, benchmark.name) for benchmark in benchmarks)
+    return tuple(dict.fromkeys(newest[0] for newest in found if newest is not None))
 
 
 # --- private
@@ -139,31 +146,42 @@ def _times_text(records: Sequence[EvalRecord]) -> str:
     return f"{total}: loading {load}, scoring {scoring}, latency {probing}"
 
 
-def _benchmark(benchmark: Benchmark, records: Sequence[EvalRecord]) -> MeasuredBenchmark:
-    outcomes = [o for r in reversed(records) for o in r.outcomes if o.benchmark == benchmark.name]
-    last = next((o for o in outcomes if isinstance(o, EvalResult)), None)
+def _benchmark(benchmark: Benchmark, data: RunData) -> MeasuredBenchmark:
+    newest = _newest(data, benchmark.name)
+    fingerprints = (o.fingerprint for r in reversed(data.records) for o in r.outcomes if o.benchmark == benchmark.name)
     return MeasuredBenchmark(
         name=one_line(benchmark.name),
         adapter=one_line(benchmark.adapter),
-        metric=one_line(last.metric) if last else NOTHING,
-        samples=_samples_text(last),
+        metric=one_line(newest[1].metric) if newest else NOTHING,
+        samples=_samples_text(data, newest[0], benchmark.name) if newest else NOTHING,
         settings=_settings_text(benchmark),
-        fingerprint=outcomes[0].fingerprint[:FINGERPRINT_CHARS],
-        changed_at=changes_of(records, benchmark.name),
+        fingerprint=next(fingerprints)[:FINGERPRINT_CHARS],
+        changed_at=changes_of(data.records, benchmark.name),
     )
 
 
-def _samples_text(result: EvalResult | None) -> str:
-    """Return the counts at the newest checkpoint; only the kinds that occurred."""
-    if result is None:
-        return NOTHING
-    summary = summarise(result)
-    kinds = (
-        (summary.truncated, "cut at the token limit"),
-        (summary.unscored, "without a score"),
-        (summary.error, "never answered"),
-    )
-    return ", ".join([str(summary.planned), *(f"{count} {words}" for count, words in kinds if count)])
+def _newest(data: RunData, benchmark: str) -> tuple[str, EvalResult] | None:
+    """Return a benchmark's newest result and its plan id."""
+    for record in reversed(data.records):
+        for outcome in record.outcomes:
+            if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
+                return record.plan.id, outcome
+    return None
+
+
+def _samples_text(data: RunData, plan_id: str, benchmark: str) -> str:
+    """Return the counts of samples; only the kinds that occurred."""
+    full = data.texts.get(plan_id)
+    for outcome in full.outcomes if full else ():
+        if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
+            summary = summarise(outcome)
+            kinds = (
+                (summary.truncated, "cut at the token limit"),
+                (summary.unscored, "without a score"),
+                (summary.error, "never answered"),
+            )
+            return ", ".join([str(summary.planned), *(f"{count} {words}" for count, words in kinds if count)])
+    return NOTHING
 
 
 def _settings_text(benchmark: Benchmark) -> str:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 
-from eval_jobs.types import EvalRecord, EvalResult
+from eval_jobs.types import EvalRecord
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.pairing import served_alike
+from tracker.domain.run_scores import RunScores
 from tracker.domain.types import CurvePoint, Gap, Phase, Report
 
 
@@ -19,13 +20,14 @@ class RunData:
 
     run_id: str
     records: tuple[EvalRecord, ...]
-    """One for each step and suite, ordered by step; samples may lack their texts."""
+    """One for each step and suite, ordered by step; results without their samples."""
+    scores: RunScores
     reports: tuple[Report, ...]
     gaps: tuple[Gap, ...] = ()
     curves: tuple[CurvePoint, ...] = ()
     phases: tuple[Phase, ...] = ()
     texts: Mapping[str, EvalRecord] = field(default_factory=dict)
-    """Records with their samples' texts by plan id, as far as examples need them."""
+    """Records with their samples by plan id, as far as examples and counts need them."""
     ledger: RunLedger | None = None
     """What was forgotten, with the texts of the lost samples that are shown."""
     unfinished: int = 0
@@ -37,16 +39,6 @@ def newest_records(records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
     """Return one record for each step and suite, ordered by step: a step that was written again counts once."""
     ordered = sorted(records, key=lambda r: (r.plan.checkpoint.step, r.finished_at))
     return tuple({(r.plan.checkpoint.step, r.plan.suite.name): r for r in ordered}.values())
-
-
-def find_result(data: RunData, step: int, benchmark: str) -> tuple[EvalRecord, EvalResult] | None:
-    """Return a benchmark's result at a step with its record, None when there is none."""
-    for record in data.records:
-        if record.plan.checkpoint.step == step:
-            for outcome in record.outcomes:
-                if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
-                    return record, outcome
-    return None
 
 
 def changes_of(records: Iterable[EvalRecord], benchmark: str) -> tuple[int, ...]:

@@ -72,10 +72,6 @@ class RecordedRun:
     curves: tuple[CurvePoint, ...] = ()
     phases: tuple[Phase, ...] = ()
 
-    def without_texts(self) -> tuple[EvalRecord, ...]:
-        """Return the records as `History.trajectory` does: samples without prompt, target and answer."""
-        return tuple(without_texts(record) for record in self.records)
-
 
 def forgetting_run(*, run_id: str = RUN, checkpoints: int = 10, samples: int = 80, trouble: bool = True) -> RecordedRun:
     """Return a run whose first two skills are forgotten after step 600 and whose third is learned.
@@ -129,15 +125,10 @@ def scores_of_run(run: RecordedRun) -> RunScores:
     )
 
 
-def without_texts(record: EvalRecord) -> EvalRecord:
-    """Return the record with every sample's prompt, target and answer emptied."""
-
-    def bare(outcome: Outcome) -> Outcome:
-        if isinstance(outcome, BenchmarkFailure):
-            return outcome
-        return replace(outcome, samples=tuple(replace(s, prompt="", target="", answer="") for s in outcome.samples))
-
-    return replace(record, outcomes=tuple(bare(outcome) for outcome in record.outcomes))
+def without_samples(record: EvalRecord) -> EvalRecord:
+    """Return the record as `History.records` does: every result without its samples."""
+    outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
+    return replace(record, outcomes=outcomes)
 
 
 # --- private: the skills

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from dashboards.ledger import LOST_SAMPLES
 from dashboards.run_data import RunData, newest_records
-from tests.records import RecordedRun, scores_of_run
+from tests.records import RecordedRun, scores_of_run, without_samples
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.types import Policy
@@ -15,10 +15,12 @@ from tracker.domain.types import Policy
 def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
     """Return the data of a report of `run`, with the texts of all samples at hand."""
     full = {record.plan.id: record for record in run.records}
-    ledger = run_ledger(scores_of_run(run), Policy(phases=run.phases), details=LOST_SAMPLES)
+    scores = scores_of_run(run)
+    ledger = run_ledger(scores, Policy(phases=run.phases), details=LOST_SAMPLES)
     return RunData(
         run_id=run.run_id,
-        records=newest_records(run.without_texts()),
+        records=newest_records(map(without_samples, run.records)),
+        scores=scores,
         reports=run.reports,
         gaps=run.gaps,
         curves=run.curves,

@@ -55,9 +55,6 @@ class History(Protocol):
     def find_record(self, run_id: str, step: int) -> EvalRecord | None:
         """Return the record of a step that finished last, with all samples and their texts, or None."""
 
-    def trajectory(self, run_id: str) -> tuple[EvalRecord, ...]:
-        """Return the run's records ordered by (step, finished_at), samples included, their texts left out."""
-
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records ordered by (step, finished_at, plan id), every result without its samples."""
 

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
 from tests.fakes.history import FakeHistory
-from tests.records import RUN, forgetting_run
+from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
 from tracker.adapters.history_sql import SqlHistory
 from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Measure
@@ -104,7 +104,6 @@ def test_a_new_history_is_empty(history: History) -> None:
     assert history.scores(RUN).series == {}
     assert history.episodes(RUN) == ()
     assert history.acceptances(RUN) == ()
-    assert history.trajectory(RUN) == ()
     assert history.reports(RUN) == ()
     assert history.gaps(RUN) == ()
     assert history.open_alerts(RUN) == ()
@@ -119,50 +118,34 @@ def test_a_record_comes_back_whole_with_its_texts(reopen: Reopen) -> None:
         assert reopen().record(record.plan.id) == record
 
 
-def test_the_trajectory_is_ordered_by_step_and_has_no_texts(reopen: Reopen) -> None:
-    history = reopen()
-    for record in reversed(RECORDS):
-        history.append(record)
-    assert history.trajectory(RUN) == RECORDED.without_texts()
-    assert reopen().trajectory(RUN) == RECORDED.without_texts()
-
-
-def test_the_trajectory_grows_with_every_record_in_whatever_order(history: History) -> None:
-    seen = []
-    for index in (2, 0, 3, 1):
-        history.append(RECORDS[index])
-        seen.append(steps(history.trajectory(RUN)))
-    assert seen == [[300], [100, 300], [100, 300, 400], [100, 200, 300, 400]]
-
-
 def test_appending_twice_changes_nothing(history: History) -> None:
     for _ in range(2):
         history.append(RECORDS[0])
         history.append_report(RECORDED.reports[0])
-    assert history.trajectory(RUN) == RECORDED.without_texts()[:1]
+    assert history.records(RUN) == (without_samples(RECORDS[0]),)
+    assert table_of(history.scores(RUN)) == table_of_records(RECORDS[:1])
     assert history.reports(RUN) == RECORDED.reports[:1]
 
 
 def test_the_same_plan_again_replaces_its_record_for_every_reader(reopen: Reopen) -> None:
     writer, reader = reopen(), reopen()
     writer.append(RECORDS[0])
-    assert reader.trajectory(RUN) == RECORDED.without_texts()[:1]
+    assert reader.records(RUN) == (without_samples(RECORDS[0]),)
     facts, *others = RECORDS[0].outcomes
     assert isinstance(facts, EvalResult)
     shorter = replace(facts, samples=facts.samples[:2])
     newer = replace(RECORDS[0], outcomes=(shorter, *others), finished_at=RECORDS[0].finished_at + timedelta(seconds=9))
     writer.append(newer)
     for history in (writer, reader):
-        (record,) = history.trajectory(RUN)
-        assert record.finished_at == newer.finished_at
-        assert [len(o.samples) for o in record.outcomes if isinstance(o, EvalResult)] == [2, 6, 6]
+        assert history.records(RUN) == (without_samples(newer),)
+        assert history.record(newer.plan.id) == newer
 
 
 def test_a_step_that_was_written_again_is_kept_twice_and_found_by_its_newest(history: History) -> None:
     again = written_again(RECORDS[0])
     history.append(again)
     history.append(RECORDS[0])
-    assert [r.plan.id for r in history.trajectory(RUN)] == [RECORDS[0].plan.id, "again"]
+    assert [r.plan.id for r in history.records(RUN)] == [RECORDS[0].plan.id, "again"]
     assert history.find_record(RUN, 100) == again
     assert history.find_record(RUN, 150) is None
 
@@ -172,7 +155,7 @@ def test_times_of_any_zone_are_ordered_as_times(history: History) -> None:
     tokyo = replace(tokyo, finished_at=tokyo.finished_at.astimezone(ZoneInfo("Asia/Tokyo")))
     history.append(tokyo)
     history.append(written_again(RECORDS[0], "later", 120))
-    assert [r.plan.id for r in history.trajectory(RUN)] == ["tokyo", "later"]
+    assert [r.plan.id for r in history.records(RUN)] == ["tokyo", "later"]
     found = history.find_record(RUN, 100)
     assert found is not None
     assert found.plan.id == "later"
@@ -182,7 +165,7 @@ def test_a_record_without_any_result_is_kept(history: History) -> None:
     failed = replace(RECORDS[2], outcomes=RECORDS[2].outcomes[1:2], engine=None, probes=())
     history.append(failed)
     assert history.record(failed.plan.id) == failed
-    assert history.trajectory(RUN) == (failed,)
+    assert history.records(RUN) == (failed,)
 
 
 def test_runs_are_told_apart(history: History) -> None:
@@ -190,8 +173,8 @@ def test_runs_are_told_apart(history: History) -> None:
     history.append(with_run(RECORDS[1], "a"))
     history.append_gap(replace(RECORDED.gaps[0], run_id="only gaps"))
     assert history.runs() == ("a", "b", "only gaps")
-    assert steps(history.trajectory("a")) == [200]
-    assert history.trajectory("c") == ()
+    assert steps(history.records("a")) == [200]
+    assert history.records("c") == ()
     assert history.find_record("b", 200) is None
 
 
@@ -199,10 +182,7 @@ def test_records_are_ordered_by_step_and_have_no_samples(reopen: Reopen) -> None
     history = reopen()
     for record in reversed(RECORDS):
         history.append(record)
-    bare = tuple(
-        replace(r, outcomes=tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in r.outcomes))
-        for r in RECORDS
-    )
+    bare = tuple(without_samples(record) for record in RECORDS)
     assert history.records(RUN) == reopen().records(RUN) == bare
     assert history.records("other") == ()
 

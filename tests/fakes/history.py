@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from eval_jobs.types import EvalRecord, EvalResult
-from tests.records import without_texts
+from tests.records import without_samples
 from tracker.domain.run_scores import RunScores, with_record
 from tracker.domain.sample_columns import columns_of
 from tracker.domain.types import Acceptance, Alert, AlertState, Episode, Gap, Measure, Report
@@ -32,11 +30,8 @@ class FakeHistory:
         found = [r for r in self._of_run(run_id) if r.plan.checkpoint.step == step]
         return found[-1] if found else None
 
-    def trajectory(self, run_id: str) -> tuple[EvalRecord, ...]:
-        return tuple(without_texts(record) for record in self._of_run(run_id))
-
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
-        return tuple(_without_samples(record) for record in self._of_run(run_id))
+        return tuple(without_samples(record) for record in self._of_run(run_id))
 
     def scores(self, run_id: str) -> RunScores:
         scores = RunScores(run_id=run_id)
@@ -91,8 +86,3 @@ class FakeHistory:
     def _of_run(self, run_id: str) -> list[EvalRecord]:
         found = [r for r in self._records.values() if r.plan.checkpoint.run_id == run_id]
         return sorted(found, key=lambda r: (r.plan.checkpoint.step, r.finished_at, r.plan.id))
-
-
-def _without_samples(record: EvalRecord) -> EvalRecord:
-    outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
-    return replace(record, outcomes=outcomes)

@@ -113,8 +113,6 @@ class SqlHistory:
         """Records of `records` by plan id."""
         self._scores: dict[str, KeptScores] = {}
         """By run."""
-        self._without_texts: dict[str, EvalRecord] = {}
-        """Records of `trajectory` by plan id."""
         create_tables(engine, METADATA)
 
     def append(self, record: EvalRecord) -> None:
@@ -134,7 +132,6 @@ class SqlHistory:
         with transaction(self._engine) as connection:
             _put(connection, RECORDS, row)
         self._records.pop(plan.id, None)
-        self._without_texts.pop(plan.id, None)
 
     def record(self, plan_id: str) -> EvalRecord | None:
         """Return one record with its texts; see `ports.History`."""
@@ -144,15 +141,6 @@ class SqlHistory:
         """Return the newest record of a step with its texts; see `ports.History`."""
         query = select(RECORDS.c.record).where(RECORDS.c.run_id == run_id, RECORDS.c.step == step)
         return self._one(query.order_by(RECORDS.c.finished_at.desc(), RECORDS.c.plan_id.desc()).limit(1))
-
-    def trajectory(self, run_id: str) -> tuple[EvalRecord, ...]:
-        """Return the run's records without texts; see `ports.History`."""
-        records = self.records(run_id)
-        for record in records:
-            kept = self._without_texts.get(record.plan.id)
-            if kept is None or kept.finished_at != record.finished_at:
-                self._without_texts[record.plan.id] = self._with_samples(record, texts=False)
-        return tuple(self._without_texts[record.plan.id] for record in records)
 
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records without samples; see `ports.History`."""
@@ -272,7 +260,7 @@ class SqlHistory:
     def _one(self, query: Select[bytes]) -> EvalRecord | None:
         with transaction(self._engine) as connection:
             data = connection.scalar(query)
-        return None if data is None else self._with_samples(record_from_bytes(data), texts=True)
+        return None if data is None else self._with_samples(record_from_bytes(data))
 
     def _texts(self, query: Select[str]) -> tuple[str, ...]:
         with transaction(self._engine) as connection:
@@ -283,10 +271,10 @@ class SqlHistory:
         kept = self._records.get(plan_id)
         return kept is not None and kept.finished_at == finished_at
 
-    def _with_samples(self, record: EvalRecord, *, texts: bool) -> EvalRecord:
+    def _with_samples(self, record: EvalRecord) -> EvalRecord:
         folder, plan_id = self._samples_dir, record.plan.id
         outcomes = tuple(
-            replace(o, samples=read_samples(samples_path(folder, plan_id, o.benchmark), texts=texts))
+            replace(o, samples=read_samples(samples_path(folder, plan_id, o.benchmark)))
             if isinstance(o, EvalResult)
             else o
             for o in record.outcomes

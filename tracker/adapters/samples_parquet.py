@@ -2,7 +2,7 @@
 
     path = samples_path(folder, plan_id, "sums")     # folder/<plan id>/sums.parquet
     write_samples(path, result.samples)              # whole or not at all
-    samples = read_samples(path, texts=False)        # prompts, targets and answers left out
+    samples = read_samples(path)
     columns = read_columns(path, shared)             # what verdicts need, without one object a sample
     columns = read_columns(path)                     # what verdicts need, without one object a sample
 
@@ -84,13 +84,13 @@ def write_samples(path: Path, samples: Sequence[SampleScore]) -> None:
         raise _write_error(path, error) from error
 
 
-def read_samples(path: Path, *, texts: bool) -> tuple[SampleScore, ...]:
-    """Read what `write_samples` wrote, in the same order; without `texts` prompt, target and answer are empty.
+def read_samples(path: Path) -> tuple[SampleScore, ...]:
+    """Read what `write_samples` wrote, in the same order.
 
     Raises:
         StoreError: the file is missing or damaged.
     """
-    names = _SCHEMA.names if texts else [name for name in _SCHEMA.names if name not in _TEXTS]
+    names = _SCHEMA.names
     with _reading(path):
         with pq.ParquetFile(path) as file:
             table = file.read(columns=names)
@@ -176,8 +176,6 @@ def _values(table: Any, name: str) -> list[Any]:  # noqa: ANN401 - pyarrow has n
     values: list[Any] = table.column(name).to_pylist()
     if name == "status":
         return [_STATUS[value] for value in values]
-    if name in ("sample_id", "subset", "cluster_id"):
-        return [sys.intern(value) for value in values]  # the same at every checkpoint of a run: kept once
     return values
 
 

@@ -96,14 +96,14 @@ def test_control_characters_are_removed() -> None:
 
 
 def test_sides_that_were_measured_unlike_are_not_compared() -> None:
-    newest = DATA.records[-1]
+    newest = RUN.records[-1]
     outcomes = tuple(replace(o, fingerprint="other") if o.benchmark == "facts" else o for o in newest.outcomes)
-    data = replace(DATA, records=(*DATA.records[:-1], replace(newest, outcomes=outcomes)))
-    assert [x.benchmark for x in losses_of(data, VIEW)] == ["sums"]
+    run = replace(RUN, records=(*RUN.records[:-1], replace(newest, outcomes=outcomes)))
+    assert [x.benchmark for x in losses_of(run_data(run), VIEW)] == ["sums"]
 
 
 def test_a_side_whose_record_is_gone_is_left_out() -> None:
-    assert losses_of(replace(DATA, records=DATA.records[-1:]), VIEW) == ()
+    assert losses_of(run_data(replace(RUN, records=RUN.records[-1:])), VIEW) == ()
 
 
 def test_where_lower_is_better_a_high_score_is_wrong() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards.measured import measured, without_secrets, without_user
+from dashboards.measured import measured, plans_with_counts, without_secrets, without_user
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from eval_jobs.types import EngineKind, EvalResult, Generation, SampleStatus, ServeSpec
@@ -50,6 +50,18 @@ def test_serving_that_changed_begins_a_new_series_like_settings_that_changed() -
     changed = replace(record, plan=replace(record.plan, serve=serve))
     rows = measured(replace(DATA, records=(*DATA.records[:4], changed))).benchmarks
     assert {row.changed_at for row in rows} == {(record.plan.checkpoint.step,)}
+
+
+def test_only_the_newest_result_of_each_benchmark_is_counted() -> None:
+    steps = {record.plan.id: record.plan.checkpoint.step for record in RUN.records}
+    assert [steps[plan_id] for plan_id in plans_with_counts(DATA)] == [1000]
+    third = replace(DATA, records=DATA.records[:3])  # where sums failed
+    assert [steps[plan_id] for plan_id in plans_with_counts(third)] == [300, 200]
+    assert plans_with_counts(replace(DATA, records=())) == ()
+
+
+def test_samples_that_were_not_read_are_not_counted() -> None:
+    assert {row.samples for row in measured(replace(DATA, texts={})).benchmarks} == {"-"}
 
 
 def test_an_engine_that_changed_is_named_with_the_step() -> None:
@@ -138,5 +150,5 @@ def test_every_status_without_a_score_has_words() -> None:
         for sample, status in zip(result.samples, (s for _ in range(20) for s in SampleStatus), strict=True)
     )
     changed = replace(record, outcomes=(replace(result, samples=samples), *record.outcomes[1:]))
-    rows = measured(replace(DATA, records=(changed,))).benchmarks
+    rows = measured(replace(DATA, texts={record.plan.id: changed})).benchmarks
     assert rows[0].samples == "80, 20 cut at the token limit, 40 without a score, 20 never answered"

@@ -12,7 +12,8 @@ from sqlalchemy import Engine, text
 
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.queue.database_sql import open_database
-from tests.records import RUN, forgetting_run
+from tests.records import RUN, forgetting_run, without_samples
+from tests.score_tables import table_of, table_of_records
 from tracker.adapters.codec import from_json, to_json
 from tracker.adapters.history_sql import SqlHistory
 from tracker.adapters.samples_parquet import samples_path
@@ -36,10 +37,16 @@ def history(engine: Engine, tmp_path: Path) -> SqlHistory:
 
 def test_a_new_record_does_not_read_the_older_ones_again(history: SqlHistory, tmp_path: Path) -> None:
     history.append(RECORDS[0])
-    assert len(history.trajectory(RUN)) == 1
+    assert len(history.scores(RUN).of("facts")[0].steps) == 1
     shutil.rmtree(tmp_path / "samples" / RECORDS[0].plan.id)
     history.append(RECORDS[1])
-    assert history.trajectory(RUN) == RECORDED.without_texts()[:2]
+    assert table_of(history.scores(RUN)) == table_of_records(RECORDS[:2])
+
+
+def test_the_list_of_records_needs_no_samples(history: SqlHistory, tmp_path: Path) -> None:
+    history.append(RECORDS[0])
+    shutil.rmtree(tmp_path / "samples")
+    assert history.records(RUN) == (without_samples(RECORDS[0]),)
 
 
 def test_samples_live_in_one_file_per_plan_and_benchmark_and_not_in_the_database(
@@ -55,7 +62,7 @@ def test_missing_samples_are_named_with_what_to_do(history: SqlHistory, tmp_path
     history.append(RECORDS[0])
     path = samples_path(tmp_path / "samples", RECORDS[0].plan.id, "sums")
     path.unlink()
-    for read in (lambda: history.record(RECORDS[0].plan.id), lambda: history.trajectory(RUN)):
+    for read in (lambda: history.record(RECORDS[0].plan.id), lambda: history.scores(RUN)):
         with pytest.raises(StoreError, match="are missing") as caught:
             read()
         assert str(path) in caught.value.message

@@ -40,21 +40,14 @@ FAILED = replace(
 def test_samples_come_back_as_they_were(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "sums.parquet"
     write_samples(path, (SAMPLE, FAILED))
-    assert read_samples(path, texts=True) == (SAMPLE, FAILED)
-
-
-def test_without_texts_everything_else_is_there(tmp_path: Path) -> None:
-    path = tmp_path / "sums.parquet"
-    write_samples(path, (SAMPLE, FAILED))
-    bare = tuple(replace(s, prompt="", target="", answer="") for s in (SAMPLE, FAILED))
-    assert read_samples(path, texts=False) == bare
+    assert read_samples(path) == (SAMPLE, FAILED)
 
 
 def test_nothing_but_the_file_is_left(tmp_path: Path) -> None:
     path = tmp_path / "sums.parquet"
     for samples in ((SAMPLE, FAILED), (SAMPLE,)):
         write_samples(path, samples)
-    assert read_samples(path, texts=True) == (SAMPLE,)
+    assert read_samples(path) == (SAMPLE,)
     assert [p.name for p in tmp_path.iterdir()] == ["sums.parquet"]
 
 
@@ -78,19 +71,19 @@ def test_ten_thousand_graded_answers_are_small(tmp_path: Path) -> None:
 def test_any_text_and_number_survives(tmp_path: Path, rows: list[tuple[str, float | None, SampleStatus]]) -> None:
     samples = tuple(replace(SAMPLE, answer=text, score=score, status=status) for text, score, status in rows)
     write_samples(tmp_path / "x.parquet", samples)
-    assert read_samples(tmp_path / "x.parquet", texts=True) == samples
+    assert read_samples(tmp_path / "x.parquet") == samples
 
 
 def test_not_a_number_stays_what_it_is_and_is_not_taken_for_missing(tmp_path: Path) -> None:
     write_samples(tmp_path / "x.parquet", (replace(SAMPLE, score=math.nan),))
-    (sample,) = read_samples(tmp_path / "x.parquet", texts=True)
+    (sample,) = read_samples(tmp_path / "x.parquet")
     assert sample.score is not None
     assert math.isnan(sample.score)
 
 
 def test_half_a_surrogate_pair_in_an_answer_loses_that_character_and_nothing_else(tmp_path: Path) -> None:
     write_samples(tmp_path / "x.parquet", (replace(SAMPLE, answer="4\ud83d!"),))
-    assert read_samples(tmp_path / "x.parquet", texts=True)[0].answer == "4?!"
+    assert read_samples(tmp_path / "x.parquet")[0].answer == "4?!"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +93,7 @@ def test_any_benchmark_name_becomes_one_file_in_the_plans_folder(tmp_path: Path,
     path = samples_path(tmp_path, "plan", name)
     assert path.resolve().parent == tmp_path / "plan"
     write_samples(path, (SAMPLE,))
-    assert read_samples(path, texts=True) == (SAMPLE,)
+    assert read_samples(path) == (SAMPLE,)
 
 
 def test_different_names_never_share_a_file(tmp_path: Path) -> None:
@@ -110,7 +103,7 @@ def test_different_names_never_share_a_file(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
-        read_samples(tmp_path / "gone.parquet", texts=True)
+        read_samples(tmp_path / "gone.parquet")
     assert caught.value.message == f"the samples in {tmp_path}/gone.parquet are missing"
     assert "backup" in caught.value.hint
     assert "tracker run" in caught.value.hint
@@ -123,13 +116,13 @@ def test_a_cut_file_is_reported_as_damaged(tmp_path: Path) -> None:
     for size in (0, 3, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(StoreError, match="damaged"):
-            read_samples(path, texts=True)
+            read_samples(path)
 
 
 def test_somebody_elses_parquet_file_is_reported_as_damaged(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
     with pytest.raises(StoreError, match="damaged"):
-        read_samples(tmp_path / "x.parquet", texts=True)
+        read_samples(tmp_path / "x.parquet")
 
 
 def test_a_full_disk_is_called_a_full_disk_and_keeps_the_old_file(tmp_path: Path) -> None:
@@ -139,7 +132,7 @@ def test_a_full_disk_is_called_a_full_disk_and_keeps_the_old_file(tmp_path: Path
     partial.symlink_to("/dev/full")  # a device on which every write fails for want of space
     with pytest.raises(DiskFull, match="no space is left"):
         write_samples(path, (FAILED,) * 10_000)
-    assert read_samples(path, texts=True) == (SAMPLE,)
+    assert read_samples(path) == (SAMPLE,)
     assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]
 
 
