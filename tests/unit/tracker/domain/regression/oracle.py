@@ -21,6 +21,10 @@ Table = NDArray[np.float64]
 
 START, FLOOR, HISTORY = 0.004, 0.0015, 40
 
+EQUAL = {1: 0.25, 2: 0.25, 4: 0.25, 8: 0.25}, {"recent": 0.5, "peak": 0.5}
+UNEQUAL = {1: 0.1, 2: 0.2, 4: 0.3, 8: 0.4}, {"recent": 0.65, "peak": 0.35}
+"""Shares of the level by size of the new block and by baseline."""
+
 
 def contrast(table: Table, new: Sequence[int], base: Sequence[int]) -> tuple[float, float]:
     """Return D and the variance of a mean of per-sample differences."""
@@ -90,25 +94,41 @@ def verdict(delta: float, stderr: float, df: float | None, alpha_test: float, ef
     return {"word": word, "p_worse": p_worse, "p_better": p_better, "equivalence_p": tost, "mde": detectable}
 
 
-def trace(tables: Sequence[Table], alpha: float, planned: int, min_effect: float) -> list[Case]:
-    """Return every test of a run, checkpoint by checkpoint: each seen from the whole table up to there."""
-    alpha_test = alpha / (planned * len(tables) * 2 * 4)
-    found: list[Case] = []
+def before_the_loss(table: Table, t: int, m: int, baseline: str) -> float | None:
+    """Return the mean item variance of the same contrast, of full width, at the 30 checkpoints before the new block."""
+    found = []
+    for past in range(max(0, t - m - 29), t - m + 1):
+        bases = {name: base for name, base, _ in _bases(table, past, m)} if past + 1 >= m else {}
+        if len(bases.get(baseline, ())) == 10:
+            found.append(contrast(table, range(past + 1 - m, past + 1), bases[baseline])[1])
+    return float(np.mean(found)) if len(found) >= 5 else None
+
+
+def trace(tables: Sequence[Table], alpha: float, planned: int, *, shipped: bool) -> list[list[Any]]:
+    """Return every test of a run, checkpoint by checkpoint, each seen from the whole table up to there.
+
+    Plain: equal shares of the level, and the item variance of now. Shipped: unequal ones, and that before the loss.
+    Rows: t, benchmark, m, baseline, first and last of its block, blocks it is the best of, D, se, df, p, tau, level.
+    """
+    by_size, by_baseline = UNEQUAL if shipped else EQUAL
+    found: list[list[Any]] = []
     for t in range(len(tables[0])):
         taus = jitter([second_differences(table[: t + 1]) for table in tables])
         for k, table in enumerate(tables):
             for m in (1, 2, 4, 8):
                 for name, base, factor in _bases(table, t, m):
-                    new = range(t + 1 - m, t + 1)
-                    delta, variance = contrast(table, new, base)
-                    test = pooled(delta, variance, *taus[k], m, len(base))
+                    delta, variance = contrast(table, range(t + 1 - m, t + 1), base)
+                    tau2, doubt = taus[k]
+                    a = 1 / m + 1 / len(base)
+                    if shipped:
+                        past = before_the_loss(table, t, m, name)
+                        variance = variance if past is None else max(past, 0.6 * variance)
+                        doubt += 2 * variance**2 / table.shape[1] / a**2
+                    test = pooled(delta, variance, tau2, doubt, m, len(base))
                     p = min(1.0, test["p_worse"] * factor)
-                    alarm = p < alpha_test and delta <= -min_effect
-                    found.append(
-                        {"t": t, "benchmark": k, "m": m, "baseline": name, "base": list(base), "selected_from": factor}
-                        | {"delta": delta, "stderr": test["stderr"], "df": test["df"], "p_worse": p, "alarm": alarm}
-                        | {"tau": math.sqrt(taus[k][0]), "alpha_test": alpha_test}
-                    )
+                    level = alpha / planned / len(tables) * by_size[m] * by_baseline[name]
+                    shown = [delta, test["stderr"], test["df"], p, math.sqrt(tau2), level]
+                    found.append([t, k, m, name, base[0], base[-1], factor, *shown])
     return found
 
 
@@ -127,7 +147,8 @@ def golden() -> Case:
             "alpha": 0.05,
             "planned": 100,
             "min_effect": 0.01,
-            "tests": trace(tables, 0.05, 100, 0.01),
+            "plain": trace(tables, 0.05, 100, shipped=False),
+            "shipped": trace(tables, 0.05, 100, shipped=True),
         },
     }
 

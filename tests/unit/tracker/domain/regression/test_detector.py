@@ -42,7 +42,7 @@ def test_the_newest_one_two_four_and_eight_are_compared_with_recent_and_peak() -
     assert [(e.m, e.blocks.baseline) for e in found] == [
         (m, baseline) for m in (1, 2, 4, 8) for baseline in (Baseline.RECENT, Baseline.PEAK)
     ]
-    assert {e.alpha_test for e in found} == {0.05 / (50 * 2 * 2 * 4)}
+    assert [e.alpha_test for e in found] == [LEVEL.alpha_test(39, e.m, e.blocks.baseline) for e in found]
 
 
 @settings(max_examples=30)
@@ -146,7 +146,8 @@ def test_dropped_checkpoints_have_spent_their_share() -> None:
     track = track_of(flipping(4, 30))
     noise = Jitter(tau2=1e-5, variance=1e-10)
     early, late = (evidence_of(replace(track, dropped=d), noise, level)[0].alpha_test for d in (0, 71))
-    assert (early, late) == (0.025 / 100 / 8, 0.0125 / 200 / 8)
+    assert early == level.alpha_test(29, 1, Baseline.RECENT)
+    assert late == pytest.approx(early / 4)
     assert evidence_of(replace(track, dropped=71).before(1), noise, level)[0].alpha_test == early
 
 

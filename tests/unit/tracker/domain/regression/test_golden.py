@@ -14,6 +14,7 @@ from tests.requires import PROJECT, shared_data
 from tests.unit.tracker.domain.regression import oracle
 from tests.unit.tracker.domain.regression.tables import matrix_of, table_of, track_of
 from tracker.domain.regression.blocks import Blocks, second_difference_weights
+from tracker.domain.regression.budget import DEFAULT, PLAIN, Design
 from tracker.domain.regression.detector import Evidence, Level, evidence_at
 from tracker.domain.regression.jitter import Jitter, SecondDifferences, _raw, estimate_jitter
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
@@ -106,27 +107,26 @@ def test_words_equivalence_and_detectable_effects_agree(case: dict[str, Any]) ->
     assert found == exactly(expect)
 
 
-def test_a_whole_run_agrees_test_by_test_and_the_loss_is_found_where_it_was_planted() -> None:
+@pytest.mark.parametrize(("name", "design"), [("plain", PLAIN), ("shipped", DEFAULT)])
+def test_a_whole_run_agrees_test_by_test_and_the_loss_is_found_where_it_was_planted(name: str, design: Design) -> None:
     run = GOLDEN["run"]
     tables = [table_of(rows) for rows in run["scores"]]
-    level = Level(alpha=run["alpha"], planned=run["planned"], benchmarks=len(tables))
-    expected = {(x["t"], x["benchmark"], x["m"], x["baseline"]): x for x in run["tests"]}
+    level = Level(alpha=run["alpha"], planned=run["planned"], benchmarks=len(tables), design=design)
+    expected = {tuple(row[:4]): row[4:] for row in run[name]}
     alarms = set()
     for t in range(len(tables[0])):
         for k, tests in enumerate(evidence_at([track_of(table[: t + 1]) for table in tables], level)):
             for e in tests:
-                assert_same_test(e, expected.pop((t, k, e.m, e.blocks.baseline.value)), run["min_effect"])
+                assert numbers_of(e) == exactly(expected.pop((t, k, e.m, e.blocks.baseline.value)))
                 alarms |= {(t, k)} if e.is_loss(run["min_effect"]) else set()
     assert expected == {}
     assert alarms == {(t, 1) for t in range(24, 30)}
 
 
-def assert_same_test(e: Evidence, x: Mapping[str, Any], min_effect: float) -> None:
-    numbers = {"delta": e.test.delta, "stderr": e.test.stderr, "df": e.test.df, "p_worse": e.p_worse}
-    numbers |= {"tau": math.sqrt(e.jitter.tau2), "alpha_test": e.alpha_test}
-    assert numbers == exactly({key: x[key] for key in numbers})
-    assert e.blocks.base.tolist() == x["base"]
-    assert (e.blocks.selected_from, e.is_loss(min_effect)) == (x["selected_from"], x["alarm"])
+def numbers_of(e: Evidence) -> list[float]:
+    blocks, test = e.blocks, e.test
+    shown = [test.delta, test.stderr, test.df, e.p_worse, math.sqrt(e.jitter.tau2), e.alpha_test]
+    return [int(blocks.base[0]), int(blocks.base[-1]), blocks.selected_from, *shown]
 
 
 # --- reference values that others computed
@@ -190,8 +190,9 @@ def check_pooled_contrast(given: Any, expect: Any) -> None:
     assert (test.delta, contrast.item_variance) == exactly((expect["D"], expect["v_item"]))
     assert (test.stderr, z, p) == exactly((expect["se"], expect["z"], expect["p_worse"]))
     assert min(1.0, p * given["peak_blocks"]) == exactly(expect["p_peak_adjusted"])
-    level = Level(alpha=0.05, planned=given["T_plan"], benchmarks=given["K"], baselines=given["n_baselines"])
-    assert level.alpha_test(7) == exactly(expect["alpha_test"])
+    level = Level(alpha=0.05, planned=given["T_plan"], benchmarks=given["K"], design=PLAIN)
+    assert (given["n_baselines"], given["n_m"]) == (2, 4)
+    assert level.alpha_test(7, m, Baseline.PEAK) == exactly(expect["alpha_test"])
 
 
 def check_noise_raw(given: Any, expect: Any) -> None:
@@ -225,7 +226,7 @@ def check_pooled_p(given: Any, expect: Any) -> None:
 
 def check_run(given: Any, expect: Any) -> None:
     tables = [table_of(rows) for rows in given["scores_rows_are_checkpoints"]]
-    level = Level(alpha=given["alpha"], planned=given["T_plan"], benchmarks=given["K"])
+    level = Level(alpha=given["alpha"], planned=given["T_plan"], benchmarks=given["K"], design=PLAIN)
     trace = {(x["t"], x["m"], x["kind"]): x for x in expect["trace_from_t22"]}
     seen = set()
     for t, alarms in enumerate(expect["alarm_by_checkpoint"]):

@@ -88,10 +88,10 @@ def test_triples_without_common_samples_count_for_nothing() -> None:
 
 
 @given(st.lists(deltas, min_size=1, max_size=5))
-def test_an_estimate_is_finite_positive_and_has_a_known_error(many: list[list[float]]) -> None:
+def test_an_estimate_is_positive_and_its_error_known(many: list[list[float]]) -> None:
     for jitter in estimate_jitter([history(np.array(d)) for d in many]):
-        assert jitter.tau2 >= FLOOR**2
-        assert 0 < jitter.variance < 1
+        assert FLOOR**2 <= jitter.tau2 < 0.1
+        assert 0 <= jitter.variance < 1
 
 
 @given(st.lists(deltas, min_size=2, max_size=5), st.randoms(use_true_random=False))
