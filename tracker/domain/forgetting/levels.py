@@ -107,7 +107,7 @@ class Forgetting:
     stderr: float
     """Of F: item variance + tau^2 (1/m + 1/W)."""
     ci_low: float
-    """95 % interval of F."""
+    """95 % interval of F, as if the peak had not been chosen; the p-value pays for that."""
     ci_high: float
     p_value: float
     """One-sided p of "nothing was lost", times the number of blocks that the peak is the best of."""

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verdicts.series import Case, simulate
 from tests.unit.tracker.domain.forgetting.building import levels, unit_of
 from tracker.domain.forgetting.levels import Forgetting, Unit, expected_largest, forgetting_of, last_width
+from tracker.domain.regression.detector import jitter_of
 from tracker.domain.regression.score_matrix import FloatArray
 
 FORGETS = (0.1, 0.3, 0.6, 0.8, 0.8, 0.8, 0.8, 0.5, 0.3, 0.2, 0.2, 0.2)
@@ -92,6 +94,31 @@ def test_the_interval_covers_the_true_forgetting_of_a_plateau() -> None:
         found = found_of(unit_of((rng.random((40, 300)) < ability).astype(float)))
         covered += found.ci_low <= 0 <= found.ci_high
     assert covered >= 180  # 95 % less the choice of the best of four blocks, which the p-value pays for
+
+
+def _simulated(plant: str | None) -> list[Forgetting]:
+    """Return the ledger of one benchmark of 500 samples in each of 40 simulated runs with jitter."""
+    found = []
+    for seed in range(900, 940):
+        series = simulate(seed, Case(world="real", trend="plateau", plant=plant), sizes=(500,))
+        unit = unit_of(series.benchmarks[0].scores)
+        (jitter,) = jitter_of([unit.track])
+        found.append(found_of(replace(unit, jitter=jitter)))
+    return found
+
+
+def test_a_healthy_run_with_jitter_is_rarely_said_to_have_lost_anything() -> None:
+    healthy = _simulated(None)
+    assert sum(f.p_value < 0.05 for f in healthy) <= 6  # 2 expected; more than 6 in 1 case of 300
+    assert sum(f.p_value < 0.001 for f in healthy) == 0
+    assert abs(float(np.mean([f.forgetting for f in healthy]))) < 0.015
+
+
+def test_a_loss_of_five_points_is_found_and_measured() -> None:
+    fallen = _simulated("drop5")
+    assert sum(f.p_value < 0.01 for f in fallen) >= 32
+    assert float(np.mean([f.forgetting for f in fallen])) == pytest.approx(0.05, abs=0.015)
+    assert float(np.mean([f.relative for f in fallen if f.relative is not None])) > 0.05
 
 
 @pytest.mark.parametrize(("checkpoints", "last"), [(5, 1), (6, 2), (14, 2), (15, 3), (20, 4), (100, 4)])
