@@ -141,7 +141,8 @@ def _against_reference(case: _Case, probe: ReferenceProbe) -> LatencyVerdict:
     decision = decisions([c[case.key] for c in series], limits, [c[metric, MEDIAN] for c in series])[-1]
     noise = decision.noise
     blank = replace(blank, word=decision.word, sessions=decision.sessions, overdispersion=noise.factor)
-    verdict = _with_evidence(replace(blank, between_starts=math.sqrt(noise.between)), decision.spread, limits)
+    blank = replace(blank, between_starts=math.sqrt(noise.between), learned_from=len(series) - 1)
+    verdict = _with_evidence(blank, decision.spread, limits)
     return replace(verdict, reason=reason_for_reference(verdict))
 
 
@@ -165,6 +166,7 @@ def _against_history(case: _Case, probe: ProbeResult) -> LatencyVerdict:
     probes = (probe_of(r, case.load) for r in case.before)
     enough = (p for p in probes if p is not None and p.completed >= case.needed)
     past = [math.log(t) for t in (quantile_of(p, *case.key) for p in enough) if t is not None][-WINDOW:]
+    blank = replace(blank, learned_from=len(past))
     if len(past) < BASE:
         word = VerdictWord.INCONCLUSIVE if past else VerdictWord.FIRST
         return replace(blank, word=word, reason=reason_for_short_history(len(past)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eval_jobs.types import ProbeFailure
+from tracker.domain.latency_rules import LEARNING
 from tracker.domain.latency_statistics import BASE
 from tracker.domain.latency_types import LatencyVerdict
 from tracker.domain.types import VerdictWord
@@ -33,6 +34,8 @@ def reason_for_reference(verdict: LatencyVerdict) -> str:
     """Say how the candidate compares with the reference."""
     averaged = f", mean of {verdict.sessions} checkpoints" if verdict.sessions > 1 else ""
     text = f"{_change(verdict)} than the reference, step {verdict.reference_step}{averaged}"
+    if verdict.learned_from < LEARNING:
+        return f"{text}: the noise between starts is known after {LEARNING} checkpoints, so far {verdict.learned_from}"
     if verdict.word is VerdictWord.SUSPECT:
         return f"{text}: looks slower (p = {verdict.p_slower:.1g}), an alarm needs p < {verdict.alpha_test:.1g}"
     return text + _unseen(verdict)

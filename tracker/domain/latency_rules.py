@@ -29,6 +29,8 @@ POOLS = (1, 2, 4)
 """How many of the newest checkpoints are averaged; each is one more test."""
 
 SUSPECT_P = 0.01
+LEARNING = 5
+"""Earlier checkpoints without which the noise between starts is not known well enough to call anything changed."""
 
 CHANGED = frozenset({VerdictWord.REGRESSED, VerdictWord.IMPROVED})
 
@@ -97,6 +99,8 @@ def _decide(series: Sequence[Contrast], noise: Noise, limits: Limits) -> Decisio
         if sessions <= len(series):
             spread = inflated(series[-sessions:], noise)
             word = _word(spread, newest, limits)
+            if len(series) <= LEARNING and word in CHANGED:
+                word = VerdictWord.SUSPECT if word is VerdictWord.REGRESSED else VerdictWord.INCONCLUSIVE
             found.append(Decision(word=word, spread=spread, sessions=sessions, noise=noise))
     return next((d for d in found if d.word in CHANGED), found[0])
 

@@ -70,6 +70,8 @@ class LatencyVerdict:
     """By what the variance was multiplied, from how far earlier ratios scattered; None without a reference."""
     between_starts: float | None = None
     """Error of the log ratio from starts of the engine and moods of the machine; None without a reference."""
+    learned_from: int = 0
+    """Earlier checkpoints of the series: of the noise with a reference, of the comparison without one."""
     sessions: int = 1
     """Newest checkpoints whose ratios were averaged for this decision: 1, 2 or 4."""
     requests: int = 0

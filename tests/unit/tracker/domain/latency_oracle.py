@@ -76,23 +76,11 @@ def decision(series: Sequence[Sequence[float]], alpha_test: float, floor: float)
     """The word for the last checkpoint of a series, its noise learned from those before it."""
     past: list[float] = []
     for end in range(1, len(series) + 1):
-        variance = between(series[max(0, end - 31) : end])["between"]
-        newest = (series[end - 1][0] + series[end - 1][2]) / 2
-        word, sessions, learned = "", 1, list(past[-30:])
-        for m in (m for m in (1, 2, 4) if m <= end):
-            found = pooled(series[end - m : end], variance, learned)
-            least, most = min(found["centre"], newest), max(found["centre"], newest)
-            if least >= floor and found["p_slower"] < alpha_test:
-                word, sessions = "regressed", m
-            elif most <= -floor and found["p_faster"] < alpha_test:
-                word, sessions = "improved", m
-            elif m == 1:
-                word = "suspect" if least >= floor and found["p_slower"] < 0.01 else "inconclusive"
-            if word in ("regressed", "improved"):
-                break
+        variance, learned = between(series[max(0, end - 31) : end])["between"], list(past[-30:])
+        word, sessions = _word(series[:end], variance, learned, alpha_test=alpha_test, floor=floor)
         if word not in ("regressed", "improved"):
-            _, s, _, t = series[end - 1]
-            past.append(newest**2 / ((s * s + t * t) / 4 + variance))
+            a, s, b, t = series[end - 1]
+            past.append(((a + b) / 2) ** 2 / ((s * s + t * t) / 4 + variance))
     factor = pooled([[0, 1, 0, 1]], 0.0, learned)["overdispersion"]
     return {"word": word, "sessions": sessions, "overdispersion": factor, "between": variance}
 
@@ -112,6 +100,25 @@ def golden() -> Case:
 
 
 # --- private
+
+
+def _word(
+    series: Sequence[Sequence[float]], variance: float, learned: Sequence[float], *, alpha_test: float, floor: float
+) -> tuple[str, int]:
+    newest = (series[-1][0] + series[-1][2]) / 2
+    is_learning = len(series) <= 5
+    alone = "inconclusive"
+    for m in (m for m in (1, 2, 4) if m <= len(series)):
+        found = pooled(series[-m:], variance, learned)
+        is_slow = min(found["centre"], newest) >= floor
+        is_fast = max(found["centre"], newest) <= -floor
+        if is_slow and found["p_slower"] < alpha_test and not is_learning:
+            return "regressed", m
+        if is_fast and found["p_faster"] < alpha_test and not is_learning:
+            return "improved", m
+        if m == 1 and is_slow and found["p_slower"] < 0.01:
+            alone = "suspect"
+    return alone, 1
 
 
 def _contrast_case(rng: np.random.Generator, n: int, quantile: float, slow: float) -> Case:

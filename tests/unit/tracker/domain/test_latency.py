@@ -68,6 +68,19 @@ def test_a_much_slower_checkpoint_is_found_at_once_and_with_its_evidence() -> No
     assert "than the reference, step 0" in verdict.reason
 
 
+def test_until_the_noise_is_known_a_slow_checkpoint_is_at_most_suspect_and_a_fast_one_nothing() -> None:
+    [slow], [fast] = sessions(1, slow=3.0, from_step=50), sessions(1, slow=1 / 3, from_step=50)
+    for earlier, slow_words, fast_words in (
+        (4, {VerdictWord.SUSPECT}, {VerdictWord.INCONCLUSIVE}),
+        (5, {VerdictWord.REGRESSED}, {VerdictWord.IMPROVED}),
+    ):
+        assert words(slow, sessions(earlier)) == slow_words
+        assert words(fast, sessions(earlier)) == fast_words
+    verdict = judged(slow, sessions(4))[LatencyMetric.E2E, 0.5]
+    assert verdict.learned_from == 4
+    assert verdict.reason.endswith("the noise between starts is known after 5 checkpoints, so far 4")
+
+
 def test_a_faster_checkpoint_is_an_improvement() -> None:
     [fast] = sessions(1, slow=1 / 1.6, from_step=50)
     verdict = judged(fast, sessions(12))[LatencyMetric.TTFT, 0.5]
@@ -105,9 +118,9 @@ def test_equal_sides_say_how_small_a_slowdown_could_hide() -> None:
 
 
 def test_no_verdict_from_too_few_pairs() -> None:
-    [slow] = sessions(1, slow=3.0)
+    [slow] = sessions(1, slow=3.0, from_step=50)
     fewer = replace(slow, reference_probes=(_cut(slow, 150),))
-    found = judged(fewer)
+    found = judged(fewer, sessions(5))
     assert found[LatencyMetric.E2E, 0.5].word is VerdictWord.REGRESSED
     assert found[LatencyMetric.E2E, 0.95].word is VerdictWord.INCONCLUSIVE
     assert found[LatencyMetric.E2E, 0.95].ratio is None
@@ -125,10 +138,10 @@ def test_no_verdict_when_one_half_was_lost() -> None:
 
 
 def test_requests_of_unknown_length_leave_tpot_out_and_nothing_else() -> None:
-    [slow] = sessions(1, slow=3.0)
+    [slow] = sessions(1, slow=3.0, from_step=50)
     probe = _cut(slow, 200)
     bare = tuple(replace(t, tpot_ms=None) for t in probe.reference)
-    found = judged(replace(slow, reference_probes=(replace(probe, reference=bare),)))
+    found = judged(replace(slow, reference_probes=(replace(probe, reference=bare),)), sessions(5))
     assert found[LatencyMetric.TPOT, 0.5].word is VerdictWord.INCONCLUSIVE
     assert found[LatencyMetric.TPOT, 0.5].requests == 0
     assert found[LatencyMetric.E2E, 0.5].word is VerdictWord.REGRESSED
