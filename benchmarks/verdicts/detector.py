@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.verdicts.view import Bools, Detector, Meta, View
 from tracker.domain.regression.budget import DEFAULT as WEIGHTED
-from tracker.domain.regression.budget import ONE_SIZE, PLAIN, SCORE_SHARE, Design
+from tracker.domain.regression.budget import ONE_SIZE, PLAIN, SCORE_SHARE
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_at
 from tracker.domain.regression.score_matrix import ScoreMatrix, empty_matrix, inserted
 from tracker.domain.regression.subsets import Grouping, grouping_of, subset_evidence
@@ -22,49 +22,91 @@ from tracker.domain.types import Policy
 DEFAULT = "tracker"
 """Name of the engine for benchmarks without subsets."""
 
+DESIGNS = {"weighted": WEIGHTED, "plain": PLAIN}
+
+
+class Engine:
+    """The engine along one run; detectors that share one let it do each checkpoint's work once."""
+
+    def reset(self, meta: Meta) -> None:
+        """Begin a new run."""
+        self.level = Level(alpha=meta["alpha"] * SCORE_SHARE, planned=meta["T_plan"], benchmarks=meta["K"])
+        self._matrices = [empty_matrix(int(n)) for n in meta["n"]]
+        self._tests: dict[str, tuple[tuple[Evidence, ...], ...]] = {}
+
+    def matrices(self, view: View) -> list[ScoreMatrix]:
+        """Return the scores of each benchmark up to the newest checkpoint."""
+        if self._matrices[0].sums.size == view.t:
+            self._tests.clear()
+            for k, matrix in enumerate(self._matrices):
+                self._matrices[k] = inserted(matrix, view.t, view.scores(k, view.t).astype(np.float64))
+        return self._matrices
+
+    def tests(self, view: View, design: str) -> tuple[tuple[Evidence, ...], ...]:
+        """Return the tests of each benchmark at the newest checkpoint; `design` is a key of `DESIGNS`."""
+        matrices = self.matrices(view)
+        if design not in self._tests:
+            tracks = [_track(matrix) for matrix in matrices]
+            self._tests[design] = evidence_at(tracks, replace(self.level, design=DESIGNS[design]))
+        return self._tests[design]
+
 
 class Tracker:
     """Every benchmark's tests at the newest checkpoint, with the product's defaults and share of alpha for scores."""
 
-    def __init__(self, name: str, *, with_subsets: bool = False, design: Design = WEIGHTED) -> None:
+    def __init__(self, name: str, engine: Engine, design: str = "weighted") -> None:
         self.name = name
-        self._design = design
-        self._with_subsets = with_subsets
+        self._engine, self._design = engine, design
 
     def reset(self, meta: Meta) -> None:
         """Begin a new run."""
-        share = SCORE_SHARE / 2 if self._with_subsets else SCORE_SHARE
-        level = Level(alpha=meta["alpha"] * share, planned=meta["T_plan"], benchmarks=meta["K"])
-        self._level = replace(level, design=self._design)
+        self._engine.reset(meta)
+
+    def step(self, view: View) -> Bools:
+        """Return (K,): benchmarks with an alarm at the newest checkpoint."""
+        return np.array([_any_loss(tests, Policy.min_effect) for tests in self._engine.tests(view, self._design)])
+
+
+class TrackerWithSubsets:
+    """The same for benchmarks with subsets: half of alpha for the whole, half for its clusters as subsets."""
+
+    name = f"{DEFAULT}+subsets"
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def reset(self, meta: Meta) -> None:
+        """Begin a new run."""
+        self._engine.reset(meta)
         self._groupings = [grouping_of([str(group) for group in groups]) for groups in meta["groups"]]
-        self._matrices = [empty_matrix(int(n)) for n in meta["n"]]
 
     def step(self, view: View) -> Bools:
         """Return (K,): benchmarks with an alarm at the newest checkpoint, by themselves or by one of their subsets."""
-        for k, matrix in enumerate(self._matrices):
-            self._matrices[k] = inserted(matrix, view.t, view.scores(k, view.t).astype(np.float64))
-        tracks = [Track(scores=matrix, rows=np.arange(view.t + 1)) for matrix in self._matrices]
-        flags = np.array([_any_loss(tests, Policy.min_effect) for tests in evidence_at(tracks, self._level)])
-        if self._with_subsets:
-            parts = zip(self._matrices, tracks, self._groupings, strict=True)
-            flags |= np.array([self._in_a_subset(*part) for part in parts])
-        return flags
+        whole = [_halved(tests) for tests in self._engine.tests(view, "weighted")]
+        parts = zip(whole, self._engine.matrices(view), self._groupings, strict=True)
+        return np.array([_any_loss(tests, Policy.min_effect) or self._in_a_subset(m, g) for tests, m, g in parts])
 
-    def _in_a_subset(self, matrix: ScoreMatrix, track: Track, grouping: Grouping) -> bool:
-        found = subset_evidence(matrix, track, grouping, replace(self._level, design=ONE_SIZE))
+    def _in_a_subset(self, matrix: ScoreMatrix, grouping: Grouping) -> bool:
+        level = replace(self._engine.level, alpha=self._engine.level.alpha / 2, design=ONE_SIZE)
+        found = subset_evidence(matrix, _track(matrix), grouping, level)
         return any(_any_loss(tests, Policy.subset_min_effect) for tests in found.values())
 
 
 def make() -> list[Detector]:
     """Return the engine, with the tests of subsets, and with equal shares and the variance of now."""
-    return [
-        Tracker(DEFAULT),
-        Tracker(f"{DEFAULT}+subsets", with_subsets=True),
-        Tracker(f"{DEFAULT}-plain", design=PLAIN),
-    ]
+    engine = Engine()
+    return [Tracker(DEFAULT, engine), TrackerWithSubsets(engine), Tracker(f"{DEFAULT}-plain", engine, "plain")]
 
 
 # --- private
+
+
+def _track(matrix: ScoreMatrix) -> Track:
+    return Track(scores=matrix, rows=np.arange(matrix.sums.size))
+
+
+def _halved(tests: Iterable[Evidence]) -> list[Evidence]:
+    return [replace(test, alpha_test=test.alpha_test / 2) for test in tests]
 
 
 def _any_loss(tests: Iterable[Evidence], min_effect: float) -> bool:
