@@ -24,7 +24,8 @@ from tracker.domain.types import Phase, Pinned, Policy
 
 DEFAULT_NAME = "tracker.toml"
 
-OWN_ADAPTERS = ("exact", "choice")
+EXACT = "exact"
+OWN_ADAPTERS = (EXACT, "choice")
 
 FIRST = "first"
 """As `probe.reference`: the run's first checkpoint."""
@@ -140,8 +141,8 @@ class BenchmarkSection(Section):
         default=None,
         ge=0,
         le=1,
-        description="Score of guessing, such as 0.25: what lies above it counts as learned, also when the first "
-        "checkpoint could do it already, so that losing it is called `forgotten`.",
+        description="Score of guessing, such as 0.25 (0 for `exact`): what lies above it counts as learned, also when "
+        "the first checkpoint could do it already, so that losing it is called `forgotten`.",
     )
 
     @model_validator(mode="after")
@@ -155,6 +156,10 @@ class BenchmarkSection(Section):
         if self.name:
             return self.name
         return self.data.stem if self.benchmark in OWN_ADAPTERS and self.data is not None else self.benchmark
+
+    def resolved_chance(self) -> float | None:
+        """Return the score of guessing, None where it is not known."""
+        return 0.0 if self.chance is None and self.benchmark == EXACT else self.chance
 
     def to_benchmark(self, *, data_digest: str) -> Benchmark:
         """Return the record for the evaluator."""
@@ -300,7 +305,7 @@ class Config(Section):
     def to_policy(self) -> Policy:
         """Return the record for the judge."""
         phases = tuple(Phase(name=p.name, from_step=p.from_step) for p in self.phase)
-        chance = {b.resolved_name(): b.chance for b in self.benchmark if b.chance is not None}
+        chance = {b.resolved_name(): c for b in self.benchmark if (c := b.resolved_chance()) is not None}
         return self.policy.to_policy(phases, chance)
 
 

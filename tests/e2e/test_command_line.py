@@ -16,16 +16,17 @@ from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 
 TRACKER = Path(sys.executable).parent / "tracker"
-STEPS = (100, 200, 300, 400, 500)
-KNOWS_AT = 200
+STEPS = tuple(range(100, 900, 100))
+KNOWS_AT = (300, 400)
+NEXT = 900
 ROWS = 60
 
 
 def answer(request: Request) -> Reply:
-    """Know every sum at one step only: learned before it, forgotten after it."""
+    """Know every sum at two steps only: learned before them, forgotten after them."""
     question = request.prompt
     step = int(request.body["model"].removeprefix("step-"))
-    if step != KNOWS_AT or "+" not in question:
+    if step not in KNOWS_AT or "+" not in question:
         return Reply(text="no idea")
     left, right = question.removesuffix("=").split("+")
     return Reply(text=str(int(left) + int(right)))
@@ -40,7 +41,7 @@ def tracker(project: Path, *arguments: str, code: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[OpenAIServer]:
-    names = [f"step-{step}" for step in (*STEPS, 600)]
+    names = [f"step-{step}" for step in (*STEPS, NEXT, 1000)]
     with OpenAIServer(answer, model=names[0], more_models=tuple(names[1:])) as running:
         yield running
 
@@ -56,11 +57,11 @@ def project(tmp_path_factory: pytest.TempPathFactory, server: OpenAIServer) -> P
     rows = [{"question": f"{i}+{i + 1}=", "answer": str(2 * i + 1)} for i in range(ROWS)]
     (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     said = tracker(folder, "init", "out")
-    assert "5 checkpoints up to step 500 (full)" in said
+    assert "8 checkpoints up to step 800 (full)" in said
     assert "exact sums.jsonl" in said
     config = folder / "tracker.toml"
     serve = f'[serve]\nengine = "remote"\nbase_url = "{server.base_url}"\nmodel = "step-{{step}}"'
-    config.write_text(config.read_text().replace("[serve]", serve).replace("# planned_checkpoints = 100", "planned_checkpoints = 5"))  # fmt: skip  # noqa: E501
+    config.write_text(config.read_text().replace("[serve]", serve))
     said = tracker(folder, "watch", "--until-idle")
     assert all(f"found step {step}" in said and f"judged step {step}" in said for step in STEPS)
     return folder
@@ -81,17 +82,17 @@ def test_history_shows_every_step_and_the_loss(project: Path) -> None:
 def test_history_as_json_holds_the_evidence(project: Path) -> None:
     document = json.loads(tracker(project, "history", "--json"))
     words = [report["verdicts"][0]["word"] for report in document["reports"]]
-    assert words == ["first", "improved", "regressed", "regressed", "forgotten"]
-    lost = document["reports"][2]["verdicts"][0]["comparisons"][0]
+    assert words == ["first", "inconclusive", "improved", "improved", *["regressed"] * 3, "forgotten"]
+    lost = document["reports"][4]["verdicts"][0]["comparisons"][0]
     assert (lost["n_lost"], lost["n_gained"], lost["n_common"]) == (ROWS, 0, ROWS)
     assert document["gaps"] == []
 
 
 def test_compare_shows_lost_questions_with_both_answers(project: Path) -> None:
-    shown = tracker(project, "compare", "200", "latest")
+    shown = tracker(project, "compare", "400", "latest")
     assert "no idea" in shown
     assert str(ROWS) in shown
-    document = json.loads(tracker(project, "compare", "200", "500", "--json"))
+    document = json.loads(tracker(project, "compare", "400", "500", "--json"))
     assert document["benchmarks"][0]["word"] == "regressed"
 
 
@@ -111,14 +112,31 @@ def test_the_report_is_one_file_with_the_finding(project: Path) -> None:
 
 
 def test_run_evaluates_one_checkpoint_and_its_code_says_that_something_was_lost(project: Path) -> None:
-    write_checkpoint(project / "elsewhere" / "checkpoint-600", seed=600)
+    write_checkpoint(project / "elsewhere" / f"checkpoint-{NEXT}", seed=NEXT)
     result = subprocess.run(
-        [str(TRACKER), "run", "elsewhere/checkpoint-600", "--json"],
+        [str(TRACKER), "run", f"elsewhere/checkpoint-{NEXT}", "--json"],
         cwd=project, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert result.returncode == 1
     reports = json.loads(result.stdout)
-    assert [(r["step"], r["verdicts"][0]["word"]) for r in reports] == [(600, "forgotten")]
+    assert [(r["step"], r["verdicts"][0]["word"]) for r in reports] == [(NEXT, "forgotten")]
+
+
+def test_accept_ends_the_loss_and_makes_its_level_the_new_normal(project: Path) -> None:
+    assert "sums" in tracker(project, "accept", "latest", "summs", "--reason", "x", code=2)
+    assert "reason is empty" in tracker(project, "accept", "latest", "sums", "--reason", " ", code=2)
+    said = tracker(project, "accept", f"out@{NEXT}", "sums", "--reason", "sums are not needed any more")
+    assert "before step 500" in said
+    accepted = json.loads(tracker(project, "accept", str(NEXT), "sums", "--reason", "not needed", "--json"))
+    assert (accepted["from_step"], accepted["reason"]) == (500, "not needed")
+    write_checkpoint(project / "elsewhere" / "checkpoint-1000", seed=1000)
+    result = subprocess.run(
+        [str(TRACKER), "run", "elsewhere/checkpoint-1000", "--json"],
+        cwd=project, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0
+    word = json.loads(result.stdout)[0]["verdicts"][0]["word"]
+    assert word in {"inconclusive", "equivalent"}
 
 
 def test_a_second_watch_has_nothing_to_do(project: Path, server: OpenAIServer) -> None:
@@ -140,7 +158,7 @@ def test_training_curves_and_scores_stand_on_one_step_axis_in_mlflow(project: Pa
     out = subprocess.run([sys.executable, "-c", code, uri], capture_output=True, text=True, check=True).stdout
     steps = json.loads(out.splitlines()[-1])
     assert set(STEPS) <= set(steps["bench/sums"])
-    assert steps["train/loss"] == list(range(10, 501, 10))
+    assert steps["train/loss"] == list(range(10, STEPS[-1] + 1, 10))
 
 
 def test_a_server_that_is_away_is_a_blind_spot_and_not_a_score(project: Path, tmp_path: Path) -> None:

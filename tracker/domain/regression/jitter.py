@@ -27,6 +27,10 @@ TAU_START = 0.004
 MIN_HISTORY = 3
 """Second differences without which a run has shown nothing of its own."""
 
+TAU_MAX = 0.05
+"""No jitter above 5 points is believed: a skill that jumps from 0 to 1 and back is not noise, and its loss of dozens of
+points must be told. Where the run seems to show more, this bound is used as if it were known."""
+
 _TAU_FLOOR = 0.0015
 _CLIP = 3.5
 _MEDIAN_CHI2 = 0.4549
@@ -105,4 +109,6 @@ def _shrunk(raw: _Raw, pooled: float) -> Jitter:
     spread = _RELATIVE_VARIANCE * prior**2
     share = spread / (spread + raw.variance)
     tau2 = max(prior + share * (raw.excess - prior), _TAU_FLOOR**2)
+    if tau2 > TAU_MAX**2:
+        return Jitter(tau2=TAU_MAX**2, variance=0.0)
     return Jitter(tau2=tau2, variance=share * raw.variance)
