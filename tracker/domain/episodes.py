@@ -25,6 +25,8 @@ RECOVERED_P = 0.05
 
 _FORGOTTEN_POOLED = 4
 _RECOVERY_POOLED = (1, 2)
+_RISEN_P = 0.001
+_RISEN_POOLED = (2, 4, 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +105,14 @@ def is_forgotten(trial: Trial, back: int = 0) -> bool:
 
 
 def is_recovered(trial: Trial, episode: Episode) -> bool:
-    """Return whether the two newest checkpoints, both after the alarm, no longer show the loss."""
+    """Return whether the two newest checkpoints, both after the alarm, no longer show the loss, and have risen.
+
+    Not to see a small loss at one or two checkpoints is no recovery: eight together had to be pooled to find it.
+    """
     after = sum(trial.steps[row] > episode.opened_step for row in trial.track.rows)
-    return after >= RECOVERED_AFTER and all(_is_back(trial, episode, back) for back in range(RECOVERED_AFTER))
+    if after < RECOVERED_AFTER or not all(_is_back(trial, episode, back) for back in range(RECOVERED_AFTER)):
+        return False
+    return _has_risen(trial, episode)
 
 
 def opened(trial: Trial, run_id: str, found: Sequence[Evidence]) -> Episode:
@@ -175,6 +182,18 @@ def _is_back(trial: Trial, episode: Episode, back: int) -> bool:
     pinned = [e for e in evidence if e.blocks.baseline is Baseline.PINNED]
     groups = [g for g in (peak or _against_before(trial, episode, back), pinned) if g]
     return bool(groups) and all(any(e.p_worse > RECOVERED_P for e in g if e.m in _RECOVERY_POOLED) for g in groups)
+
+
+def _has_risen(trial: Trial, episode: Episode) -> bool:
+    """Return whether the newest checkpoints are above those of the loss, beyond chance."""
+    rows, steps = trial.track.rows, trial.steps
+    lost = np.array([row for row in rows if steps[row] >= episode.onset_step], dtype=np.int64)
+    chosen = [
+        Blocks(baseline=Baseline.RECENT, new=rows[-m:], base=lost[:-m][:BLOCK])
+        for m in _RISEN_POOLED
+        if m < lost.size and steps[int(rows[-m])] > episode.opened_step
+    ]
+    return any(e.p_better < _RISEN_P for e in evidence_on(trial.track, chosen, trial.jitter, trial.level))
 
 
 def _is_before(trial: Trial, evidence: Evidence, episode: Episode) -> bool:

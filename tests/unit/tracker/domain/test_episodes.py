@@ -130,6 +130,20 @@ def test_one_good_checkpoint_ends_nothing() -> None:
     assert [e.closed_step for e in changes(reports)] == [None]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_small_loss_that_lasts_is_told_once_though_one_checkpoint_cannot_show_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ability = rng.beta(0.7, 0.35, 500)
+    answers = (rng.random((50, 500)) < ability).astype(float)
+    doomed = rng.permutation(np.flatnonzero(ability > 0.5))[:24]  # about 4 points
+    answers[25:, doomed] = 0.0
+    reports = followed(run_of(*(row.tolist() for row in answers)), POLICY)
+    assert [e.closed_step for e in changes(reports)] == [None]
+    assert told(reports) == [(changes(reports)[0].opened_step, "firing")]
+    alone = [c.p_worse for r in reports[33:] for c in r.verdicts[0].comparisons if len(c.pooled_steps) == 1]
+    assert max(alone) > 0.05
+
+
 def test_an_accepted_level_is_the_new_normal() -> None:
     run = noisy(*[0.9] * 12, *[0.5] * 4)
     reports = followed(run, POLICY)
