@@ -58,6 +58,8 @@ class RunView:
     table: VerdictTable
     evidence: tuple[Evidence, ...]
     losses: tuple[Loss, ...]
+    untold: tuple[Loss, ...]
+    """Those of them that are too fresh for the ledger to show samples of."""
     ledger: LedgerView | None
     latency_figures: tuple[Figure, ...]
     loads: tuple[str, ...]
@@ -71,6 +73,8 @@ def build_view(data: RunData) -> RunView:
     """Arrange everything for the page."""
     view = overview(data.reports, data.gaps)
     found = standings(view)
+    losses, ledger = losses_of(data, view), ledger_view(data.ledger)
+    told = {one.benchmark for one in ledger.told} if ledger else set()
     loads = {probe.load.name: probe.load for record in data.records for probe in record.probes}
     return RunView(
         run_id=one_line(data.run_id),
@@ -82,8 +86,9 @@ def build_view(data: RunData) -> RunView:
         phases=tuple(f"{one_line(p.name)} from step {p.from_step}" for p in data.phases),
         table=verdict_table(view, found),
         evidence=evidence(view, found),
-        losses=losses_of(data, view),
-        ledger=ledger_view(data.ledger),
+        losses=losses,
+        untold=tuple(loss for loss in losses if loss.benchmark not in told),
+        ledger=ledger,
         latency_figures=latency_figures(data, view),
         loads=tuple(f"{one_line(name)}: {load_text(load)}" for name, load in loads.items()),
         latency=latency_rows(data.records),

@@ -72,7 +72,7 @@ def test_the_report_shows_finding_table_and_charts_and_loads_nothing(page: Page,
         "facts and sums were forgotten after step 600; reversal improved.",
         "▼▼ forgotten",
         "not evaluated: /out/checkpoint-550 was deleted before it could be pinned",
-        "70 of 80 samples",
+        "62 of 80 samples lost",
         "Time to first token (TTFT), ms",
     )
     assert page.title() == "tiny-forgetting: facts and sums were forgotten after step 600; reversal improved"

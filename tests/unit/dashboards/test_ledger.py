@@ -3,6 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dashboards.ledger import MAX_CHARS, MAX_TOLD, LedgerView, ledger_view
+from dashboards.page import render_page
+from dashboards.view import build_view
 from tests.records import forgetting_run, wide_run
 from tests.reports import run_data
 from tracker.domain.forgetting.types import RunLedger
@@ -82,6 +84,14 @@ def test_subsets_are_told_by_benchmark() -> None:
 
 def test_only_the_largest_losses_are_told_with_samples() -> None:
     assert len(view_of(run_data(wide_run(checkpoints=40, benchmarks=80, samples=10)).ledger).told) == MAX_TOLD
+
+
+def test_the_page_shows_each_lost_sample_in_one_place() -> None:
+    early = replace(RUN, records=RUN.records[:7], reports=RUN.reports[:7])
+    fresh, whole = (render_page(build_view(run_data(run)), version="0.1.0") for run in (early, RUN))
+    assert '<section id="lost">' in fresh
+    assert '<section id="lost">' not in whole
+    assert all('<section id="forgetting">' in html and 'class="sample"' in html for html in (fresh, whole))
 
 
 def test_there_is_no_section_without_scores() -> None:

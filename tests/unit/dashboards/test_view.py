@@ -51,6 +51,13 @@ def test_a_first_result_and_a_missing_one_compare_with_nothing() -> None:
     assert build_view(run_data(third)).tiles[0].note == "no result at step 300"
 
 
+def test_fresh_losses_are_shown_until_the_ledger_tells_them() -> None:
+    fresh = build_view(run_data(RecordedRun(run_id="r", records=RUN.records[:7], reports=RUN.reports[:7])))
+    assert [loss.benchmark for loss in fresh.untold] == ["facts", "sums"]
+    assert [loss.benchmark for loss in VIEW.losses] == ["facts", "sums"]
+    assert VIEW.untold == ()
+
+
 def test_the_verdict_table_has_every_step_and_a_row_for_the_gap() -> None:
     assert [row.step for row in VIEW.table.recent] == [100, 200, 300, 400, 500, 550, 600, 700, 800, 900, 1000]
     assert VIEW.table.earlier == ()
