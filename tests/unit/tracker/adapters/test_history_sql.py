@@ -49,6 +49,15 @@ def test_the_list_of_records_needs_no_samples(history: SqlHistory, tmp_path: Pat
     assert history.records(RUN) == (without_samples(RECORDS[0]),)
 
 
+def test_a_record_that_was_replaced_within_one_tick_of_the_clock_is_read_again(history: SqlHistory) -> None:
+    history.append(RECORDS[0])
+    assert table_of(history.scores(RUN)) == table_of_records(RECORDS[:1])
+    other = replace(RECORDS[0], outcomes=RECORDS[0].outcomes[:1])
+    history.append(other)
+    assert history.records(RUN) == (without_samples(other),)
+    assert table_of(history.scores(RUN)) == table_of_records([other])
+
+
 def test_samples_live_in_one_file_per_plan_and_benchmark_and_not_in_the_database(
     history: SqlHistory, tmp_path: Path
 ) -> None:
