@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from eval_jobs.errors import ConfigError
 from eval_jobs.types import Benchmark, EngineKind, Generation, ProbeLoad, ServeSpec, Suite
 from tracker.domain.discovery import WatchOptions
-from tracker.domain.types import Phase, Pinned, Policy
+from tracker.domain.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy
 
 DEFAULT_NAME = "tracker.toml"
 
@@ -233,7 +233,9 @@ class PolicySection(Section):
         """Return the record for the judge."""
         run, _, step = self.baseline.rpartition("@")
         pinned = Pinned(run_id=run, step=int(step)) if run else None
-        return Policy(**self.model_dump(exclude={"baseline"}), pinned=pinned, phases=phases, chance=chance)
+        latency = LatencyPolicy(alpha=self.alpha, planned_checkpoints=self.planned_checkpoints or USUAL_CHECKPOINTS)
+        plain = self.model_dump(exclude={"baseline"})
+        return Policy(**plain, pinned=pinned, phases=phases, latency=latency, chance=chance)
 
 
 class PhaseSection(Section):

@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tracker.domain.compare import ComparedBenchmark, ComparisonView, Example, Side
-from tracker.domain.display import count_text, one_line, percent_text, score_text, shortened, signed_text
+from tracker.domain.display import count_text, one_line, percent_text, score_text, shortened, signed_text, subject_text
 from tracker.domain.overview import SYMBOLS, Overview, headline, overview
-from tracker.domain.types import Gap, Report, Verdict, VerdictWord
+from tracker.domain.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
 
 STYLES: Mapping[VerdictWord, str] = {
     VerdictWord.MISSING: "magenta",
@@ -43,17 +43,18 @@ def history_table(reports: Sequence[Report]) -> RenderableType:
 
 
 def report_lines(report: Report) -> tuple[Text, ...]:
-    """Return the verdicts on one checkpoint, one line each."""
+    """Return what was concluded about one checkpoint, one line each: benchmarks, findings, changed latencies."""
     head = Text.assemble((f"{'judged':>9} ", "dim"), f"step {report.step}")
-    width = max((len(one_line(v.benchmark)) for v in report.verdicts), default=0)
+    verdicts = (*report.verdicts, *report.findings)
+    width = max((len(_subject(v)) for v in verdicts), default=0)
     lines = [
         Text.assemble(
-            " " * 10, f"{one_line(verdict.benchmark):<{width}}", "  ", _score(verdict), "  ", _word(verdict.word),
+            " " * 10, f"{_subject(verdict):<{width}}", "  ", _score(verdict), "  ", _word(verdict.word),
             _coverage(verdict), (_remark(verdict), "dim"),
         )
-        for verdict in report.verdicts
+        for verdict in verdicts
     ]  # fmt: skip
-    return (head, *lines)
+    return (head, *lines, *(_latency_line(v) for v in report.latency if v.word in _LATENCY_NEWS))
 
 
 def gaps_table(gaps: Iterable[Gap]) -> RenderableType:
@@ -150,6 +151,18 @@ def _compact_cell(verdict: Verdict | None) -> Text:
         return Text("")
     symbol = (f"{SYMBOLS[verdict.word]:<2}", STYLES[verdict.word])
     return Text.assemble(_score(verdict), " ", symbol, _coverage(verdict))
+
+
+_LATENCY_NEWS = frozenset({VerdictWord.REGRESSED, VerdictWord.SUSPECT, VerdictWord.IMPROVED})
+
+
+def _subject(verdict: Verdict) -> str:
+    return one_line(subject_text(verdict.benchmark, verdict.subset, verdict.measure))
+
+
+def _latency_line(verdict: LatencyVerdict) -> Text:
+    name = f"{verdict.metric} p{verdict.quantile * 100:.0f}"
+    return Text.assemble(" " * 10, name, "  ", _word(verdict.word), (f"  {one_line(verdict.reason)}", "dim"))
 
 
 def _score(verdict: Verdict) -> Text:

@@ -17,7 +17,7 @@ from eval_jobs.serve.remote import RemoteEngine
 from eval_jobs.types import Endpoint, EngineKind, ProbeLoad, ProbeResult, ReferenceProbe, ServeSpec, Suite
 from tests.tiny_model import checkpoint_record, write_checkpoint
 from tracker.domain.latency import judge_latency
-from tracker.domain.latency_types import LatencyMethod, LatencyPolicy
+from tracker.domain.types import LatencyMethod, LatencyPolicy
 
 pytestmark = pytest.mark.vllm
 

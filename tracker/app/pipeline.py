@@ -126,6 +126,7 @@ def recall(history: History, run_id: str, policy: Policy) -> Memory:
         episodes=history.episodes(run_id),
         acceptances=history.acceptances(run_id),
         pinned=None if policy.pinned is None else history.scores(policy.pinned.run_id),
+        records=history.records(run_id),
     )
 
 

@@ -58,9 +58,10 @@ def command(*, checkpoint: Path, config_path: Path, as_json: bool) -> int:
 
 
 def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> int:
-    words = {verdict.word for report in reports for verdict in report.verdicts}
+    words = {verdict.word for report in reports for verdict in (*report.verdicts, *report.findings)}
+    slower = any(verdict.word in BAD_NEWS for report in reports for verdict in report.latency)
     if any(isinstance(outcome, BenchmarkFailure) for record in records for outcome in record.outcomes):
         return 4
-    if words & BAD_NEWS:
+    if slower or words & BAD_NEWS:
         return 1
     return 3 if words & NO_NEWS else 0

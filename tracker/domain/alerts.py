@@ -21,7 +21,8 @@ def alerts_for(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...
     One loss is told once, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
     """
     firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == report.run_id}
-    found = [*_of_losses(report), *(_of_blind_spot(report, verdict) for verdict in report.verdicts)]
+    blind = (_of_blind_spot(report, verdict) for verdict in report.verdicts)
+    found = [*_of_losses(report), *blind, *_of_latency(report)]
     return tuple(alert for alert in found if _is_news(alert, firing.get(alert.fingerprint)))
 
 
@@ -53,6 +54,8 @@ def alert_of_gap(gap: Gap) -> Alert:
 
 # --- private
 
+_DOUBTS = frozenset({VerdictWord.SUSPECT, VerdictWord.MISSING})
+
 
 def _of_losses(report: Report) -> Iterator[Alert]:
     verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
@@ -66,6 +69,25 @@ def _of_losses(report: Report) -> Iterator[Alert]:
             subject=subject,
             state=AlertState.FIRING if episode.closed_step is None else AlertState.RESOLVED,
             message=f"{subject} {verdict.word} at step {report.step}: {verdict.reason}",
+            raised_at=report.created_at,
+        )
+
+
+def _of_latency(report: Report) -> Iterator[Alert]:
+    """One alert a load: slower in whatever time or quantile. A doubt, or nothing measured, does not end it."""
+    for load in dict.fromkeys(v.load for v in report.latency):
+        verdicts = [v for v in report.latency if v.load == load]
+        slower = [v for v in verdicts if v.word is VerdictWord.REGRESSED]
+        if not slower and any(v.word in _DOUBTS for v in verdicts):
+            continue
+        said = "; ".join(v.reason for v in slower) or "no longer slower"
+        yield Alert(
+            fingerprint=content_hash([report.run_id, "latency", load]),
+            run_id=report.run_id,
+            step=report.step,
+            subject=f"latency, load {load}",
+            state=AlertState.FIRING if slower else AlertState.RESOLVED,
+            message=f"latency under load {load} at step {report.step}: {said}",
             raised_at=report.created_at,
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 from tracker.domain.episodes import Trial, is_forgotten, is_recovered, opened, recovered, strongest_of
 from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence
-from tracker.domain.regression.pooled_test import pooled_test
+from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.rules import gains, losses, suspects, word_of
 from tracker.domain.types import Baseline, Episode, VerdictWord
 
@@ -70,7 +70,10 @@ def decide(
 
 
 def was_learned(trial: Trial, chance: float | None) -> bool:
-    """Return whether the peak lies above the first block of the run, or above chance, by p < .01 and 2 points."""
+    """Return whether the peak lies above the first block of the run, or above chance, by p < .01 and 2 points.
+
+    Above both where the run begins untrained, at step 0: such a model may be above chance by a habit of its answers.
+    """
     track, width = trial.track, peak_width(trial.level.planned, trial.track.rows.size)
     means = track.scores.means
     peak = peak_blocks(track.rows, means, 1, width)
@@ -79,15 +82,20 @@ def was_learned(trial: Trial, chance: float | None) -> bool:
     weights = np.zeros((2, means.size))
     weights[:, peak.base] = 1 / peak.base.size
     weights[0, track.rows[:width]] -= 1 / width
-    risen, above = track.scores.contrasts(weights)
-    tests = [pooled_test(risen, trial.jitter, peak.base.size, width)] if peak.base[0] != track.rows[0] else []
+    risen, level = track.scores.contrasts(weights)
+    is_first = bool(peak.base[0] == track.rows[0])
+    above = [not is_first and _is_above(pooled_test(risen, trial.jitter, peak.base.size, width), peak.selected_from)]
     if chance is not None:
-        over = replace(above, delta=above.delta - chance)
-        tests.append(pooled_test(over, trial.jitter, peak.base.size, math.inf))
-    return any(t.p_better(peak.selected_from) < LEARNED_P and t.delta >= LEARNED_EFFECT for t in tests)
+        over = replace(level, delta=level.delta - chance)
+        above.append(_is_above(pooled_test(over, trial.jitter, peak.base.size, math.inf), peak.selected_from))
+    return all(above) if trial.steps[int(track.rows[0])] == 0 else any(above)
 
 
 # --- private
+
+
+def _is_above(test: PooledTest, selected_from: int) -> bool:
+    return test.p_better(selected_from) < LEARNED_P and test.delta >= LEARNED_EFFECT
 
 
 def _decision(

@@ -18,6 +18,7 @@ from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Outcome
 from tracker.domain.decision import comparable, decide
 from tracker.domain.evidence import own_mean, untested, verdict_of
 from tracker.domain.findings import findings_of
+from tracker.domain.latency import judge_latency
 from tracker.domain.reasons import (
     reason_for_coverage,
     reason_for_failure,
@@ -64,6 +65,7 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
         verdicts=tuple(j.verdict for j in judged),
         findings=tuple(f.verdict for f in found),
         episodes=tuple(change for change in changes if change is not None),
+        latency=judge_latency(record, memory.records, policy.latency),
         created_at=now,
     )
 

@@ -38,9 +38,8 @@ from tracker.domain.latency_series import (
     series_of,
 )
 from tracker.domain.latency_statistics import BASE, WINDOW, Contrast, faster_p, history_spread, slower_p
-from tracker.domain.latency_types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict
 from tracker.domain.statistics import FloatArray, Spread, interval, mde
-from tracker.domain.types import VerdictWord
+from tracker.domain.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
 
 MEDIAN = 0.5
 NO_SCATTER = 1e-9

@@ -5,8 +5,7 @@ from __future__ import annotations
 from eval_jobs.types import ProbeFailure
 from tracker.domain.latency_rules import LEARNING
 from tracker.domain.latency_statistics import BASE
-from tracker.domain.latency_types import LatencyVerdict
-from tracker.domain.types import VerdictWord
+from tracker.domain.types import LatencyVerdict, VerdictWord
 
 
 def reason_for_missing(failure: ProbeFailure | None) -> str:

@@ -23,8 +23,8 @@ from eval_jobs.types import (
     RequestTiming,
 )
 from tracker.domain.latency_statistics import BlockContrast, Contrast, block_starts, paired_contrast
-from tracker.domain.latency_types import LatencyMetric
 from tracker.domain.statistics import FloatArray
+from tracker.domain.types import LatencyMetric
 
 REQUESTS_NEEDED = {0.5: 100, 0.95: 200}
 """By quantile: ten requests beyond it. The 99th percentile would need 1000 and is shown only."""

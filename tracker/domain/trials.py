@@ -26,6 +26,8 @@ class Memory:
     acceptances: tuple[Acceptance, ...] = ()
     pinned: RunScores | None = None
     """Scores of the run that `policy.pinned` names."""
+    records: tuple[EvalRecord, ...] = ()
+    """Of the run, without samples: their latencies."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

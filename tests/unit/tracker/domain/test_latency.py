@@ -21,8 +21,7 @@ from tests.unit.tracker.domain.latency_records import (
     with_engine,
 )
 from tracker.domain.latency import judge_latency
-from tracker.domain.latency_types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict
-from tracker.domain.types import VerdictWord
+from tracker.domain.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
 
 POLICY = LatencyPolicy(planned_checkpoints=20)
 

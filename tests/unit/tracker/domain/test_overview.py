@@ -61,7 +61,7 @@ def test_losses_that_began_at_unlike_steps_are_said_together() -> None:
 def test_a_loss_began_after_the_last_good_checkpoint_and_not_after_the_luckiest_one() -> None:
     newest = RUN.reports[-1]
     facts = newest.verdicts[0]
-    luckier = tuple(replace(c, baseline_step=500) for c in facts.comparisons)
+    luckier = tuple(replace(c, baseline_steps=(500,)) for c in facts.comparisons)
     moved = replace(newest, verdicts=(replace(facts, comparisons=luckier), *newest.verdicts[1:]))
     found = standings(overview([*RUN.reports[:-1], moved]))[0]
     assert (found.benchmark, found.after_step, found.best_step) == ("facts", 600, 500)
@@ -100,15 +100,12 @@ def test_a_gap_at_a_step_that_was_evaluated_later_is_no_gap() -> None:
     assert overview(RUN.reports, [replace(RUN.gaps[0], step=500)]).gaps == ()
 
 
-def test_forgotten_rests_on_the_best_and_improved_on_the_clearest_gain() -> None:
+def test_a_verdict_rests_on_its_first_comparison() -> None:
     forgotten = RUN.reports[-1].verdicts[0]
     against = decisive_comparison(forgotten)
     assert against is not None
-    assert against.baseline is Baseline.BEST
-    improved = RUN.reports[6].verdicts[2]
-    against = decisive_comparison(improved)
-    assert against is not None
-    assert against.p_better == min(c.p_better for c in improved.comparisons)
+    assert against.baseline is Baseline.PEAK
+    assert against is forgotten.comparisons[0]
     assert decisive_comparison(RUN.reports[0].verdicts[0]) is None
 
 
