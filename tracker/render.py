@@ -17,7 +17,16 @@ from rich.table import Table
 from rich.text import Text
 
 from tracker.domain.compare import ComparedBenchmark, ComparisonView, Example, Side
-from tracker.domain.display import count_text, one_line, percent_text, score_text, shortened, signed_text, subject_text
+from tracker.domain.display import (
+    count_text,
+    one_line,
+    p_text,
+    percent_text,
+    score_text,
+    shortened,
+    signed_text,
+    subject_text,
+)
 from tracker.domain.overview import SYMBOLS, Overview, headline, overview
 from tracker.domain.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
 
@@ -219,11 +228,17 @@ def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
         table.add_row(
             Text(one_line(one.benchmark)),
             f"{score_text(one.before.mean)} → {score_text(one.after.mean)}",
-            Text(f"{signed_text(change.delta)} [{interval}]"),
+            Text.assemble(f"{signed_text(change.delta)} [{interval}]\n", (_p_values(one), "dim")),
             f"{change.n_lost}/{change.n_gained}",
             Text(f"{SYMBOLS[one.word]} {one.word}", style=STYLES[one.word]),
         )
     return table
+
+
+def _p_values(one: ComparedBenchmark) -> str:
+    # Without jitter: do these two differ? With it: more than neighbouring checkpoints of the run do anyway?
+    p = f"p {p_text(one.p_two_sided)}"
+    return p if one.p_two_sided_jitter is None else f"{p} (jitter: {p_text(one.p_two_sided_jitter)})"
 
 
 def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:

@@ -31,7 +31,7 @@ from tracker.domain.regression.detector import jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.run_scores import RunScores
 from tracker.domain.scores import summarise
-from tracker.domain.trials import Candidate, Memory, Scene, candidates_of, trial_of
+from tracker.domain.trials import Candidate, Memory, Scene, candidates_of, chance_of, trial_of
 from tracker.domain.types import Episode, Measure, Policy, Report, Verdict, VerdictWord
 
 
@@ -100,7 +100,7 @@ def _with_scores(scene: Scene, candidate: Candidate, jitter: Jitter) -> _Judged:
     tests = trial.evidence()
     evidence = comparable(tests)
     if evidence:
-        chance = scene.policy.chance.get(candidate.subject.benchmark)
+        chance = chance_of(scene, candidate)
         decision = decide(trial, evidence, candidate.open_episode, run_id=scene.scores.run_id, chance=chance)
         change = decision.change if candidate.newest else None
         return _Judged(verdict=verdict_of(decision, trial, candidate), change=change)

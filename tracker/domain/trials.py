@@ -98,6 +98,12 @@ def trial_of(scene: Scene, candidate: Candidate, jitter: Jitter) -> Trial:
     )
 
 
+def chance_of(scene: Scene, candidate: Candidate) -> float | None:
+    """Return the score of guessing, oriented so that up is better; None where it is not known."""
+    chance = scene.policy.chance.get(candidate.subject.benchmark)
+    return chance if chance is None or candidate.series.higher_is_better else 1.0 - chance
+
+
 def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, Jitter]:
     """Return the jitter of every series of a run whose own checkpoints show it."""
     tracks = {

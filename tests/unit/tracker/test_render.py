@@ -140,7 +140,9 @@ tiny-forgetting  step 400 compared with step 300
 benchmark         scores    change, 95 % interval  lost/gained  verdict
 ──────────────────────────────────────────────────────────────────────────────
 facts      0.275 → 0.628  +0.359 [+0.240, +0.460]         0/28  ▲ improved
+                                        p 3.7e-09
 reversal   0.000 → 0.013  +0.013 [−0.029, +0.054]          0/1  ~ inconclusive
+                                            p 0.5
 sums cannot be compared: no result at step 300: the server went away after 31 of
 80 samples of checkpoint 300 (E-EVAL-ENDPOINT)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 CodeArray = NDArray[np.unsignedinteger]
+BoolArray = NDArray[np.bool_]
 
 NO_VALUE = 0
 """Code of a sample without a score."""
@@ -28,6 +29,10 @@ RIGHT = 0.5
 
 _MIN_VARIANCE = 1e-12
 """Below this the mean square of differences is rounding noise."""
+
+_ENOUGH = 0.5
+"""Share of a block's checkpoints that must have scored a sample. If all had to, one error in a hundred answers, each at
+another sample, would leave nothing of two blocks to compare."""
 
 _CODE_TYPES = (np.uint8, np.uint16, np.uint32)
 
@@ -82,8 +87,8 @@ class ScoreMatrix:
         """Return D and its item variance for every row of `weights`, shape (Q, T).
 
         With d_i = sum_s w_s x_si:  D = mean_i d_i,  v = sum_i (d_i - D)^2 / ((n - 1) n), from the Gram matrix alone:
-        D = w'y and mean_i d_i^2 = w'Gw. Where a checkpoint that counts lacks scores, the samples that all such
-        checkpoints share are read instead.
+        D = w'y and mean_i d_i^2 = w'Gw. Where a checkpoint that counts lacks scores, the samples are read instead: each
+        side of a sample is the mean over the checkpoints that scored it, if they are more than half of the weight.
         """
         deltas, variances = _moments(self, weights)
         n = self.n_samples
@@ -219,11 +224,11 @@ def columns_of_matrix(matrix: ScoreMatrix, columns: IntArray) -> ScoreMatrix:
 
 def flips(matrix: ScoreMatrix, new: IntArray, base: IntArray) -> tuple[int, int]:
     """Return how many samples were right (mean above .5) on the rows `base` and are not on `new`, and the reverse."""
-    codes = matrix.codes
-    scored = np.all(codes[np.concatenate([new, base])] != NO_VALUE, axis=0)
-    now = matrix.palette[codes[new][:, scored]].mean(axis=0) > RIGHT
-    before = matrix.palette[codes[base][:, scored]].mean(axis=0) > RIGHT
-    return int(np.count_nonzero(before & ~now)), int(np.count_nonzero(now & ~before))
+    now, now_scored = _side(matrix, new, np.full(new.size, 1 / new.size))
+    before, before_scored = _side(matrix, base, np.full(base.size, 1 / base.size))
+    scored = now_scored & before_scored
+    is_right, was_right = now > RIGHT, before > RIGHT
+    return int(np.count_nonzero(scored & was_right & ~is_right)), int(np.count_nonzero(scored & is_right & ~was_right))
 
 
 def contrast_of_samples(differences: FloatArray, n_samples: int) -> Contrast:
@@ -248,10 +253,25 @@ def _moments(matrix: ScoreMatrix, weights: FloatArray) -> tuple[FloatArray, Floa
 
 
 def _direct(matrix: ScoreMatrix, weights: FloatArray) -> Contrast:
-    rows = np.flatnonzero(weights)
+    differences, scored = np.zeros(matrix.n_samples), np.ones(matrix.n_samples, dtype=bool)
+    for rows, sign in ((np.flatnonzero(weights > 0), 1.0), (np.flatnonzero(weights < 0), -1.0)):
+        if rows.size:
+            values, enough = _side(matrix, rows, np.abs(weights[rows]))
+            differences += sign * values
+            scored &= enough
+    return contrast_of_samples(differences[scored], matrix.n_samples)
+
+
+def _side(matrix: ScoreMatrix, rows: IntArray, weights: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Return the weighted sum of some checkpoints for every sample, and whether enough of them scored it.
+
+    A missing score is replaced by the mean of those that are there.
+    """
     codes = matrix.codes[rows]
-    scored = np.all(codes != NO_VALUE, axis=0)
-    return contrast_of_samples(weights[rows] @ matrix.palette[codes[:, scored]], matrix.n_samples)
+    present, total = weights @ (codes != NO_VALUE), weights.sum()
+    # A missing one counts as 0 in the sum.
+    values: FloatArray = total * (weights @ matrix.palette[codes]) / np.where(present > 0, present, 1.0)
+    return values, present > total * _ENOUGH
 
 
 def _code_type(palette: FloatArray) -> type[np.unsignedinteger]:
