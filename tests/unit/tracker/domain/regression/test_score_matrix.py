@@ -146,7 +146,7 @@ def test_a_table_wider_than_a_block_is_summed_over_all_its_samples() -> None:
 
 
 def side_of(table: FloatArray, weights: FloatArray) -> FloatArray:
-    """Sum of weight times score of every sample; a missing score is the mean of the others, NaN when half are missing."""
+    """Sum of weight times score of every sample; a missing score is the mean of the others, NaN if half are missing."""
     found = np.zeros(table.shape[1])
     for i, column in enumerate(table.T):
         used = [(w, x) for w, x in zip(weights, column, strict=True) if w != 0 and not math.isnan(x)]
