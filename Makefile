@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts bench-replay clean
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts bench-judge bench-replay clean
 BIN := .venv/bin
 
 help: ## show this list
@@ -37,6 +37,9 @@ bench-probe: setup ## our latency probe beside `vllm bench serve`
 
 bench-verdicts: setup ## false alarms and found losses of our verdicts and of the peers' rules
 	@$(BIN)/python -m benchmarks.verdicts
+
+bench-judge: setup ## the time that one more checkpoint of a long run takes to judge
+	@$(BIN)/python -m benchmarks.judge_time
 
 bench-replay: setup ## our verdicts on published training runs, and how far repeated runs differ
 	@$(BIN)/python -m benchmarks.replay_series

@@ -12,7 +12,6 @@ from tracker.domain.episodes import Trial
 from tracker.domain.reasons import reason_for
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.score_matrix import IntArray, flips, values_at
-from tracker.domain.scores import cluster_index
 from tracker.domain.statistics import standard_error
 from tracker.domain.trials import Candidate
 from tracker.domain.types import Baseline, Comparison, Measure, Verdict, VerdictWord
@@ -110,7 +109,8 @@ def _detectable(tests: Sequence[Evidence], m: int, trial: Trial) -> float | None
 def _stderr(trial: Trial, candidate: Candidate) -> float | None:
     values = values_at(trial.matrix, trial.track.rows[-1:])[0]
     scored = ~np.isnan(values)
-    ids = candidate.series.cluster_ids
-    is_whole = values.size == len(ids)
-    clusters = cluster_index([i for i, counts in zip(ids, scored, strict=True) if counts]) if is_whole else None
-    return standard_error(values[scored], clusters)
+    clusters = candidate.series.samples.clusters
+    if clusters is None or clusters.size != values.size:  # a subset
+        return standard_error(values[scored])
+    _, dense = np.unique(clusters[scored], return_inverse=True)
+    return standard_error(values[scored], dense)

@@ -12,8 +12,8 @@ from tracker.domain.episodes import Trial, counting, episodes_at, open_of
 from tracker.domain.evidence import verdict_of
 from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import Level, Track, jitter_of
-from tracker.domain.regression.score_matrix import columns_of_matrix
-from tracker.domain.regression.subsets import grouping_of, subset_evidence
+from tracker.domain.regression.score_matrix import columns_of_matrix, is_varied
+from tracker.domain.regression.subsets import subset_evidence
 from tracker.domain.rules import Thresholds, losses
 from tracker.domain.trials import Candidate, Scene, alpha_of_scores, candidates_of, has_subsets, trial_of
 from tracker.domain.types import Episode, Measure, Verdict, VerdictWord
@@ -41,7 +41,8 @@ def findings_of(scene: Scene, candidates: Mapping[str, Candidate]) -> tuple[Find
 
 
 def _of_behaviour(scene: Scene, measure: Measure) -> Iterator[Finding]:
-    candidates = tuple(candidates_of(scene, measure).values())
+    # Where no answer was ever cut off there is nothing to test.
+    candidates = tuple(c for c in candidates_of(scene, measure).values() if is_varied(c.matrix))
     jitters = jitter_of([c.track for c in candidates])
     for candidate, jitter in zip(candidates, jitters, strict=True):
         trial = trial_of(scene, candidate, jitter)
@@ -53,7 +54,7 @@ def _of_behaviour(scene: Scene, measure: Measure) -> Iterator[Finding]:
 
 
 def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
-    grouping = grouping_of(candidate.series.subsets)
+    grouping = candidate.series.samples.grouping
     level = Level(
         alpha=alpha_of_scores(scene, candidate.series),
         planned=scene.policy.planned_checkpoints,

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from eval_jobs.types import SampleScore, SampleStatus
 from tracker.domain.regression.score_matrix import FloatArray, IntArray
+from tracker.domain.regression.subsets import Grouping, grouping_of
+from tracker.domain.scores import cluster_index
 
 ObjectArray = NDArray[Any]
 
@@ -48,6 +50,16 @@ class Questions:
             return None
         _, positions = np.unique(sample, return_index=True)
         return Repeats(once=self.at(positions), sample=sample)
+
+    @cached_property
+    def clusters(self) -> IntArray | None:
+        """Index of each answer's cluster, shape (N,); None when no cluster holds two."""
+        return cluster_index(self.cluster_ids.tolist())
+
+    @cached_property
+    def grouping(self) -> Grouping:
+        """Which subset each answer is in."""
+        return grouping_of(self.subsets.tolist())
 
     def at(self, positions: IntArray) -> Questions:
         """Return the questions at `positions`."""

@@ -127,7 +127,7 @@ def alpha_of_scores(scene: Scene, series: BenchmarkSeries) -> float:
 
 def has_subsets(series: BenchmarkSeries) -> bool:
     """Return whether the samples are in more than one subset."""
-    return len(set(series.subsets)) > 1
+    return len(series.samples.grouping.names) > 1
 
 
 # --- private

@@ -37,10 +37,6 @@ class SubsetScores:
         pairs = zip(self.own.contrasts(weights), self.whole.contrasts(weights), strict=True)
         return tuple(_shrunk(own, whole) for own, whole in pairs)
 
-    def item_variances(self, weights: FloatArray) -> FloatArray:
-        """Return the item variance for every row of `weights`, shape (Q,)."""
-        return np.array([contrast.item_variance for contrast in self.contrasts(weights)])
-
 
 def subset_units(subsets: tuple[str, ...], whole: Unit, matrix: ScoreMatrix) -> Iterator[tuple[str, IntArray, Unit]]:
     """Yield name, columns and unit of every subset, in order of appearance; nothing where there is one only.

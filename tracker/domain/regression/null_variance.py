@@ -8,11 +8,12 @@ or never. The same contrast at the checkpoints up to the new block has seen noth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tracker.domain.regression.blocks import BLOCK, Blocks
-from tracker.domain.regression.score_matrix import FloatArray, IntArray, ScoreMatrix
+from tracker.domain.regression.score_matrix import MIN_VARIANCE, FloatArray, IntArray, ScoreMatrix
 from tracker.domain.types import Baseline
 
 HISTORY = 30
@@ -35,42 +36,84 @@ def null_variances(
         chosen: blocks whose new side ends at the candidate.
         since: index into `rows`; new blocks from there on count.
     """
-    weights = [_past_weights(scores.means, rows, blocks, since) for blocks in chosen]
-    sizes = [len(w) for w in weights]
-    if not sum(sizes):
-        return (None,) * len(weights)
-    variances = scores.item_variances(np.concatenate(weights))
-    return tuple(_mean(part) for part in np.split(variances, np.cumsum(sizes)[:-1]))
+    sums = _sums(scores, np.concatenate([rows, *(b.base for b in chosen if b.baseline is Baseline.PINNED)]))
+    return tuple(_mean(_past_variances(sums, rows.size, blocks, since)) for blocks in chosen)
 
 
 # --- private
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sums:
+    """Sums over the first checkpoints of some order, with a zero in front: a block's sum is a difference of two."""
+
+    n: int
+    means: FloatArray
+    """Shape (P,)."""
+    scores: FloatArray
+    """Shape (P + 1,): of sums over samples / n."""
+    products: FloatArray
+    """Shape (P + 1, P + 1): of the Gram matrix."""
+    missing: IntArray
+    """Shape (P + 1,): of checkpoints that lack scores."""
+
+    def block(self, first: IntArray, size: int) -> FloatArray:
+        found: FloatArray = self.scores[first + size] - self.scores[first]
+        return found
+
+    def product(self, one: IntArray, one_size: int, other: IntArray, other_size: int) -> FloatArray:
+        p, ends, others = self.products, one + one_size, other + other_size
+        found: FloatArray = p[ends, others] - p[one, others] - p[ends, other] + p[one, other]
+        return found
+
+    def lacks(self, first: IntArray, size: int) -> IntArray:
+        found: IntArray = self.missing[first + size] - self.missing[first]
+        return found
+
+
+def _sums(scores: ScoreMatrix, order: IntArray) -> _Sums:
+    n, size = max(scores.n_samples, 2), order.size + 1
+    products = np.zeros((size, size))
+    np.cumsum(np.cumsum(scores.gram[np.ix_(order, order)], axis=0), axis=1, out=products[1:, 1:])
+    return _Sums(
+        n=n,
+        means=scores.means[order],
+        scores=np.concatenate([[0.0], np.cumsum(scores.sums[order] / n)]),
+        products=products,
+        missing=np.concatenate([[0], np.cumsum(scores.missing[order] > 0)]),
+    )
+
+
 def _mean(variances: FloatArray) -> float | None:
-    known = variances[~np.isnan(variances)]
-    return float(known.mean()) if known.size >= MIN_HISTORY else None
+    return float(variances.mean()) if variances.size >= MIN_HISTORY else None
 
 
-def _past_weights(means: FloatArray, rows: IntArray, blocks: Blocks, since: int) -> FloatArray:
-    """Return the weights of the same contrast as of each past checkpoint, shape (h, T)."""
-    m, newest = blocks.new.size, rows.size - 1
-    ends = np.arange(max(0, newest - m - HISTORY + 1), newest - m + 1) + 1 - m  # first of the new block, as of then
-    ends = ends[ends >= max(since, 0)]
-    weights = np.zeros((ends.size, means.size))
-    if blocks.baseline is Baseline.PEAK:
-        starts, width = _peak_starts(means[rows], ends, blocks.base.size), blocks.base.size
-    else:
-        starts, width = ends - BLOCK, BLOCK
+def _past_variances(sums: _Sums, seen: int, blocks: Blocks, since: int) -> FloatArray:
+    """Return the item variance of the same contrast as of each past checkpoint where no score was missing."""
+    m, newest = blocks.new.size, seen - 1
+    new = np.arange(max(0, newest - m - HISTORY + 1), newest - m + 1) + 1 - m  # first of the new block, as of then
+    new = new[new >= since]
+    base, width = _base(sums, new, blocks, seen)
+    new, base = new[base >= 0], base[base >= 0]
+    whole = (sums.lacks(new, m) + sums.lacks(base, width)) == 0
+    new, base = new[whole], base[whole]
+    deltas = sums.block(new, m) / m - sums.block(base, width) / width
+    squares = (
+        sums.product(new, m, new, m) / m**2
+        - 2 * sums.product(new, m, base, width) / (m * width)
+        + sums.product(base, width, base, width) / width**2
+    ) / sums.n
+    variances: FloatArray = np.maximum(squares - deltas * deltas, MIN_VARIANCE) / (sums.n - 1)
+    return variances
+
+
+def _base(sums: _Sums, new: IntArray, blocks: Blocks, seen: int) -> tuple[IntArray, int]:
+    """Return where the baseline block began for each new block, -1 where there was none, and its width."""
     if blocks.baseline is Baseline.PINNED:
-        starts = np.zeros_like(ends)
-        weights[:, blocks.base] = -1.0
-    kept = starts >= 0
-    at, ends, starts = np.arange(rows.size), ends[kept, None], starts[kept, None]
-    new = (at >= ends) & (at < ends + m)
-    base = (at >= starts) & (at < starts + width) & (blocks.baseline is not Baseline.PINNED)
-    weights = weights[kept]
-    weights[:, rows] += new / m - base / width
-    return weights
+        return np.full(new.shape, seen), 1
+    if blocks.baseline is Baseline.PEAK:
+        return _peak_starts(sums.means, new, blocks.base.size), blocks.base.size
+    return np.maximum(new - BLOCK, -1), BLOCK
 
 
 def _peak_starts(means: FloatArray, ends: IntArray, width: int) -> IntArray:

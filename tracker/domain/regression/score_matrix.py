@@ -27,7 +27,7 @@ NO_VALUE = 0
 RIGHT = 0.5
 """A score above this is right."""
 
-_MIN_VARIANCE = 1e-12
+MIN_VARIANCE = 1e-12
 """Below this the mean square of differences is rounding noise."""
 
 _ENOUGH = 0.5
@@ -99,12 +99,6 @@ class ScoreMatrix:
             else Contrast(delta=float(deltas[q]), item_variance=float(variances[q]), n=n, common_fraction=1.0)
             for q in range(weights.shape[0])
         )
-
-    def item_variances(self, weights: FloatArray) -> FloatArray:
-        """Return v for every row of `weights`, shape (Q,); NaN where a checkpoint that counts lacks scores."""
-        partial = (weights != 0) @ (self.missing > 0)
-        variances: FloatArray = np.where(partial, np.nan, _moments(self, weights)[1])
-        return variances
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -209,6 +203,11 @@ def values_at(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:
     return values
 
 
+def is_varied(matrix: ScoreMatrix) -> bool:
+    """Return whether there is more than one value."""
+    return matrix.palette.size > 2
+
+
 def columns_of_matrix(matrix: ScoreMatrix, columns: IntArray) -> ScoreMatrix:
     """Return the matrix of some of the samples."""
     codes = matrix.codes[:, columns]
@@ -236,7 +235,7 @@ def contrast_of_samples(differences: FloatArray, n_samples: int) -> Contrast:
     n = differences.size
     delta = float(differences.mean()) if n else 0.0
     spread = float(np.mean((differences - delta) ** 2)) if n else 0.0
-    variance = max(spread, _MIN_VARIANCE) / (n - 1) if n > 1 else float("inf")
+    variance = max(spread, MIN_VARIANCE) / (n - 1) if n > 1 else float("inf")
     return Contrast(delta=delta, item_variance=variance, n=n, common_fraction=n / n_samples if n_samples else 0.0)
 
 
@@ -249,7 +248,7 @@ def _moments(matrix: ScoreMatrix, weights: FloatArray) -> tuple[FloatArray, Floa
         return np.asarray(weights @ matrix.sums, dtype=np.float64), np.full(weights.shape[0], np.inf)
     deltas: FloatArray = weights @ matrix.sums / n
     squares = np.einsum("qt,qt->q", weights @ matrix.gram, weights) / n
-    return deltas, np.maximum(squares - deltas * deltas, _MIN_VARIANCE) / (n - 1)
+    return deltas, np.maximum(squares - deltas * deltas, MIN_VARIANCE) / (n - 1)
 
 
 def _direct(matrix: ScoreMatrix, weights: FloatArray) -> Contrast:

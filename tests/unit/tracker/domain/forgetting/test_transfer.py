@@ -101,9 +101,6 @@ class Reported:
             for w in weights
         )
 
-    def item_variances(self, weights: FloatArray) -> FloatArray:
-        return np.array([contrast.item_variance for contrast in self.contrasts(weights)])
-
 
 @pytest.mark.shared_data
 def test_sequential_fine_tuning_of_t5_forgets_what_its_matrix_of_results_says() -> None:
