@@ -14,7 +14,7 @@ from eval_jobs.types import BenchmarkFailure, EvalRecord
 from tracker.adapters.filesystem import pin_checkpoint
 from tracker.app.once import evaluate_once
 from tracker.cli.options import config_option, json_option, open_project
-from tracker.domain.types import Report, VerdictWord
+from tracker.domain.types import Measure, Report, Verdict, VerdictWord
 from tracker.render import report_lines
 
 log = logging.getLogger(__name__)
@@ -58,10 +58,15 @@ def command(*, checkpoint: Path, config_path: Path, as_json: bool) -> int:
 
 
 def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> int:
-    words = {verdict.word for report in reports for verdict in (*report.verdicts, *report.findings)}
+    words = {verdict.word for report in reports for verdict in (*report.verdicts, *_losses(report))}
     slower = any(verdict.word in BAD_NEWS for report in reports for verdict in report.latency)
     if any(isinstance(outcome, BenchmarkFailure) for record in records for outcome in record.outcomes):
         return 4
     if slower or words & BAD_NEWS:
         return 1
     return 3 if words & NO_NEWS else 0
+
+
+def _losses(report: Report) -> tuple[Verdict, ...]:
+    """Longer answers alone are shown; whether they are worse, the score says."""
+    return tuple(verdict for verdict in report.findings if verdict.measure is not Measure.OUTPUT_LENGTH)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from eval_jobs.identity import content_hash
 from tracker.domain.display import subject_text
-from tracker.domain.types import Acceptance, Alert, AlertState, Episode, Gap, Report, Verdict, VerdictWord
+from tracker.domain.types import Acceptance, Alert, AlertState, Episode, Gap, Measure, Report, Verdict, VerdictWord
 
 
 def alerts_for(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
@@ -60,6 +60,8 @@ _DOUBTS = frozenset({VerdictWord.SUSPECT, VerdictWord.MISSING})
 def _of_losses(report: Report) -> Iterator[Alert]:
     verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
     for episode in report.episodes:
+        if episode.measure is Measure.OUTPUT_LENGTH:
+            continue  # longer answers are shown; whether they are worse, the score says
         verdict = verdicts[episode.benchmark, episode.subset, episode.measure]
         subject = subject_text(episode.benchmark, episode.subset, episode.measure)
         yield Alert(

@@ -13,7 +13,7 @@ from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.rules import gains, losses, suspects, word_of
-from tracker.domain.types import Baseline, Episode, VerdictWord
+from tracker.domain.types import Baseline, Episode, Measure, VerdictWord
 
 MIN_COMMON = 0.95
 """With fewer common samples the two sides may differ because other samples were asked, not because of the model."""
@@ -59,7 +59,7 @@ def decide(
     word = word_of(evidence, trial.thresholds)
     if word is not VerdictWord.REGRESSED:
         return _decision(word, trial, evidence, None, None if known is None else known.onset_step)
-    if is_forgotten(trial) and was_learned(trial, chance):
+    if trial.subject.measure is Measure.SCORE and is_forgotten(trial) and was_learned(trial, chance):
         word = VerdictWord.FORGOTTEN
     forgotten = word is VerdictWord.FORGOTTEN
     episode = known or opened(trial, run_id, losses(evidence, trial.thresholds))

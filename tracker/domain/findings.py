@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,11 +29,17 @@ class Finding:
     change: Episode | None
 
 
-def findings_of(scene: Scene, candidates: Mapping[str, Candidate]) -> tuple[Finding, ...]:
-    """Return what was found beside the verdicts on the benchmarks; `candidates` are those of the score."""
+def findings_of(scene: Scene, candidates: Mapping[str, Candidate], improved: Collection[str]) -> tuple[Finding, ...]:
+    """Return what was found beside the verdicts on the benchmarks.
+
+    Args:
+        scene: the record and what it is judged by.
+        candidates: of the score, by benchmark.
+        improved: benchmarks whose score improved; longer answers that score better are no loss.
+    """
     found = [finding for c in candidates.values() if has_subsets(c.series) for finding in _of_subsets(scene, c)]
     for measure in (Measure.OUTPUT_LENGTH, Measure.COMPLETENESS):
-        found += _of_behaviour(scene, measure)
+        found += (f for f in _of_behaviour(scene, measure) if f.verdict.benchmark not in improved)
     return tuple(found)
 
 

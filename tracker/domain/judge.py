@@ -56,7 +56,8 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
     jitters = jitter_of([c.track for c in candidates.values()])
     by_name = dict(zip(candidates, jitters, strict=True))
     judged = [_judged(scene, outcome, candidates, by_name) for outcome in record.outcomes]
-    found = findings_of(scene, candidates)
+    improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
+    found = findings_of(scene, candidates, improved)
     changes = [j.change for j in judged] + [f.change for f in found]
     return Report(
         run_id=record.plan.checkpoint.run_id,

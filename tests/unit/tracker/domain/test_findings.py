@@ -133,6 +133,14 @@ def test_answers_that_double_in_length_are_a_finding_and_the_score_is_not() -> N
     assert "lost" not in first.reason
 
 
+def test_longer_answers_that_score_better_are_no_finding() -> None:
+    table = np.tile(flipping(1, 1, n=300), (20, 1))
+    table[14:, :250] = 1.0
+    reports = followed(records(table, tokens=lengths(1, table.shape, 2.0, since=14)), POLICY)
+    assert reports[14].verdicts[0].word is VerdictWord.IMPROVED
+    assert found(reports[14:16]) == []
+
+
 def test_answers_that_get_shorter_are_no_finding() -> None:
     table = np.tile(flipping(1, 1, n=300), (20, 1))
     assert found(followed(records(table, tokens=lengths(1, table.shape, 0.4, since=14)), POLICY)) == []
