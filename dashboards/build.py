@@ -75,6 +75,8 @@ def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         records=records,
         scores=scores,
         reports=sources.history.reports(run_id),
+        episodes=sources.history.episodes(run_id),
+        acceptances=sources.history.acceptances(run_id),
         gaps=sources.history.gaps(run_id),
         # The newest checkpoint's file holds the whole curve up to it.
         curves=sources.curves.read(records[-1].plan.checkpoint) if records else (),

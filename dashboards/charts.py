@@ -97,7 +97,7 @@ def _score_line(data: RunData, view: Overview, standing: Standing, slot: int) ->
             *(step for step, verdict in verdicts if verdict.word is VerdictWord.MISSING),
             *changes_of(data.records, standing.benchmark),
         ),
-        ring_step=standing.best_step,
+        ring_step=standing.best_steps[-1] if standing.best_steps else None,
         label=_title(standing),
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 from dashboards.run_data import RunData
 from eval_jobs.types import EvalResult, SampleScore
 from tracker.domain.display import clean, one_line, shortened
-from tracker.domain.overview import WORSE, Overview, Standing, decisive_comparison, standings
+from tracker.domain.overview import Overview, Standing, standings
 from tracker.domain.regression.score_matrix import RIGHT, FloatArray, values_at
 from tracker.domain.run_scores import BenchmarkSeries
 from tracker.domain.scores import has_score
@@ -90,10 +90,8 @@ class _Pair:
 def _pairs(data: RunData, view: Overview) -> list[_Pair]:
     pairs = []
     for standing in standings(view):
-        verdict = view.at(standing.step, standing.benchmark)
-        comparison = decisive_comparison(verdict) if verdict and standing.word in WORSE else None
-        if comparison is not None:
-            pairs += _sides(data, standing, comparison.baseline_steps[-1])
+        if standing.best_steps:
+            pairs += _sides(data, standing, standing.best_steps[-1])
     return pairs[:MAX_BENCHMARKS]
 
 

@@ -11,7 +11,7 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.pairing import served_alike
 from tracker.domain.run_scores import RunScores
-from tracker.domain.types import CurvePoint, Gap, Phase, Report
+from tracker.domain.types import Acceptance, CurvePoint, Episode, Gap, Phase, Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,8 @@ class RunData:
     """One for each step and suite, ordered by step; results without their samples."""
     scores: RunScores
     reports: tuple[Report, ...]
+    episodes: tuple[Episode, ...] = ()
+    acceptances: tuple[Acceptance, ...] = ()
     gaps: tuple[Gap, ...] = ()
     curves: tuple[CurvePoint, ...] = ()
     phases: tuple[Phase, ...] = ()

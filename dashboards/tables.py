@@ -1,4 +1,4 @@
-"""The tables of a report: verdicts by step, evidence, latency, what is missing. Records -> rows of text. Pure."""
+"""The tables of a report: verdicts by step, latency, what is missing. Records -> rows of text. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from tracker.domain.display import (
     NOTHING,
     names_text,
     one_line,
-    p_text,
     percent_text,
     score_text,
-    signed_text,
-    steps_text,
 )
 from tracker.domain.overview import SYMBOLS, Overview, Standing
-from tracker.domain.types import Baseline, Comparison, Gap, Verdict, VerdictWord
+from tracker.domain.types import Gap, Verdict, VerdictWord
 
 WIDE = 8
 """With more benchmarks than this, the verdict table shows symbols and puts the most urgent benchmarks first."""
@@ -66,33 +63,6 @@ class VerdictTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proof:
-    """One comparison behind a verdict."""
-
-    against: str
-    delta: str
-    interval: str
-    flips: str
-    common: str
-    p: str
-    method: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """A newest verdict with everything that it rests on."""
-
-    benchmark: str
-    step: int
-    badge: Badge
-    reason: str
-    score: str
-    alpha: str
-    mde: str
-    proofs: tuple[Proof, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class LatencyRow:
     """One load at one checkpoint."""
 
@@ -120,6 +90,11 @@ def badge(word: VerdictWord) -> Badge:
     return Badge(word=word.value, symbol=SYMBOLS[word])
 
 
+def coverage_text(verdict: Verdict) -> str:
+    """Return the share of samples that the score rests on; empty where that is all, or there is no score."""
+    return percent_text(verdict.coverage) if verdict.score is not None and verdict.coverage < 1 else ""
+
+
 def verdict_table(view: Overview, found: Sequence[Standing]) -> VerdictTable:
     """Return steps by benchmarks, checkpoints that were not evaluated among them."""
     wide = len(view.benchmarks) > WIDE
@@ -135,12 +110,6 @@ def verdict_table(view: Overview, found: Sequence[Standing]) -> VerdictTable:
         wide=wide,
         legend=tuple(badge(word) for word in VerdictWord if word in used),
     )
-
-
-def evidence(view: Overview, found: Iterable[Standing]) -> tuple[Evidence, ...]:
-    """Return the newest verdict on each benchmark, most urgent first."""
-    newest = ((s.step, view.at(s.step, s.benchmark)) for s in found)
-    return tuple(_evidence(step, verdict) for step, verdict in newest if verdict is not None)
 
 
 def latency_rows(records: Iterable[EvalRecord]) -> tuple[LatencyRow, ...]:
@@ -162,7 +131,6 @@ def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Troubl
 # --- private: verdicts
 
 _CALM = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
-_AGAINST = {Baseline.RECENT: "recent", Baseline.PEAK: "peak", Baseline.PINNED: "pinned", Baseline.GIVEN: "given"}
 
 
 def _cell(verdict: Verdict | None) -> Cell:
@@ -171,40 +139,8 @@ def _cell(verdict: Verdict | None) -> Cell:
     return Cell(
         badge=badge(verdict.word),
         score=score_text(verdict.score),
-        coverage=_coverage(verdict),
+        coverage=coverage_text(verdict),
         reason="" if verdict.word in _CALM else one_line(verdict.reason),
-    )
-
-
-def _coverage(verdict: Verdict) -> str:
-    return percent_text(verdict.coverage) if verdict.score is not None and verdict.coverage < 1 else ""
-
-
-def _evidence(step: int, verdict: Verdict) -> Evidence:
-    coverage = _coverage(verdict)
-    return Evidence(
-        benchmark=one_line(verdict.benchmark),
-        step=step,
-        badge=badge(verdict.word),
-        reason=one_line(verdict.reason),
-        score=f"{score_text(verdict.score)} ({coverage} of samples)" if coverage else score_text(verdict.score),
-        alpha=p_text(verdict.alpha_test),
-        mde=score_text(verdict.mde),
-        proofs=tuple(_proof(comparison) for comparison in verdict.comparisons),
-    )
-
-
-def _proof(comparison: Comparison) -> Proof:
-    # One-sided, of the direction that was seen.
-    better = comparison.delta > 0
-    return Proof(
-        against=f"{_AGAINST[comparison.baseline]}, {steps_text(comparison.baseline_steps)}",
-        delta=signed_text(comparison.delta),
-        interval=f"{signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}",
-        flips=f"{comparison.n_lost} / {comparison.n_gained}",
-        common=str(comparison.n_common),
-        p=f"{p_text(comparison.p_better if better else comparison.p_worse)} {'better' if better else 'worse'}",
-        method=one_line(comparison.method),
     )
 
 

@@ -7,28 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 
 from dashboards.charts import latency_figures, load_text, score_figures
+from dashboards.episodes import LossRow, loss_rows
+from dashboards.evidence import Evidence, evidence
 from dashboards.figures import Figure
+from dashboards.findings import FindingRow, finding_rows
+from dashboards.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.ledger import LedgerView, ledger_view
 from dashboards.lost import Loss, losses_of
 from dashboards.measured import Measured, measured
 from dashboards.run_data import RunData
 from dashboards.tables import (
     Badge,
-    Evidence,
     LatencyRow,
     Trouble,
     VerdictTable,
     badge,
-    evidence,
     latency_rows,
     troubles,
     verdict_table,
 )
 from eval_jobs.types import BenchmarkFailure
-from tracker.domain.display import count_text, one_line, score_text
-from tracker.domain.overview import WORSE, Overview, Standing, headline, overview, standings
+from tracker.domain.display import count_text, one_line, score_text, steps_text
+from tracker.domain.overview import Overview, Standing, headline, overview, standings
 from tracker.domain.types import Verdict, VerdictWord
 
 MAX_TILES = 12
@@ -56,6 +59,8 @@ class RunView:
     score_figures: tuple[Figure, ...]
     phases: tuple[str, ...]
     table: VerdictTable
+    findings: tuple[FindingRow, ...]
+    episodes: tuple[LossRow, ...]
     evidence: tuple[Evidence, ...]
     losses: tuple[Loss, ...]
     untold: tuple[Loss, ...]
@@ -64,6 +69,7 @@ class RunView:
     latency_figures: tuple[Figure, ...]
     loads: tuple[str, ...]
     latency: tuple[LatencyRow, ...]
+    latency_verdicts: LatencyVerdicts | None
     troubles: tuple[Trouble, ...]
     measured: Measured
     made_at: str
@@ -85,6 +91,8 @@ def build_view(data: RunData) -> RunView:
         score_figures=score_figures(data, view),
         phases=tuple(f"{one_line(p.name)} from step {p.from_step}" for p in data.phases),
         table=verdict_table(view, found),
+        findings=finding_rows(view),
+        episodes=loss_rows(data.episodes, data.acceptances),
         evidence=evidence(view, found),
         losses=losses,
         untold=tuple(loss for loss in losses if loss.benchmark not in told),
@@ -92,6 +100,7 @@ def build_view(data: RunData) -> RunView:
         latency_figures=latency_figures(data, view),
         loads=tuple(f"{one_line(name)}: {load_text(load)}" for name, load in loads.items()),
         latency=latency_rows(data.records),
+        latency_verdicts=latency_verdicts(data.reports),
         troubles=troubles(data.records, data.gaps),
         measured=measured(data),
         made_at=f"{data.made_at:%Y-%m-%d %H:%M} UTC",
@@ -131,11 +140,11 @@ def _tile(view: Overview, standing: Standing) -> Tile:
 
 
 def _note(standing: Standing, verdicts: Mapping[int, Verdict]) -> str:
-    """Say what the newest score is to be held against: the step it fell from, else the first one."""
+    """Say what the newest score is to be held against: the checkpoints it fell from, else the first one."""
     if standing.word is VerdictWord.MISSING:
         return f"no result at step {standing.step}"
-    scored = [step for step, v in verdicts.items() if v.score is not None and step < standing.step]
-    step = standing.best_step if standing.word in WORSE else min(scored, default=None)
-    if step is None or step not in scored:
+    before = {step: v.score for step, v in verdicts.items() if v.score is not None and step < standing.step}
+    steps = [step for step in standing.best_steps or sorted(before)[:1] if step in before]
+    if not steps:
         return f"first result, step {standing.step}"
-    return f"was {score_text(verdicts[step].score)} at step {step}"
+    return f"was {score_text(fmean(before[step] for step in steps))} at {steps_text(steps)}"

@@ -38,7 +38,7 @@ from eval_jobs.types import (
 from tests.verdicts import reports_of
 from tracker.domain.run_scores import RunScores, scores_of
 from tracker.domain.sample_columns import columns_of
-from tracker.domain.types import CurvePoint, Gap, Phase, Report
+from tracker.domain.types import Acceptance, CurvePoint, Episode, Gap, Phase, Report
 
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 RUN = "tiny-forgetting"
@@ -68,6 +68,8 @@ class RecordedRun:
     run_id: str
     records: tuple[EvalRecord, ...]
     reports: tuple[Report, ...]
+    episodes: tuple[Episode, ...] = ()
+    acceptances: tuple[Acceptance, ...] = ()
     gaps: tuple[Gap, ...] = ()
     curves: tuple[CurvePoint, ...] = ()
     phases: tuple[Phase, ...] = ()

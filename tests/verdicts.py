@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome
+from tracker.domain.overview import WORSE
 from tracker.domain.types import Baseline, Comparison, Report, Verdict, VerdictWord
 
 ALPHA_TEST = 0.05 / (100 * 3 * 2)
+JITTER = 0.004
 
 
 def reports_of(records: Sequence[EvalRecord]) -> tuple[Report, ...]:
@@ -72,7 +74,16 @@ def _compared(base: Verdict, scores: _Scores, earlier: Sequence[_Scores]) -> Ver
     )
     word = _word_for(comparisons, steps_since_best=sum(item.step > best.step for item in earlier))
     reason, shown = _reason(word, comparisons[1]), _deciding_first(word, comparisons)
-    return replace(base, word=word, reason=reason, comparisons=shown, mde=2.8 * 0.03)
+    lost_since = next((item.step for item in earlier if item.step > best.step), scores.step)
+    return replace(
+        base,
+        word=word,
+        reason=reason,
+        comparisons=shown,
+        mde=2.8 * 0.03,
+        mde_pooled=1.6 * 0.03,
+        lost_since=lost_since if word in WORSE else None,
+    )
 
 
 def _deciding_first(word: VerdictWord, comparisons: tuple[Comparison, Comparison]) -> tuple[Comparison, ...]:
@@ -98,6 +109,7 @@ def _compare(baseline: Baseline, old_side: _Scores, new_side: _Scores, *, tried:
     differences = [new[key] - old[key] for key in common]
     delta, stderr = math.fsum(differences) / len(differences), max(_stderr(differences), 1e-3)
     p_worse = 0.5 * math.erfc(-delta / stderr / math.sqrt(2))
+    p_items = 0.5 * math.erfc(-delta / math.sqrt(max(stderr**2 - JITTER**2, 1e-6)) / math.sqrt(2))
     return Comparison(
         baseline=baseline,
         baseline_steps=(old_side.step,),
@@ -110,11 +122,12 @@ def _compare(baseline: Baseline, old_side: _Scores, new_side: _Scores, *, tried:
         ci_high=delta + 1.96 * stderr,
         p_worse=min(1.0, p_worse * tried),
         p_better=1 - p_worse,
-        p_worse_items=p_worse,
-        jitter=0.0,
+        p_worse_items=min(1.0, p_items * tried),
+        jitter=JITTER,
+        selected_from=tried,
         n_lost=sum(d < -0.5 for d in differences),
         n_gained=sum(d > 0.5 for d in differences),
-        method="mcnemar-midp",
+        method="pooled-t",
     )
 
 

@@ -27,7 +27,7 @@ from tracker.domain.display import (
     signed_text,
     subject_text,
 )
-from tracker.domain.overview import SYMBOLS, Overview, headline, overview
+from tracker.domain.overview import SYMBOLS, WORSE, Overview, headline, overview
 from tracker.domain.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
 
 STYLES: Mapping[VerdictWord, str] = {
@@ -44,6 +44,9 @@ STYLES: Mapping[VerdictWord, str] = {
 }
 
 Cell = Callable[[Verdict | None], Text]
+
+_MAX_FINDINGS = 10
+"""Lines of findings under the table of a run."""
 
 
 def history_table(reports: Sequence[Report]) -> RenderableType:
@@ -110,8 +113,31 @@ class _HistoryView:
         else:
             yield from _compact_tables(view, fits)
             yield _legend(view)
+        yield from _findings(view)
         yield Text("")
         yield Text(f"{headline(view)}.", style="bold")
+
+
+def _findings(view: Overview) -> Iterable[RenderableType]:
+    """Yield what the newest checkpoint shows beside the scores, one line each under a line that names its step."""
+    found = view.newest_findings()
+    if not found:
+        return
+    yield Text("")
+    yield Text(f"found at step {view.steps[-1]} in subsets and in the length of answers:", style="dim")
+    width = max(len(_subject(finding)) for finding in found[:_MAX_FINDINGS])
+    for finding in found[:_MAX_FINDINGS]:
+        yield Text.assemble(f"{_subject(finding):<{width}}", "  ", _word(finding.word), _since(finding))
+    if len(found) > _MAX_FINDINGS:
+        yield Text(f"and {len(found) - _MAX_FINDINGS} more: `tracker report` shows them", style="dim")
+
+
+def _since(verdict: Verdict) -> Text:
+    """Say when the loss began, where that is known."""
+    if verdict.lost_since is None:
+        return Text("")
+    was = "had been lost " if verdict.word is VerdictWord.RECOVERED else ""
+    return Text(f"  {was}since step {verdict.lost_since}", style="dim")
 
 
 def _title(run_id: str, view: Overview) -> Text:
@@ -194,7 +220,13 @@ def _remark(verdict: Verdict) -> str:
         return ""
     if verdict.word is VerdictWord.INCONCLUSIVE:
         return "" if verdict.mde is None else f"  (changes under {verdict.mde:.3f} go unseen)"
-    return f"  {one_line(verdict.reason)}"
+    return f"  {one_line(verdict.reason)}{_onset(verdict)}"
+
+
+def _onset(verdict: Verdict) -> str:
+    """Say since when a loss lasts."""
+    is_worse = verdict.word in WORSE and verdict.lost_since is not None
+    return f"; lost since step {verdict.lost_since}" if is_worse else ""
 
 
 def _legend(view: Overview) -> Text:

@@ -13,6 +13,7 @@ from dashboards.page import render_page
 from dashboards.run_data import RunData
 from dashboards.view import build_view
 from tests.browser import LOW_CONTRAST, open_page, screenshot, wait_for_texts
+from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
 from tracker.domain.types import Phase
@@ -38,6 +39,11 @@ def page(browser_page: Page) -> Page:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(run_data(forgetting_run()), tmp_path_factory.mktemp("report") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def judged_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(run_data(judged_run()), tmp_path_factory.mktemp("report") / "judged.html")
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +91,51 @@ def test_the_report_shows_finding_table_and_charts_and_loads_nothing(page: Page,
     assert requests == [report.as_uri()]
 
 
+def test_what_the_judge_says_is_shown_with_its_evidence(page: Page, judged_report: Path, tmp_path: Path) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(judged_report.as_uri())
+    wait_for_texts(
+        page,
+        "trivia recovered; reversal improved; trivia / history was forgotten; the answers of sums got longer.",
+        "△ recovered",
+        "mean of 10, best of 12 blocks",
+        "samples alone 4.4e-09",
+        "a loss of 0.084 is seen by one checkpoint alone, of 0.048 by four together",
+        "sums, output length",
+        "level of step 800 accepted on 2026-03-15: the data mix changed on purpose",
+        "recovered at step 1000, below until step 800",
+        "Latency verdicts at step 1000.",
+        "2.2e-09 slower",
+    )
+    tables = page.locator(".scroll:visible").all()
+    assert len(tables) >= 7
+    assert all(table.evaluate("e => e.scrollWidth <= e.clientWidth") for table in tables)  # nothing to scroll
+    assert screenshot(page, tmp_path / "judged.png", full_page=True).stat().st_size > 50_000
+
+
+def test_a_narrow_screen_reads_every_reason_and_caption_without_scrolling_the_table(
+    page: Page, judged_report: Path
+) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(judged_report.as_uri())
+    assert page_width(page) == 400
+    texts = [*page.locator(".case-text").all(), *page.locator("caption:visible").all()]
+    assert len(texts) == 4 + 9
+    assert all(text.evaluate("e => e.getBoundingClientRect().right <= 400") for text in texts)
+
+
+def test_paper_cuts_nothing_of_what_the_judge_says(page: Page, judged_report: Path) -> None:
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 702, "height": 1000})
+    page.goto(judged_report.as_uri())
+    assert page_width(page) == 702
+    assert page.locator("table.judged:visible").count() == 4
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_can_be_read(page: Page, report: Path, scheme: str) -> None:
+def test_all_text_can_be_read(page: Page, judged_report: Path, scheme: str) -> None:
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    page.goto(report.as_uri())
+    page.goto(judged_report.as_uri())
     page.locator("details").first.evaluate("e => { e.open = true; }")
     assert page.evaluate(LOW_CONTRAST) == []
 

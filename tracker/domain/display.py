@@ -9,7 +9,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-from tracker.domain.types import Measure
+from tracker.domain.types import Baseline, Measure
 
 NOTHING = "-"
 """Shown where there is no number. Never 0."""
@@ -65,6 +65,11 @@ def subject_text(benchmark: str, subset: str, measure: Measure) -> str:
 def steps_text(steps: Sequence[int]) -> str:
     """Return `step 600` or `steps 100-600`."""
     return f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]}-{steps[-1]}"
+
+
+def baseline_text(baseline: Baseline, steps: Sequence[int]) -> str:
+    """Return `peak, steps 510-600`."""
+    return f"{baseline}, {steps_text(steps)}"
 
 
 def p_text(p: float) -> str:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tracker.domain.display import count_text, names_text
-from tracker.domain.types import Comparison, Gap, Report, Verdict, VerdictWord
+from tracker.domain.display import count_text, names_text, subject_text
+from tracker.domain.types import Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
 
 SYMBOLS: Mapping[VerdictWord, str] = {
     VerdictWord.MISSING: "?",
@@ -30,7 +30,7 @@ SYMBOLS: Mapping[VerdictWord, str] = {
 """Told apart without colour."""
 
 WORSE = frozenset({VerdictWord.FORGOTTEN, VerdictWord.REGRESSED})
-_ORDER = (
+URGENCY = (
     VerdictWord.FORGOTTEN,
     VerdictWord.REGRESSED,
     VerdictWord.MISSING,
@@ -59,6 +59,8 @@ class Overview:
     gaps: tuple[Gap, ...]
     """Checkpoints without any report, ascending by step."""
     verdicts: Mapping[tuple[int, str], Verdict]
+    findings: tuple[tuple[int, Verdict], ...] = ()
+    """(step, finding) on subsets and on the length of answers, ascending by step."""
 
     def at(self, step: int, benchmark: str) -> Verdict | None:
         """Return the verdict on `benchmark` at `step`, or None where it was not part of the evaluation."""
@@ -67,6 +69,11 @@ class Overview:
     def of(self, benchmark: str) -> tuple[tuple[int, Verdict], ...]:
         """Return (step, verdict) of one benchmark, ascending by step."""
         return tuple((s, self.verdicts[s, benchmark]) for s in self.steps if (s, benchmark) in self.verdicts)
+
+    def newest_findings(self) -> tuple[Verdict, ...]:
+        """Return the findings of the newest checkpoint, most urgent first."""
+        found = [finding for step, finding in self.findings if step == self.steps[-1]]
+        return tuple(sorted(found, key=lambda f: URGENCY.index(f.word)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +85,9 @@ class Standing:
     word: VerdictWord
     """Of the newest verdict; `improved` also when it improved earlier and nothing was found since."""
     after_step: int | None
-    """Worse: the last step before the loss, where nothing was found yet."""
-    best_step: int | None
-    """Worse: the step that the verdict compares with."""
+    """Worse: the last step before the loss."""
+    best_steps: tuple[int, ...]
+    """Worse: the run's own checkpoints that the verdict compares with, ascending."""
     earlier: tuple[int, VerdictWord] | None
     """The last decisive verdict before, where the newest one decides nothing."""
 
@@ -89,6 +96,7 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
     """Arrange reports by step and benchmark; where a step was judged twice, the newest report counts."""
     ordered = sorted(reports, key=lambda r: (r.step, r.created_at))
     verdicts = {(r.step, v.benchmark): v for r in ordered for v in r.verdicts}
+    newest = {(r.step, v.benchmark): r.plan_id for r in ordered for v in r.verdicts}
     steps = tuple(sorted({r.step for r in ordered}))
     names = dict.fromkeys(v.benchmark for r in reversed(ordered) for v in r.verdicts)
     return Overview(
@@ -96,13 +104,16 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
         steps=steps,
         gaps=tuple(sorted((g for g in gaps if g.step not in steps), key=lambda g: g.step)),
         verdicts=verdicts,
+        findings=tuple(
+            (r.step, f) for r in ordered for f in r.findings if newest.get((r.step, f.benchmark)) == r.plan_id
+        ),
     )
 
 
 def standings(view: Overview) -> tuple[Standing, ...]:
     """Return where each benchmark stands: losses first, then blind spots, doubts, gains and the rest."""
     found = [_standing(name, view.of(name)) for name in view.benchmarks]
-    return tuple(sorted(found, key=lambda s: _ORDER.index(s.word)))
+    return tuple(sorted(found, key=lambda s: URGENCY.index(s.word)))
 
 
 def headline(view: Overview) -> str:
@@ -113,10 +124,12 @@ def headline(view: Overview) -> str:
     for standing in standings(view):
         by_phrase.setdefault(_phrase(standing), []).append(standing)
     parts = [_clause(phrase, group) for phrase, group in by_phrase.items() if phrase]
+    found = _finding_clauses([f for f in view.newest_findings() if f.word in WORSE])
     rest = by_phrase.get("", [])
     if rest:
-        parts.append(_nothing_found(rest, alone=not parts))
-    return "; ".join(parts)
+        as_a_whole = " as a whole" if found else ""
+        found.append(_nothing_found(rest, alone=not parts, qualifier=as_a_whole))
+    return "; ".join([*parts, *found])
 
 
 def decisive_comparison(verdict: Verdict) -> Comparison | None:
@@ -131,22 +144,32 @@ def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standi
     step, newest = verdicts[-1]
     earlier = next(((s, v.word) for s, v in reversed(verdicts[:-1]) if v.word in _DECISIVE), None)
     improved_before = newest.word in _OPEN and earlier is not None and earlier[1] is VerdictWord.IMPROVED
-    comparison = decisive_comparison(newest) if newest.word in WORSE else None
-    best_step = comparison.baseline_steps[-1] if comparison else None
+    best_steps = _best_steps(newest)
     return Standing(
         benchmark=benchmark,
         step=step,
         word=VerdictWord.IMPROVED if improved_before else newest.word,
-        after_step=_last_good(verdicts, best_step) if newest.word in WORSE else None,
-        best_step=best_step,
+        after_step=_last_good(verdicts, best_steps) if newest.word in WORSE else None,
+        best_steps=best_steps,
         earlier=None if newest.word in _DECISIVE or improved_before else earlier,
     )
 
 
-def _last_good(verdicts: Sequence[tuple[int, Verdict]], best_step: int | None) -> int | None:
-    """Return the step before the present streak of losses; doubts and blind spots do not interrupt a streak."""
-    good = (step for step, verdict in reversed(verdicts) if verdict.word not in _IN_A_STREAK)
-    return next(good, best_step)
+def _best_steps(verdict: Verdict) -> tuple[int, ...]:
+    comparison = decisive_comparison(verdict) if verdict.word in WORSE else None
+    # A pinned checkpoint may be one of another run, with steps of its own.
+    is_own = comparison is not None and comparison.baseline is not Baseline.PINNED
+    return comparison.baseline_steps if comparison is not None and is_own else ()
+
+
+def _last_good(verdicts: Sequence[tuple[int, Verdict]], best_steps: Sequence[int]) -> int | None:
+    """Return the step before the onset, else before the streak: doubts and blind spots do not interrupt one."""
+    onset = verdicts[-1][1].lost_since
+    if onset is not None:
+        good = (step for step, _ in reversed(verdicts) if step < onset)
+    else:
+        good = (step for step, verdict in reversed(verdicts) if verdict.word not in _IN_A_STREAK)
+    return next(good, best_steps[-1] if best_steps else None)
 
 
 _PHRASES: Mapping[VerdictWord, str] = {
@@ -182,7 +205,31 @@ def _after(group: Sequence[Standing]) -> str:
     return f" after step {steps[0]}" if len(steps) == 1 else f" after steps {steps[0]} to {steps[-1]}"
 
 
-def _nothing_found(group: Sequence[Standing], *, alone: bool) -> str:
+_CHANGES: Mapping[Measure, tuple[str, str]] = {
+    Measure.OUTPUT_LENGTH: ("the answers of", "got longer"),
+    Measure.COMPLETENESS: ("more answers of", "are cut off"),
+}
+"""What is said before and after the names."""
+
+
+def _finding_clauses(found: Sequence[Verdict]) -> list[str]:
+    """Return one clause for each kind of loss; `found` is most urgent first."""
+    names: dict[tuple[VerdictWord, Measure], list[str]] = {}
+    for one in found:
+        subject = subject_text(one.benchmark, one.subset, Measure.SCORE)
+        names.setdefault((one.word, one.measure), []).append(subject)
+    return [_finding_clause(word, measure, subjects) for (word, measure), subjects in names.items()]
+
+
+def _finding_clause(word: VerdictWord, measure: Measure, subjects: list[str]) -> str:
+    if measure is not Measure.SCORE:
+        before, after = _CHANGES[measure]
+        return f"{before} {names_text(subjects)} {after}"
+    said = _PHRASES[word].replace("{be}", "were" if len(subjects) > 1 else "was")
+    return f"{names_text(subjects)} {said}"
+
+
+def _nothing_found(group: Sequence[Standing], *, alone: bool, qualifier: str) -> str:
     """Say how many benchmarks show nothing, in the words of their verdicts: not finding is not "no change"."""
     counts: dict[VerdictWord, int] = {}
     for standing in group:
@@ -191,9 +238,9 @@ def _nothing_found(group: Sequence[Standing], *, alone: bool) -> str:
     if len(counts) == 1:
         words = f"all {_BY_NAME[group[0].word]}"
     if len(group) == 1:
-        return f"no finding in {names_text([group[0].benchmark])} ({_BY_NAME[group[0].word]})"
+        return f"no finding in {names_text([group[0].benchmark])}{qualifier} ({_BY_NAME[group[0].word]})"
     subject = count_text(len(group), "benchmark" if alone else "other benchmark")
-    return f"no finding in {subject} ({words})"
+    return f"no finding in {subject}{qualifier} ({words})"
 
 
 _BY_NAME: Mapping[VerdictWord, str] = {

@@ -22,6 +22,7 @@ from eval_jobs.types import (
     ProbeOutcome,
     ProbeResult,
 )
+from tracker.domain.display import baseline_text
 from tracker.domain.metric_keys import metric_key, unique_keys
 from tracker.domain.scores import summarise
 from tracker.domain.tracking_types import (
@@ -206,5 +207,5 @@ def _tracked_verdict(verdict: Verdict, key: str, step: int) -> TrackedVerdict:
         word=verdict.word,
         score=verdict.score,
         change=None if against is None else against.delta,
-        baseline_step=None if against is None else against.baseline_steps[-1],
+        baseline="" if against is None else baseline_text(against.baseline, against.baseline_steps),
     )

@@ -45,8 +45,9 @@ class TrackedVerdict:
     word: VerdictWord
     score: float | None
     change: float | None
-    """Score minus the best earlier one; None when there was nothing to compare with."""
-    baseline_step: int | None
+    """Of the comparison that decided; None when there was nothing to compare with."""
+    baseline: str
+    """What it was compared with, `peak, steps 510-600`; empty without a comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ def merge(newest: Iterable[TrackedVerdict], verdicts: Iterable[TrackedVerdict]) 
 
 def write_newest(newest: Iterable[TrackedVerdict]) -> str:
     """Return the verdicts as text; what does not fit is left out from the least urgent end."""
-    rows = [[v.benchmark, v.key, v.step, v.word, v.score, v.change, v.baseline_step] for v in newest]
+    rows = [[v.benchmark, v.key, v.step, v.word, v.score, v.change, v.baseline] for v in newest]
     while len(text := json.dumps(rows, separators=(",", ":"))) > MAX_CHARS:
         rows.pop()
     return text
@@ -54,7 +54,7 @@ def render(newest: Iterable[TrackedVerdict]) -> str:
     """Return the verdicts as a Markdown table."""
     rows = tuple(newest)
     last = max((v.step for v in rows), default=0)
-    head = _line("Benchmark", f"Verdict at step {last}", "Score", "Change against the best")
+    head = _line("Benchmark", f"Verdict at step {last}", "Score", "Change (against)")
     return "\n".join([head, "|---|---|---|---|", *(_row(v, last) for v in rows)])
 
 
@@ -74,7 +74,7 @@ def with_section(note: str, section: str) -> str:
 
 
 def _verdict(*row: object) -> TrackedVerdict:
-    benchmark, key, step, word, score, change, baseline_step = row
+    benchmark, key, step, word, score, change, baseline = row
     return TrackedVerdict(
         benchmark=str(benchmark),
         key=str(key),
@@ -82,7 +82,7 @@ def _verdict(*row: object) -> TrackedVerdict:
         word=VerdictWord(str(word)),
         score=_number(score),
         change=_number(change),
-        baseline_step=None if baseline_step is None else int(str(baseline_step)),
+        baseline=str(baseline),
     )
 
 
@@ -93,7 +93,7 @@ def _number(value: object) -> float | None:
 def _row(verdict: TrackedVerdict, last: int) -> str:
     word = str(verdict.word) if verdict.step == last else f"{verdict.word} (step {verdict.step})"
     score = "-" if verdict.score is None else f"{verdict.score:.3f}"
-    change = "-" if verdict.change is None else f"{verdict.change:+.3f} (step {verdict.baseline_step})"
+    change = "-" if verdict.change is None else f"{verdict.change:+.3f} ({verdict.baseline})"
     return _line(verdict.benchmark.replace("|", "\\|"), f"**{word}**", score, change)
 
 

@@ -12,6 +12,7 @@ from eval_jobs.errors import StoreError
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
+from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
 from tracker.domain.types import Policy
 
@@ -27,6 +28,10 @@ def _sources(run: RecordedRun) -> Sources:
         history.append_report(report)
     for gap in run.gaps:
         history.append_gap(gap)
+    for episode in run.episodes:
+        history.append_episode(episode)
+    for acceptance in run.acceptances:
+        history.append_acceptance(acceptance)
     return Sources(history=history, queue=queue, curves=FakeCurves(run.curves), policy=Policy(phases=run.phases))
 
 
@@ -35,6 +40,11 @@ def test_everything_about_one_run_is_collected() -> None:
     assert (len(data.records), len(data.reports), len(data.gaps), len(data.curves)) == (10, 10, 1, 100)
     assert data.phases == RUN.phases
     assert data.made_at == NOW
+
+
+def test_losses_and_accepted_levels_are_collected() -> None:
+    data = collect(RUN.run_id, _sources(judged_run()), now=NOW)
+    assert (len(data.episodes), len(data.acceptances)) == (5, 2)
 
 
 def test_texts_are_read_only_where_examples_show_them() -> None:

@@ -11,10 +11,12 @@ from dashboards.page import render_page
 from dashboards.run_data import RunData
 from dashboards.view import build_view
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Outcome, ProbeFailure
+from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
 from tests.verdicts import reports_of
 from tracker.domain.display import clean
+from tracker.domain.overview import SYMBOLS
 from tracker.domain.types import Phase
 
 RUN = forgetting_run()
@@ -59,21 +61,25 @@ def parsed(html: str) -> Page:
 
 def hostile(text: str) -> RunData:
     """Return a run in which every text that comes from outside is `text`."""
-    small = forgetting_run(samples=10)
+    small, judged = forgetting_run(samples=10), judged_run(subset=text, reason=text)
     records = tuple(_hostile_record(record, text) for record in small.records)
     reports = tuple(
         replace(
             report,
             run_id=text,
             verdicts=tuple(replace(v, reason=text, benchmark=f"{v.benchmark}{text}") for v in report.verdicts),
+            findings=tuple(replace(f, reason=text, benchmark=f"{f.benchmark}{text}") for f in told.findings),
+            latency=tuple(replace(v, reason=text, load=text) for v in told.latency),
         )
-        for report in small.reports
+        for report, told in zip(small.reports, judged.reports, strict=True)
     )
     return run_data(
         RecordedRun(
             run_id=text,
             records=records,
             reports=reports,
+            episodes=tuple(replace(e, benchmark=f"{e.benchmark}{text}") for e in judged.episodes),
+            acceptances=tuple(replace(a, benchmark=f"{a.benchmark}{text}") for a in judged.acceptances),
             gaps=tuple(replace(g, message=text, hint=text, source_uri=text, code=text) for g in small.gaps),
             curves=tuple(replace(p, key=f"loss{text}") for p in small.curves),
             phases=(*small.phases[:1], Phase(name=text, from_step=600)),
@@ -168,7 +174,7 @@ def test_the_page_forbids_itself_scripts_and_requests() -> None:
 
 
 def test_every_tag_is_closed_and_every_id_is_used_once() -> None:
-    for data in (run_data(RUN), run_data(wide_run(checkpoints=45, benchmarks=16, samples=8))):
+    for data in (run_data(judged_run()), run_data(wide_run(checkpoints=45, benchmarks=16, samples=8))):
         page = parsed(html_of(data))
         open_tags: list[str] = []
         for tag in page.shape:
@@ -181,12 +187,12 @@ def test_every_tag_is_closed_and_every_id_is_used_once() -> None:
 
 
 def test_links_inside_the_page_lead_somewhere() -> None:
-    page = parsed(html_of(run_data(RUN)))
+    page = parsed(html_of(run_data(judged_run())))
     assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
 
 
 def test_every_table_has_a_caption_and_every_picture_a_title() -> None:
-    html = html_of(run_data(RUN))
+    html = html_of(run_data(judged_run()))
     assert html.count("<table") == html.count("<caption>")
     assert html.count('role="img"') == html.count("<desc ")
 
@@ -196,6 +202,27 @@ def test_a_verdict_cell_has_score_symbol_and_word() -> None:
         '<td class="v-improved" title="0.205 above step 400"><b>0.838</b> <span class="said">▲ improved</span></td>'
     )
     assert improved in html_of(run_data(RUN))
+
+
+def test_every_verdict_word_has_a_colour_and_is_shown() -> None:
+    html = html_of(run_data(judged_run()))
+    for word, symbol in SYMBOLS.items():
+        assert f".v-{word}" in html.split("</style>")[0]
+        assert f">{symbol} {word}</span>" in html
+
+
+def test_a_run_without_findings_losses_and_latency_verdicts_has_no_empty_tables() -> None:
+    html = html_of(run_data(RUN))
+    assert 'class="judged"' not in html
+    assert "#episodes" not in html
+    assert html_of(run_data(judged_run())).count('class="judged"') == 4
+
+
+def test_latency_that_was_judged_without_a_measurement_is_shown() -> None:
+    judged = judged_run()
+    html = html_of(run_data(replace(judged, records=tuple(replace(r, probes=()) for r in judged.records))))
+    assert "Latency verdicts at step 1000." in html
+    assert "All numbers" not in html
 
 
 def test_a_gap_is_a_row_that_says_why() -> None:

@@ -10,6 +10,7 @@ from eval_jobs.types import ProbeResult
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
 from tests.verdicts import reports_of
+from tracker.domain.types import Baseline
 
 RUN = forgetting_run()
 DATA = run_data(RUN, unfinished=2)
@@ -82,20 +83,22 @@ def test_a_benchmark_that_was_added_later_has_empty_cells_before() -> None:
     assert table.recent[0].cells[2].badge is None
 
 
-def test_the_evidence_has_what_a_doubter_asks_for() -> None:
-    facts = VIEW.evidence[0]
-    assert (facts.benchmark, facts.badge.word, facts.score, facts.alpha, facts.mde) == (
-        "facts", "forgotten", "0.037", "8.3e-05", "0.084",
-    )  # fmt: skip
-    best = facts.proofs[0]
-    assert best.against == "peak, step 600"
-    assert (best.delta, best.interval) == ("−0.875", "−0.948 to −0.802")  # noqa: RUF001 - a true minus sign
-    assert (best.flips, best.common, best.p, best.method) == ("70 / 0", "80", "< 1e-12 worse", "mcnemar-midp")
+def test_a_benchmark_fell_from_the_mean_of_a_block() -> None:
+    newest = RUN.reports[-1]
+    facts = newest.verdicts[0]
+    block = tuple(replace(c, baseline_steps=(400, 500, 600)) for c in facts.comparisons)
+    moved = replace(newest, verdicts=(replace(facts, comparisons=block), *newest.verdicts[1:]))
+    view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
+    assert view.tiles[0].note == "was 0.793 at steps 400-600"
 
 
-def test_a_gain_shows_the_p_of_a_gain() -> None:
-    reversal = next(case for case in VIEW.evidence if case.benchmark == "reversal")
-    assert reversal.proofs[0].p == "0.077 better"
+def test_a_pinned_checkpoint_of_another_run_is_not_looked_up_in_this_one() -> None:
+    newest = RUN.reports[-1]
+    pinned = tuple(replace(c, baseline=Baseline.PINNED) for c in newest.verdicts[0].comparisons)
+    moved = replace(newest, verdicts=(replace(newest.verdicts[0], comparisons=pinned), *newest.verdicts[1:]))
+    view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
+    assert view.tiles[0].note == "was 0.037 at step 100"
+    assert [loss.benchmark for loss in view.losses] == ["sums"]
 
 
 def test_latency_rows_tell_failures_from_numbers() -> None:

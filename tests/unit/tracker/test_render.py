@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from rich.console import Console, RenderableType
 
+from tests.judged_run import judged_run
 from tests.records import forgetting_run, wide_run
 from tracker.domain.compare import compare_records
 from tracker.domain.types import Policy, VerdictWord
@@ -125,6 +126,33 @@ def test_a_report_has_one_line_per_benchmark() -> None:
           reversal  0.013  ~  inconclusive  (changes under 0.084 go unseen)
 """
     )
+
+
+def test_a_loss_says_in_the_report_since_when_it_lasts() -> None:
+    assert "below step 600, 70 samples lost; lost since step 700\n" in shown(*report_lines(RUN.reports[-1]), width=120)
+
+
+def test_findings_of_the_newest_checkpoint_stand_under_the_history() -> None:
+    text = shown(history_table(judged_run().reports[-2:]), width=120)
+    assert text.endswith(
+        """\
+
+found at step 1000 in subsets and in the length of answers:
+trivia / history     ▼▼ forgotten  since step 600
+sums, output length  ▼  regressed  since step 700
+
+facts and sums were forgotten after step 600; trivia recovered; trivia / history was forgotten; the answers of sums got
+longer; no finding in reversal as a whole (inconclusive).
+"""
+    )
+    assert "found at" not in shown(history_table([*judged_run().reports, replace(RUN.reports[-1], step=1100)]))
+
+
+def test_many_findings_are_counted() -> None:
+    newest = judged_run().reports[-1]
+    many = tuple(replace(newest.findings[0], subset=f"s{i}") for i in range(12))
+    text = shown(history_table([replace(newest, findings=many)]), width=120)
+    assert "trivia / s9  ▼▼ forgotten  since step 600\nand 2 more: `tracker report` shows them\n" in text
 
 
 def test_a_failed_benchmark_has_a_reason_and_no_score() -> None:

@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import pytest
 
+from tests.judged_run import judged_run
 from tests.records import forgetting_run
 from tracker.domain.overview import decisive_comparison, headline, overview, standings
-from tracker.domain.types import Baseline, Report, VerdictWord
+from tracker.domain.types import Baseline, Measure, Report, VerdictWord
 
 RUN = forgetting_run()
 
@@ -53,8 +54,9 @@ def test_a_blind_spot_after_a_loss_does_not_hide_it() -> None:
 
 
 def test_losses_that_began_at_unlike_steps_are_said_together() -> None:
-    later = _with_words(RUN.reports[6], facts=VerdictWord.INCONCLUSIVE)
-    said = headline(overview([*RUN.reports[:6], later, *RUN.reports[7:]]))
+    newest = RUN.reports[-1]
+    later = replace(newest, verdicts=(replace(newest.verdicts[0], lost_since=800), *newest.verdicts[1:]))
+    said = headline(overview([*RUN.reports[:-1], later]))
     assert said.startswith("facts and sums were forgotten after steps 600 to 700;")
 
 
@@ -64,13 +66,45 @@ def test_a_loss_began_after_the_last_good_checkpoint_and_not_after_the_luckiest_
     luckier = tuple(replace(c, baseline_steps=(500,)) for c in facts.comparisons)
     moved = replace(newest, verdicts=(replace(facts, comparisons=luckier), *newest.verdicts[1:]))
     found = standings(overview([*RUN.reports[:-1], moved]))[0]
-    assert (found.benchmark, found.after_step, found.best_step) == ("facts", 600, 500)
+    assert (found.benchmark, found.after_step, found.best_steps) == ("facts", 600, (500,))
 
 
 @pytest.mark.parametrize("between", [VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE])
 def test_doubts_and_blind_spots_do_not_interrupt_a_loss(between: VerdictWord) -> None:
-    reports = [_with_words(r, facts=between) if r.step == 800 else r for r in RUN.reports]
+    unplaced = [replace(r, verdicts=tuple(replace(v, lost_since=None) for v in r.verdicts)) for r in RUN.reports]
+    reports = [_with_words(r, facts=between) if r.step == 800 else r for r in unplaced]
     assert standings(overview(reports))[0].after_step == 600
+
+
+def test_a_loss_that_is_over_is_said_once_and_not_held_against_later_checkpoints() -> None:
+    back = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.RECOVERED)
+    assert headline(overview([*RUN.reports, back])) == (
+        "sums was forgotten after step 600; facts recovered; reversal improved"
+    )
+    after = _with_words(replace(RUN.reports[-1], step=1200), facts=VerdictWord.INCONCLUSIVE)
+    assert headline(overview([*RUN.reports, back, after])) == (
+        "sums was forgotten after step 600; reversal improved; no finding in facts (inconclusive)"
+    )
+
+
+def test_the_sentence_names_what_was_found_beside_the_scores() -> None:
+    reports = judged_run().reports
+    assert headline(overview(reports)) == (
+        "facts and sums were forgotten after step 600; trivia recovered; reversal improved; "
+        "trivia / history was forgotten; the answers of sums got longer"
+    )
+    assert "history" not in headline(overview([*reports, replace(RUN.reports[-1], step=1100)]))
+
+
+def test_a_benchmark_with_a_lost_subset_is_not_said_to_show_nothing() -> None:
+    early, late = RUN.reports[1], judged_run().reports[-1]
+    subset, length = late.findings
+    cut_off = replace(length, benchmark="facts", measure=Measure.COMPLETENESS)
+    found = replace(early, findings=(replace(subset, benchmark="sums"), replace(length, benchmark="sums"), cut_off))
+    assert headline(overview([found])) == (
+        "sums / history was forgotten; the answers of sums got longer; more answers of facts are cut off; "
+        "no finding in 3 benchmarks as a whole (all inconclusive)"
+    )
 
 
 def test_losses_come_first_and_blind_spots_before_gains() -> None:

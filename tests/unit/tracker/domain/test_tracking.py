@@ -153,6 +153,13 @@ def test_verdicts_become_tags_with_the_most_urgent_word_on_top() -> None:
     assert {v.benchmark for v in batch_at(1000).verdicts} == {"facts", "sums", "reversal"}
 
 
+def test_a_verdict_says_what_it_was_compared_with() -> None:
+    facts = next(v for v in batch_at(1000).verdicts if v.benchmark == "facts")
+    assert (facts.change, facts.baseline) == (-0.85, "peak, step 600")
+    first = next(v for v in batch_at(100).verdicts if v.benchmark == "facts")
+    assert (first.change, first.baseline) == (None, "")
+
+
 def test_a_verdict_on_an_unknown_benchmark_still_gives_a_key_that_mlflow_takes() -> None:
     verdict = replace(REPORT.verdicts[0], benchmark="gone@1")
     assert "verdict/gone_at_1" in tracking_batch(RECORD, replace(REPORT, verdicts=(verdict,))).tags

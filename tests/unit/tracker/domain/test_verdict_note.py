@@ -15,9 +15,9 @@ FACTS = TrackedVerdict(
     word=VerdictWord.FORGOTTEN,
     score=0.125,
     change=-0.75,
-    baseline_step=600,
+    baseline="peak, steps 510-600",
 )
-SUMS = replace(FACTS, benchmark="sums", key="sums", word=VerdictWord.FIRST, change=None, baseline_step=None)
+SUMS = replace(FACTS, benchmark="sums", key="sums", word=VerdictWord.FIRST, change=None, baseline="")
 
 
 def test_the_most_urgent_verdict_comes_first() -> None:
@@ -58,7 +58,7 @@ def test_the_table_names_the_step_of_a_verdict_that_is_older_than_the_others() -
     assert "Verdict at step 800" in table
     assert "**forgotten**" in table
     assert "**first (step 700)**" in table
-    assert "-0.750 (step 600)" in table
+    assert "-0.750 (peak, steps 510-600)" in table
 
 
 def test_a_missing_score_is_a_dash() -> None:
