@@ -104,8 +104,8 @@ def _evidence(step: int, verdict: Verdict) -> Evidence:
 def _unseen(verdict: Verdict) -> str:
     if verdict.word is not VerdictWord.INCONCLUSIVE or verdict.mde is None:
         return ""
-    together = "" if verdict.mde_pooled is None else f", of {score_text(verdict.mde_pooled)} by four together"
-    return f"four times out of five, a loss of {score_text(verdict.mde)} is seen by one checkpoint alone{together}"
+    together = "" if verdict.mde_pooled is None else f", {score_text(verdict.mde_pooled)} by four together"
+    return f"smallest loss to be seen: {score_text(verdict.mde)} alone{together}"
 
 
 def _proof(comparison: Comparison, level: float | None) -> Proof:

@@ -219,7 +219,7 @@ def _remark(verdict: Verdict) -> str:
     if verdict.word is VerdictWord.FIRST:
         return ""
     if verdict.word is VerdictWord.INCONCLUSIVE:
-        return "" if verdict.mde is None else f"  (changes under {verdict.mde:.3f} go unseen)"
+        return "" if verdict.mde is None else f"  (losses under {score_text(verdict.mde)} can go unseen)"
     return f"  {one_line(verdict.reason)}{_onset(verdict)}"
 
 

@@ -96,11 +96,11 @@ def test_what_the_judge_says_is_shown_with_its_evidence(page: Page, judged_repor
     page.goto(judged_report.as_uri())
     wait_for_texts(
         page,
-        "trivia recovered; reversal improved; trivia / history was forgotten; the answers of sums got longer.",
+        "trivia / history was forgotten since step 600; the answers of sums got longer since step 700.",
         "△ recovered",
         "mean of 10, best of 12 blocks",
         "samples alone 4.4e-09",
-        "a loss of 0.084 is seen by one checkpoint alone, of 0.048 by four together",
+        "smallest loss to be seen: 0.084 alone, 0.048 by four together",
         "sums, output length",
         "level of step 800 accepted on 2026-03-15: the data mix changed on purpose",
         "recovered at step 1000, below until step 800",
@@ -211,9 +211,14 @@ def test_text_of_a_model_runs_nothing(page: Page, tmp_path: Path) -> None:
 
 def test_names_without_a_place_to_break_never_widen_the_page(page: Page, tmp_path: Path) -> None:
     name = "a_name_without_any_place_to_break_" * 6
-    run = forgetting_run(run_id=name, samples=20)
+    run = judged_run(subset=name, reason=name)
     reports = tuple(
-        replace(r, verdicts=tuple(replace(v, benchmark=name + v.benchmark, reason=name) for v in r.verdicts))
+        replace(
+            r,
+            verdicts=tuple(replace(v, benchmark=name + v.benchmark, reason=name) for v in r.verdicts),
+            findings=tuple(replace(f, benchmark=name + f.benchmark, reason=name) for f in r.findings),
+            latency=tuple(replace(v, load=name, reason=name) for v in r.latency),
+        )
         for r in run.reports
     )
     long = replace(run, reports=reports, gaps=tuple(replace(g, message=name) for g in run.gaps))

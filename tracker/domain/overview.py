@@ -195,14 +195,15 @@ def _phrase(standing: Standing) -> str:
 def _clause(phrase: str, group: Sequence[Standing]) -> str:
     plural = len(group) > 1
     said = phrase.replace("{be}", "were" if plural else "was").replace("{have}", "have" if plural else "has")
-    return f"{names_text([s.benchmark for s in group])} {said}{_after(group)}"
+    return f"{names_text([s.benchmark for s in group])} {said}{_steps_text('after', [s.after_step for s in group])}"
 
 
-def _after(group: Sequence[Standing]) -> str:
-    steps = sorted({s.after_step for s in group if s.after_step is not None})
+def _steps_text(preposition: str, known: Iterable[int | None]) -> str:
+    """Return ` after step 600`, ` after steps 600 to 700`, or nothing where no step is known."""
+    steps = sorted({step for step in known if step is not None})
     if not steps:
         return ""
-    return f" after step {steps[0]}" if len(steps) == 1 else f" after steps {steps[0]} to {steps[-1]}"
+    return f" {preposition} step {steps[0]}" if len(steps) == 1 else f" {preposition} steps {steps[0]} to {steps[-1]}"
 
 
 _CHANGES: Mapping[Measure, tuple[str, str]] = {
@@ -214,19 +215,19 @@ _CHANGES: Mapping[Measure, tuple[str, str]] = {
 
 def _finding_clauses(found: Sequence[Verdict]) -> list[str]:
     """Return one clause for each kind of loss; `found` is most urgent first."""
-    names: dict[tuple[VerdictWord, Measure], list[str]] = {}
+    kinds: dict[tuple[VerdictWord, Measure], list[Verdict]] = {}
     for one in found:
-        subject = subject_text(one.benchmark, one.subset, Measure.SCORE)
-        names.setdefault((one.word, one.measure), []).append(subject)
-    return [_finding_clause(word, measure, subjects) for (word, measure), subjects in names.items()]
+        kinds.setdefault((one.word, one.measure), []).append(one)
+    return [_finding_clause(word, measure, group) for (word, measure), group in kinds.items()]
 
 
-def _finding_clause(word: VerdictWord, measure: Measure, subjects: list[str]) -> str:
+def _finding_clause(word: VerdictWord, measure: Measure, group: Sequence[Verdict]) -> str:
+    names = names_text([subject_text(one.benchmark, one.subset, Measure.SCORE) for one in group])
+    since = _steps_text("since", [one.lost_since for one in group])
     if measure is not Measure.SCORE:
         before, after = _CHANGES[measure]
-        return f"{before} {names_text(subjects)} {after}"
-    said = _PHRASES[word].replace("{be}", "were" if len(subjects) > 1 else "was")
-    return f"{names_text(subjects)} {said}"
+        return f"{before} {names} {after}{since}"
+    return f"{names} {_PHRASES[word].replace('{be}', 'were' if len(group) > 1 else 'was')}{since}"
 
 
 def _nothing_found(group: Sequence[Standing], *, alone: bool, qualifier: str) -> str:

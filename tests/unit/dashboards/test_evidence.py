@@ -74,10 +74,9 @@ def test_a_loss_says_since_when() -> None:
 
 
 def test_what_is_inconclusive_says_what_could_not_have_been_seen() -> None:
-    together = "four times out of five, a loss of 0.084 is seen by one checkpoint alone, of 0.048 by four together"
-    assert _cases()["reversal"].notes == (together,)
+    assert _cases()["reversal"].notes == ("smallest loss to be seen: 0.084 alone, 0.048 by four together",)
     alone = _case(replace(_newest("reversal"), mde_pooled=None))
-    assert alone.notes == ("four times out of five, a loss of 0.084 is seen by one checkpoint alone",)
+    assert alone.notes == ("smallest loss to be seen: 0.084 alone",)
     assert _case(replace(_newest("reversal"), mde=None)).notes == ()
 
 

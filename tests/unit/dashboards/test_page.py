@@ -17,7 +17,7 @@ from tests.reports import run_data
 from tests.verdicts import reports_of
 from tracker.domain.display import clean
 from tracker.domain.overview import SYMBOLS
-from tracker.domain.types import Phase
+from tracker.domain.types import Phase, VerdictWord
 
 RUN = forgetting_run()
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
@@ -216,6 +216,18 @@ def test_a_run_without_findings_losses_and_latency_verdicts_has_no_empty_tables(
     assert 'class="judged"' not in html
     assert "#episodes" not in html
     assert html_of(run_data(judged_run())).count('class="judged"') == 4
+
+
+def test_many_findings_losses_and_slower_checkpoints_are_folded() -> None:
+    judged = judged_run()
+    newest, length = judged.reports[-1], judged.reports[-1].latency
+    slower = replace(judged.reports[0], latency=tuple(v for v in length if v.word is VerdictWord.REGRESSED) * 7)
+    many = tuple(replace(newest.findings[0], subset=f"s{i}") for i in range(15))
+    losses = tuple(replace(judged.episodes[0], opened_step=i) for i in range(16))
+    reports = (slower, *judged.reports[1:-1], replace(newest, findings=many))
+    html = html_of(run_data(replace(judged, reports=reports, episodes=losses, acceptances=())))
+    for folded in ("5 more findings", "4 more losses", "6 more"):
+        assert f"<summary>{folded}</summary>" in html
 
 
 def test_latency_that_was_judged_without_a_measurement_is_shown() -> None:

@@ -123,7 +123,7 @@ def test_a_report_has_one_line_per_benchmark() -> None:
    judged step 400
           facts     0.628  ▲  improved (97 %)  0.359 above step 300
           sums      0.338  ▲  improved  0.287 above step 200
-          reversal  0.013  ~  inconclusive  (changes under 0.084 go unseen)
+          reversal  0.013  ~  inconclusive  (losses under 0.084 can go unseen)
 """
     )
 
@@ -141,8 +141,8 @@ found at step 1000 in subsets and in the length of answers:
 trivia / history     ▼▼ forgotten  since step 600
 sums, output length  ▼  regressed  since step 700
 
-facts and sums were forgotten after step 600; trivia recovered; trivia / history was forgotten; the answers of sums got
-longer; no finding in reversal as a whole (inconclusive).
+facts and sums were forgotten after step 600; trivia recovered; trivia / history was forgotten since step 600; the
+answers of sums got longer since step 700; no finding in reversal as a whole (inconclusive).
 """
     )
     assert "found at" not in shown(history_table([*judged_run().reports, replace(RUN.reports[-1], step=1100)]))

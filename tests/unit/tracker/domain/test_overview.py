@@ -91,7 +91,7 @@ def test_the_sentence_names_what_was_found_beside_the_scores() -> None:
     reports = judged_run().reports
     assert headline(overview(reports)) == (
         "facts and sums were forgotten after step 600; trivia recovered; reversal improved; "
-        "trivia / history was forgotten; the answers of sums got longer"
+        "trivia / history was forgotten since step 600; the answers of sums got longer since step 700"
     )
     assert "history" not in headline(overview([*reports, replace(RUN.reports[-1], step=1100)]))
 
@@ -102,7 +102,8 @@ def test_a_benchmark_with_a_lost_subset_is_not_said_to_show_nothing() -> None:
     cut_off = replace(length, benchmark="facts", measure=Measure.COMPLETENESS)
     found = replace(early, findings=(replace(subset, benchmark="sums"), replace(length, benchmark="sums"), cut_off))
     assert headline(overview([found])) == (
-        "sums / history was forgotten; the answers of sums got longer; more answers of facts are cut off; "
+        "sums / history was forgotten since step 600; the answers of sums got longer since step 700; "
+        "more answers of facts are cut off since step 700; "
         "no finding in 3 benchmarks as a whole (all inconclusive)"
     )
 
