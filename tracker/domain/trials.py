@@ -9,7 +9,7 @@ import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.episodes import Subject, Trial, counting, episodes_at, open_of
-from tracker.domain.regression.budget import BEHAVIOUR_SHARE, SCORE_SHARE
+from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
 from tracker.domain.regression.detector import Level, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, Jitter
 from tracker.domain.regression.score_matrix import ScoreMatrix, inserted, values_at
@@ -208,4 +208,5 @@ def _level(scene: Scene, candidate: Candidate) -> Level:
         planned=scene.policy.planned_checkpoints,
         benchmarks=scene.benchmarks,
         pinned=scene.policy.pinned is not None,
+        design=DEFAULT if is_score else PLAIN,
     )

@@ -39,7 +39,7 @@ PLAIN = Design(
     by_baseline=dict.fromkeys((Baseline.RECENT, Baseline.PEAK, Baseline.PINNED), 1.0),
     null_variance=False,
 )
-"""Equal shares and the variance of now: where there are no samples, and to compare with."""
+"""Equal shares and the variance of now: for the length of answers, for series without samples, and to compare with."""
 
 ONE_SIZE = Design(by_pooled={4: 1.0}, by_baseline=PLAIN.by_baseline, null_variance=False)
 """One size of the new block: for subsets."""
