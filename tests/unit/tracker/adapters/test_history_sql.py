@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -126,6 +127,22 @@ def test_documents_of_another_schema_version_are_refused_by_number() -> None:
         from_json(Report, text_)
     with pytest.raises(StoreError, match="damaged"):
         from_json(Gap, text_[:20])
+
+
+def test_a_report_of_the_first_schema_is_read_without_its_comparisons() -> None:
+    document = json.loads(to_json(RECORDED.reports[-1]))
+    assert any(v["comparisons"] for v in document["value"]["verdicts"])
+    for verdict in document["value"]["verdicts"]:
+        verdict["comparisons"] = [{"baseline": "previous", "baseline_step": 100, "delta": -0.5}]
+        for later in ("subset", "measure", "mde_pooled", "lost_since"):
+            del verdict[later]
+    for later in ("findings", "episodes", "latency"):
+        del document["value"][later]
+    found = from_json(Report, json.dumps(document | {"schema_version": 1}))
+    new = RECORDED.reports[-1]
+    assert [(v.word, v.score, v.reason) for v in found.verdicts] == [(v.word, v.score, v.reason) for v in new.verdicts]
+    assert all(v.comparisons == () for v in found.verdicts)
+    assert from_json(Report, to_json(found)) == found
 
 
 def test_half_a_surrogate_pair_in_a_message_can_be_stored(history: SqlHistory) -> None:
