@@ -65,7 +65,7 @@ class Candidate:
     """Step of every row of `matrix`."""
     open_episode: Episode | None
     newest: bool
-    """Whether no later checkpoint is known."""
+    """Whether no later checkpoint of this branch of the run is known."""
 
     @property
     def row(self) -> int:
@@ -168,13 +168,29 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
         ),
         steps=steps if pinned is None or scene.policy.pinned is None else (*steps, scene.policy.pinned.step),
         open_episode=open_of(known, steps),
-        newest=max(_seen(scene, series)) == step,
+        newest=_is_newest(scene, series),
     )
 
 
 def _earlier(scene: Scene, series: BenchmarkSeries) -> int:
     """Return how many checkpoints of the run had a result of this benchmark before."""
     return sum(step < scene.step for step in _seen(scene, series))
+
+
+def _is_newest(scene: Scene, series: BenchmarkSeries) -> bool:
+    """Return whether no later checkpoint is known, but for those that a rewound run has left behind."""
+    later = {step for step in _seen(scene, series) if step > scene.step}
+    if later and _is_rewound(scene):
+        finished_at = scene.record.finished_at
+        later &= {r.plan.checkpoint.step for r in scene.memory.records if r.finished_at > finished_at}
+    return not later
+
+
+def _is_rewound(scene: Scene) -> bool:
+    """Return whether another model was measured at this step before: training went back, and came here again."""
+    own, finished_at = scene.record.plan.checkpoint, scene.record.finished_at
+    others = (r.plan.checkpoint for r in scene.memory.records if r.finished_at < finished_at)
+    return any(other.step == own.step and other.digest != own.digest for other in others)
 
 
 def _seen(scene: Scene, series: BenchmarkSeries) -> set[int]:

@@ -195,3 +195,25 @@ def test_an_accepted_level_counts_more_than_the_pinned_model() -> None:
     assert judged(run, policy=policy, memory=memory).word is VerdictWord.REGRESSED
     both = replace(memory, acceptances=accepted_at(200, 100).acceptances)
     assert judged(run, policy=policy, memory=both).word is not VerdictWord.REGRESSED
+
+
+# --- training that goes back
+
+
+def test_a_loss_of_a_rewound_run_is_told_although_later_steps_of_the_first_try_are_known() -> None:
+    first = [
+        record_of(100 * (i + 1), {"sums": right(170 + i % 3)}, digest=f"first-{i}", finished_after_s=60.0 * i)
+        for i in range(20)
+    ]
+    again = [
+        record_of(100 * (i + 1), {"sums": right(80 + i % 3)}, digest=f"again-{i}", finished_after_s=6000.0 + 60.0 * i)
+        for i in range(10, 16)
+    ]
+    memory = Memory(records=(*first, *again))
+    for end in (11, 12):
+        known = replace(memory, records=(*first, *again[: end - 10]))
+        report = judge(again[end - 11], scores_of(known.records), known, LONG, now=NOW)
+        assert [e.opened_step for e in report.episodes] == [100 * end]
+    late = judge(again[0], scores_of(memory.records), memory, LONG, now=NOW)
+    assert late.verdicts[0].word is VerdictWord.REGRESSED
+    assert late.episodes == ()  # later checkpoints of the same try know better
