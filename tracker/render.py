@@ -219,7 +219,8 @@ def _remark(verdict: Verdict) -> str:
     if verdict.word is VerdictWord.FIRST:
         return ""
     if verdict.word is VerdictWord.INCONCLUSIVE:
-        return "" if verdict.mde is None else f"  (losses under {score_text(verdict.mde)} can go unseen)"
+        unseen = "" if verdict.mde is None else f"  (losses under {score_text(verdict.mde)} can go unseen)"
+        return unseen if verdict.comparisons else f"  {one_line(verdict.reason)}"
     return f"  {one_line(verdict.reason)}{_onset(verdict)}"
 
 

@@ -110,7 +110,7 @@ def _with_scores(scene: Scene, candidate: Candidate, jitter: Jitter) -> _Judged:
     if tests:
         word, reason = VerdictWord.INCOMPARABLE, reason_for_too_few_common(tests)
     elif trial.track.rows.size > 1:
-        word, reason = VerdictWord.INCONCLUSIVE, reason_for_too_early(mean)
+        word, reason = VerdictWord.INCONCLUSIVE, reason_for_too_early()
     elif earlier is not None:
         reason = reason_for_unlike(scene.record.plan, earlier, candidate.subject.benchmark)
         word = VerdictWord.INCOMPARABLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalResult
-from tracker.domain.decision import MIN_COMMON
+from tracker.domain.decision import MIN_COMMON, MIN_SAMPLES
 from tracker.domain.display import steps_text
 from tracker.domain.episodes import FORGOTTEN_AFTER, RECOVERED_AFTER, Trial
 from tracker.domain.pairing import explain_difference
@@ -35,9 +35,9 @@ def reason_for_first(mean: float) -> str:
     return f"{mean:.3g}, the first usable result of this run"
 
 
-def reason_for_too_early(mean: float) -> str:
+def reason_for_too_early() -> str:
     """Say that one earlier checkpoint is too little."""
-    return f"{mean:.3g}; verdicts begin with the third checkpoint"
+    return "verdicts begin with the third checkpoint"
 
 
 def reason_for_unlike(plan: EvalPlan, earlier: EvalPlan, benchmark: str) -> str:
@@ -49,8 +49,8 @@ def reason_for_unlike(plan: EvalPlan, earlier: EvalPlan, benchmark: str) -> str:
 def reason_for_too_few_common(evidence: Sequence[Evidence]) -> str:
     """Say that too few samples are scored on both sides."""
     most = max(evidence, key=lambda e: e.test.n).test
-    if most.n == 1:
-        return "only one sample has a score on both sides, which shows no spread to judge by"
+    if most.n < MIN_SAMPLES and most.common_fraction >= MIN_COMMON:
+        return f"too few samples to judge by: {most.n} have a score on both sides, {MIN_SAMPLES} are needed"
     return f"only {most.n} samples have a score on both sides ({most.common_fraction:.1%}, {MIN_COMMON:.0%} needed)"
 
 
