@@ -18,6 +18,10 @@ from tracker.domain.types import Baseline, Episode, Measure, VerdictWord
 MIN_COMMON = 0.95
 """With fewer common samples the two sides may differ because other samples were asked, not because of the model."""
 
+MIN_SAMPLES = 10
+"""Of 2 samples both turn wrong in a healthy run, and nothing then shows how much they scatter: 9 of 10 runs would raise
+a false alarm with 2 samples, 1 of 10 with 5."""
+
 LEARNED_P = 0.01
 LEARNED_EFFECT = 0.02
 
@@ -36,9 +40,9 @@ class Decision:
     lost_since: int | None = None
 
 
-def comparable(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
-    """Return the tests whose two sides share enough samples; a single one has no spread to judge by."""
-    return tuple(e for e in evidence if e.test.common_fraction >= MIN_COMMON and e.test.n > 1)
+def comparable(evidence: Sequence[Evidence], at_least: int = MIN_SAMPLES) -> tuple[Evidence, ...]:
+    """Return the tests whose two sides share enough samples: `at_least` so many, and a large part of all."""
+    return tuple(e for e in evidence if e.test.common_fraction >= MIN_COMMON and e.test.n >= at_least)
 
 
 def decide(
@@ -54,8 +58,9 @@ def decide(
         chance: score of guessing; None: unknown.
     """
     if known is not None and is_recovered(trial, known):
-        change = recovered(trial, known)
-        return _decision(VerdictWord.RECOVERED, trial, evidence, change, known.onset_step)
+        # A subset is tested by four checkpoints together, which hold some of the loss still: the newest alone shows it.
+        alone = comparable(trial.evidence()) or tuple(evidence)
+        return _decision(VerdictWord.RECOVERED, trial, alone, recovered(trial, known), known.onset_step)
     word = word_of(evidence, trial.thresholds)
     if word is not VerdictWord.REGRESSED:
         return _decision(word, trial, evidence, None, None if known is None else known.onset_step)

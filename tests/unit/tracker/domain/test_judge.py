@@ -33,7 +33,7 @@ def test_the_first_usable_result_has_nothing_to_compare_with() -> None:
 def test_the_second_one_is_too_early_to_judge() -> None:
     verdict = judged(run_of(190, 10))
     assert (verdict.word, verdict.comparisons) == (VerdictWord.INCONCLUSIVE, ())
-    assert verdict.reason == "0.05; verdicts begin with the third checkpoint"
+    assert verdict.reason == "verdicts begin with the third checkpoint"
 
 
 def test_a_failed_benchmark_is_missing_and_says_why() -> None:
@@ -81,10 +81,15 @@ def test_too_few_common_samples_are_incomparable() -> None:
     assert verdict.reason == "only 180 samples have a score on both sides (90.0%, 95% needed)"
 
 
-def test_one_sample_shows_no_spread_to_judge_by() -> None:
-    verdict = judged(run_of([1.0], [1.0], [0.0]))
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_a_handful_of_samples_shows_no_spread_to_judge_by(n: int) -> None:
+    verdict = judged(run_of([1.0] * n, [1.0] * n, [0.0] * n))
     assert verdict.word is VerdictWord.INCOMPARABLE
-    assert verdict.reason == "only one sample has a score on both sides, which shows no spread to judge by"
+    assert verdict.reason == f"too few samples to judge by: {n} have a score on both sides, 10 are needed"
+
+
+def test_ten_samples_are_judged() -> None:
+    assert judged(run_of([1.0] * 10, [1.0] * 10, [0.0] * 10)).word is VerdictWord.REGRESSED
 
 
 def test_a_drop_is_regressed_and_counted_in_samples() -> None:
