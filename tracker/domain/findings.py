@@ -13,7 +13,7 @@ from tracker.domain.evidence import verdict_of
 from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import Level, Track, jitter_of
 from tracker.domain.regression.score_matrix import columns_of_matrix, is_varied
-from tracker.domain.regression.subsets import subset_evidence
+from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
 from tracker.domain.rules import Thresholds, losses
 from tracker.domain.trials import Candidate, Scene, alpha_of_scores, candidates_of, has_subsets, trial_of
 from tracker.domain.types import Episode, Measure, Verdict, VerdictWord
@@ -75,7 +75,7 @@ def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
     for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
         subject = replace(candidate.subject, subset=name)
         known = episodes_at(scene.memory.episodes, subject, scene.step)
-        if not known and not losses(comparable(tests), thresholds):
+        if not known and not losses(comparable(tests, MIN_SAMPLES), thresholds):
             continue
         own = _own_track(candidate, known)
         trial = Trial(
@@ -88,7 +88,8 @@ def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
             thresholds=thresholds,
         )
         trial = replace(trial, track=replace(own, scores=trial.matrix))
-        evidence = comparable(subset_evidence(scores, own, grouping, level, {name}).get(name, ()) if known else tests)
+        own_tests = subset_evidence(scores, own, grouping, level, {name}).get(name, ()) if known else tests
+        evidence = comparable(own_tests, MIN_SAMPLES)
         if evidence:
             is_open = open_of(known, candidate.series.steps)
             decision = decide(trial, evidence, is_open, run_id=scene.scores.run_id, chance=None)
