@@ -14,8 +14,9 @@ from typing import Literal
 from eval_jobs.errors import TrackerError
 from eval_jobs.identity import make_plan
 from eval_jobs.ports import Queue
-from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, ProbeLoad, ServeSpec, Suite
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
 from tracker.domain.alerts import alert_of_gap, alerts_for
+from tracker.domain.run_scores import series_key
 from tracker.domain.trials import Memory
 from tracker.domain.types import Alert, Gap, Policy, Report
 from tracker.ports import CheckpointSource, CurveReader, History, Notifier, Tracking
@@ -110,6 +111,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     run_id = record.plan.checkpoint.run_id
     world.history.append(record)
     memory = recall(world.history, run_id, world.policy)
+    _warn_of_baseline(record, memory, world.policy)
     report = world.judge(record, world.history.scores(run_id), memory, world.policy, now=now)
     for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
         world.history.append_episode(episode)
@@ -143,3 +145,23 @@ def notify_all(notifiers: Sequence[Notifier], alert: Alert) -> None:
             notifier.notify(alert)
         except TrackerError as error:
             log.warning("alert %s was not delivered: %s", alert.fingerprint, error)
+
+
+# --- private
+
+
+def _warn_of_baseline(record: EvalRecord, memory: Memory, policy: Policy) -> None:
+    """Say which results have no counterpart at the pinned checkpoint, so that nobody relies on a comparison."""
+    pinned = policy.pinned
+    if pinned is None or memory.pinned is None:
+        return
+    keys = {o.benchmark: series_key(record.plan, o) for o in record.outcomes if isinstance(o, EvalResult)}
+    known = {key for key, series in memory.pinned.series.items() if series.row_of(pinned.step) is not None}
+    if lacking := [name for name, key in keys.items() if key not in known]:
+        log.warning(
+            "%s: not compared with policy.baseline %s@%d, which has no result measured alike: "
+            "evaluate it with these settings, or change policy.baseline",
+            ", ".join(lacking),
+            pinned.run_id,
+            pinned.step,
+        )

@@ -10,8 +10,8 @@ import pytest
 
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeNotifier, FakeWorld
-from tracker.app.pipeline import World, plans_for, tick
-from tracker.domain.types import AlertState, VerdictWord
+from tracker.app.pipeline import World, plans_for, review, tick
+from tracker.domain.types import AlertState, Pinned, VerdictWord
 
 
 def run_through(fakes: FakeWorld) -> None:
@@ -176,3 +176,13 @@ def test_a_kill_between_any_two_calls_loses_and_doubles_nothing(survived_calls: 
     assert killed.tracking.records == undisturbed.tracking.records
     assert set(killed.notifier.alerts) == set(undisturbed.notifier.alerts)
     assert not killed.queue.state().waiting
+
+
+def test_a_pinned_baseline_without_results_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    fakes = FakeWorld()
+    record = fakes.run.records[0]
+    for run_id, step, is_said in (("nobody", 7, True), (fakes.run.run_id, 7, True), (fakes.run.run_id, 100, False)):
+        caplog.clear()
+        policy = replace(fakes.world().policy, pinned=Pinned(run_id=run_id, step=step))
+        review(replace(fakes.world(), policy=policy), record, fakes.clock.now())
+        assert (f"not compared with policy.baseline {run_id}@{step}" in caplog.text) is is_said
