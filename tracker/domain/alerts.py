@@ -12,7 +12,18 @@ from collections.abc import Iterator, Sequence
 
 from eval_jobs.identity import content_hash
 from tracker.domain.display import subject_text
-from tracker.domain.types import Acceptance, Alert, AlertState, Episode, Gap, Measure, Report, Verdict, VerdictWord
+from tracker.domain.types import (
+    Acceptance,
+    Alert,
+    AlertState,
+    Episode,
+    Gap,
+    LatencyVerdict,
+    Measure,
+    Report,
+    Verdict,
+    VerdictWord,
+)
 
 
 def alerts_for(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
@@ -54,7 +65,12 @@ def alert_of_gap(gap: Gap) -> Alert:
 
 # --- private
 
-_DOUBTS = frozenset({VerdictWord.SUSPECT, VerdictWord.MISSING})
+_MEDIAN = 0.5
+_MARGIN = 1.05
+
+
+def _is_no_slower(verdict: LatencyVerdict) -> bool:
+    return verdict.ci_high is not None and verdict.ci_high < _MARGIN
 
 
 def _of_losses(report: Report) -> Iterator[Alert]:
@@ -76,11 +92,11 @@ def _of_losses(report: Report) -> Iterator[Alert]:
 
 
 def _of_latency(report: Report) -> Iterator[Alert]:
-    """One alert a load: slower in whatever time or quantile. A doubt, or nothing measured, does not end it."""
+    """One alert a load: slower in whatever time or quantile. It ends when every median is shown not to be slower."""
     for load in dict.fromkeys(v.load for v in report.latency):
         verdicts = [v for v in report.latency if v.load == load]
         slower = [v for v in verdicts if v.word is VerdictWord.REGRESSED]
-        if not slower and any(v.word in _DOUBTS for v in verdicts):
+        if not slower and not all(_is_no_slower(v) for v in verdicts if v.quantile == _MEDIAN):
             continue
         said = "; ".join(v.reason for v in slower) or "no longer slower"
         yield Alert(

@@ -16,6 +16,9 @@ from tracker.domain.types import (
     Closing,
     Episode,
     Gap,
+    LatencyMethod,
+    LatencyMetric,
+    LatencyVerdict,
     Measure,
     Report,
     Verdict,
@@ -226,3 +229,40 @@ def test_a_gap_becomes_an_alert_about_the_checkpoint() -> None:
         "checkpoint 550 will not be evaluated: /out/checkpoint-550 was deleted before it could be pinned"
         " (raise save_total_limit)"
     )
+
+
+# --- latency
+
+
+def latency_of(word: VerdictWord, ci_high: float | None, quantile: float = 0.5) -> LatencyVerdict:
+    return LatencyVerdict(
+        load="default",
+        metric=LatencyMetric.TTFT,
+        quantile=quantile,
+        word=word,
+        reason="12 % slower",
+        method=LatencyMethod.INTERLEAVED,
+        ci_high=ci_high,
+        alpha_test=0.001,
+    )
+
+
+def timed(step: int, *verdicts: LatencyVerdict) -> Report:
+    return replace(report_of(step), latency=verdicts)
+
+
+def test_a_slower_model_is_told_once_until_it_is_shown_to_be_no_slower() -> None:
+    slower, unknown = latency_of(W.REGRESSED, 1.2), latency_of(W.INCONCLUSIVE, 1.3)
+    nothing, back = latency_of(W.INCONCLUSIVE, None), latency_of(W.INCONCLUSIVE, 1.02)
+    assert told(timed(100, slower), timed(200, slower), timed(300, unknown), timed(400, nothing), timed(500, back)) == [
+        ["firing latency under load default"],
+        [],
+        [],
+        [],
+        ["resolved latency under load default"],
+    ]
+
+
+def test_a_tail_that_is_slower_is_told_as_well() -> None:
+    report = timed(100, latency_of(W.INCONCLUSIVE, 1.01), latency_of(W.REGRESSED, 1.4, quantile=0.95))
+    assert [alert.state for alert in alerts_for(report, ())] == [AlertState.FIRING]
