@@ -72,7 +72,10 @@ class History(Protocol):
         """Return the run's reports ordered by step."""
 
     def append_episode(self, episode: Episode) -> None:
-        """Store an episode; one of the same run, suite, benchmark, subset, measure and opened_step is replaced."""
+        """Store an episode; one of the same run, suite, benchmark, subset, measure and opened_step is replaced.
+
+        One that somebody accepted stays accepted: a checkpoint that was judged meanwhile did not know it.
+        """
 
     def episodes(self, run_id: str) -> tuple[Episode, ...]:
         """Return the run's episodes, open and closed, ordered by (opened_step, benchmark, subset)."""

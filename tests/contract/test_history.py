@@ -269,6 +269,13 @@ def test_the_same_plan_again_replaces_its_report(history: History) -> None:
     assert history.reports(RUN) == (newer,)
 
 
+def test_an_accepted_episode_stays_accepted(reopen: Reopen) -> None:
+    accepted = replace(EPISODE, closed_step=EPISODE.opened_step, closed_by=Closing.ACCEPTED)
+    for episode in (EPISODE, accepted, replace(EPISODE, forgotten=True)):
+        reopen().append_episode(episode)
+    assert reopen().episodes(RUN) == (accepted,)
+
+
 def test_episodes_are_ordered_by_their_opening_and_their_names(reopen: Reopen) -> None:
     later = replace(EPISODE, opened_step=1000, measure=Measure.OUTPUT_LENGTH, forgotten=True)
     facts = replace(EPISODE, benchmark="facts", subset="\u5386\u53f2" * 2000)

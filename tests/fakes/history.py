@@ -6,7 +6,7 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import without_samples
 from tracker.domain.run_scores import RunScores, with_record
 from tracker.domain.sample_columns import columns_of
-from tracker.domain.types import Acceptance, Alert, AlertState, Episode, Gap, Measure, Report
+from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Gap, Measure, Report
 
 
 class FakeHistory:
@@ -49,7 +49,10 @@ class FakeHistory:
 
     def append_episode(self, episode: Episode) -> None:
         e = episode
-        self._episodes[e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step] = e
+        key = (e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step)
+        known = self._episodes.get(key)
+        if known is None or known.closed_by is not Closing.ACCEPTED or e.closed_by is Closing.ACCEPTED:
+            self._episodes[key] = e
 
     def episodes(self, run_id: str) -> tuple[Episode, ...]:
         found = [e for e in self._episodes.values() if e.run_id == run_id]

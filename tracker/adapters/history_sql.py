@@ -36,7 +36,7 @@ from tracker.adapters.codec import from_json, to_json
 from tracker.adapters.kept_scores import KeptScores
 from tracker.adapters.samples_parquet import read_samples, samples_path, write_samples
 from tracker.domain.run_scores import RunScores
-from tracker.domain.types import Acceptance, Alert, AlertState, Episode, Gap, Report
+from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Gap, Report
 
 METADATA = MetaData()
 RECORDS = Table(
@@ -191,7 +191,10 @@ class SqlHistory:
             "episode": to_json(e),
         }
         with transaction(self._engine) as connection:
-            _put(connection, EPISODES, row)
+            known = connection.scalar(select(EPISODES.c.episode).where(EPISODES.c.key == row["key"]))
+            stays = known is not None and from_json(Episode, known).closed_by is Closing.ACCEPTED
+            if not stays or e.closed_by is Closing.ACCEPTED:
+                _put(connection, EPISODES, row)
 
     def episodes(self, run_id: str) -> tuple[Episode, ...]:
         """Return the run's episodes; see `ports.History`."""

@@ -4,7 +4,6 @@
     write_samples(path, result.samples)              # whole or not at all
     samples = read_samples(path)
     columns = read_columns(path, shared)             # what verdicts need, without one object a sample
-    columns = read_columns(path)                     # what verdicts need, without one object a sample
 
 The files are plain Parquet, for pandas and DuckDB as well: one row per sample and repeat.
 """
