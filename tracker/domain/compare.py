@@ -187,7 +187,7 @@ def _compared(possible: _Possible, jitter: Jitter | None, alpha_test: float, pol
         before=summarise(possible.before),
         after=summarise(result),
         comparison=comparison,
-        p_two_sided=min(1.0, 2 * min(test.p_worse, test.p_better)),
+        p_two_sided=test.p_two_sided,
         p_two_sided_jitter=None if jitter is None else with_jitter,
         word=word_of_pair(comparison, equivalence_p, alpha_test, thresholds_of(policy)),
         lost=(),

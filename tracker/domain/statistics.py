@@ -61,6 +61,16 @@ class PairedTest:
     """Above .5 before, not above it now."""
     n_gained: int
 
+    @property
+    def p_two_sided(self) -> float:
+        """Return the p of "both are equal": twice the smaller one.
+
+        With as many gained as lost, mid-p McNemar has 1 - P(that many) / 2 (Fagerland et al. 2013).
+        """
+        if self.method == MCNEMAR and self.n_lost == self.n_gained > 0:
+            return 1.0 - 0.5 * _chance_of(self.n_lost, 2 * self.n_lost)
+        return min(1.0, 2 * min(self.p_worse, self.p_better))
+
 
 def paired_test(candidate: FloatArray, baseline: FloatArray, clusters: IntArray | None = None) -> PairedTest:
     """Compare paired scores, both of shape (n,) with n >= 1, by the test that fits them.
@@ -84,9 +94,8 @@ def mcnemar_midp(n_lost: int, n_gained: int) -> float:
     changed = n_lost + n_gained
     if changed == 0:
         return 0.5
-    log_pmf = gammaln(changed + 1) - gammaln(n_lost + 1) - gammaln(n_gained + 1) - changed * math.log(2)
     tail = float(bdtrc(float(n_lost), changed, 0.5)) if n_lost < changed else 0.0
-    return tail + 0.5 * math.exp(log_pmf)
+    return tail + 0.5 * _chance_of(n_lost, changed)
 
 
 def standard_error(values: FloatArray, clusters: IntArray | None = None) -> float | None:
@@ -153,6 +162,12 @@ def t_quantile(p: float, df: float) -> float:
 
 
 # --- private
+
+
+def _chance_of(n_lost: int, changed: int) -> float:
+    """Return P(X = n_lost), X ~ Binomial(changed, 1/2)."""
+    log_pmf = gammaln(changed + 1) - gammaln(n_lost + 1) - gammaln(changed - n_lost + 1) - changed * math.log(2)
+    return math.exp(log_pmf)
 
 
 def _is_binary(scores: FloatArray) -> bool:
