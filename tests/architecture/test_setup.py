@@ -1,0 +1,33 @@
+"""Where the set-up takes torch's CPU wheel from: pip's own find-links where that is set, else PyTorch's CPU index."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+TOOL = '#!/bin/sh\n[ "$1" != config ] || exit 1\necho "$(basename "$0") $*" >> "$(dirname "$0")/asked"\n'
+
+
+@pytest.mark.parametrize(
+    ("links", "asked", "not_asked"),
+    [("", "--torch-backend cpu", "--find-links"), ("wheels", "--find-links wheels", "--torch-backend")],
+)
+def test_torch_comes_from_find_links_where_they_are_set_and_else_from_pytorchs_cpu_index(
+    tmp_path: Path, links: str, asked: str, not_asked: str
+) -> None:
+    tools = tmp_path / ".venv" / "bin"
+    tools.mkdir(parents=True)
+    for name in ("pip", "uv", "python"):
+        (tools / name).write_text(TOOL)
+        (tools / name).chmod(0o755)
+    shutil.copytree(PROJECT / "requirements", tmp_path / "requirements")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **({"PIP_FIND_LINKS": links} if links else {})}
+    subprocess.run(["sh", "requirements/setup.sh"], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    install = next(line for line in (tools / "asked").read_text().splitlines() if "cpu.lock" in line)
+    assert asked in install
+    assert not_asked not in install
