@@ -75,6 +75,26 @@ class RecordedRun:
     phases: tuple[Phase, ...] = ()
 
 
+FORGETTING_TOML = """
+[run]
+name = "tiny-forgetting"
+output_dir = "out"
+
+[[benchmark]]
+benchmark = "exact"
+data = "facts.jsonl"
+
+[[phase]]
+name = "skills"
+from_step = 0
+
+[[phase]]
+name = "reversal only"
+from_step = 600
+"""
+"""Configuration of the run that `forgetting_run` makes up."""
+
+
 def forgetting_run(*, run_id: str = RUN, checkpoints: int = 10, samples: int = 80, trouble: bool = True) -> RecordedRun:
     """Return a run whose first two skills are forgotten after step 600 and whose third is learned.
 

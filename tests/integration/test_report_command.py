@@ -8,32 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.records import forgetting_run
+from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.cli.options import open_project
-
-CONFIG = """
-[run]
-name = "tiny-forgetting"
-output_dir = "out"
-
-[[benchmark]]
-benchmark = "exact"
-data = "facts.jsonl"
-
-[[phase]]
-name = "skills"
-from_step = 0
-
-[[phase]]
-name = "reversal only"
-from_step = 600
-"""
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    (folder / "tracker.toml").write_text(CONFIG, encoding="utf-8")
+    (folder / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
     history = open_project(folder / "tracker.toml").history
     run = forgetting_run()
     for record in run.records:
@@ -84,7 +66,7 @@ def test_a_place_that_cannot_be_written_is_an_infrastructure_error(project: Path
 
 
 def test_a_project_without_results_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "tracker.toml").write_text(CONFIG, encoding="utf-8")
+    (tmp_path / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
     done = tracker(tmp_path, "report")
     assert done.returncode == 2
     assert "nothing is evaluated yet" in done.stderr
