@@ -26,7 +26,7 @@ VIOLATIONS = {
     "siblings": ("tracker/domain/scores.py", "import tracker.domain.judge"),
     "pure": ("tracker/domain/judge.py", "import os"),
     "evalscope": ("tracker/render.py", "import evalscope"),
-    "mlflow": ("tracker/config.py", "import mlflow"),
+    "mlflow": ("tracker/config/judging.py", "import mlflow"),
     "sql": ("tracker/cli/history.py", "import sqlalchemy"),
     "engines": ("eval_jobs/serve/vllm.py", "import vllm"),
     "watchdog": ("tracker/cli/watch.py", "import watchdog"),

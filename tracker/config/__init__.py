@@ -1,0 +1,165 @@
+"""tracker.toml -> a validated, frozen configuration -> the records that the use cases work with.
+
+    config = load_config(Path("tracker.toml"))
+    config.serve.to_spec()
+
+Paths in the file are relative to the file. Every setting is described here once; docs/settings.md is made from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.types import EngineKind, Generation, Suite
+from tracker.config.finding import RunSection, WatchSection
+from tracker.config.judging import PhaseSection, PolicySection, TrackingSection
+from tracker.config.measuring import FIRST, BenchmarkSection, ProbeSection, ServeSection, SuiteSection
+from tracker.config.section import Section
+from tracker.domain.types import Phase, Policy
+
+__all__ = ["DEFAULT_NAME", "FIRST", "Config", "load_config", "parse_config"]
+
+DEFAULT_NAME = "tracker.toml"
+
+
+class Config(Section):
+    """The whole file."""
+
+    run: RunSection
+    watch: WatchSection = WatchSection()
+    serve: ServeSection = ServeSection()
+    suite: SuiteSection = SuiteSection()
+    benchmark: tuple[BenchmarkSection, ...] = Field(min_length=1)
+    probe: ProbeSection = ProbeSection()
+    policy: PolicySection = PolicySection()
+    phase: tuple[PhaseSection, ...] = ()
+    tracking: TrackingSection = TrackingSection()
+
+    @model_validator(mode="after")
+    def _benchmark_names_are_unique(self) -> Config:
+        names = [b.resolved_name() for b in self.benchmark]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise ValueError(f"two benchmarks are called {twice[0]!r}: give one of them another `name`")
+        return self
+
+    @model_validator(mode="after")
+    def _a_remote_reference_is_asked_for_by_step(self) -> Config:
+        serve = self.serve
+        if self.probe.reference and serve.engine is EngineKind.REMOTE and "{step}" not in serve.model:
+            raise ValueError("probe.reference needs a serve.model with {step} in it, else a model meets itself")
+        return self
+
+    @model_validator(mode="after")
+    def _phases_are_in_order(self) -> Config:
+        steps = [p.from_step for p in self.phase]
+        if steps != sorted(set(steps)):
+            raise ValueError("phases must be listed by rising from_step")
+        return self
+
+    def to_suite(self, data_digests: dict[str, str]) -> Suite:
+        """Return the suite; `data_digests` maps a benchmark's name to the hash of its local data."""
+        generation = self.suite.model_dump(exclude={"name", "concurrency", "request_timeout_s"})
+        return Suite(
+            name=self.suite.name,
+            benchmarks=tuple(
+                b.to_benchmark(data_digest=data_digests.get(b.resolved_name(), "")) for b in self.benchmark
+            ),
+            generation=Generation(**generation),
+            concurrency=self.suite.concurrency,
+            request_timeout_s=self.suite.request_timeout_s,
+        )
+
+    def to_policy(self) -> Policy:
+        """Return the record for the judge."""
+        phases = tuple(Phase(name=p.name, from_step=p.from_step) for p in self.phase)
+        chance = {b.resolved_name(): c for b in self.benchmark if (c := b.resolved_chance()) is not None}
+        return self.policy.to_policy(phases, chance)
+
+
+def load_config(path: Path) -> Config:
+    """Read and check a configuration file.
+
+    Raises:
+        ConfigError: the file is missing, is no TOML, or a setting is wrong; all wrong settings are named at once.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"there is no {path}", hint="write one with `tracker init FOLDER`, or name another with --config"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", hint="check its permissions and encoding") from error
+    return parse_config(text, path)
+
+
+def parse_config(text: str, path: Path) -> Config:
+    """Check the text of a configuration file; `path` anchors relative paths and is named in errors.
+
+    Raises:
+        ConfigError: as `load_config`.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend that line") from error
+    try:
+        config = Config.model_validate(document)
+    except ValidationError as error:
+        problems = "; ".join(_sentence(detail) for detail in error.errors())
+        raise ConfigError(f"{path}: {problems}", hint="every setting is listed in docs/settings.md") from error
+    return _anchored(config, path.absolute().parent)
+
+
+# --- private
+
+
+def _anchored(config: Config, folder: Path) -> Config:
+    run = config.run.model_copy(
+        update={"output_dir": folder / config.run.output_dir, "state_dir": folder / config.run.state_dir}
+    )
+    benchmarks = tuple(
+        b if b.data is None else b.model_copy(update={"data": folder / b.data}) for b in config.benchmark
+    )
+    probe = config.probe
+    if probe.reference not in {"", FIRST}:
+        probe = probe.model_copy(update={"reference": str(folder / probe.reference)})
+    return config.model_copy(update={"run": run, "benchmark": benchmarks, "probe": probe})
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    where = ".".join(_names(detail["loc"])) or "the file"
+    if detail["type"] == "extra_forbidden":
+        return f"unknown setting {where}{_nearest(detail['loc'])}"
+    if detail["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where}: {detail['msg'].removeprefix('Value error, ')}"
+
+
+def _names(location: tuple[int | str, ...]) -> Iterator[str]:
+    """Count entries of a list from 1, as people do."""
+    for part in location:
+        yield f"[{part + 1}]" if isinstance(part, int) else part
+
+
+def _nearest(location: tuple[int | str, ...]) -> str:
+    model: type[BaseModel] = Config
+    for part in location[:-1]:
+        if isinstance(part, str):
+            model = _section_of(model.model_fields[part].annotation)
+    close = difflib.get_close_matches(str(location[-1]), list(model.model_fields), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]}?)" if close else f" (known: {', '.join(model.model_fields)})"
+
+
+def _section_of(annotation: Any) -> type[BaseModel]:  # noqa: ANN401 - a type expression has no common type
+    candidates = (annotation, *get_args(annotation))
+    return next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))

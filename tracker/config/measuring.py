@@ -1,0 +1,145 @@
+"""Tables of tracker.toml: what is measured at every checkpoint, and who serves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from eval_jobs.types import Benchmark, EngineKind, ProbeLoad, ServeSpec
+from tracker.config.section import Section
+
+EXACT = "exact"
+OWN_ADAPTERS = (EXACT, "choice")
+
+FIRST = "first"
+"""As `probe.reference`: the run's first checkpoint."""
+
+
+class ServeSection(Section):
+    """Who serves a checkpoint while it is evaluated."""
+
+    engine: EngineKind = Field(
+        default=EngineKind.VLLM,
+        description="`vllm`: started here, as a process. `remote`: an OpenAI-compatible server that others run.",
+    )
+    python: str = Field(
+        default="",
+        description="vllm: interpreter of the environment that holds vLLM (on a GPU machine, the one with CUDA vLLM). "
+        "Empty: the environment of the tracker.",
+    )
+    dtype: str = Field(default="auto", description="vllm: data type of the weights in memory, as in `--dtype`.")
+    max_model_len: int | None = Field(default=None, gt=0, description="vllm: longest context, in tokens.")
+    args: tuple[str, ...] = Field(default=(), description="vllm: further arguments of its API server.")
+    port: int = Field(default=0, ge=0, le=65535, description="vllm: port on 127.0.0.1; 0 picks a free one.")
+    startup_timeout_s: float = Field(default=600.0, gt=0, description="How long the engine may take to answer.")
+    trust_remote_code: bool = Field(
+        default=False, description="vllm: run Python code that comes with a checkpoint. Only for code that you wrote."
+    )
+    base_url: str = Field(default="", description="remote: address, such as `http://gpu7:8000/v1`.")
+    model: str = Field(
+        default="", description="remote: model to ask for; `{step}` and `{run}` are replaced. Empty: the only one."
+    )
+    api_key_env: str = Field(
+        default="", description="remote: name of the environment variable that holds the key (never the key itself)."
+    )
+
+    @model_validator(mode="after")
+    def _remote_needs_an_address(self) -> ServeSection:
+        if self.engine is EngineKind.REMOTE and not self.base_url:
+            raise ValueError('engine = "remote" needs base_url, for example "http://127.0.0.1:8000/v1"')
+        return self
+
+    def to_spec(self) -> ServeSpec:
+        """Return the record for the engine."""
+        return ServeSpec(**self.model_dump())
+
+
+class SuiteSection(Section):
+    """Settings that all benchmarks share. Results compare only when all but the time-out are equal."""
+
+    name: str = Field(default="default", min_length=1, description="Name of the suite.")
+    concurrency: int = Field(default=8, gt=0, description="Requests in flight at once.")
+    request_timeout_s: float = Field(default=120.0, gt=0, description="How long one answer may take, in seconds.")
+    max_tokens: int = Field(default=256, gt=0, description="Longest answer, in tokens.")
+    temperature: float = Field(default=0.0, ge=0, description="0 is greedy decoding.")
+    top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling.")
+    top_k: int = Field(default=-1, description="-1: off.")
+    seed: int = Field(default=0, description="Seed sent with every request.")
+
+
+class BenchmarkSection(Section):
+    """One benchmark. Two lines are enough: `benchmark = "exact"` and `data = "my.jsonl"`."""
+
+    benchmark: str = Field(
+        min_length=1,
+        description="`exact` (the answer must equal the target), `choice` (multiple choice) or the name of an "
+        "EvalScope benchmark such as `gsm8k`.",
+    )
+    data: Path | None = Field(
+        default=None, description="A JSONL file for `exact` and `choice`; a folder with local data for the others."
+    )
+    name: str = Field(default="", description="Name in results; by default the file's or the benchmark's.")
+    subsets: tuple[str, ...] = Field(default=(), description="Subsets to evaluate; empty: the benchmark's default.")
+    limit: int | None = Field(default=None, gt=0, description="Samples per subset; default: all.")
+    few_shot: int | None = Field(default=None, ge=0, description="Examples in the prompt; default: the benchmark's.")
+    prompt_template: str | None = Field(default=None, description="Replaces the benchmark's prompt template.")
+    repeats: int = Field(default=1, gt=0, description="Answers per sample; more than one needs a temperature above 0.")
+    max_tokens: int | None = Field(default=None, gt=0, description="Longest answer, in place of the suite's.")
+    higher_is_better: bool = Field(default=True, description="false for error rates and the like.")
+    chance: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Score of guessing, such as 0.25 (0 for `exact`): what lies above it counts as learned, also when "
+        "the first checkpoint could do it already, so that losing it is called `forgotten`.",
+    )
+
+    @model_validator(mode="after")
+    def _own_adapters_need_data(self) -> BenchmarkSection:
+        if self.benchmark in OWN_ADAPTERS and self.data is None:
+            raise ValueError(f'benchmark = "{self.benchmark}" needs data, the path of a JSONL file')
+        return self
+
+    def resolved_name(self) -> str:
+        """Return the name that results carry."""
+        if self.name:
+            return self.name
+        return self.data.stem if self.benchmark in OWN_ADAPTERS and self.data is not None else self.benchmark
+
+    def resolved_chance(self) -> float | None:
+        """Return the score of guessing, None where it is not known."""
+        return 0.0 if self.chance is None and self.benchmark == EXACT else self.chance
+
+    def to_benchmark(self, *, data_digest: str) -> Benchmark:
+        """Return the record for the evaluator."""
+        fields = self.model_dump(exclude={"benchmark", "name", "data", "chance"})
+        return Benchmark(
+            name=self.resolved_name(),
+            adapter=self.benchmark,
+            data=None if self.data is None else str(self.data),
+            data_digest=data_digest,
+            **fields,
+        )
+
+
+class ProbeSection(Section):
+    """Latency measurement at every checkpoint."""
+
+    enabled: bool = Field(default=True, description="false: no latency measurement.")
+    requests: int = Field(default=32, gt=0, description="Requests that are timed.")
+    concurrency: int = Field(default=4, gt=0, description="Requests in flight at once.")
+    input_tokens: int = Field(default=64, gt=0, description="Length of a prompt.")
+    output_tokens: int = Field(default=32, gt=1, description="Length of an answer; the end token is ignored.")
+    warmup_requests: int = Field(default=2, ge=0, description="Requests before the timed ones.")
+    seed: int = Field(default=0, description="Seed of the random prompts.")
+    reference: str = Field(
+        default="",
+        description="What latency is compared with, interleaved: `first` (the run's first checkpoint) or the path of a "
+        "checkpoint. It costs two more starts of the engine per checkpoint; medians are judged from requests = 50 on, "
+        "95th percentiles from 100. Empty: each is timed alone.",
+    )
+
+    def to_loads(self) -> tuple[ProbeLoad, ...]:
+        """Return the loads, none when the probe is off."""
+        return (ProbeLoad(**self.model_dump(exclude={"enabled", "reference"})),) if self.enabled else ()
