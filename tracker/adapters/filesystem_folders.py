@@ -131,7 +131,7 @@ class Folders:
 
     def published(self, pin: Pin) -> None:
         """Note that a hold has become a checkpoint: nothing is wrong with its folder any more."""
-        self.gaps.forget(Path(pin.source))
+        self.gaps.forget(pin.source)
 
     def refused(self, pin: Pin, error: CheckpointError, now: datetime) -> None:
         """Note that a hold turned out to be useless."""

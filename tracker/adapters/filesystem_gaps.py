@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, CheckpointVanished
-from tracker.adapters.filesystem_listing import Place
 from tracker.domain.discovery import NotYet, Rejected
+from tracker.domain.listing import Site
 from tracker.domain.types import Gap
 from tracker.domain.watching import missed_steps
 
@@ -20,34 +20,34 @@ ROTATION_HINT = (
 
 
 class Gaps:
-    """The gaps of one output folder, and the steps from which further ones are inferred."""
+    """The gaps of one output folder or bucket, and the steps from which further ones are inferred."""
 
     def __init__(self) -> None:
-        self._gaps: dict[tuple[Path, str], Gap] = {}
+        self._gaps: dict[tuple[str, str], Gap] = {}
         self._steps: dict[str, dict[int, int | None]] = {}
         """Per run: every step seen, with the steps between two saves as its trainer_state.json says."""
         self._joined: dict[str, int] = {}
         """Per run: the step before which nothing is known of what the trainer did."""
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, Site] = {}
         self._is_first_look = True
 
     def found(self) -> tuple[Gap, ...]:
         """Return all gaps, by run and step."""
         return tuple(sorted(self._gaps.values(), key=lambda g: (g.run_id, g.step, g.code)))
 
-    def add(self, place: Place, error: CheckpointError, now: datetime) -> None:
+    def add(self, place: Site, error: CheckpointError, now: datetime) -> None:
         """Add a gap that an error explains."""
         self._add(place, code=error.code, message=error.message, hint=error.hint, now=now)
 
-    def add_unusable(self, place: Place, readiness: NotYet | Rejected, now: datetime) -> None:
+    def add_unusable(self, place: Site, readiness: NotYet | Rejected, now: datetime) -> None:
         """Add a folder that stays unusable."""
-        message = f"{place.path} cannot be evaluated: {readiness.reason}"
+        message = f"{place.uri} cannot be evaluated: {readiness.reason}"
         self._add(place, code=readiness.code, message=message, hint=readiness.hint, now=now)
 
-    def add_vanished(self, place: Place, what: str, now: datetime) -> None:
+    def add_vanished(self, place: Site, what: str, now: datetime) -> None:
         """Add a folder that is gone, unless its trouble was reported while it was there."""
-        if not any(path == place.path for path, _ in self._gaps):
-            message = f"{place.path} {what}"
+        if not any(uri == place.uri for uri, _ in self._gaps):
+            message = f"{place.uri} {what}"
             self._add(place, code=CheckpointVanished.code, message=message, hint=ROTATION_HINT, now=now)
 
     def add_missed(self, now: datetime) -> None:
@@ -62,7 +62,7 @@ class Gaps:
                     self.add_vanished(place, "was never seen, though the trainer saves in this rhythm", now)
         self._is_first_look = False
 
-    def remember_step(self, place: Place, save_every: int | None, *, is_pinned: bool = False) -> None:
+    def remember_step(self, place: Site, save_every: int | None, *, is_pinned: bool = False) -> None:
         """Note that a step exists; `is_pinned`: an earlier process watched this run at least up to it."""
         known = self._steps.setdefault(place.run_id, {})
         known[place.step] = save_every or known.get(place.step)
@@ -72,20 +72,20 @@ class Gaps:
         elif not self._is_first_look:
             self._joined.setdefault(place.run_id, place.step)
 
-    def forget(self, path: Path) -> None:
+    def forget(self, uri: str) -> None:
         """Take back what was said about a folder, because it has become a checkpoint."""
-        self._gaps = {key: gap for key, gap in self._gaps.items() if key[0] != path}
+        self._gaps = {key: gap for key, gap in self._gaps.items() if key[0] != uri}
 
     # --- private
 
-    def _add(self, place: Place, *, code: str, message: str, hint: str, now: datetime) -> None:
-        if (place.path, code) in self._gaps:
+    def _add(self, place: Site, *, code: str, message: str, hint: str, now: datetime) -> None:
+        if (place.uri, code) in self._gaps:
             return
         log.warning("%s step %d is a gap: %s (%s)", place.run_id, place.step, message, hint)
-        self._gaps[place.path, code] = Gap(
+        self._gaps[place.uri, code] = Gap(
             run_id=place.run_id,
             step=place.step,
-            source_uri=str(place.path),
+            source_uri=place.uri,
             code=code,
             message=message,
             hint=hint,
@@ -93,6 +93,12 @@ class Gaps:
         )
 
 
-def _sibling(place: Place, step: int) -> Place:
-    name = place.path.name.rstrip("0123456789") + str(step)
-    return Place(run_id=place.run_id, step=step, path=place.path.with_name(name))
+@dataclass(frozen=True, kw_only=True)
+class _Missed:
+    run_id: str
+    step: int
+    uri: str
+
+
+def _sibling(place: Site, step: int) -> _Missed:
+    return _Missed(run_id=place.run_id, step=step, uri=place.uri.rstrip("0123456789") + str(step))

@@ -24,6 +24,11 @@ class Place:
     step: int
     path: Path
 
+    @property
+    def uri(self) -> str:
+        """The same as text, as it is told to people and kept in pins."""
+        return str(self.path)
+
 
 def places_in(output_dir: Path, *, run_name: str, pattern: str, skip: Path | None = None) -> tuple[Place, ...]:
     """Return the checkpoint folders in `output_dir` and one level below it, lowest step first.

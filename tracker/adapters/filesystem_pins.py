@@ -29,7 +29,7 @@ from eval_jobs.types import Checkpoint
 from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
 from tracker.adapters.safetensors_file import digest_weights
 from tracker.domain.discovery import Complete, assess
-from tracker.domain.listing import Facts, FileFact
+from tracker.domain.listing import Facts, FileFact, Site
 from tracker.domain.watching import Change, change_of, time_of_ns
 
 log = logging.getLogger(__name__)
@@ -51,10 +51,10 @@ class Pin:
     run_id: str
     step: int
     source: str
-    """Absolute path of the trainer's folder."""
+    """Absolute path of the trainer's folder, or s3://bucket/prefix."""
     complete: Complete
     source_files: tuple[FileFact, ...]
-    """The held files as they were in the trainer's folder."""
+    """The held files as they were in the trainer's folder; in a bucket the ETag stands in the inode's place."""
     own_files: tuple[FileFact, ...]
     """The same in our folder: a change means that somebody wrote through a hard link."""
     ready_ns: int
@@ -88,25 +88,46 @@ def hold(place: Place, facts: Facts, complete: Complete, pins_dir: Path, *, copy
     Raises:
         DiskFull, StoreError: nothing can be written to `pins_dir`, or the trainer's files may not be read.
     """
-    parent = pins_dir.absolute() / _slug(place.run_id)
-    folder = parent / f"{HELD}{owner_mark(os.getpid())}-{uuid.uuid4().hex[:8]}"
+    folder = new_hold(place.run_id, pins_dir)
     links = () if copy_weights else complete.weights
     try:
         folder.mkdir(parents=True)
         linked = {n for n in complete.held if _take(place.path / n, folder / n, is_link=n in links)}
-        pin = _checked(place, facts, complete, folder, linked)
-        if pin is not None:
-            # Not forced to the disk: beside a trainer that writes gigabytes this would take seconds, and rotation waits
-            # for nobody.
-            _write_manifest(pin, folder, is_durable=False)
-            return pin
+        pin = seal(place, facts, complete, folder, linked) if _is_as_seen(place, facts, complete) else None
     except OSError as error:
         remove_folder(folder)
         if isinstance(error, FileNotFoundError) and not _still_there(place, complete):
             return None
-        raise _mapped(error, f"{place.path} cannot be pinned in {pins_dir}") from error
-    remove_folder(folder)
-    return None
+        raise store_error(error, f"{place.path} cannot be pinned in {pins_dir}") from error
+    if pin is None:
+        remove_folder(folder)
+    return pin
+
+
+def new_hold(run_id: str, pins_dir: Path) -> Path:
+    """Return the name of a folder to hold a checkpoint of `run_id` in; it marks the folder as this process's."""
+    return pins_dir.absolute() / _slug(run_id) / f"{HELD}{owner_mark(os.getpid())}-{uuid.uuid4().hex[:8]}"
+
+
+def seal(place: Site, facts: Facts, complete: Complete, folder: Path, linked: Set[str] = frozenset()) -> Pin | None:
+    """Make a pin of the files in `folder`; None when they are not what was seen of the checkpoint.
+
+    Args:
+        place: the checkpoint.
+        facts: what was seen of it when it was found complete.
+        complete: which files are held.
+        folder: our folder, which holds them and nothing else.
+        linked: names of the files that are the trainer's own by a hard link.
+
+    Raises:
+        OSError: the folder cannot be read or written.
+    """
+    pin = _checked(place, facts, complete, folder, linked)
+    if pin is not None:
+        # Not forced to the disk: beside a trainer that writes gigabytes this would take seconds, and rotation waits
+        # for nobody.
+        _write_manifest(pin, folder, is_durable=False)
+    return pin
 
 
 def publish(pin: Pin) -> Checkpoint:
@@ -132,9 +153,20 @@ def publish(pin: Pin) -> Checkpoint:
         _write_manifest(published, held, is_durable=True)
         held.rename(final)
     except OSError as error:
-        raise _mapped(error, f"the pin {held} of {pin.source} cannot be published") from error
+        raise store_error(error, f"the pin {held} of {pin.source} cannot be published") from error
     assert published.checkpoint is not None  # noqa: S101 - set two lines above
     return published.checkpoint
+
+
+def store_error(error: OSError, what: str) -> StoreError:
+    """Return what a person is told when the disk refuses; `what` says which file and what was to be done."""
+    if error.errno in _NO_SPACE:
+        return DiskFull(
+            f"{what}: {error.strerror}", hint="free some space; it is tried again while the checkpoint lives"
+        )
+    return StoreError(
+        f"{what}: {error.strerror}", hint="check that the tracker may read the one and write to the other"
+    )
 
 
 def owner_mark(pid: int) -> str:
@@ -187,11 +219,20 @@ def _take(source: Path, target: Path, *, is_link: bool) -> bool:
     return False
 
 
-def _checked(place: Place, facts: Facts, complete: Complete, folder: Path, linked: Set[str]) -> Pin | None:
+def _is_as_seen(place: Place, facts: Facts, complete: Complete) -> bool:
+    """Return whether the trainer has written none of the held files again."""
+    now = facts_of(place.path)
+    return now is None or change_of(_files_of(facts, complete), now) is not Change.CHANGED
+
+
+def _files_of(facts: Facts, complete: Complete) -> tuple[FileFact, ...]:
+    return tuple(f for f in facts.files if f.name in complete.held)
+
+
+def _checked(place: Site, facts: Facts, complete: Complete, folder: Path, linked: Set[str]) -> Pin | None:
     """Return the pin if it holds what was seen: the same inodes, complete again by the same rules."""
-    source_files = tuple(f for f in facts.files if f.name in complete.held)
-    now, own = facts_of(place.path), facts_of(folder)
-    if own is None or (now is not None and change_of(source_files, now) is Change.CHANGED):
+    source_files, own = _files_of(facts, complete), facts_of(folder)
+    if own is None:
         return None
     if [_expected(f, linked) for f in own.files] != [_expected(f, linked) for f in source_files]:
         return None
@@ -202,7 +243,7 @@ def _checked(place: Place, facts: Facts, complete: Complete, folder: Path, linke
         folder=str(folder),
         run_id=place.run_id,
         step=place.step,
-        source=str(place.path),
+        source=place.uri,
         complete=complete,
         source_files=source_files,
         own_files=own.files,
@@ -233,16 +274,6 @@ def _slug(run_id: str) -> str:
     """Return a folder name for a run; a changed name gets a mark, so that two runs never share one."""
     slug = re.sub(r"[^\w.-]+", "_", run_id).strip(".")[:80]
     return slug if slug == run_id else f"{slug}-{content_hash(run_id)[:6]}"
-
-
-def _mapped(error: OSError, what: str) -> StoreError:
-    if error.errno in _NO_SPACE:
-        return DiskFull(
-            f"{what}: {error.strerror}", hint="free some space; it is tried again while the checkpoint lives"
-        )
-    return StoreError(
-        f"{what}: {error.strerror}", hint="check that the tracker may read the one and write to the other"
-    )
 
 
 # --- private: publishing

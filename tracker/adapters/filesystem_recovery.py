@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 
 from eval_jobs.errors import CheckpointError
 from tracker.adapters.filesystem_pins import HELD, Pin, is_unchanged, owner_mark, read_pin, remove_folder
@@ -20,7 +20,7 @@ ABANDONED = timedelta(days=1)
 """A hold of another machine that nobody touched for this long is given up."""
 
 
-def find_pins(pins_dir: Path, run_name: str, output_dir: Path, now: datetime) -> tuple[Pin, ...]:
+def find_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime) -> tuple[Pin, ...]:
     """Return the pins of one output folder that an earlier process left, lowest step first.
 
     Holds without a manifest were left half-made by a killed process and are removed; so are published pins whose
@@ -29,13 +29,25 @@ def find_pins(pins_dir: Path, run_name: str, output_dir: Path, now: datetime) ->
     return tuple(sorted(_usable_pins(pins_dir, run_name, output_dir, now), key=lambda p: (p.step, p.folder)))
 
 
+def is_abandoned(folder: Path, now: datetime) -> bool:
+    """Return whether the process that made this hold is dead, or silent for a day on another machine."""
+    owner = folder.name.removeprefix(HELD).rpartition("-")[0]
+    host, _, pid = owner.rpartition("-")[0].rpartition("-")
+    if host == socket.gethostname() and pid.isdigit():
+        return owner_mark(int(pid)) != owner
+    try:
+        return now - time_of_ns(folder.stat().st_mtime_ns) > ABANDONED
+    except OSError:
+        return False
+
+
 # --- private
 
 
-def _usable_pins(pins_dir: Path, run_name: str, output_dir: Path, now: datetime) -> Iterator[Pin]:
+def _usable_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime) -> Iterator[Pin]:
     for folder in sorted(pins_dir.absolute().glob("*/*")):
         is_held = folder.name.startswith(HELD)
-        if is_held and not _is_abandoned(folder, now):
+        if is_held and not is_abandoned(folder, now):
             continue
         pin = read_pin(folder)
         if is_held and pin is None:
@@ -50,9 +62,9 @@ def _usable_pins(pins_dir: Path, run_name: str, output_dir: Path, now: datetime)
                 remove_folder(folder)
 
 
-def _belongs(pin: Pin, run_name: str, output_dir: Path) -> bool:
+def _belongs(pin: Pin, run_name: str, output_dir: PurePath) -> bool:
     is_run = pin.run_id == run_name or pin.run_id.startswith(f"{run_name}/")
-    return is_run and Path(pin.source).is_relative_to(output_dir)
+    return is_run and PurePosixPath(pin.source).is_relative_to(output_dir)
 
 
 def _is_sound(pin: Pin) -> bool:
@@ -64,15 +76,4 @@ def _is_sound(pin: Pin) -> bool:
     try:
         return digest_weights(Path(pin.folder) / name for name in pin.complete.weights) == pin.checkpoint.digest
     except (OSError, CheckpointError):
-        return False
-
-
-def _is_abandoned(folder: Path, now: datetime) -> bool:
-    owner = folder.name.removeprefix(HELD).rpartition("-")[0]
-    host, _, pid = owner.rpartition("-")[0].rpartition("-")
-    if host == socket.gethostname() and pid.isdigit():
-        return owner_mark(int(pid)) != owner
-    try:
-        return now - time_of_ns(folder.stat().st_mtime_ns) > ABANDONED
-    except OSError:
         return False

@@ -6,6 +6,7 @@ import fnmatch
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -21,6 +22,22 @@ REMOVAL_TOLERANCE_NS = 50_000_000
 
 _STEP = re.compile(r"(?<![0-9])([0-9]{1,18})$")
 _STEP_NAMES = re.compile(r"(?:checkpoint|ckpt|step|global_?step|iter|iteration)[-_]?[0-9]+$", re.IGNORECASE)
+
+
+class Site(Protocol):
+    """Where one checkpoint lies: in a folder of a disk, or under a prefix of a bucket."""
+
+    @property
+    def run_id(self) -> str:
+        """The run that it belongs to."""
+
+    @property
+    def step(self) -> int:
+        """The training step that its name says."""
+
+    @property
+    def uri(self) -> str:
+        """Absolute path, or s3://bucket/prefix."""
 
 
 @dataclass(frozen=True, kw_only=True)
