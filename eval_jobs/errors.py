@@ -18,11 +18,14 @@
     |  |- UnknownBenchmark           E-EVAL-BENCHMARK     2
     |  |- BadData                    E-EVAL-DATA          2
     |  |- EndpointFailed             E-EVAL-ENDPOINT      4   retryable: the server went away or refused
+    |  |- EndpointRefused            E-EVAL-REFUSED       4   the key is wrong or not allowed
     |  `- EvaluatorDied              E-EVAL-CHILD         4   retryable
     |- ProbeError                    E-PROBE              4   retryable
     |- StoreError                    E-STORE              4
     |  |- TrackingUnreachable        E-STORE-MLFLOW       4   retryable
-    |  `- DiskFull                   E-STORE-DISK         4   retryable
+    |  |- DiskFull                   E-STORE-DISK         4   retryable
+    |  |- StoreUnavailable           E-STORE-AWAY         4   retryable: it does not answer, or is locked
+    |  `- SchemaTooNew               E-STORE-SCHEMA       4   written by a newer program
     `- Incomparable                  E-INCOMPARABLE       3   the two sides were not measured alike
 
 An adapter maps the errors of its library here, in one place, with `raise X(...) from exc`.
@@ -160,6 +163,12 @@ class EndpointFailed(EvaluateError):
     retryable = True
 
 
+class EndpointRefused(EvaluateError):
+    """The server does not let us in: asking again is useless until somebody corrects the key."""
+
+    code = "E-EVAL-REFUSED"
+
+
 class EvaluatorDied(EvaluateError):
     """The evaluator's process ended without a result."""
 
@@ -192,6 +201,19 @@ class DiskFull(StoreError):
 
     code = "E-STORE-DISK"
     retryable = True
+
+
+class StoreUnavailable(StoreError):
+    """The database does not answer now, cut the connection, or is locked by somebody else."""
+
+    code = "E-STORE-AWAY"
+    retryable = True
+
+
+class SchemaTooNew(StoreError):
+    """The tables have a version that only a newer program knows."""
+
+    code = "E-STORE-SCHEMA"
 
 
 class Incomparable(TrackerError):

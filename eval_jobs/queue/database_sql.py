@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, MetaData, Table, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -63,20 +63,6 @@ def transaction(engine: Engine) -> Iterator[Connection]:
     """
     with mapped_errors(engine), engine.begin() as connection:
         yield connection
-
-
-def create_tables(engine: Engine, metadata: MetaData) -> None:
-    """Create what is missing of `metadata`.
-
-    Raises:
-        DiskFull, StoreError: as `mapped_errors`.
-    """
-    with mapped_errors(engine):
-        try:
-            metadata.create_all(engine)
-        except DBAPIError:
-            # Two processes that start together both find no table, and one of them comes second: it looks again.
-            metadata.create_all(engine)
 
 
 def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:

@@ -32,7 +32,8 @@ from sqlalchemy import (
 )
 
 from eval_jobs.codec import plan_from_json, plan_to_json, record_from_bytes, record_to_bytes
-from eval_jobs.queue.database_sql import create_tables, insert_into, transaction
+from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
 from eval_jobs.queue.rules import PlanState
 from eval_jobs.types import BenchmarkFailure, Claim, EvalPlan, EvalRecord, QueueState, Running
 
@@ -83,16 +84,16 @@ _UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "lease_until
 
 
 class SqlQueue:
-    """`eval_jobs.ports.Queue` in the database behind `engine`; the table is created where it is missing."""
+    """`eval_jobs.ports.Queue` in the database behind `engine`; its table is brought up to date."""
 
     def __init__(self, engine: Engine) -> None:
         """Open the queue.
 
         Raises:
-            StoreError: the database cannot be reached or written.
+            StoreError: the database cannot be reached or written, or is newer than this program.
         """
         self._engine = engine
-        create_tables(engine, METADATA)
+        bring_up_to_date(engine, QUEUE_TABLES)
 
     def add(self, plan: EvalPlan, *, now: datetime) -> bool:
         """Add a plan; see `ports.Queue`."""

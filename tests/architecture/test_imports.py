@@ -28,6 +28,7 @@ VIOLATIONS = {
     "evalscope": ("tracker/render.py", "import evalscope"),
     "mlflow": ("tracker/config/judging.py", "import mlflow"),
     "sql": ("tracker/cli/history.py", "import sqlalchemy"),
+    "alembic": ("eval_jobs/queue/sql_queue.py", "import alembic"),
     "engines": ("eval_jobs/serve/vllm.py", "import vllm"),
     "watchdog": ("tracker/cli/watch.py", "import watchdog"),
 }

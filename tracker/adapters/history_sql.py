@@ -29,12 +29,14 @@ from sqlalchemy import (
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.identity import content_hash
-from eval_jobs.queue.database_sql import create_tables, insert_into, transaction
+from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.queue.sql_queue import UtcText
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.adapters.codec import from_json, to_json
 from tracker.adapters.kept_scores import KeptScores
 from tracker.adapters.samples_parquet import read_samples, samples_path, write_samples
+from tracker.adapters.tables import TRACKER_TABLES
 from tracker.domain.run_scores import RunScores
 from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Gap, Report
 
@@ -102,10 +104,10 @@ class SqlHistory:
     """`tracker.ports.History` in the database behind `engine`, samples in Parquet files under `samples_dir`."""
 
     def __init__(self, engine: Engine, samples_dir: Path) -> None:
-        """Open the history; tables are created where they are missing.
+        """Open the history; its tables are brought up to date.
 
         Raises:
-            StoreError: the database cannot be reached or written.
+            StoreError: the database cannot be reached or written, or is newer than this program.
         """
         self._engine = engine
         self._samples_dir = samples_dir
@@ -113,7 +115,7 @@ class SqlHistory:
         """Records of `records` by plan id."""
         self._scores: dict[str, KeptScores] = {}
         """By run."""
-        create_tables(engine, METADATA)
+        bring_up_to_date(engine, TRACKER_TABLES)
 
     def append(self, record: EvalRecord) -> None:
         """Store a record; see `ports.History`."""

@@ -43,9 +43,11 @@ from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
-from eval_jobs.queue.database_sql import create_tables, insert_into, transaction
+from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.outbox_lock_sql import sender_lock
+from tracker.adapters.tables import TRACKER_TABLES
 from tracker.domain.tracking import curve_batch, tracking_batch
 from tracker.domain.tracking_types import CurveBatch, TrackedMetric, TrackingBatch, TrackingItem
 from tracker.domain.types import CurvePoint, Report
@@ -97,17 +99,17 @@ class OutboxTracking:
     """`tracker.ports.Tracking` over any `tracker.ports.TrackingSink`."""
 
     def __init__(self, engine: Engine, sink: TrackingSink, clock: Clock | None = None) -> None:
-        """Open the outbox; its tables are created where they are missing.
+        """Open the outbox; its tables are brought up to date.
 
         Raises:
-            StoreError: the database cannot be reached or written.
+            StoreError: the database cannot be reached or written, or is newer than this program.
         """
         self._engine = engine
         self._sink = sink
         self._clock = clock or SystemClock()
         self._failures = 0
         self._retry_at: datetime | None = None
-        create_tables(engine, METADATA)
+        bring_up_to_date(engine, TRACKER_TABLES)
 
     def publish(self, record: EvalRecord, report: Report) -> None:
         """Queue a record with its verdicts; see `ports.Tracking`."""
