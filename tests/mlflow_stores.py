@@ -54,43 +54,49 @@ class MlflowFiles:
     def client(self) -> MlflowClient:
         return connect(self.uri)
 
-    def runs(self) -> list[Run]:
-        client = self.client()
-        experiments = [e.experiment_id for e in client.search_experiments()]
-        return sorted(client.search_runs(experiments), key=lambda run: run.info.run_name)
+    def runs(self, experiment: str = "") -> list[Run]:
+        """Return the runs of one experiment, of all when none is named."""
+        found = self.client().search_runs(self._experiments(experiment))
+        return sorted(found, key=lambda run: run.info.run_name)
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self, experiment: str = "") -> list[Metric]:
         """Return every point of every run."""
         client = self.client()
         return [
             point
-            for run in self.runs()
+            for run in self.runs(experiment)
             for key in run.data.metrics
             for point in client.get_metric_history(run.info.run_id, key)
         ]
 
-    def models(self) -> list[LoggedModel]:
-        client = self.client()
-        experiments = [e.experiment_id for e in client.search_experiments()]
-        return sorted(client.search_logged_models(experiments), key=lambda model: int(model.params["step"]))
+    def models(self, experiment: str = "") -> list[LoggedModel]:
+        found = self.client().search_logged_models(self._experiments(experiment))
+        return sorted(found, key=lambda model: int(model.params["step"]))
 
-    def files(self) -> dict[str, int]:
+    def files(self, experiment: str = "") -> dict[str, int]:
         """Return the size of every file of every run, by its path below the run's own folder."""
-        found = [path for path in self.artifacts.rglob("*") if path.is_file()]
+        runs = {run.info.run_id for run in self.runs(experiment)}
+        found = [path for path in self.artifacts.rglob("*") if path.is_file() and runs & set(path.parts)]
         # A store without a server has RUN/artifacts, one behind a server EXPERIMENT/RUN/artifacts.
         return {str(path).rpartition("/artifacts/")[2]: path.stat().st_size for path in sorted(found)}
 
-    def dump(self) -> dict[str, Any]:
-        """Return all that a person can see, without the ids that MLflow makes up."""
+    def dump(self, experiment: str = "") -> dict[str, Any]:
+        """Return all that a person can see, without the ids that MLflow makes up and an experiment's name."""
         client = self.client()
-        steps = {model.model_id: int(model.params["step"]) for model in self.models()}
+        chosen = self._experiments(experiment)
+        steps = {model.model_id: int(model.params["step"]) for model in self.models(experiment)}
         return {
-            "experiments": sorted((e.name, sorted(e.tags.items())) for e in client.search_experiments()),
-            "runs": [_run(run, steps) for run in self.runs()],
-            "metrics": sorted((m.key, m.step, m.timestamp, m.value) for m in self.metrics()),
-            "models": [_model(model) for model in self.models()],
-            "files": self.files(),
+            "experiments": sorted(sorted(client.get_experiment(key).tags.items()) for key in chosen),
+            "runs": [_run(run, steps) for run in self.runs(experiment)],
+            "metrics": sorted((m.key, m.step, m.timestamp, m.value) for m in self.metrics(experiment)),
+            "models": [_model(model) for model in self.models(experiment)],
+            "files": self.files(experiment),
         }
+
+    # --- private
+
+    def _experiments(self, name: str) -> list[str]:
+        return [e.experiment_id for e in self.client().search_experiments() if name in {"", e.name}]
 
 
 @contextmanager

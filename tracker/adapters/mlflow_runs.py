@@ -1,7 +1,8 @@
 """Finds the MLflow run that a training run's results go into, and creates one only when there is none.
 
 In this order: the run that was named; the run found earlier (by its tag); the trainer's own run (by its output folder,
-verified by its losses); a new run. MLflow chooses run ids, so a tag is what makes finding it again possible.
+verified by its losses); a new run. MLflow chooses run ids, so a tag is what makes finding it again possible. It is
+searched for anew for every item: a run may have been deleted meanwhile, or made twice by a server that answers late.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: T
     if settings.run_id:
         return _tracked(_named_run(client, settings.run_id))
     key = run_key(settings, item.checkpoint.run_id)
-    found = _search(client, f"tags.`{KEY_TAG}` = '{key}'")
-    if found:
-        return _tracked(found[0])
+    known = _the_one(client, _search(client, f"tags.`{KEY_TAG}` = '{key}'"))
+    if known is not None:
+        return _tracked(known)
     trainers = next(_trainers_runs(client, settings, item), None)
     if trainers is not None:
         # From now on it is found by its tag, also when the trainer starts another run into the same folder.
@@ -106,6 +107,18 @@ def _named_run(client: MlflowClient, run_id: str) -> Run:
     if run.info.lifecycle_stage != "active":
         raise ConfigError(f"the MLflow run {run_id} was deleted", hint=f"restore it in MLflow, or {hint}")
     return run
+
+
+def _the_one(client: MlflowClient, found: list[Run]) -> Run | None:
+    """Return the run that has results, of several with our tag, and delete those that are ours and empty.
+
+    A server that is slow creates a run after its request was given up and another one was created.
+    """
+    first, *others = sorted(found, key=lambda run: (not run.data.metrics, run.info.run_id)) or [None]
+    for run in others:
+        if run is not None and not run.data.metrics and not _tracked(run).joined:
+            client.delete_run(run.info.run_id)
+    return first
 
 
 def _search(client: MlflowClient, filter_string: str) -> list[Run]:

@@ -57,7 +57,6 @@ class MlflowStore:
         self._settings = settings
         self._open_client = open_client
         self._client: MlflowClient | None = None
-        self._runs: dict[str, TrackedRun] = {}
 
     def send(self, item: TrackingItem) -> None:
         """Write all of `item`; see `ports.TrackingSink`.
@@ -69,19 +68,18 @@ class MlflowStore:
         try:
             with mapped_errors(public(self._settings.uri)):
                 client = self._connected()
-                run = self._run(client, item)
+                run = find_or_create_run(client, self._settings, item)
                 if isinstance(item, TrackingBatch):
                     _send_batch(client, run, item, run_key(self._settings, item.checkpoint.run_id))
                 elif not run.joined:
                     _send_curves(client, run, item)
         except TrackerError:
-            self.close()  # the store may come back as another one: a run deleted, a server restarted
+            self.close()  # the store may come back as another one
             raise
 
     def close(self) -> None:
         """Forget the connection; the next item opens another."""
         self._client = None
-        self._runs.clear()
 
     # --- private
 
@@ -91,12 +89,6 @@ class MlflowStore:
         else:
             check_reachable(self._settings.uri)  # seconds, where the client itself would try for longer
         return self._client
-
-    def _run(self, client: MlflowClient, item: TrackingItem) -> TrackedRun:
-        name = item.checkpoint.run_id
-        if name not in self._runs:
-            self._runs[name] = find_or_create_run(client, self._settings, item)
-        return self._runs[name]
 
 
 def _send_curves(client: MlflowClient, run: TrackedRun, item: CurveBatch) -> None:
@@ -123,6 +115,7 @@ def _get_or_create_model(client: MlflowClient, run: TrackedRun, batch: TrackingB
     checkpoint = batch.checkpoint
     model_key = f"{key}|{checkpoint.step}|{checkpoint.digest}"
     found = client.search_logged_models([run.experiment_id], filter_string=f"tags.`{MODEL_TAG}` = '{model_key}'")
+    found = sorted(found, key=lambda m: (m.status != LoggedModelStatus.READY, m.model_id))
     model = next(iter(found), None) or client.create_logged_model(
         run.experiment_id,
         name=_NOT_IN_MODEL_NAMES.sub("-", f"{checkpoint.run_id}-step-{checkpoint.step}"),
@@ -133,7 +126,16 @@ def _get_or_create_model(client: MlflowClient, run: TrackedRun, batch: TrackingB
     )
     if model.status != LoggedModelStatus.READY:
         client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+    _delete_unfinished(client, run, model)
     return model
+
+
+def _delete_unfinished(client: MlflowClient, run: TrackedRun, model: LoggedModel) -> None:
+    """Delete models of ours, other than `model`, that a slow server made after their requests were given up."""
+    pending = f"source_run_id = '{run.run_id}' AND status = {LoggedModelStatus.PENDING.to_int()}"
+    for other in client.search_logged_models([run.experiment_id], filter_string=pending):
+        if MODEL_TAG in other.tags and other.model_id != model.model_id:
+            client.delete_logged_model(other.model_id)
 
 
 def _repaired(model: LoggedModel, batch: TrackingBatch) -> tuple[str, ...]:
