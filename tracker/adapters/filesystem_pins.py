@@ -1,6 +1,6 @@
 """Our own holds on checkpoints, in a folder that the trainer does not know.
 
-    hold (link and copy, check again) -> Pin, named .held-...     publish (digest, NaN check) -> step-<N>-<digest>/
+    hold (link and copy, check again) -> Pin, named .held-...     publish (digest, NaN, zeros) -> step-<N>-<digest>/
 
 A hard link costs nothing and outlives the trainer's rotation. Small files are copied, because trainers overwrite them
 in place, which a link would show. `.pin.json` is written last: a folder without it was left half-made by a killed
@@ -10,7 +10,6 @@ process (see `filesystem_recovery`).
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import re
@@ -18,61 +17,42 @@ import shutil
 import socket
 import uuid
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-
-from pydantic import TypeAdapter, ValidationError
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, DiskFull, StoreError
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
 from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
-from tracker.adapters.safetensors_file import digest_weights
+from tracker.adapters.filesystem_manifest import MANIFEST, Pin, is_unchanged, read_pin, write_manifest
+from tracker.adapters.filesystem_soundness import PUBLISHED, demand_sound
+from tracker.adapters.safetensors_file import read_weights
 from tracker.domain.discovery import Complete, assess
 from tracker.domain.listing import Facts, FileFact, Site
+from tracker.domain.tensors import WeightsContent
 from tracker.domain.watching import Change, change_of, time_of_ns
+
+__all__ = [
+    "HELD",
+    "MANIFEST",
+    "Pin",
+    "hold",
+    "new_hold",
+    "owner_mark",
+    "publish",
+    "read_pin",
+    "remove_folder",
+    "seal",
+    "store_error",
+]
 
 log = logging.getLogger(__name__)
 
-MANIFEST = ".pin.json"
-SCHEMA_VERSION = 1
 HELD = ".held-"
 """Begins the names of holds that are not published yet; `owner_mark` and something random follow."""
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pin:
-    """A complete copy of what serving needs, in our own folder."""
-
-    folder: str
-    run_id: str
-    step: int
-    source: str
-    """Absolute path of the trainer's folder, or s3://bucket/prefix."""
-    complete: Complete
-    source_files: tuple[FileFact, ...]
-    """The held files as they were in the trainer's folder; in a bucket the ETag stands in the inode's place."""
-    own_files: tuple[FileFact, ...]
-    """The same in our folder: a change means that somebody wrote through a hard link."""
-    ready_ns: int
-    """Newest modification time of the trainer's files."""
-    checkpoint: Checkpoint | None = None
-    """None: held, not yet published."""
-
-    def weights(self) -> tuple[FileFact, ...]:
-        """Return the facts of the trainer's weights: what a checkpoint's identity rests on."""
-        return tuple(f for f in self.source_files if f.name in self.complete.weights)
-
-    def is_linked(self) -> bool:
-        """Return whether the weights take no space of their own."""
-        own = {f.name: f.inode for f in self.own_files}
-        return all(own[f.name] == f.inode for f in self.weights())
-
-
-_PIN = TypeAdapter(Pin)
 
 
 def hold(place: Place, facts: Facts, complete: Complete, pins_dir: Path, *, copy_weights: bool = False) -> Pin | None:
@@ -126,7 +106,7 @@ def seal(place: Site, facts: Facts, complete: Complete, folder: Path, linked: Se
     if pin is not None:
         # Not forced to the disk: beside a trainer that writes gigabytes this would take seconds, and rotation waits
         # for nobody.
-        _write_manifest(pin, folder, is_durable=False)
+        write_manifest(pin, folder, is_durable=False)
     return pin
 
 
@@ -135,27 +115,31 @@ def publish(pin: Pin) -> Checkpoint:
 
     Raises:
         CheckpointUnreadable: its weights hold NaN or Inf.
-        CheckpointIncomplete: its files were overwritten in place since they were held.
+        CheckpointIncomplete: its files were overwritten in place since they were held, parts of them were never
+            written, or tensors are missing.
         DiskFull, StoreError: the pin cannot be written.
     """
     held = Path(pin.folder)
     try:
         _demand_unchanged(pin)
-        digest = _digest(pin)
+        content = _content(pin)
         _demand_unchanged(pin)
-        final = held.parent / f"step-{pin.step:08d}-{digest[:12]}"
-        published = replace(pin, folder=str(final), checkpoint=_checkpoint(pin, final, digest))
-        earlier = read_pin(final) if final.exists() else None
-        if earlier is not None and earlier.checkpoint is not None and is_unchanged(earlier):
+        notes = demand_sound(pin, content)
+        final, earlier = _final(pin, content.digest)
+        if earlier is not None:
             remove_folder(held)
-            return earlier.checkpoint
+            return earlier
+        checkpoint = _checkpoint(pin, final, content.digest)
+        zeros = tuple(sorted(content.zeros))
+        published = replace(pin, folder=str(final), checkpoint=checkpoint, zeros=zeros, notes=notes)
         remove_folder(final)
-        _write_manifest(published, held, is_durable=True)
+        write_manifest(published, held, is_durable=True)
         held.rename(final)
     except OSError as error:
         raise store_error(error, f"the pin {held} of {pin.source} cannot be published") from error
-    assert published.checkpoint is not None  # noqa: S101 - set two lines above
-    return published.checkpoint
+    for note in notes:
+        log.warning("%s step %d: %s", pin.run_id, pin.step, note)
+    return checkpoint
 
 
 def store_error(error: OSError, what: str) -> StoreError:
@@ -177,24 +161,6 @@ def owner_mark(pid: int) -> str:
     except OSError:
         return ""
     return "" if fields[0] == "Z" else f"{socket.gethostname()}-{pid}-{fields[19]}"
-
-
-def read_pin(folder: Path) -> Pin | None:
-    """Return the pin in `folder`, or None when it has no manifest of ours."""
-    try:
-        document = json.loads((folder / MANIFEST).read_bytes())
-        if document["schema_version"] != SCHEMA_VERSION:
-            log.error("%s was written by another version of checkpoint-tracker; it is left alone", folder)
-            return None
-        return replace(_PIN.validate_python(document["pin"]), folder=str(folder))
-    except (OSError, ValueError, KeyError, TypeError, ValidationError):
-        return None
-
-
-def is_unchanged(pin: Pin) -> bool:
-    """Return whether our files are still as they were when they were held."""
-    facts = facts_of(Path(pin.folder))
-    return facts is not None and change_of(pin.own_files, facts) is Change.SAME
 
 
 def remove_folder(folder: Path) -> None:
@@ -259,17 +225,6 @@ def _still_there(place: Place, complete: Complete) -> bool:
     return all((place.path / name).exists() for name in complete.held)
 
 
-def _write_manifest(pin: Pin, folder: Path, *, is_durable: bool) -> None:
-    document = {"schema_version": SCHEMA_VERSION, "pin": _PIN.dump_python(pin, mode="json")}
-    temporary = folder / f"{MANIFEST}.tmp"
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-        if is_durable:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(folder / MANIFEST)
-
-
 def _slug(run_id: str) -> str:
     """Return a folder name for a run; a changed name gets a mark, so that two runs never share one."""
     slug = re.sub(r"[^\w.-]+", "_", run_id).strip(".")[:80]
@@ -289,12 +244,44 @@ def _demand_unchanged(pin: Pin) -> None:
         )
 
 
-def _digest(pin: Pin) -> str:
+def _content(pin: Pin) -> WeightsContent:
     try:
-        return digest_weights(Path(pin.folder) / name for name in pin.complete.weights)
+        return read_weights(Path(pin.folder) / name for name in pin.complete.weights)
     except CheckpointError as error:
         # A person knows the trainer's folder, not ours.
         raise type(error)(f"{pin.source} cannot be evaluated: {error.message}", hint=error.hint) from error
+
+
+def _final(pin: Pin, digest: str) -> tuple[Path, Checkpoint | None]:
+    """Return the final folder, and the checkpoint that is there already with the same weights and small files.
+
+    Weights that are the same beside another tokenizer or configuration are served otherwise: a pin of their own.
+    """
+    held = Path(pin.folder)
+    usual = held.parent / f"{PUBLISHED}{pin.step:08d}-{digest[:12]}"
+    earlier = _published(usual)
+    if earlier is None or _is_alike(pin, earlier):
+        return usual, None if earlier is None else earlier.checkpoint
+    small = [[name, (held / name).read_bytes().hex()] for name in _small_files(pin)]
+    other = usual.with_name(f"{usual.name}-{content_hash(small)[:8]}")
+    known = _published(other)
+    return other, None if known is None else known.checkpoint
+
+
+def _published(folder: Path) -> Pin | None:
+    """Return the pin that is published as `folder` and whole, or None."""
+    pin = read_pin(folder) if folder.exists() else None
+    return pin if pin is not None and pin.checkpoint is not None and is_unchanged(pin) else None
+
+
+def _is_alike(pin: Pin, earlier: Pin) -> bool:
+    names = _small_files(pin)
+    held, other = Path(pin.folder), Path(earlier.folder)
+    return names == _small_files(earlier) and all((held / n).read_bytes() == (other / n).read_bytes() for n in names)
+
+
+def _small_files(pin: Pin) -> list[str]:
+    return sorted(name for name in pin.complete.held if name not in pin.complete.weights)
 
 
 def _checkpoint(pin: Pin, final: Path, digest: str) -> Checkpoint:

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from pathlib import Path, PurePath, PurePosixPath
 
 from eval_jobs.errors import CheckpointError
-from tracker.adapters.filesystem_pins import HELD, Pin, is_unchanged, owner_mark, read_pin, remove_folder
+from tracker.adapters.filesystem_manifest import Pin, is_unchanged, read_pin
+from tracker.adapters.filesystem_pins import HELD, owner_mark, remove_folder
 from tracker.adapters.safetensors_file import digest_weights
 from tracker.domain.watching import time_of_ns
 
@@ -68,7 +69,7 @@ def _belongs(pin: Pin, run_name: str, output_dir: PurePath) -> bool:
 
 
 def _is_sound(pin: Pin) -> bool:
-    if is_unchanged(pin):
+    if pin.released or is_unchanged(pin):
         return True
     if pin.checkpoint is None:
         return False

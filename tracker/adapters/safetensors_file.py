@@ -1,4 +1,4 @@
-"""Safetensors files without torch: the header, and one pass over the weights for their digest and for NaN.
+"""Safetensors files without torch: the header, and one pass over the weights for their digest, NaN and zeros.
 
 A file is 8 bytes little-endian length of the header, the header in JSON, then the tensors one after the other
 (https://huggingface.co/docs/safetensors/index#format).
@@ -17,7 +17,9 @@ from typing import BinaryIO
 import numpy as np
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from tracker.adapters.zero_blocks import ZeroScan, is_zero
 from tracker.domain.listing import Broken, Header
+from tracker.domain.tensors import BLOCK_BYTES, TensorFact, WeightsContent, ZeroRun
 
 MAX_HEADER_BYTES = 100_000_000
 """As in the reference implementation: a longer header is an attack or garbage."""
@@ -52,35 +54,56 @@ _NOT_FINITE = {
 """Other types hold integers or scales and cannot be NaN, or are packed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Tensor:
-    name: str
-    dtype: str
-    begin: int
-    end: int
-
-
 def read_header(path: Path) -> Header | Broken:
     """Return what the header says, or why it says nothing. Reads only the header.
 
     Raises:
         OSError: the file cannot be read.
     """
+    with path.open("rb") as file:
+        return header_in(file, path.name)
+
+
+def header_in(file: BinaryIO, name: str) -> Header | Broken:
+    """Return the same from a file called `name` that is open at its beginning.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     try:
-        with path.open("rb") as file:
-            start, tensors = _read_tensors(file, path.name)
-    except CheckpointIncomplete as error:
-        return Broken(code=error.code, text=error.message.removeprefix(f"{path.name} "))
-    except CheckpointUnreadable as error:
-        return Broken(code=error.code, text=error.message.removeprefix(f"{path.name} "))
-    end = start + max((t.end for t in tensors), default=0)
+        start, tensors = _read_tensors(file, name)
+    except (CheckpointIncomplete, CheckpointUnreadable) as error:
+        return Broken(code=error.code, text=error.message.removeprefix(f"{name} "))
+    end = max((t.end for t in tensors), default=start)
     return Header(end=end, tensors=frozenset(t.name for t in tensors))
+
+
+def read_tensors(paths: Iterable[Path]) -> tuple[TensorFact, ...]:
+    """Return all tensors of some files in the order of the files and of their bytes. Reads only the headers.
+
+    Raises:
+        CheckpointUnreadable, CheckpointIncomplete: a header is none.
+        OSError: a file cannot be read.
+    """
+    found: list[TensorFact] = []
+    for path in paths:
+        with path.open("rb") as file:
+            found += _read_tensors(file, path.name)[1]
+    return tuple(found)
 
 
 def digest_weights(paths: Iterable[Path]) -> str:
     """Return the hex SHA-256 of the files' bytes in the order given, as `cat FILES | sha256sum` does.
 
-    The same pass looks at every floating-point number, so the whole file is read once, in chunks.
+    Raises: as `read_weights`.
+    """
+    return read_weights(paths).digest
+
+
+def read_weights(paths: Iterable[Path]) -> WeightsContent:
+    """Return the digest of the files' bytes in the order given, their tensors, and where they hold only zeros.
+
+    The same pass looks at every floating-point number, so each file is read once, in chunks.
 
     Raises:
         CheckpointUnreadable: a tensor holds NaN or Inf, or a header is none.
@@ -89,15 +112,25 @@ def digest_weights(paths: Iterable[Path]) -> str:
     """
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(CHUNK_BYTES))
+    found: list[TensorFact] = []
+    runs: list[ZeroRun] = []
+    small: set[str] = set()
     for path in paths:
         with path.open("rb", buffering=0) as file:
-            _, tensors = _read_tensors(file, path.name)
+            start, tensors = _read_tensors(file, path.name)
             _digest_head(file, digest)
+            zeros = ZeroScan(start)
             for tensor in tensors:
-                _digest_tensor(file, tensor, digest, buffer)
+                if _digest_tensor(file, tensor, digest, buffer, zeros):
+                    small.add(tensor.name)
             if file.read(1):
                 raise CheckpointIncomplete(f"{path.name} is longer than its header says", hint=_SAVE_AGAIN)
-    return digest.hexdigest()
+            runs += zeros.runs(file, path.name)
+        found += tensors
+    whole = {t.name for t in found for run in runs if _holds(run, t)} if runs else set()
+    return WeightsContent(
+        digest=digest.hexdigest(), tensors=tuple(found), zero_runs=tuple(runs), zeros=frozenset(small | whole)
+    )
 
 
 # --- private
@@ -105,7 +138,7 @@ def digest_weights(paths: Iterable[Path]) -> str:
 _SAVE_AGAIN = "save the checkpoint again; this file was damaged or is still being written"
 
 
-def _read_tensors(file: BinaryIO, name: str) -> tuple[int, list[_Tensor]]:
+def _read_tensors(file: BinaryIO, name: str) -> tuple[int, list[TensorFact]]:
     """Return where the tensors' bytes start and the tensors in their order in the file."""
     head = file.read(8)
     if len(head) < 8:
@@ -117,34 +150,36 @@ def _read_tensors(file: BinaryIO, name: str) -> tuple[int, list[_Tensor]]:
     if len(raw) < length:
         raise CheckpointIncomplete(f"{name} ends inside its header", hint=_SAVE_AGAIN)
     try:
-        return 8 + length, _parse(raw)
+        return 8 + length, _parse(raw, name)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CheckpointUnreadable(f"{name} has a broken header: {error}", hint=_SAVE_AGAIN) from error
 
 
-def _parse(raw: bytes) -> list[_Tensor]:
-    document = json.loads(raw)
+def _parse(raw: bytes, file: str) -> list[TensorFact]:
+    document, start = json.loads(raw), 8 + len(raw)
     if not isinstance(document, dict):
         raise TypeError("it is no JSON object")
     document.pop("__metadata__", None)
-    tensors = sorted((_tensor(name, entry) for name, entry in document.items()), key=lambda t: (t.begin, t.end))
-    expected = 0
+    tensors = sorted(
+        (_tensor(name, entry, file, start) for name, entry in document.items()), key=lambda t: (t.begin, t.end)
+    )
+    expected = start
     for tensor in tensors:
         if tensor.begin != expected:
-            raise ValueError(f"tensor {tensor.name} begins at {tensor.begin} instead of {expected}")
+            raise ValueError(f"tensor {tensor.name} begins at {tensor.begin - start} instead of {expected - start}")
         expected = tensor.end
     return tensors
 
 
-def _tensor(name: str, entry: Mapping[str, object]) -> _Tensor:
+def _tensor(name: str, entry: Mapping[str, object], file: str, start: int) -> TensorFact:
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
         raise TypeError(f"tensor {name} is described by other types than dtype, shape and data_offsets should have")
     begin, end = (int(offset) for offset in offsets)
-    size = ITEM_BYTES.get(dtype)
-    if end < begin or (size is not None and end - begin != size * math.prod(int(n) for n in shape)):
+    size, sizes = ITEM_BYTES.get(dtype), tuple(int(n) for n in shape)
+    if end < begin or (size is not None and end - begin != size * math.prod(sizes)):
         raise ValueError(f"tensor {name} of shape {shape} and type {dtype} cannot fill bytes {begin} to {end}")
-    return _Tensor(name=name, dtype=dtype, begin=begin, end=end)
+    return TensorFact(name=name, dtype=dtype, shape=sizes, file=file, begin=start + begin, end=start + end)
 
 
 def _digest_head(file: BinaryIO, digest: hashlib._Hash) -> None:
@@ -153,14 +188,25 @@ def _digest_head(file: BinaryIO, digest: hashlib._Hash) -> None:
     digest.update(file.read(length))
 
 
-def _digest_tensor(file: BinaryIO, tensor: _Tensor, digest: hashlib._Hash, buffer: memoryview) -> None:
+def _digest_tensor(
+    file: BinaryIO, tensor: TensorFact, digest: hashlib._Hash, buffer: memoryview, zeros: ZeroScan
+) -> bool:
+    """Return whether the tensor is too small to fill a block and holds only zeros."""
     left = tensor.end - tensor.begin
+    is_small = 0 < left < 2 * BLOCK_BYTES
     while left:
         chunk = buffer[: min(left, len(buffer))]
         _read_exactly(file, chunk)
         digest.update(chunk)
         _check_finite(chunk, tensor, Path(file.name).name)
+        zeros.feed(chunk)
+        is_small = is_small and is_zero(chunk)
         left -= len(chunk)
+    return is_small
+
+
+def _holds(run: ZeroRun, tensor: TensorFact) -> bool:
+    return run.file == tensor.file and run.begin <= tensor.begin < tensor.end <= run.end
 
 
 def _read_exactly(file: BinaryIO, chunk: memoryview) -> None:
@@ -172,7 +218,7 @@ def _read_exactly(file: BinaryIO, chunk: memoryview) -> None:
         done += count
 
 
-def _check_finite(chunk: memoryview, tensor: _Tensor, file_name: str) -> None:
+def _check_finite(chunk: memoryview, tensor: TensorFact, file_name: str) -> None:
     bits = _NOT_FINITE.get(tensor.dtype)
     if bits is None:
         return

@@ -1,0 +1,129 @@
+"""What one pass over weights has seen, and which zeros in them a lost write left. Pure.
+
+Zeros alone are no fault: LoRA's B is zero at step 0, biases and output projections may begin at zero, rows of an
+embedding are padded with zeros. All of these begin and end where a row does. A write that was lost begins and ends
+where a block of the disk does, in the middle of a row.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+BLOCK_BYTES = 4096
+"""File systems lose whole blocks; larger ones are multiples of this."""
+
+_SLACK_BYTES = 64
+"""Numbers beside a hole may end or begin with zero bytes of their own."""
+
+_MASK = re.compile(r"(?:^|[._])(?:mask|masked_bias|attn\.bias|attention\.bias)$")
+"""Attention masks: zeros by design, in any shape."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorFact:
+    """One tensor of a weights' file."""
+
+    name: str
+    dtype: str
+    """As safetensors writes it: `BF16`."""
+    shape: tuple[int, ...]
+    file: str
+    begin: int
+    """Offset of its first byte in the file."""
+    end: int
+
+    def row_bytes(self) -> int:
+        """Return the length of what a writer fills at once: the last dimension; of a vector, all of it."""
+        count = 1
+        for size in self.shape[:-1]:
+            count *= size
+        return (self.end - self.begin) // max(1, count)
+
+    def is_matrix(self) -> bool:
+        """Return whether it has rows and columns, both more than one."""
+        return sum(size > 1 for size in self.shape) > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroRun:
+    """Neighbouring bytes that are all zero and fill at least one block of the file, or its last one."""
+
+    file: str
+    begin: int
+    end: int
+    is_tail: bool
+    """It reaches the end of the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsContent:
+    """What one pass over the weights has seen."""
+
+    digest: str
+    """Hex SHA-256 of the files' bytes, one after the other."""
+    tensors: tuple[TensorFact, ...]
+    zero_runs: tuple[ZeroRun, ...] = ()
+    zeros: frozenset[str] = frozenset()
+    """Tensors that hold nothing but zeros."""
+
+
+def never_written(content: WeightsContent) -> str:
+    """Return which bytes were surely never written, or "".
+
+    That are zeros that begin or end in the middle of a row where a block of the disk does, zeros from the middle of a
+    row to the end of the file, and two or more whole matrices of zeros that end with the file.
+    """
+    by_file: dict[str, list[TensorFact]] = {}
+    for tensor in content.tensors:
+        by_file.setdefault(tensor.file, []).append(tensor)
+    for run in content.zero_runs:
+        if _is_lost(run, by_file[run.file]):
+            where = "to the end of the file" if run.is_tail else f"to byte {run.end}"
+            touched = [t.name for t in by_file[run.file] if t.begin < run.end and t.end > run.begin]
+            parts = f"{touched[0]} to {touched[-1]}" if len(touched) > 1 else touched[0]
+            return f"{run.file} holds only zeros from byte {run.begin} {where} ({parts}): that part was never written"
+    return ""
+
+
+# --- private
+
+
+def _is_lost(run: ZeroRun, tensors: list[TensorFact]) -> bool:
+    touched = [t for t in tensors if t.begin < run.end and t.end > run.begin]
+    if not touched or any(t.dtype in ("BOOL", "U8") or _MASK.search(t.name) for t in touched):
+        return False
+    first, last = touched[0], touched[-1]
+    begin, end = _Edge.of_begin(run, first), _Edge.of_end(run, last)
+    if run.is_tail:
+        whole = [t for t in touched if t.begin >= run.begin and t.is_matrix()]
+        return len(whole) > 1 or (begin.in_row and (begin.at_block or (first.is_matrix() and _is_long(run))))
+    torn = [edge for edge in (begin, end) if edge.in_row]
+    return bool(torn) and all(edge.at_block for edge in torn)
+
+
+def _is_long(run: ZeroRun) -> bool:
+    return run.end - run.begin >= BLOCK_BYTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Edge:
+    """One end of a run of zeros."""
+
+    in_row: bool
+    """In the middle of a row, not where one begins or ends."""
+    at_block: bool
+
+    @staticmethod
+    def of_begin(run: ZeroRun, tensor: TensorFact) -> _Edge:
+        row = max(1, tensor.row_bytes())
+        to_next_row = -(run.begin - tensor.begin) % row
+        in_row = run.begin > tensor.begin and to_next_row > _SLACK_BYTES
+        return _Edge(in_row=in_row, at_block=-run.begin % BLOCK_BYTES <= _SLACK_BYTES)
+
+    @staticmethod
+    def of_end(run: ZeroRun, tensor: TensorFact) -> _Edge:
+        row = max(1, tensor.row_bytes())
+        since_row = (run.end - tensor.begin) % row
+        in_row = run.end < tensor.end and since_row > _SLACK_BYTES
+        return _Edge(in_row=in_row, at_block=run.end % BLOCK_BYTES <= _SLACK_BYTES)
