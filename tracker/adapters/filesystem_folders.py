@@ -11,7 +11,7 @@ holds a lock around every call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
@@ -69,10 +69,15 @@ class Folders:
         self._complaints: set[str] = set()
         self.gaps = Gaps()
 
-    def restore(self, pins: Iterable[Pin], now: datetime) -> None:
+    def restore(self, pins: Sequence[Pin], now: datetime) -> None:
         """Take over what an earlier process had pinned."""
+        last = {pin.run_id: pin.step for pin in sorted(pins, key=lambda p: p.step)}
         for pin in sorted(pins, key=lambda p: p.ready_ns):
             place = Place(run_id=pin.run_id, step=pin.step, path=Path(pin.source))
+            earlier = self._folders.get(place.path)
+            if earlier is not None and earlier.stage is _Stage.HELD and earlier.pin is not None:
+                # The step was saved again, and we were killed before the first save was published.
+                self._finish_or_drop(earlier, earlier.pin)
             self._folders[place.path] = _Folder(
                 place=place,
                 facts=Facts(path=pin.source, mtime_ns=0, files=pin.source_files),
@@ -80,6 +85,7 @@ class Folders:
                 readiness=pin.complete,
                 stage=_Stage.TAKEN if pin.checkpoint else _Stage.HELD,
                 pin=pin,
+                is_passed=pin.step < last[pin.run_id],
             )
             self.gaps.remember_step(place, pin.complete.save_every, is_pinned=True)
             self._learn(pin)

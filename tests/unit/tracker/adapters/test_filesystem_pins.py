@@ -12,6 +12,7 @@ import pytest
 
 from eval_jobs.errors import CheckpointIncomplete, StoreError
 from tests import trainer
+from tests.watchers import AT_ONCE, CLOCK, opened
 from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
 from tracker.adapters.filesystem_pins import HELD, MANIFEST, Pin, hold, owner_mark, publish, read_pin
 from tracker.adapters.filesystem_recovery import find_pins
@@ -210,3 +211,18 @@ def test_the_record_says_when_the_trainer_finished(tmp_path: Path) -> None:
     pin = held(tmp_path)
     newest_ns = max(path.stat().st_mtime_ns for path in (tmp_path / "out" / "checkpoint-10").iterdir())
     assert publish(replace(pin)).ready_at == datetime.fromtimestamp(newest_ns / 1e9, UTC)
+
+
+def test_a_step_that_was_saved_again_before_a_kill_gives_both_contents_and_leaves_no_hold(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        of_a_dead_process(held(tmp_path, seed=seed))
+    source = opened(tmp_path, AT_ONCE)
+    try:
+        found = source.ready(CLOCK.now())
+    finally:
+        source.close()
+    contents = {(Path(checkpoint.uri) / "model.safetensors").read_bytes() for checkpoint in found}
+    assert contents == {trainer.weights(1), trainer.weights(2)}
+    assert sorted(path.name for path in (tmp_path / "pins" / "run").iterdir()) == [
+        *sorted(Path(checkpoint.uri).name for checkpoint in found)
+    ]
