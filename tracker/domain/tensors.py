@@ -14,7 +14,9 @@ BLOCK_BYTES = 4096
 """File systems lose whole blocks; larger ones are multiples of this."""
 
 _SLACK_BYTES = 64
-"""Numbers beside a hole may end or begin with zero bytes of their own."""
+"""Numbers beside a hole may be zero, or end or begin with zero bytes of their own."""
+_ROW_SLACK_BYTES = 8
+"""The same where a row ends: the less, the fewer holes pass because a row happens to end there."""
 
 _MASK = re.compile(r"(?:^|[._])(?:mask|masked_bias|attn\.bias|attention\.bias)$")
 """Attention masks: zeros by design, in any shape."""
@@ -118,12 +120,12 @@ class _Edge:
     def of_begin(run: ZeroRun, tensor: TensorFact) -> _Edge:
         row = max(1, tensor.row_bytes())
         to_next_row = -(run.begin - tensor.begin) % row
-        in_row = run.begin > tensor.begin and to_next_row > _SLACK_BYTES
+        in_row = run.begin > tensor.begin and to_next_row > _ROW_SLACK_BYTES
         return _Edge(in_row=in_row, at_block=-run.begin % BLOCK_BYTES <= _SLACK_BYTES)
 
     @staticmethod
     def of_end(run: ZeroRun, tensor: TensorFact) -> _Edge:
         row = max(1, tensor.row_bytes())
         since_row = (run.end - tensor.begin) % row
-        in_row = run.end < tensor.end and since_row > _SLACK_BYTES
+        in_row = run.end < tensor.end and since_row > _ROW_SLACK_BYTES
         return _Edge(in_row=in_row, at_block=run.end % BLOCK_BYTES <= _SLACK_BYTES)
