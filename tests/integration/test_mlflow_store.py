@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,6 +18,7 @@ import pytest
 from mlflow import MlflowClient
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
+from eval_jobs.execute.clock import SystemClock
 from eval_jobs.types import Benchmark
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles, locked
 from tests.records import forgetting_run
@@ -261,3 +265,16 @@ def _store_in(folder: Path) -> MlflowFiles:
 def _send_all(store: MlflowStore, items: list[TrackingItem]) -> None:
     for item in items:
         store.send(item)
+
+
+def test_a_kill_while_the_tables_are_created_leaves_a_store_that_the_next_start_creates(tmp_path: Path) -> None:
+    uri, draft = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / ".mlflow.db.draft"
+    code = "import sys; from tracker.adapters.mlflow_client import connect; connect(sys.argv[1])"
+    with subprocess.Popen([sys.executable, "-c", code, uri]) as creator:
+        while creator.poll() is None and not (draft.is_file() and draft.stat().st_size):
+            SystemClock().sleep(0.01)
+        creator.kill()
+    assert creator.returncode == -signal.SIGKILL
+    assert not (tmp_path / "mlflow.db").exists()
+    assert [e.name for e in connect(uri).search_experiments()] == ["Default"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from tracker.adapters import mlflow_environment  # noqa: F401 - before mlflow  # isort: skip
 
+import fcntl
 import logging
+import os
+import shutil
 import socket
 import sqlite3
 import warnings
@@ -35,12 +38,15 @@ def connect(uri: str) -> MlflowClient:
         TrackingUnreachable: nothing answers, or the folder cannot be created or written.
         MlflowException, SQLAlchemyError: as the client; see `mlflow_errors_sql.mapped_errors`.
     """
-    check_reachable(uri)
     # It logs the tracebacks of errors that it also raises, and every table that it creates.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # its models use a deprecated option of SQLAlchemy
+        path = sqlite_path(uri)
+        if path is not None and not path.exists():
+            _create_sqlite(path)
+        check_reachable(uri)
         return MlflowClient(tracking_uri=uri)
 
 
@@ -86,6 +92,27 @@ def _host_and_port(uri: str) -> tuple[str | None, int | None]:
         raise ConfigError(
             f"tracking.uri {public(uri)!r} is no address: {error}", hint="use http://host:port, with a number"
         ) from error
+
+
+def _create_sqlite(path: Path) -> None:
+    """Give a SQLite store its tables under another name, then its own.
+
+    Creating them takes MLflow seconds, and a database in which it was killed half-way it refuses for ever.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft, whole = path.with_name(f".{path.name}.draft"), path.with_name(f".{path.name}.whole")
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # closing it, or a kill, releases the lock
+        for name in (draft, draft.with_name(f"{draft.name}-journal"), whole):
+            name.unlink(missing_ok=True)  # of a process that was killed
+        if not path.exists():
+            MlflowClient(tracking_uri=f"{SQLITE_PREFIX}{draft}")
+            shutil.copyfile(draft, whole)  # MLflow keeps its connection to the draft
+            draft.unlink()
+            whole.replace(path)
+    finally:
+        os.close(folder)
 
 
 def _check_sqlite(uri: str) -> None:
