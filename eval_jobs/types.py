@@ -194,6 +194,8 @@ class EvalResult:
     """One entry for every planned sample and repeat."""
     duration_s: float
     higher_is_better: bool = True
+    has_texts: bool = True
+    """False: answers and details of the samples are empty, because they were deleted to save space."""
 
 
 @dataclass(frozen=True, kw_only=True)

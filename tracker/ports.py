@@ -50,7 +50,10 @@ class History(Protocol):
         """Store a record under its plan id; the same id again replaces it."""
 
     def record(self, plan_id: str) -> EvalRecord | None:
-        """Return one record with all samples and their texts, or None."""
+        """Return one record with all samples and their texts, or None.
+
+        Where texts were deleted to save space, the samples have none and their result says so (`has_texts`).
+        """
 
     def find_record(self, run_id: str, step: int) -> EvalRecord | None:
         """Return the record of a step that finished last, with all samples and their texts, or None."""
@@ -127,6 +130,9 @@ class TrackingSink(Protocol):
 
     def send(self, item: TrackingItem) -> None:
         """Write all of `item`, in bounded time.
+    def outlines(self, run_id: str) -> tuple[Report, ...]:
+        """Return what `tracker.domain.outlines.outlined` makes of the run's reports, without reading them all."""
+
 
         Raises:
             TrackingUnreachable: the store does not answer; no other item would fare better now.

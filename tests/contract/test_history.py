@@ -17,6 +17,7 @@ from tests.fakes.history import FakeHistory
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
 from tracker.adapters.history_sql import SqlHistory
+from tracker.domain.outlines import outline_of, outlined
 from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Measure
 from tracker.ports import History
 
@@ -260,6 +261,27 @@ def test_reports_come_back_whole_and_ordered_by_step(reopen: Reopen) -> None:
         reopen().append_report(report)
     assert reopen().reports(RUN) == RECORDED.reports
     assert reopen().reports("other") == ()
+
+
+def test_outlines_are_the_reports_without_what_newer_ones_overtook(reopen: Reopen) -> None:
+    failed, *_ = RECORDED.reports
+    for report in RECORDED.reports:
+        reopen().append_report(report)
+        reopen().append_report(replace(report, run_id="other", plan_id=f"other {report.step}"))
+    found = reopen().outlines(RUN)
+    assert found == outlined(RECORDED.reports)
+    assert found[-1] == RECORDED.reports[-1]
+    assert found[0] == outline_of(failed) != failed
+    assert reopen().outlines("nothing") == ()
+
+
+def test_the_same_plan_again_replaces_its_outline(history: History) -> None:
+    for report in RECORDED.reports:
+        history.append_report(report)
+    assert history.outlines(RUN) == outlined(RECORDED.reports)
+    newer = replace(RECORDED.reports[0], verdicts=RECORDED.reports[0].verdicts[1:])
+    history.append_report(newer)
+    assert history.outlines(RUN) == outlined((newer, *RECORDED.reports[1:]))
 
 
 def test_the_same_plan_again_replaces_its_report(history: History) -> None:

@@ -126,9 +126,9 @@ def test_processes_that_start_at_once_create_the_tables_once(url: str, engine: E
 def test_an_up_to_date_database_is_opened_without_alembic(url: str) -> None:
     open_all(url)
     code = (
-        "import sys; from eval_jobs.queue.database_sql import open_database as d;"
+        "import sys; from pathlib import Path; from eval_jobs.queue.database_sql import open_database as d;"
         "from eval_jobs.queue.sql_queue import SqlQueue; from tracker.adapters.history_sql import SqlHistory;"
-        f"e = d({url!r}); SqlQueue(e); SqlHistory(e, None); e.dispose(); sys.exit('alembic' in sys.modules)"
+        f"e = d({url!r}); SqlQueue(e); SqlHistory(e, Path()); e.dispose(); sys.exit('alembic' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

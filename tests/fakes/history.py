@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import without_samples
+from tracker.domain.outlines import outlined
 from tracker.domain.run_scores import RunScores, with_record
 from tracker.domain.sample_columns import columns_of
 from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Gap, Measure, Report
@@ -46,6 +47,9 @@ class FakeHistory:
     def reports(self, run_id: str) -> tuple[Report, ...]:
         found = [r for r in self._reports.values() if r.run_id == run_id]
         return tuple(sorted(found, key=lambda r: (r.step, r.created_at, r.plan_id)))
+
+    def outlines(self, run_id: str) -> tuple[Report, ...]:
+        return outlined(self.reports(run_id))
 
     def append_episode(self, episode: Episode) -> None:
         e = episode

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from eval_jobs.errors import StoreError
-from tracker.domain.types import Acceptance, Alert, Episode, Gap, Report
+from tracker.domain.types import Acceptance, Alert, Episode, Gap, Report, Verdict, VerdictWord
 
 Document = Report | Episode | Acceptance | Gap | Alert
 Kind = TypeVar("Kind", Report, Episode, Acceptance, Gap, Alert)
 
 _KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Gap, Alert)
 _VERSIONS: dict[type[Document], int] = dict.fromkeys(_KINDS, 1) | {Report: 2}
+_OUTLINE_VERSION = 1
 _ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
 
 
@@ -31,7 +35,7 @@ def from_json(kind: type[Kind], text: str) -> Kind:
         StoreError: the text is not a `kind` of a schema version that is known.
     """
     what, newest = kind.__name__.lower(), _VERSIONS[kind]
-    try:
+    with _reading(what):
         document = json.loads(text)
         version, body = document["schema_version"], document["value"]
         if kind is Report and version == 1:
@@ -39,15 +43,63 @@ def from_json(kind: type[Kind], text: str) -> Kind:
         if version == newest:
             value: Kind = _ADAPTERS[kind].validate_python(body, strict=False)
             return value
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise StoreError(f"a stored {what} is damaged", hint="restore the database from a backup") from error
-    raise StoreError(
-        f"a stored {what} has schema version {version}; this program reads {newest}",
-        hint="use the version of checkpoint-tracker that wrote it, or a newer one",
-    )
+    raise _other_version(what, version, newest)
+
+
+def outline_to_json(report: Report) -> str:
+    """Return the outline of a report (`tracker.domain.outlines`) as a short JSON document in ASCII."""
+    body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since] for v in report.verdicts]
+    return json.dumps({"schema_version": _OUTLINE_VERSION, "value": body}, separators=(",", ":"))
+
+
+def outline_from_json(text: str, head: Report) -> Report:
+    """Read what `outline_to_json` wrote, without the checks that would take longer than all the rest.
+
+    Args:
+        text: the document.
+        head: the report's own run, step, plan and time; its verdicts are replaced.
+
+    Raises:
+        StoreError: the text is no outline of a schema version that is known.
+    """
+    with _reading("outline"):
+        document = json.loads(text)
+        if document["schema_version"] == _OUTLINE_VERSION:
+            return replace(head, verdicts=tuple(_outlined(*row) for row in document["value"]))
+    raise _other_version("outline", document["schema_version"], _OUTLINE_VERSION)
 
 
 # --- private
+
+_WORDS = {str(word): word for word in VerdictWord}
+
+
+def _outlined(benchmark: str, word: str, score: float | None, coverage: float, lost_since: int | None) -> Verdict:
+    return Verdict(
+        benchmark=benchmark,
+        word=_WORDS[word],
+        reason="",
+        score=score,
+        stderr=None,
+        coverage=coverage,
+        alpha_test=0.0,
+        lost_since=lost_since,
+    )
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise StoreError(f"a stored {what} is damaged", hint="restore the database from a backup") from error
+
+
+def _other_version(what: str, version: object, known: int) -> StoreError:
+    return StoreError(
+        f"a stored {what} has schema version {version}; this program reads {known}",
+        hint="use the version of checkpoint-tracker that wrote it, or a newer one",
+    )
 
 
 def _without_comparisons(body: dict[str, Any]) -> dict[str, Any]:

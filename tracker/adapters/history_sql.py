@@ -1,15 +1,17 @@
 """The history in a SQL database and Parquet files: everything that was measured and concluded of every run.
 
-append(record) -> samples to Parquet, the rest to one row of `history_records`
+append(record) -> samples to Parquet, the rest to one row of `history_records`, which names their version
 records(run), scores(run) -> what was read before is kept in memory, so one new record reads one record
+outlines(run) -> short rows of `history_outlines`: a table of thousands of checkpoints needs no evidence
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -19,25 +21,31 @@ from sqlalchemy import (
     Index,
     LargeBinary,
     MetaData,
+    Row,
     Select,
     String,
     Table,
     Text,
     select,
     union,
+    update,
 )
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
+from eval_jobs.errors import StoreError
 from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.queue.sql_queue import UtcText
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.adapters.codec import from_json, to_json
-from tracker.adapters.kept_scores import KeptScores
-from tracker.adapters.samples_parquet import read_samples, samples_path, write_samples
+from tracker.adapters.codec import from_json, outline_from_json, outline_to_json, to_json
+from tracker.adapters.kept_scores import KeptScores, StoredRecord
+from tracker.adapters.samples_parquet import SampleFiles, pack
+from tracker.adapters.samples_table_parquet import FirstSampleFiles
 from tracker.adapters.tables import TRACKER_TABLES
+from tracker.domain.outlines import newest_of_benchmarks, outline_of
 from tracker.domain.run_scores import RunScores
+from tracker.domain.sample_columns import SampleColumns
 from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Gap, Report
 
 METADATA = MetaData()
@@ -49,6 +57,8 @@ RECORDS = Table(
     Column("step", BigInteger, nullable=False),
     Column("finished_at", UtcText, nullable=False),
     Column("record", LargeBinary, nullable=False),
+    # Version of the files that hold its samples; NULL: one file for each benchmark, as `samples_table_parquet` reads.
+    Column("samples", String(64)),
     Index("history_records_by_run", "run_id", "step"),
 )
 REPORTS = Table(
@@ -60,6 +70,13 @@ REPORTS = Table(
     Column("created_at", UtcText, nullable=False),
     Column("report", Text, nullable=False),
     Index("history_reports_by_run", "run_id", "step"),
+)
+OUTLINES = Table(
+    "history_outlines",
+    METADATA,
+    # Beside the reports, which are thousands of characters long each: who reads only these need not pass over those.
+    Column("plan_id", String(64), primary_key=True),
+    Column("outline", Text, nullable=False),
 )
 EPISODES = Table(
     "history_episodes",
@@ -100,6 +117,9 @@ ALERTS = Table(
 )
 
 
+_RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
+
+
 class SqlHistory:
     """`tracker.ports.History` in the database behind `engine`, samples in Parquet files under `samples_dir`."""
 
@@ -110,9 +130,10 @@ class SqlHistory:
             StoreError: the database cannot be reached or written, or is newer than this program.
         """
         self._engine = engine
-        self._samples_dir = samples_dir
-        self._records: dict[str, EvalRecord] = {}
-        """Records of `records` by plan id."""
+        self._samples = SampleFiles(samples_dir)
+        self._first_samples = FirstSampleFiles(samples_dir)
+        self._records: dict[str, StoredRecord] = {}
+        """By plan id."""
         self._scores: dict[str, KeptScores] = {}
         """By run."""
         bring_up_to_date(engine, TRACKER_TABLES)
@@ -120,50 +141,48 @@ class SqlHistory:
     def append(self, record: EvalRecord) -> None:
         """Store a record; see `ports.History`."""
         plan, checkpoint = record.plan, record.plan.checkpoint
-        # Samples first: a row never stands without them, and files without a row are replaced by the next try.
-        for outcome in record.outcomes:
-            if isinstance(outcome, EvalResult):
-                write_samples(samples_path(self._samples_dir, plan.id, outcome.benchmark), outcome.samples)
+        packed = pack(record)
         row = {
             "plan_id": plan.id,
             "run_id": checkpoint.run_id,
             "step": checkpoint.step,
             "finished_at": record.finished_at,
             "record": record_to_bytes(_without_samples(record)),
+            "samples": packed.version,
         }
         with transaction(self._engine) as connection:
+            # From here on no other process writes this plan. The row is seen when its files are there.
             _put(connection, RECORDS, row)
+            self._samples.write(packed)
         self._records.pop(plan.id, None)
+        if self._samples.has_other_files(plan.id, packed.version):
+            self._remove_replaced(plan.id)
 
     def record(self, plan_id: str) -> EvalRecord | None:
         """Return one record with its texts; see `ports.History`."""
-        return self._one(select(RECORDS.c.record).where(RECORDS.c.plan_id == plan_id))
+        return self._one(_RECORDED.where(RECORDS.c.plan_id == plan_id))
 
     def find_record(self, run_id: str, step: int) -> EvalRecord | None:
         """Return the newest record of a step with its texts; see `ports.History`."""
-        query = select(RECORDS.c.record).where(RECORDS.c.run_id == run_id, RECORDS.c.step == step)
+        query = _RECORDED.where(RECORDS.c.run_id == run_id, RECORDS.c.step == step)
         return self._one(query.order_by(RECORDS.c.finished_at.desc(), RECORDS.c.plan_id.desc()).limit(1))
 
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records without samples; see `ports.History`."""
-        query = (
-            select(RECORDS.c.plan_id, RECORDS.c.finished_at)
-            .where(RECORDS.c.run_id == run_id)
-            .order_by(RECORDS.c.step, RECORDS.c.finished_at, RECORDS.c.plan_id)
-        )
-        with transaction(self._engine) as connection:
-            known = {row.plan_id: row.finished_at for row in connection.execute(query)}
-            stale = [plan_id for plan_id, finished_at in known.items() if not self._is_kept(plan_id, finished_at)]
-            rows = connection.execute(select(RECORDS.c.record).where(RECORDS.c.plan_id.in_(stale))).scalars().all()
-        for data in rows:
-            record = record_from_bytes(data)
-            self._records[record.plan.id] = record
-        return tuple(self._records[plan_id] for plan_id in known)
+        return tuple(stored.record for stored in self._stored(run_id))
 
     def scores(self, run_id: str) -> RunScores:
         """Return everything that was scored along the run; see `ports.History`."""
-        kept = self._scores.setdefault(run_id, KeptScores(run_id, self._samples_dir))
-        return kept.brought_up_to(self.records(run_id))
+        kept = self._scores.setdefault(run_id, KeptScores(run_id, self._columns))
+        stored = self._stored(run_id)
+        while True:
+            try:
+                return kept.brought_up_to(stored)
+            except StoreError:
+                newer = self._stored(run_id)
+                if newer == stored:
+                    raise
+                stored = newer  # replaced while its files were read
 
     def append_report(self, report: Report) -> None:
         """Store a report; see `ports.History`."""
@@ -176,12 +195,27 @@ class SqlHistory:
         }
         with transaction(self._engine) as connection:
             _put(connection, REPORTS, row)
+            _put(connection, OUTLINES, {"plan_id": report.plan_id, "outline": outline_to_json(report)})
 
     def reports(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports; see `ports.History`."""
         query = select(REPORTS.c.report).where(REPORTS.c.run_id == run_id)
         query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
         return tuple(from_json(Report, text) for text in self._texts(query))
+
+    def outlines(self, run_id: str) -> tuple[Report, ...]:
+        """Return the run's reports without most of their evidence; see `ports.History`."""
+        columns = (*(REPORTS.c[name] for name in ("plan_id", "run_id", "step", "created_at")), OUTLINES.c.outline)
+        query = select(*columns).outerjoin(OUTLINES, OUTLINES.c.plan_id == REPORTS.c.plan_id)
+        query = query.where(REPORTS.c.run_id == run_id)
+        query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
+        with transaction(self._engine) as connection:
+            rows = connection.execute(query).all()
+            older = [row.plan_id for row in rows if row.outline is None]  # from before there were outlines
+            known = {report.plan_id: outline_of(report) for report in _reports(connection, older)}
+            drafts = [known.get(row.plan_id) or outline_from_json(row.outline, _head(row)) for row in rows]
+            whole = {report.plan_id: report for report in _reports(connection, newest_of_benchmarks(drafts))}
+        return tuple(whole.get(draft.plan_id, draft) for draft in drafts)
 
     def append_episode(self, episode: Episode) -> None:
         """Store an episode; see `ports.History`."""
@@ -262,34 +296,87 @@ class SqlHistory:
 
     # --- private
 
-    def _one(self, query: Select[bytes]) -> EvalRecord | None:
+    def _one(self, query: Select[tuple[bytes, str | None]]) -> EvalRecord | None:
+        row = self._row(query)
+        while row is not None:
+            try:
+                return self._with_samples(record_from_bytes(row.record), row.samples)
+            except StoreError:
+                newer = self._row(query)
+                if newer == row:
+                    raise
+                row = newer  # replaced while its files were read
+        return None
+
+    def _row(self, query: Select[tuple[bytes, str | None]]) -> Row[tuple[bytes, str | None]] | None:
         with transaction(self._engine) as connection:
-            data = connection.scalar(query)
-        return None if data is None else self._with_samples(record_from_bytes(data))
+            return connection.execute(query).one_or_none()
+
+    def _stored(self, run_id: str) -> tuple[StoredRecord, ...]:
+        query = (
+            select(RECORDS.c.plan_id, RECORDS.c.finished_at, RECORDS.c.samples)
+            .where(RECORDS.c.run_id == run_id)
+            .order_by(RECORDS.c.step, RECORDS.c.finished_at, RECORDS.c.plan_id)
+        )
+        with transaction(self._engine) as connection:
+            known = connection.execute(query).all()
+            stale = [row.plan_id for row in known if not self._is_kept(row.plan_id, row.finished_at, row.samples)]
+            rows = connection.execute(_RECORDED.where(RECORDS.c.plan_id.in_(stale))).all()
+        for row in rows:
+            record = record_from_bytes(row.record)
+            self._records[record.plan.id] = StoredRecord(record=record, samples=row.samples)
+        return tuple(self._records[row.plan_id] for row in known)
 
     def _texts(self, query: Select[str]) -> tuple[str, ...]:
         with transaction(self._engine) as connection:
             return tuple(connection.scalars(query))
 
-    def _is_kept(self, plan_id: str, finished_at: datetime) -> bool:
+    def _is_kept(self, plan_id: str, finished_at: datetime, samples: str | None) -> bool:
         """Return whether the record in memory is the stored one; another process may have replaced it."""
         kept = self._records.get(plan_id)
-        return kept is not None and kept.finished_at == finished_at
+        return kept is not None and (kept.record.finished_at, kept.samples) == (finished_at, samples)
 
-    def _with_samples(self, record: EvalRecord) -> EvalRecord:
-        folder, plan_id = self._samples_dir, record.plan.id
+    def _columns(self, stored: StoredRecord) -> Mapping[str, SampleColumns]:
+        if stored.samples is None:
+            return self._first_samples.columns(stored.record)
+        return self._samples.columns(stored.record.plan.id, stored.samples)
+
+    def _with_samples(self, record: EvalRecord, samples: str | None) -> EvalRecord:
+        if samples is None:
+            return self._first_samples.with_samples(record)
+        found = self._samples.samples(record.plan.id, samples)
         outcomes = tuple(
-            replace(o, samples=read_samples(samples_path(folder, plan_id, o.benchmark)))
+            replace(o, samples=found[o.benchmark].samples, has_texts=found[o.benchmark].has_texts)
             if isinstance(o, EvalResult)
             else o
             for o in record.outcomes
         )
         return replace(record, outcomes=outcomes)
 
+    def _remove_replaced(self, plan_id: str) -> None:
+        """Delete the files that no row names: of a record that was replaced, or of a process that was killed."""
+        with transaction(self._engine) as connection:
+            # A change of the row, to what it is: nobody else has this plan until the transaction ends.
+            held = update(RECORDS).where(RECORDS.c.plan_id == plan_id).values(samples=RECORDS.c.samples)
+            version = connection.scalar(held.returning(RECORDS.c.samples))
+            if version is not None:
+                self._samples.remove_others(plan_id, version)
+
 
 def _without_samples(record: EvalRecord) -> EvalRecord:
     outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
     return replace(record, outcomes=outcomes)
+
+
+def _reports(connection: Connection, plan_ids: Collection[str]) -> Iterator[Report]:
+    if plan_ids:
+        for text in connection.scalars(select(REPORTS.c.report).where(REPORTS.c.plan_id.in_(plan_ids))):
+            yield from_json(Report, text)
+
+
+def _head(row: Row[Any]) -> Report:
+    """Return a report that says nothing yet."""
+    return Report(run_id=row.run_id, step=row.step, plan_id=row.plan_id, verdicts=(), created_at=row.created_at)
 
 
 def _put(connection: Connection, table: Table, row: Mapping[str, object]) -> None:

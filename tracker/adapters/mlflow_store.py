@@ -36,7 +36,7 @@ from tracker.adapters.mlflow_client import check_reachable, connect, public
 from tracker.adapters.mlflow_errors_sql import mapped_errors
 from tracker.adapters.mlflow_runs import KIND_TAG, TrackedRun, TrackingSettings, find_or_create_run, run_key
 from tracker.adapters.mlflow_view import VIEW_TAG, view_state
-from tracker.adapters.samples_parquet import write_samples
+from tracker.adapters.samples_table_parquet import write_samples
 from tracker.domain.tracking import timestamp_ms, verdict_tags
 from tracker.domain.tracking_types import CurveBatch, TrackedDataset, TrackedMetric, TrackingBatch, TrackingItem
 from tracker.domain.verdict_note import merge, read_newest, render, with_section, write_newest

@@ -1,186 +1,238 @@
-"""Per-sample results in Parquet: one compact file for every benchmark of every plan.
+"""Per-sample results in Parquet: small scores that stay, texts that may go, and questions that all checkpoints share.
 
-    path = samples_path(folder, plan_id, "sums")     # folder/<plan id>/sums.parquet
-    write_samples(path, result.samples)              # whole or not at all
-    samples = read_samples(path)
-    columns = read_columns(path, shared)             # what verdicts need, without one object a sample
+    samples/<plan id>/scores-<version>.parquet     a row for each planned answer: score, status, output tokens
+    samples/<plan id>/answers-<version>.parquet    what the model said; the retention budget may delete it
+    samples/questions/<digest>.parquet             what was asked; see `questions_parquet`
 
-The files are plain Parquet, for pandas and DuckDB as well: one row per sample and repeat.
+    version = files.write(packed)                  # whole or not at all
+    files.columns(plan_id, version)                # what verdicts need, without one object a sample
+    files.samples(plan_id, version)                # everything, by benchmark
+
+The version names the content. A plan that is evaluated again gets files of another version beside the old ones; whoever
+holds the row of the plan decides which one counts. All are plain Parquet, for pandas and DuckDB as well.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
-import sys
-from collections.abc import Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eval_jobs.errors import DiskFull, StoreError
-from eval_jobs.identity import content_hash
-from eval_jobs.types import SampleScore, SampleStatus
-from tracker.domain.regression.score_matrix import FloatArray, IntArray
-from tracker.domain.sample_columns import STATUSES, Questions, SampleColumns, make_columns, object_array
-
-_TEXTS = ("prompt", "target", "answer")
-_SCHEMA = pa.schema(
-    [
-        pa.field("sample_id", pa.string(), nullable=False),
-        pa.field("subset", pa.string(), nullable=False),
-        pa.field("repeat", pa.int32(), nullable=False),
-        pa.field("score", pa.float64()),
-        pa.field("status", pa.string(), nullable=False),
-        pa.field("cluster_id", pa.string(), nullable=False),
-        pa.field("output_tokens", pa.int64()),
-        pa.field("detail", pa.string(), nullable=False),
-        *(pa.field(name, pa.string(), nullable=False) for name in _TEXTS),
-    ]
+from eval_jobs.types import EvalRecord, EvalResult, SampleScore
+from tracker.adapters.parquet_files import (
+    STATUS_OF_TEXT,
+    encoded,
+    numbers,
+    reading,
+    status_codes,
+    text_array,
+    write_whole,
 )
-_QUESTIONS = ("sample_id", "subset", "cluster_id")
-_QUESTIONS_KEY = b"questions"
-"""Names the hash of `_QUESTIONS` in a file's metadata: who knows it need not read them."""
-_STATUS = {str(status): status for status in SampleStatus}
-_NAME_CHARS = 100
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+from tracker.adapters.questions_parquet import Asked, QuestionFiles, asked_of
+from tracker.domain.sample_columns import SampleColumns, make_columns
+
+_SCORES, _ANSWERS = "scores", "answers"
+_PARTS_KEY = b"benchmarks"
+"""In the metadata of a scores file: its benchmarks in order, as JSON."""
+_VERSION_CHARS = 16
 
 
-def samples_path(folder: Path, plan_id: str, benchmark: str) -> Path:
-    """Return where the samples of one benchmark of one plan lie, whatever characters its name has."""
-    name = quote(benchmark, safe=" ()[]+,=@")
-    if len(name) > _NAME_CHARS:
-        name = f"{name[:_NAME_CHARS]}-{hashlib.sha256(benchmark.encode()).hexdigest()[:16]}"
-    return folder / plan_id / f"{name}.parquet"
+@dataclass(frozen=True, kw_only=True)
+class PackedSamples:
+    """The samples of one record as the bytes of its files."""
+
+    plan_id: str
+    version: str
+    scores: bytes
+    answers: bytes
+    asked: tuple[Asked, ...]
 
 
-def write_samples(path: Path, samples: Sequence[SampleScore]) -> None:
-    """Write samples, replacing what was there; a crash leaves the old file or the new one.
+@dataclass(frozen=True, kw_only=True)
+class StoredSamples:
+    """The samples of one benchmark as they were found."""
 
-    Raises:
-        DiskFull: no space is left.
-        StoreError: the file cannot be written.
-    """
-    columns = {name: _column(samples, name) for name in _SCHEMA.names}
-    digest = content_hash([columns[name] for name in _QUESTIONS])
-    table = pa.table(columns, schema=_SCHEMA.with_metadata({_QUESTIONS_KEY: digest}))
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True) if path.parent.is_dir() else None
-        raise _write_error(path, error) from error
+    samples: tuple[SampleScore, ...]
+    has_texts: bool
+    """Whether answers and details are there; where they were deleted, they are empty texts."""
 
 
-def read_samples(path: Path) -> tuple[SampleScore, ...]:
-    """Read what `write_samples` wrote, in the same order.
-
-    Raises:
-        StoreError: the file is missing or damaged.
-    """
-    names = _SCHEMA.names
-    with _reading(path):
-        with pq.ParquetFile(path) as file:
-            table = file.read(columns=names)
-        columns = [_values(table, name) for name in names]
-        return tuple(SampleScore(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True))
+def pack(record: EvalRecord) -> PackedSamples:
+    """Return the samples of every result of `record` in the form in which they are stored."""
+    results = [o for o in record.outcomes if isinstance(o, EvalResult)]
+    asked = tuple(asked_of(result.samples) for result in results)
+    place = _place_columns(results, asked)
+    scores = _scores_file(record, results, asked, place)
+    answers = _answers_file(results, place)
+    version = hashlib.sha256(hashlib.sha256(scores).digest() + answers).hexdigest()[:_VERSION_CHARS]
+    return PackedSamples(plan_id=record.plan.id, version=version, scores=scores, answers=answers, asked=asked)
 
 
-def read_columns(path: Path, shared: MutableMapping[str, Questions]) -> SampleColumns:
-    """Read what `columns_of` makes of the samples that `write_samples` wrote.
+class SampleFiles:
+    """All samples below `folder`. Any number of processes may write and read at once."""
 
-    Args:
-        path: of the file.
-        shared: what other files asked, by a hash; where this one asked the same, it is neither read nor kept twice.
+    def __init__(self, folder: Path) -> None:
+        """Nothing is read or written yet."""
+        self._folder = folder
+        self._questions = QuestionFiles(folder)
 
-    Raises:
-        StoreError: the file is missing or damaged.
-    """
-    with _reading(path), pq.ParquetFile(path, read_dictionary=["status"]) as file:
-        digest = (file.metadata.metadata or {}).get(_QUESTIONS_KEY, b"").decode()
-        questions = shared.get(digest) or _questions(file)
-        if digest:
-            shared[digest] = questions
-        table = file.read(columns=["status", "score", "output_tokens"], use_threads=False)
-        return make_columns(
-            questions=questions,
-            statuses=_status_codes(table.column("status").combine_chunks()),
-            scores=_numbers(table.column("score")),
-            output_tokens=_numbers(table.column("output_tokens")),
-        )
+    def write(self, packed: PackedSamples) -> None:
+        """Write the samples of a record; a crash leaves no scores without their questions and answers.
+
+        Raises:
+            DiskFull: no space is left.
+            StoreError: a file cannot be written.
+        """
+        for asked in packed.asked:
+            self._questions.keep(asked)
+        write_whole(self._path(_ANSWERS, packed.plan_id, packed.version), packed.answers)
+        write_whole(self._path(_SCORES, packed.plan_id, packed.version), packed.scores)
+
+    def has_other_files(self, plan_id: str, version: str) -> bool:
+        """Return whether the plan's folder holds what was replaced or cut off, beside the files of `version`."""
+        return bool(self._others(plan_id, version))
+
+    def remove_others(self, plan_id: str, version: str) -> None:
+        """Delete what the plan's folder holds beside the files of `version`; nobody may write there meanwhile."""
+        for path in self._others(plan_id, version):
+            path.unlink(missing_ok=True)
+
+    def columns(self, plan_id: str, version: str) -> Mapping[str, SampleColumns]:
+        """Return what `columns_of` makes of the samples of every benchmark; the same questions are the same object.
+
+        Raises:
+            StoreError: a file is missing or damaged.
+        """
+        path = self._path(_SCORES, plan_id, version)
+        with reading(path), pq.ParquetFile(path, read_dictionary=["status"]) as file:
+            parts = _parts(file)
+            table = file.read(columns=["status", "score", "output_tokens"], use_threads=False)
+            statuses = status_codes(table.column("status"))
+            scores, tokens = numbers(table.column("score")), numbers(table.column("output_tokens"))
+        return {
+            part.benchmark: make_columns(
+                questions=self._questions.read(part.questions),
+                statuses=statuses[part.rows],
+                scores=scores[part.rows],
+                output_tokens=tokens[part.rows],
+            )
+            for part in parts
+        }
+
+    def samples(self, plan_id: str, version: str) -> Mapping[str, StoredSamples]:
+        """Return the samples of every benchmark in the order in which they were written.
+
+        Raises:
+            StoreError: a file is missing or damaged, other than answers that were deleted.
+        """
+        path = self._path(_SCORES, plan_id, version)
+        with reading(path), pq.ParquetFile(path) as file:
+            parts = _parts(file)
+            table = file.read(columns=["score", "status", "output_tokens"], use_threads=False)
+            scored = {name: table.column(name).to_pylist() for name in table.column_names}
+            scored["status"] = [STATUS_OF_TEXT[text] for text in scored["status"]]
+        texts = self._answers(plan_id, version)
+        return {
+            part.benchmark: StoredSamples(
+                samples=_samples(self._questions.read_whole(part.questions), {**scored, **(texts or {})}, part.rows),
+                has_texts=texts is not None,
+            )
+            for part in parts
+        }
+
+    # --- private
+
+    def _path(self, kind: str, plan_id: str, version: str) -> Path:
+        return self._folder / plan_id / f"{kind}-{version}.parquet"
+
+    def _others(self, plan_id: str, version: str) -> list[Path]:
+        own = {self._path(kind, plan_id, version).name for kind in (_SCORES, _ANSWERS)}
+        return [path for path in (self._folder / plan_id).iterdir() if path.name not in own]
+
+    def _answers(self, plan_id: str, version: str) -> Mapping[str, list[Any]] | None:
+        path = self._path(_ANSWERS, plan_id, version)
+        if not path.exists():
+            return None
+        with reading(path), pq.ParquetFile(path) as file:
+            table = file.read(columns=["answer", "detail"], use_threads=False)
+            return {name: table.column(name).to_pylist() for name in table.column_names}
 
 
 # --- private
 
-_RESTORE = "restore the file from a backup, or evaluate that checkpoint again: tracker run CHECKPOINT"
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """The rows of one benchmark in the files of a plan."""
+
+    benchmark: str
+    questions: str
+    rows: slice
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise StoreError(f"the samples in {path} are missing", hint=_RESTORE) from error
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise StoreError(f"the samples in {path} are damaged: {error}", hint=_RESTORE) from error
+def _parts(file: pq.ParquetFile) -> list[_Part]:
+    """Return where each benchmark's rows are.
+
+    Raises:
+        KeyError, ValueError: no program of ours has written the file.
+    """
+    parts, start = [], 0
+    for benchmark, questions, count in json.loads((file.metadata.metadata or {})[_PARTS_KEY]):
+        parts.append(_Part(benchmark=benchmark, questions=questions, rows=slice(start, start + count)))
+        start += count
+    if start != file.metadata.num_rows:
+        raise ValueError(f"{file.metadata.num_rows} rows where {start} were written")
+    return parts
 
 
-def _questions(file: pq.ParquetFile) -> Questions:
-    table = file.read(columns=list(_QUESTIONS), use_threads=False)
-    sample_ids, subsets, cluster_ids = (table.column(name).to_pylist() for name in _QUESTIONS)
-    return Questions(
-        sample_ids=object_array(sample_ids),
-        subsets=object_array([*map(sys.intern, subsets)]),  # few texts for many samples
-        cluster_ids=object_array([*map(sys.intern, cluster_ids)]),
-    )
+def _place_columns(results: Sequence[EvalResult], asked: Sequence[Asked]) -> dict[str, Any]:
+    """Return the columns that say which question a row is about."""
+    counts = [len(result.samples) for result in results]
+    positions = [np.arange(count, dtype=np.int32) for count in counts]
+    return {
+        "benchmark": text_array([r.benchmark for r in results for _ in r.samples]),
+        "questions": text_array([a.digest for a, count in zip(asked, counts, strict=True) for _ in range(count)]),
+        "position": pa.array(np.concatenate([np.zeros(0, dtype=np.int32), *positions])),
+    }
 
 
-def _status_codes(column: Any) -> IntArray:  # noqa: ANN401 - pyarrow has no types
-    codes = np.array([STATUSES.index(_STATUS[text]) for text in column.dictionary.to_pylist()], dtype=np.int64)
-    of_rows: IntArray = codes[np.from_dlpack(column.indices)]
-    return of_rows
+def _scores_file(
+    record: EvalRecord, results: Sequence[EvalResult], asked: Sequence[Asked], place: Mapping[str, Any]
+) -> bytes:
+    samples = [sample for result in results for sample in result.samples]
+    checkpoint = record.plan.checkpoint
+    columns = {
+        "run_id": text_array([checkpoint.run_id] * len(samples)),
+        "step": pa.array(np.full(len(samples), checkpoint.step, dtype=np.int64)),
+        **place,
+        "score": pa.array([s.score for s in samples], pa.float64()),
+        "status": text_array([str(s.status) for s in samples]),
+        "output_tokens": pa.array([s.output_tokens for s in samples], pa.int64()),
+    }
+    parts = [(r.benchmark, a.digest, len(r.samples)) for r, a in zip(results, asked, strict=True)]
+    metadata = {_PARTS_KEY: json.dumps(parts, separators=(",", ":"))}
+    # Few values each: right and wrong take a bit, the number of tokens a byte or a little more.
+    few = [name for name in columns if name != "position"]
+    return encoded(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"}, metadata)
 
 
-def _numbers(column: Any) -> FloatArray:  # noqa: ANN401 - pyarrow has no types
-    """Return a column as floats, NaN for null; not by `to_numpy`, which takes longer to import pandas than to read."""
-    array = column.combine_chunks().cast(pa.float64())
-    if len(array) == 0:
-        return np.zeros(0)
-    numbers = np.frombuffer(array.buffers()[1], dtype=np.float64)[array.offset : array.offset + len(array)]
-    if array.null_count:
-        numbers = np.where(np.from_dlpack(array.is_valid().cast(pa.int8())), numbers, np.nan)
-    return numbers
+def _answers_file(results: Sequence[EvalResult], place: Mapping[str, Any]) -> bytes:
+    samples = [sample for result in results for sample in result.samples]
+    columns = {
+        **place,
+        "answer": text_array([s.answer for s in samples]),
+        "detail": text_array([s.detail for s in samples]),
+    }
+    return encoded(pa.table(columns), ["benchmark", "questions", "detail"], {"position": "DELTA_BINARY_PACKED"})
 
 
-def _column(samples: Sequence[SampleScore], name: str) -> list[Any]:
-    values = [getattr(sample, name) for sample in samples]
-    if name in (*_TEXTS, "detail"):
-        # A model can answer with half a surrogate pair, which no file in UTF-8 can hold.
-        return [value.encode("utf-8", "replace").decode() for value in values]
-    return values
-
-
-def _values(table: Any, name: str) -> list[Any]:  # noqa: ANN401 - pyarrow has no types
-    values: list[Any] = table.column(name).to_pylist()
-    if name == "status":
-        return [_STATUS[value] for value in values]
-    return values
-
-
-def _write_error(path: Path, error: OSError) -> StoreError:
-    if error.errno in _NO_SPACE:
-        return DiskFull(f"no space is left for the samples in {path}", hint="free some space")
-    return StoreError(
-        f"the samples cannot be written to {path}: {error.strerror or error}", hint="check the folder's permissions"
-    )
+def _samples(asked: Mapping[str, list[Any]], scored: Mapping[str, list[Any]], rows: slice) -> tuple[SampleScore, ...]:
+    columns = {**asked, **{name: values[rows] for name, values in scored.items()}}
+    return tuple(SampleScore(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))

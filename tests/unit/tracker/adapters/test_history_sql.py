@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +15,14 @@ from sqlalchemy import Engine, text
 
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.queue.database_sql import open_database
+from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
 from tracker.adapters.codec import from_json, to_json
 from tracker.adapters.history_sql import SqlHistory
-from tracker.adapters.samples_parquet import samples_path
+from tracker.adapters.samples_parquet import SampleFiles, StoredSamples
+from tracker.adapters.samples_table_parquet import samples_path, write_samples
+from tracker.domain.sample_columns import SampleColumns
 from tracker.domain.types import Gap, Report
 
 RECORDED = forgetting_run(checkpoints=4, samples=4)
@@ -59,24 +64,162 @@ def test_a_record_that_was_replaced_within_one_tick_of_the_clock_is_read_again(h
     assert table_of(history.scores(RUN)) == table_of_records([other])
 
 
-def test_samples_live_in_one_file_per_plan_and_benchmark_and_not_in_the_database(
-    history: SqlHistory, tmp_path: Path
-) -> None:
+def test_samples_live_in_files_beside_the_database(history: SqlHistory, tmp_path: Path) -> None:
     history.append(RECORDS[0])
     folder = tmp_path / "samples" / RECORDS[0].plan.id
-    assert sorted(p.name for p in folder.iterdir()) == ["facts.parquet", "reversal.parquet", "sums.parquet"]
+    assert sorted(p.name.partition("-")[0] for p in folder.iterdir()) == ["answers", "scores"]
+    assert len(list((tmp_path / "samples" / "questions").iterdir())) == 3
     assert b"What colour" not in (tmp_path / "tracker.db").read_bytes()
 
 
 def test_missing_samples_are_named_with_what_to_do(history: SqlHistory, tmp_path: Path) -> None:
     history.append(RECORDS[0])
-    path = samples_path(tmp_path / "samples", RECORDS[0].plan.id, "sums")
+    (path,) = (tmp_path / "samples" / RECORDS[0].plan.id).glob("scores-*")
     path.unlink()
     for read in (lambda: history.record(RECORDS[0].plan.id), lambda: history.scores(RUN)):
         with pytest.raises(StoreError, match="are missing") as caught:
             read()
         assert str(path) in caught.value.message
         assert "backup" in caught.value.hint
+
+
+def append_in_first_form(history: SqlHistory, engine: Engine, folder: Path, record: EvalRecord) -> None:
+    """Leave a record as earlier versions of the program did: one file for each benchmark, and no version named."""
+    history.append(record)
+    shutil.rmtree(folder / record.plan.id)
+    for outcome in record.outcomes:
+        if isinstance(outcome, EvalResult):
+            write_samples(samples_path(folder, record.plan.id, outcome.benchmark), outcome.samples)
+    with engine.begin() as connection:
+        connection.execute(
+            text("UPDATE history_records SET samples = NULL WHERE plan_id = :id"), {"id": record.plan.id}
+        )
+
+
+def test_samples_of_the_first_form_are_read_beside_new_ones(
+    history: SqlHistory, engine: Engine, tmp_path: Path
+) -> None:
+    for index, record in enumerate(RECORDS):
+        if index in (0, 2):
+            append_in_first_form(history, engine, tmp_path / "samples", record)
+        else:
+            history.append(record)
+    for reader in (history, SqlHistory(engine, tmp_path / "samples")):
+        assert [reader.record(r.plan.id) for r in RECORDS] == list(RECORDS)
+        scores = reader.scores(RUN)
+        assert table_of(scores) == table_of_records(RECORDS)
+        for series in scores.series.values():
+            assert {id(asked) for asked in series.asked} == {id(series.samples)}
+
+
+def test_a_record_of_the_first_form_is_replaced_by_one_of_today(
+    history: SqlHistory, engine: Engine, tmp_path: Path
+) -> None:
+    append_in_first_form(history, engine, tmp_path / "samples", RECORDS[0])
+    history.append(RECORDS[0])
+    assert history.record(RECORDS[0].plan.id) == RECORDS[0]
+    folder = tmp_path / "samples" / RECORDS[0].plan.id
+    assert sorted(p.name.partition("-")[0] for p in folder.iterdir()) == ["answers", "scores"]
+
+
+def test_deleted_texts_are_said_and_the_scores_stay(history: SqlHistory, tmp_path: Path) -> None:
+    history.append(RECORDS[0])
+    for path in tmp_path.glob("samples/*/answers-*"):
+        path.unlink()
+    record = history.record(RECORDS[0].plan.id)
+    assert record is not None
+    for found, wanted in zip(record.outcomes, RECORDS[0].outcomes, strict=True):
+        if isinstance(wanted, EvalResult):
+            samples = tuple(replace(s, answer="", detail="") for s in wanted.samples)
+            assert found == replace(wanted, samples=samples, has_texts=False)
+    assert table_of(history.scores(RUN)) == table_of_records(RECORDS[:1])
+
+
+def test_reading_goes_on_with_what_replaced_a_record_meanwhile(
+    history: SqlHistory, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = SqlHistory(engine, tmp_path / "samples")
+    newer = replace(RECORDS[0], outcomes=RECORDS[0].outcomes[:1])
+    history.append(RECORDS[0])
+
+    def replaced_first(files: SampleFiles, plan_id: str, version: str) -> Mapping[str, StoredSamples]:
+        monkeypatch.undo()
+        history.append(newer)
+        return files.samples(plan_id, version)
+
+    monkeypatch.setattr(SampleFiles, "samples", replaced_first)
+    assert reader.record(RECORDS[0].plan.id) == newer
+
+    def replaced_again(files: SampleFiles, plan_id: str, version: str) -> Mapping[str, SampleColumns]:
+        monkeypatch.undo()
+        history.append(RECORDS[0])
+        return files.columns(plan_id, version)
+
+    monkeypatch.setattr(SampleFiles, "columns", replaced_again)
+    assert table_of(reader.scores(RUN)) == table_of_records(RECORDS[:1])
+
+
+KILLED_WHILE_REPLACING = """
+import os, pathlib, signal, sys
+import eval_jobs.queue.steps_sql
+from eval_jobs.queue.database_sql import open_database
+from tests.unit.tracker.adapters.test_history_sql import RECORDS, shorter
+from tracker.adapters.history_sql import SqlHistory
+
+calls, last = 0, 0
+
+def dying(call):
+    def counted(*args, **kwargs):
+        global calls
+        calls += 1
+        if calls == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*args, **kwargs)
+    return counted
+
+status = 1
+while status:
+    last += 1
+    child = os.fork()
+    if child == 0:
+        place = pathlib.Path(sys.argv[1]) / str(last)
+        history = SqlHistory(open_database(f"sqlite:///{place}.db"), place)
+        history.append(RECORDS[0])
+        pathlib.Path.replace = dying(pathlib.Path.replace)
+        pathlib.Path.unlink = dying(pathlib.Path.unlink)
+        history.append(shorter(RECORDS[0]))
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+print(last)
+"""
+
+
+def shorter(record: EvalRecord) -> EvalRecord:
+    """The same plan again, asked less."""
+    outcomes = [replace(o, samples=o.samples[1:]) if isinstance(o, EvalResult) else o for o in record.outcomes]
+    return replace(record, outcomes=tuple(outcomes))
+
+
+def test_a_process_killed_at_any_file_leaves_the_old_record_or_the_new_one(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_REPLACING, str(tmp_path)], check=True, capture_output=True, text=True
+    )
+    runs = int(done.stdout)
+    assert runs == 8  # killed at 3 files of questions, at answers and scores, at 2 deletions; then not at all
+    found = []
+    for run in map(str, range(1, runs + 1)):
+        engine = open_database(f"sqlite:///{tmp_path / run}.db")
+        history = SqlHistory(engine, tmp_path / run)
+        record = history.record(RECORDS[0].plan.id)
+        assert record in (RECORDS[0], shorter(RECORDS[0]))
+        found.append(record == RECORDS[0])
+        assert table_of(history.scores(RUN)) == table_of_records([record])
+        history.append(shorter(RECORDS[0]))
+        assert history.record(RECORDS[0].plan.id) == shorter(RECORDS[0])
+        left = sorted(p.name.partition("-")[0] for p in (tmp_path / run / RECORDS[0].plan.id).iterdir())
+        assert left == ["answers", "scores"]
+        engine.dispose()
+    assert found == [True] * 5 + [False] * 3
 
 
 def test_a_record_whose_samples_cannot_be_written_leaves_no_row(history: SqlHistory, tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""Reports without their evidence: all that a table of thousands of checkpoints and its headline need. Pure.
+
+outlined(reports)       # the same reports, whole where they are the newest on a benchmark
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tracker.domain.types import Report, Verdict
+
+
+def outline_of(report: Report) -> Report:
+    """Return a report with the word, score, coverage and onset of each benchmark, and nothing else."""
+    return replace(report, verdicts=tuple(_outline(v) for v in report.verdicts), findings=(), episodes=(), latency=())
+
+
+def newest_of_benchmarks(reports: Iterable[Report]) -> frozenset[str]:
+    """Return the plan ids of the reports that are the newest on any of their benchmarks; `reports` ordered by step."""
+    return frozenset({v.benchmark: r.plan_id for r in reports for v in r.verdicts}.values())
+
+
+def outlined(reports: Sequence[Report]) -> tuple[Report, ...]:
+    """Return the outline of every report that a newer one has overtaken on all its benchmarks, and the others whole."""
+    newest = newest_of_benchmarks(reports)
+    return tuple(report if report.plan_id in newest else outline_of(report) for report in reports)
+
+
+# --- private
+
+
+def _outline(verdict: Verdict) -> Verdict:
+    return Verdict(
+        benchmark=verdict.benchmark,
+        word=verdict.word,
+        reason="",
+        score=verdict.score,
+        stderr=None,
+        coverage=verdict.coverage,
+        alpha_test=0.0,
+        lost_since=verdict.lost_since,
+    )
