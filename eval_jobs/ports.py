@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import (
+    Backlog,
     Benchmark,
     Checkpoint,
     Claim,
@@ -18,6 +19,8 @@ from eval_jobs.types import (
     EvalPlan,
     EvalRecord,
     EvalResult,
+    Hold,
+    HoldEnd,
     ProbeLoad,
     ProbeResult,
     QueueState,
@@ -26,14 +29,20 @@ from eval_jobs.types import (
 )
 
 Progress = Callable[[str], None]
-"""Called with one short line whenever there is something new to show; it must return quickly and never raise."""
+"""Called with one short line whenever there is something new to show; it must return quickly and never raise.
+
+A line like `sums 120/300` says how many samples of a benchmark are answered.
+"""
 
 
 class Clock(Protocol):
     """The only source of time."""
 
     def now(self) -> datetime:
-        """Return the current time, timezone-aware UTC."""
+        """Return the current time, timezone-aware UTC. Somebody may set it, forwards or backwards, by hours."""
+
+    def monotonic_s(self) -> float:
+        """Return seconds that nobody can set: only the difference of two values means something."""
 
     def sleep(self, seconds: float) -> None:
         """Wait; may return early, never raises."""
@@ -100,42 +109,81 @@ class Prober(Protocol):
 class Queue(Protocol):
     """Plans on their way from a watcher to workers and back. Safe for several processes.
 
-    A plan is waiting, running (claimed, with a lease), finished or acknowledged.
+    A plan is waiting, running (claimed, with a lease), finished or acknowledged; or skipped, and then left out.
     """
 
-    def add(self, plan: EvalPlan, *, now: datetime) -> bool:
+    def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False) -> bool:
         """Add a plan; return False when its id is known already.
 
-        A known plan that still waits is replaced by `plan`: what is not part of the id, such as how the checkpoint
-        is served, may have been corrected. In any other state nothing changes.
+        `backlog` decides when its turn comes among the plans of its run, whoever claims. With `keep` it is never
+        skipped, and unless the lowest step comes first anyway it comes before the others.
+
+        A known plan that still waits is replaced by `plan` and its turn: what is not part of the id, such as how the
+        checkpoint is served, may have been corrected. One that was skipped or left out waits again if it may not be
+        skipped now. In any other state nothing changes.
         """
 
-    def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
-        """Take the plan with the lowest step that is waiting or whose lease has run out, else None."""
+    def skip(self, run_id: str, *, max_waiting: int) -> int:
+        """Skip what waits beyond the `max_waiting` checkpoints of a run whose turn comes first; return how many plans.
 
-    def extend(self, claim: Claim, *, now: datetime, lease_until: datetime, note: str) -> bool:
-        """Move the lease and leave a note; return False when the claim is no longer this worker's."""
+        A checkpoint is skipped with all its waiting plans. Plans that may not be skipped count, and stay.
+        """
+
+    def skipped(self) -> tuple[EvalPlan, ...]:
+        """Return skipped plans that nobody has taken note of yet, lowest step first, ties by plan id."""
+
+    def leave_out(self, plan_id: str) -> None:
+        """Mark a skipped plan as taken note of. Repeating it is harmless; in any other state nothing changes."""
+
+    def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
+        """Take a plan that waits, or else None.
+
+        Of several runs the one that had no claim for the longest time comes first, and within it the plan whose turn
+        it is. A plan whose lease has run out waits again, and its worker counts as crashed. A lease that ends later
+        than any worker may ask for (`rules.MAX_LEASE_S`) was given before the clock was set back: it ends at
+        `lease_until` from now on, unless its worker says otherwise.
+        """
+
+    def extend(self, claim: Claim, *, lease_until: datetime, note: str, answered: int = 0) -> bool:
+        """Move the lease and leave a note; return False when the claim is no longer this worker's.
+
+        `answered` tells how far the plan is, in samples: a plan that gets further than ever before is not one that
+        brings its workers down.
+        """
 
     def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:
-        """Store the outcome; return False and store nothing when the claim is no longer this worker's."""
+        """Store the outcome; return False and store nothing when the claim is no longer this worker's.
 
-    def release(self, claim: Claim, *, now: datetime, counts: bool = True) -> None:
+        Repeating it stores nothing new and returns True: the first answer may have been lost on its way.
+        """
+
+    def release(self, claim: Claim, *, counts: bool = True) -> None:
         """Give a plan back unfinished; it is waiting again. Not this worker's claim: no-op.
 
         With `counts` False the claim was only interrupted, and the next one has the same number.
+        """
+
+    def holds(self) -> tuple[Hold, ...]:
+        """Return who holds a plan now, whether or not the lease has run out."""
+
+    def take_back(self, hold: Hold, end: HoldEnd) -> bool:
+        """Let a plan wait again whose worker is gone; return False when it is held otherwise by now.
+
+        The caller must know that nobody works on it.
         """
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return records not yet acknowledged, lowest step first, ties by plan id."""
 
     def acknowledge(self, plan_id: str) -> None:
-        """Mark a finished plan as taken over. Repeating it is harmless."""
+        """Mark a finished plan as taken over. Repeating it is harmless; in any other state nothing changes."""
 
-    def revive(self, *, now: datetime) -> int:
+    def revive(self) -> int:
         """Let every plan wait again whose acknowledged record held a failed benchmark; return how many.
 
-        Their attempts start anew. The next `add` brings their present settings.
+        Their attempts start anew. The next `add` brings their present settings. A plan that brought its workers down
+        is revived `rules.MAX_REVIVALS` times in all.
         """
 
     def state(self) -> QueueState:
-        """Return what waits and runs now."""
+        """Return what is on its way now. The cost does not grow with what is acknowledged or left out."""

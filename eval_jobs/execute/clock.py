@@ -13,6 +13,10 @@ class SystemClock:
         """Return the current time in UTC."""
         return datetime.now(UTC)
 
+    def monotonic_s(self) -> float:
+        """Return seconds since some moment, whatever happens to the time of day."""
+        return time.monotonic()
+
     def sleep(self, seconds: float) -> None:
         """Wait `seconds`."""
         time.sleep(max(0.0, seconds))  # noqa: TID251 - this is the adapter that the rule points to

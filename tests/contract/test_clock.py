@@ -28,6 +28,12 @@ def test_time_never_runs_backwards_and_passes_while_sleeping(clock: Clock) -> No
     assert clock.now() >= before + timedelta(seconds=0.015)
 
 
+def test_seconds_that_nobody_can_set_pass_while_sleeping(clock: Clock) -> None:
+    before = clock.monotonic_s()
+    clock.sleep(0.02)
+    assert clock.monotonic_s() >= before + 0.015
+
+
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
 def test_sleeping_no_time_returns_at_once(clock: Clock, seconds: float) -> None:
     before = clock.now()

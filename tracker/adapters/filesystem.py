@@ -10,8 +10,10 @@ Only hashing, which takes seconds for large weights, runs in the caller's thread
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, StoreError
@@ -53,6 +55,7 @@ class FilesystemSource:
         self._pins_dir = pins_dir.absolute()
         self._options = options
         self._clock = clock
+        self._began_at, self._began_s = clock.now(), clock.monotonic_s()
         self._folders = Folders(run_name, self._output_dir, self._pins_dir, options)
         self._lock = threading.Lock()
         self._hint, self._wake, self._stopped = threading.Event(), threading.Event(), threading.Event()
@@ -65,8 +68,9 @@ class FilesystemSource:
         """Return every checkpoint that is complete and pinned, lowest step first, new content only."""
         if self._thread is None:
             self._start(now)
-        self._sweep(now)
-        self._publish_settled(now)
+        steady = self._steady_time()
+        self._sweep(steady)
+        self._publish_settled(steady)
         fresh = sorted(self._fresh, key=lambda c: (c.step, c.run_id, c.ready_at))
         self._fresh = []
         return tuple(c for c in fresh if self._is_first(c))
@@ -76,15 +80,20 @@ class FilesystemSource:
         with self._lock:
             return self._folders.gaps.found()
 
-    def give_up(self, now: datetime) -> None:
+    def is_behind(self) -> bool:
+        """Return whether the file server is away."""
+        with self._lock:
+            return self._folders.outage.is_on
+
+    def give_up(self, now: datetime) -> None:  # noqa: ARG002 - part of the port
         """Make a gap of every checkpoint that is not finished."""
         with self._lock:
-            self._folders.give_up(now)
+            self._folders.give_up(self._steady_time())
 
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk or a hold has settled."""
         with self._lock:
-            settles_in_s = self._folders.settles_in_s(self._clock.now())
+            settles_in_s = self._folders.settles_in_s(self._steady_time())
         if settles_in_s is not None:
             timeout_s = min(timeout_s, max(settles_in_s, PAUSE_S))
         self._wake.wait(timeout_s)
@@ -103,10 +112,18 @@ class FilesystemSource:
     def _start(self, now: datetime) -> None:
         pins = find_pins(self._pins_dir, self._run_name, self._output_dir, now)
         with self._lock:
-            self._folders.restore(pins, now)
-        self._fresh = [pin.checkpoint for pin in pins if pin.checkpoint is not None]
+            self._folders.restore(pins, self._steady_time())
+        self._fresh = _newest(pin for pin in pins if not pin.released)
         self._thread = threading.Thread(target=self._watch, name="checkpoint-watch", daemon=True)
         self._thread.start()
+
+    def _steady_time(self) -> datetime:
+        """Return the time without the jumps of the clock since the start.
+
+        After a jump forwards nothing may look settled that was written a moment ago; after one backwards nothing may
+        have to wait for hours.
+        """
+        return self._began_at + timedelta(seconds=self._clock.monotonic_s() - self._began_s)
 
     def _watch(self) -> None:
         hints = None if self._options.polling else Hints(self._output_dir, self._hint.set)
@@ -115,7 +132,7 @@ class FilesystemSource:
             if not is_new:  # what was written before the events began is looked for at once
                 self._hint.wait(self._pause_s())
             self._hint.clear()
-            if self._sweep(self._clock.now()):
+            if self._sweep(self._steady_time()):
                 self._wake.set()
             self._stopped.wait(PAUSE_S)
         if hints is not None:
@@ -123,7 +140,8 @@ class FilesystemSource:
 
     def _pause_s(self) -> float:
         # The first checkpoints of a trainer that is just starting must not wait for the first events.
-        return min(QUICK_S if self._output_dir.exists() else ABSENT_S, self._options.rescan_s)
+        is_there = os.path.exists(self._output_dir)  # noqa: PTH110 - Path.exists raises what a stale mount says
+        return min(QUICK_S if is_there else ABSENT_S, self._options.rescan_s)
 
     def _sweep(self, now: datetime) -> bool:
         with self._lock:
@@ -161,3 +179,16 @@ class FilesystemSource:
         is_first = key not in self._returned
         self._returned.add(key)
         return is_first
+
+
+# --- private
+
+
+def _newest(pins: Iterable[Pin]) -> list[Checkpoint]:
+    """Return the published checkpoints; of the same weights under other small files, the pin that was made last."""
+    found: dict[tuple[str, int, str], Checkpoint] = {}
+    for pin in sorted(pins, key=lambda p: p.ready_ns):
+        checkpoint = pin.checkpoint
+        if checkpoint is not None:
+            found[checkpoint.run_id, checkpoint.step, checkpoint.digest] = checkpoint
+    return list(found.values())
