@@ -14,7 +14,8 @@ import numpy as np
 
 from eval_jobs.identity import score_settings, serve_settings
 from eval_jobs.types import Benchmark, EvalPlan, EvalResult
-from tracker.domain.scores import cluster_index, sample_means
+from tracker.domain.grouping import cluster_index
+from tracker.domain.scores import sample_means
 from tracker.domain.statistics import FloatArray, IntArray
 
 _SHOWN_CHARS = 60

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_jobs.types import SampleScore, SampleStatus
+from tracker.domain.grouping import Grouping, cluster_index, grouping_of
 from tracker.domain.regression.score_matrix import FloatArray, IntArray
-from tracker.domain.regression.subsets import Grouping, grouping_of
-from tracker.domain.scores import cluster_index
 
 ObjectArray = NDArray[Any]
 

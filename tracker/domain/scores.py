@@ -6,13 +6,13 @@ summary = summarise(result)     # summary.mean is None when nothing was scored
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from eval_jobs.types import EvalResult, SampleScore, SampleStatus
-from tracker.domain.statistics import IntArray, standard_error
+from tracker.domain.grouping import cluster_index
+from tracker.domain.statistics import standard_error
 
 _LARGEST = 1e100
 """Beyond this a sum of squares overflows; such a score (the perplexity of broken weights) is no measurement."""
@@ -84,16 +84,6 @@ def has_score(sample: SampleScore) -> bool:
     return counts and sample.score is not None and abs(sample.score) <= _LARGEST  # NaN and Inf compare False
 
 
-def cluster_index(cluster_ids: Sequence[str]) -> IntArray | None:
-    """Return the index of each sample's cluster, shape (n,); None when no cluster holds two samples.
-
-    An empty id is a cluster of its own.
-    """
-    numbers: dict[str, int] = {}
-    index = np.fromiter(_numbered(cluster_ids, numbers), dtype=np.int64, count=len(cluster_ids))
-    return index if len(numbers) < len(cluster_ids) else None
-
-
 # --- private
 
 
@@ -101,9 +91,3 @@ def _counted_as(sample: SampleScore) -> SampleStatus:
     if sample.status in (SampleStatus.SCORED, SampleStatus.TRUNCATED) and not has_score(sample):
         return SampleStatus.UNSCORED  # a status that promises a score, and none there: never a wrong answer
     return sample.status
-
-
-def _numbered(cluster_ids: Iterable[str], numbers: dict[str, int]) -> Iterable[int]:
-    for position, cluster_id in enumerate(cluster_ids):
-        # A NUL cannot be in an id that came from a data file, so the key of a lone sample is never taken.
-        yield numbers.setdefault(cluster_id or f"\0{position}", len(numbers))

@@ -76,7 +76,7 @@ def paired_test(candidate: FloatArray, baseline: FloatArray, clusters: IntArray 
     """Compare paired scores, both of shape (n,) with n >= 1, by the test that fits them.
 
     Mid-p McNemar for 0/1 scores without clusters, else the paired t test, cluster-robust where `clusters` (index of
-    each sample's cluster, shape (n,), as from `scores.cluster_index`) is given.
+    each sample's cluster, shape (n,), as from `grouping.cluster_index`) is given.
     """
     lost = int(np.count_nonzero((baseline > 0.5) & (candidate <= 0.5)))
     gained = int(np.count_nonzero((baseline <= 0.5) & (candidate > 0.5)))

@@ -6,12 +6,13 @@ variance is shrunk to the benchmark's, and its jitter is pooled over all subsets
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtr
 
+from tracker.domain.grouping import Grouping
 from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, recent_blocks
 from tracker.domain.regression.detector import Evidence, Level, Track
 from tracker.domain.regression.jitter import WINDOW, Jitter
@@ -33,22 +34,6 @@ _CLIP = 3.0
 _MIN_VARIANCE = 1e-12
 _MEDIAN_CHI2 = 0.4549
 _MAX_DF = 200.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grouping:
-    """Which subset each sample is in."""
-
-    names: tuple[str, ...]
-    index: IntArray
-    """Shape (n,): position in `names`."""
-
-
-def grouping_of(subsets: Sequence[str]) -> Grouping:
-    """Return the grouping by name, in the order of first appearance."""
-    numbers: dict[str, int] = {}
-    index = np.array([numbers.setdefault(name, len(numbers)) for name in subsets], dtype=np.int64)
-    return Grouping(names=tuple(numbers), index=index)
 
 
 def subset_evidence(

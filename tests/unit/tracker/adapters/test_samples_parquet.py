@@ -89,7 +89,7 @@ def graded(n: int, seed: int) -> list[SampleScore]:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(st.dictionaries(st.text(max_size=4), st.lists(ANY_SAMPLE, max_size=5), max_size=3))
 def test_whatever_was_answered_comes_back(tmp_path: Path, benchmarks: dict[str, list[SampleScore]]) -> None:
     packed = written(tmp_path, *benchmarks.items())

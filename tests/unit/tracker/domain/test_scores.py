@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from eval_jobs.types import EvalResult, SampleScore, SampleStatus
 from tests.unit.tracker.domain.records import result_of, samples_of
-from tracker.domain.scores import cluster_index, sample_means, summarise
+from tracker.domain.grouping import cluster_index
+from tracker.domain.scores import sample_means, summarise
 
 
 def with_samples(*samples: SampleScore) -> EvalResult:

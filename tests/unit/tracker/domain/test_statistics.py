@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.requires import shared_data
-from tracker.domain.scores import cluster_index
+from tracker.domain.grouping import cluster_index
 from tracker.domain.statistics import (
     CLUSTERED_T,
     MCNEMAR,

@@ -1,0 +1,46 @@
+"""Which subset and which cluster each sample is in. Pure, and imported without the statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouping:
+    """Which subset each sample is in."""
+
+    names: tuple[str, ...]
+    index: IntArray
+    """Shape (n,): position in `names`."""
+
+
+def grouping_of(subsets: Sequence[str]) -> Grouping:
+    """Return the grouping by name, in the order of first appearance."""
+    numbers: dict[str, int] = {}
+    index = np.array([numbers.setdefault(name, len(numbers)) for name in subsets], dtype=np.int64)
+    return Grouping(names=tuple(numbers), index=index)
+
+
+def cluster_index(cluster_ids: Sequence[str]) -> IntArray | None:
+    """Return the index of each sample's cluster, shape (n,); None when no cluster holds two samples.
+
+    An empty id is a cluster of its own.
+    """
+    numbers: dict[str, int] = {}
+    index = np.fromiter(_numbered(cluster_ids, numbers), dtype=np.int64, count=len(cluster_ids))
+    return index if len(numbers) < len(cluster_ids) else None
+
+
+# --- private
+
+
+def _numbered(cluster_ids: Iterable[str], numbers: dict[str, int]) -> Iterable[int]:
+    for position, cluster_id in enumerate(cluster_ids):
+        # A NUL cannot be in an id that came from a data file, so the key of a lone sample is never taken.
+        yield numbers.setdefault(cluster_id or f"\0{position}", len(numbers))
