@@ -7,7 +7,7 @@ console.print(*report_lines(report), sep="\n")
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rich import box
@@ -49,9 +49,14 @@ _MAX_FINDINGS = 10
 """Lines of findings under the table of a run."""
 
 
-def history_table(reports: Sequence[Report]) -> RenderableType:
-    """Return scores and verdicts by step of one run, under its name and above its finding in one sentence."""
-    return _HistoryView(reports=tuple(reports))
+def history_table(reports: Sequence[Report], *, last: int = 0) -> RenderableType:
+    """Return scores and verdicts by step of one run, under its name and above its finding in one sentence.
+
+    Args:
+        reports: all of the run; older ones may be outlines.
+        last: newest steps that get a line; 0: all. The finding is that of the whole run.
+    """
+    return _HistoryView(reports=tuple(reports), last=last)
 
 
 def report_lines(report: Report) -> tuple[Text, ...]:
@@ -69,15 +74,21 @@ def report_lines(report: Report) -> tuple[Text, ...]:
     return (head, *lines, *(_latency_line(v) for v in report.latency if v.word in _LATENCY_NEWS))
 
 
-def gaps_table(gaps: Iterable[Gap]) -> RenderableType:
-    """Return the checkpoints that were not evaluated, each with the reason and what to do."""
+def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
+    """Return the checkpoints that were not evaluated, each with the reason and what to do.
+
+    Args:
+        gaps: ordered by step.
+        last: newest ones that get a line; 0: all.
+    """
+    shown = gaps[-last:]
     table = _plain_table()
     table.add_column("not evaluated", justify="right", no_wrap=True)
     table.add_column("why", overflow="fold")
     table.add_column("what to do", style="dim", overflow="fold")
-    for gap in gaps:
+    for gap in shown:
         table.add_row(str(gap.step), Text(f"{one_line(gap.message)} [{gap.code}]"), Text(one_line(gap.hint)))
-    return Group("", table)
+    return Group("", *_earlier(len(gaps) - len(shown), "checkpoint"), table)
 
 
 def comparison_table(view: ComparisonView) -> RenderableType:
@@ -99,6 +110,7 @@ class _HistoryView:
     """Chooses the widest form that fits: words, then symbols only, then several tables one below the other."""
 
     reports: tuple[Report, ...]
+    last: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         view = overview(self.reports)
@@ -106,13 +118,15 @@ class _HistoryView:
             yield Text("nothing was evaluated yet")
             return
         yield _title(self.reports[0].run_id, view)
+        shown = replace(view, steps=view.steps[-self.last :])
+        yield from _earlier(len(view.steps) - len(shown.steps), "step")
         fits = partial(_fits, console=console, options=options)
-        full = _table(view, view.benchmarks, _full_cell)
+        full = _table(shown, view.benchmarks, _full_cell)
         if fits(full):
             yield full
         else:
-            yield from _compact_tables(view, fits)
-            yield _legend(view)
+            yield from _compact_tables(shown, fits)
+            yield _legend(shown)
         yield from _findings(view)
         yield Text("")
         yield Text(f"{headline(view)}.", style="bold")
@@ -143,6 +157,12 @@ def _since(verdict: Verdict) -> Text:
 def _title(run_id: str, view: Overview) -> Text:
     steps = f"steps {view.steps[0]} to {view.steps[-1]}" if len(view.steps) > 1 else f"step {view.steps[0]}"
     return Text.assemble((one_line(run_id), "bold"), f"  {count_text(len(view.steps), 'checkpoint')}, {steps}")
+
+
+def _earlier(count: int, what: str) -> Iterable[Text]:
+    """Say how many lines are left out, and how to see them."""
+    if count:
+        yield Text(f"\u2026 {count:,} earlier {what}{'s' if count > 1 else ''}: --last 0 shows all", style="dim")
 
 
 def _fits(table: Table, *, console: Console, options: ConsoleOptions) -> bool:
@@ -231,7 +251,8 @@ def _onset(verdict: Verdict) -> str:
 
 
 def _legend(view: Overview) -> Text:
-    used = {verdict.word for verdict in view.verdicts.values()}
+    steps = set(view.steps)
+    used = {verdict.word for (step, _), verdict in view.verdicts.items() if step in steps}
     parts: list[Text] = [Text(f"{SYMBOLS[w]} {w}", style=STYLES[w]) for w in VerdictWord if w in used]
     return Text("  ").join(parts)
 

@@ -47,7 +47,7 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
 
 
 def _check_benchmark(history: History, run_id: str, step: int, benchmark: str) -> None:
-    known = [v.benchmark for r in history.reports(run_id) if r.step == step for v in r.verdicts]
+    known = [v.benchmark for r in history.outlines(run_id) if r.step == step for v in r.verdicts]
     if benchmark not in known:
         close = difflib.get_close_matches(benchmark, known, n=1)
         meant = f"did you mean {close[0]}? " if close else ""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from eval_jobs.errors import ConfigError
 from tracker.ports import History
 
+_SHOWN = 20
+"""Steps that a hint lists."""
+
 
 def known_run(history: History, run: str) -> str:
     """Return `run` when the history knows it.
@@ -25,11 +28,12 @@ def known_checkpoint(history: History, name: str, default_run: str) -> tuple[str
     """
     run, _, step = name.rpartition("@")
     run = known_run(history, run or default_run)
-    steps = [report.step for report in history.reports(run)]
+    steps = [report.step for report in history.outlines(run)]
     if step != "latest" and not step.isdecimal():
         raise ConfigError(f"{name!r} names no checkpoint", hint="write STEP, RUN@STEP or latest")
     wanted = steps[-1:] if step == "latest" else [int(step)]
     if not wanted or wanted[0] not in steps:
-        known = ", ".join(map(str, steps)) or "none yet"
+        known = ", ".join(map(str, steps[-_SHOWN:])) or "none yet"
+        known = f"\u2026, {known}" if len(steps) > _SHOWN else known
         raise ConfigError(f"run {run} has no evaluated step {step}", hint=f"evaluated steps: {known}")
     return run, wanted[0]

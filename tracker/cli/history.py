@@ -18,8 +18,12 @@ from tracker.render import gaps_table, history_table
 @click.argument("run", required=False)
 @config_option
 @json_option
-def command(*, run: str | None, config_path: Path, as_json: bool) -> None:
-    """Show scores and verdicts by step, for RUN or for every run of the project."""
+@click.option("--last", type=click.IntRange(min=0), default=30, show_default=True, help="Newest steps to show; 0: all.")
+def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> None:
+    """Show scores and verdicts by step, for RUN or for every run of the project.
+
+    The sentence below the table is about the whole run, whatever is shown. --json prints everything.
+    """
     history = open_project(config_path).history
     runs = (known_run(history, run),) if run else history.runs()
     if as_json:
@@ -34,6 +38,6 @@ def command(*, run: str | None, config_path: Path, as_json: bool) -> None:
     if not runs:
         console.print("nothing is evaluated yet: `tracker watch` does it as checkpoints appear")
     for name in runs:
-        console.print(history_table(history.reports(name)))
+        console.print(history_table(history.outlines(name), last=last))
         if gaps := history.gaps(name):
-            console.print(gaps_table(gaps))
+            console.print(gaps_table(gaps, last=last))

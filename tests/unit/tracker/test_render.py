@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 from tests.judged_run import judged_run
 from tests.records import forgetting_run, wide_run
 from tracker.domain.compare import compare_records
+from tracker.domain.outlines import outlined
 from tracker.domain.types import Policy, VerdictWord
 from tracker.render import STYLES, comparison_table, gaps_table, history_table, report_lines
 
@@ -44,6 +45,35 @@ step   facts                      sums                    reversal
 facts and sums were forgotten after step 600; reversal improved.
 """
     )
+
+
+def test_older_steps_are_counted_and_the_sentence_is_about_the_whole_run() -> None:
+    assert (
+        shown(history_table(RUN.reports, last=2), gaps_table((*RUN.gaps, *RUN.gaps), last=1))
+        == """\
+tiny-forgetting  10 checkpoints, steps 100 to 1000
+… 8 earlier steps: --last 0 shows all
+step   facts                sums                 reversal
+──────────────────────────────────────────────────────────────────────
+ 900   0.062 ▼▼ forgotten   0.113 ▼▼ forgotten   0.963 ~  inconclusive
+1000   0.037 ▼▼ forgotten   0.037 ▼▼ forgotten   0.988 ~  inconclusive
+
+facts and sums were forgotten after step 600; reversal improved.
+
+… 1 earlier checkpoint: --last 0 shows all
+"""
+        + shown(gaps_table(RUN.gaps))[1:]
+    )
+
+
+def test_a_history_of_outlines_is_that_of_whole_reports() -> None:
+    for run in (RUN, judged_run(), wide_run(checkpoints=12, benchmarks=6)):
+        for count in range(1, len(run.reports) + 1):
+            reports = run.reports[:count]
+            for width in (40, 120):
+                assert shown(history_table(outlined(reports)), width=width) == shown(
+                    history_table(reports), width=width
+                )
 
 
 def test_a_narrow_terminal_gets_symbols_and_what_they_mean() -> None:
