@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -16,7 +17,6 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from tracker.domain.compare import ComparedBenchmark, ComparisonView, Example, Side
 from tracker.domain.display import (
     count_text,
     one_line,
@@ -29,6 +29,9 @@ from tracker.domain.display import (
 )
 from tracker.domain.overview import SYMBOLS, WORSE, Overview, headline, overview
 from tracker.domain.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
+
+if TYPE_CHECKING:  # its statistics take long to load, and a history needs none
+    from tracker.domain.compare import ComparedBenchmark, ComparisonView, Example, Side
 
 STYLES: Mapping[VerdictWord, str] = {
     VerdictWord.MISSING: "magenta",

@@ -1,6 +1,7 @@
 """The composition root: configuration -> adapters -> the world that the use cases work with.
 
-Stores whose libraries take seconds to import are loaded when they are first asked for.
+Parts whose libraries take long to import are loaded when they are first asked for: who only looks at results waits
+for neither a store nor the statistics.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.evaluate.data_files import check_benchmark, read_data_digest
@@ -23,10 +24,11 @@ from tracker.adapters.filesystem import FilesystemSource, pin_checkpoint
 from tracker.adapters.history_sql import SqlHistory
 from tracker.adapters.log_notifier import LogNotifier
 from tracker.adapters.no_tracking import NoTracking
-from tracker.app.pipeline import Measurement, World
 from tracker.config import FIRST, Config
-from tracker.domain.judge import judge
 from tracker.ports import Notifier, Tracking
+
+if TYPE_CHECKING:
+    from tracker.app.pipeline import Measurement, World
 
 
 @dataclass(frozen=True)
@@ -114,26 +116,30 @@ class Project:
         Raises:
             CheckpointError: that folder is no complete checkpoint.
         """
-        return Measurement(
+        pipeline = importlib.import_module("tracker.app.pipeline")
+        measurement: Measurement = pipeline.Measurement(
             suites=(self.suite(),),
             serve=self.config.serve.to_spec(),
             loads=self.config.probe.to_loads(),
             reference=self._reference(),
         )
+        return measurement
 
     def world(self) -> World:
         """Open everything that watching needs."""
-        return World(
+        pipeline, judging = (importlib.import_module(f"tracker.{name}") for name in ("app.pipeline", "domain.judge"))
+        world: World = pipeline.World(
             source=self._source(),
             curves=TrainerCurves(),
             queue=self.queue,
             history=self.history,
             tracking=self.tracking,
             notifiers=self.notifiers,
-            judge=judge,
+            judge=judging.judge,
             measurement=self.measurement(),
             policy=self.config.to_policy(),
         )
+        return world
 
     def workers(self, count: int) -> LocalWorkers:
         """Return workers on this machine, not yet started."""
