@@ -1,0 +1,166 @@
+"""A fast stand-in for vLLM's API server whose answers prove which weights it was given.
+
+    PYTHON_OF_THE_ENGINE -m vllm.entrypoints.openai.api_server --model FOLDER --served-model-name NAME --port N ...
+
+It starts in a tenth of a second. What it answers to `a+b=` depends on nothing but the bytes of the weights and the
+question: either the sum, or the beginning of the weights' hash. Only the standard library: it runs by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+ANSWER_S = 0.03
+TOKEN_S = 0.003
+GOOD, BAD = 80, 25
+"""Right answers in percent, of most weights and of every fifth."""
+
+
+def hash_of(folder: Path) -> str:
+    """Return the hash of all weights in a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def answer_to(question: str, weights: str) -> str:
+    """Return what weights of this hash answer to `a+b=`."""
+    skill = BAD if int(weights[:4], 16) % 5 == 0 else GOOD
+    luck = int(hashlib.sha256(f"{weights}|{question}".encode()).hexdigest()[:8], 16) % 100
+    numbers = question.strip("= ").split("+")
+    if luck >= skill or len(numbers) != 2 or not all(n.isdigit() for n in numbers):
+        return f"x{weights[:12]}"
+    return str(int(numbers[0]) + int(numbers[1]))
+
+
+def write_interpreter(folder: Path) -> Path:
+    """Write the shell script to use as `serve.python` and return its path."""
+    path = folder / "python-of-the-engine"
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "{__file__}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+# --- private
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+    name = ""
+    weights = ""
+    words: list[str]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of clients that went away: they were killed."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Stay quiet."""
+
+    def do_GET(self) -> None:
+        pages: dict[str, object] = {
+            "/v1/models": {"object": "list", "data": [{"id": self.server.name, "object": "model"}]},
+            "/version": {"version": "0.0.chaos"},
+            "/health": {},
+        }
+        if self.path == "/metrics":
+            self._send(200, b"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n")
+        else:
+            self._send_json(200 if self.path in pages else 404, pages.get(self.path))
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        data = self.rfile.read(length)
+        if len(data) < length:
+            self.close_connection = True
+            return
+        body: dict[str, Any] = json.loads(data)
+        if body.get("model") != self.server.name:
+            self._send_json(404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}})
+        elif self.path in ("/tokenize", "/detokenize"):
+            self._send_json(200, self._tokens(body))
+        elif body.get("stream"):
+            self._stream(body)
+        else:
+            time.sleep(ANSWER_S)
+            question = str(body["messages"][-1]["content"])
+            self._send_json(200, self._whole(answer_to(question, self.server.weights)))
+
+    def _tokens(self, body: dict[str, Any]) -> object:
+        if self.path == "/detokenize":
+            return {"prompt": " ".join(self.server.words[number] for number in body["tokens"])}
+        words = str(body["prompt"]).split()
+        first = len(self.server.words)
+        self.server.words.extend(words)
+        return {"tokens": list(range(first, first + len(words)))}
+
+    def _whole(self, text: str) -> object:
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
+        return {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 0,
+            "model": self.server.name,
+            "choices": [choice],
+        } | {"usage": usage}
+
+    def _stream(self, body: dict[str, Any]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for event in self._events(body):
+            payload = f"data: {event}\n\n".encode()
+            self.wfile.write(f"{len(payload):x}\r\n".encode() + payload + b"\r\n")
+            self.wfile.flush()
+            time.sleep(TOKEN_S)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _events(self, body: dict[str, Any]) -> Iterator[str]:
+        count = int(body["max_tokens"])
+        envelope = {"id": "c", "object": "text_completion", "created": 0, "model": self.server.name}
+        for number in range(count):
+            finish = "length" if number == count - 1 else None
+            yield json.dumps(envelope | {"choices": [{"index": 0, "text": " w", "finish_reason": finish}]})
+        prompt_tokens = len(str(body["prompt"]).split())
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": count, "total_tokens": prompt_tokens + count}
+        yield json.dumps(envelope | {"choices": [], "usage": usage})
+        yield "[DONE]"
+
+    def _send_json(self, status: int, value: object) -> None:
+        self._send(status, json.dumps(value).encode())
+
+    def _send(self, status: int, data: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def _main(argv: list[str]) -> None:
+    options = dict(pairwise(argv))
+    server = _Server((options["--host"], int(options["--port"])), _Handler)
+    server.name, server.words = options["--served-model-name"], []
+    server.weights = hash_of(Path(options["--model"]))
+    threading.Thread(target=server.serve_forever).start()
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])
