@@ -68,8 +68,6 @@ def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     """Read everything about one run; texts of samples only where examples show them."""
     records = newest_records(sources.history.records(run_id))
     scores = sources.history.scores(run_id)
-    state = sources.queue.state()
-    plans = (*state.waiting, *(running.plan for running in state.running))
     data = RunData(
         run_id=run_id,
         records=records,
@@ -82,7 +80,7 @@ def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         curves=sources.curves.read(records[-1].plan.checkpoint) if records else (),
         phases=sources.policy.phases,
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
-        unfinished=sum(plan.checkpoint.run_id == run_id for plan in plans),
+        unfinished=sources.queue.state().unfinished.get(run_id, 0),
         made_at=now,
     )
     wanted = dict.fromkeys((*plans_with_texts(data, overview(data.reports)), *plans_with_counts(data)))

@@ -7,7 +7,8 @@
     |  |- CheckpointIncomplete       E-CKPT-INCOMPLETE    4   half-written, truncated, a shard missing
     |  |- CheckpointUnreadable       E-CKPT-UNREADABLE    4   NaN or Inf weights, a broken header
     |  |- CheckpointUnsafe           E-CKPT-UNSAFE        4   pickle weights only
-    |  `- CheckpointVanished         E-CKPT-VANISHED      4   deleted before it could be pinned
+    |  |- CheckpointVanished         E-CKPT-VANISHED      4   deleted before it could be pinned
+    |  `- ConsolidationFailed        E-CKPT-CONSOLIDATE   4   a sharded state could not be put together here
     |- ServeError                    E-SERVE              4
     |  |- PortTaken                  E-SERVE-PORT         4
     |  |- ServerDied                 E-SERVE-DIED         4
@@ -21,6 +22,7 @@
     |  |- EndpointRefused            E-EVAL-REFUSED       4   the key is wrong or not allowed
     |  `- EvaluatorDied              E-EVAL-CHILD         4   retryable
     |- ProbeError                    E-PROBE              4   retryable
+    |- PlanPoisoned                  E-PLAN-POISONED      4   its workers went away again and again
     |- StoreError                    E-STORE              4
     |  |- TrackingUnreachable        E-STORE-MLFLOW       4   retryable
     |  |- DiskFull                   E-STORE-DISK         4   retryable
@@ -96,6 +98,12 @@ class CheckpointVanished(CheckpointError):
     """The trainer deleted the checkpoint before it could be pinned."""
 
     code = "E-CKPT-VANISHED"
+
+
+class ConsolidationFailed(CheckpointError):
+    """A training state is held and could not be made into safetensors on this machine; nothing is wrong with it."""
+
+    code = "E-CKPT-CONSOLIDATE"
 
 
 class ServeError(TrackerError):
@@ -181,6 +189,12 @@ class ProbeError(TrackerError):
 
     code = "E-PROBE"
     retryable = True
+
+
+class PlanPoisoned(TrackerError):
+    """A plan was set aside, because its workers went away in the middle of it again and again."""
+
+    code = "E-PLAN-POISONED"
 
 
 class StoreError(TrackerError):

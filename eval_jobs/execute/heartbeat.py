@@ -10,7 +10,7 @@ from typing import Self
 
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock, Queue
-from eval_jobs.queue.rules import BEAT_S, LEASE_S, lease_end
+from eval_jobs.queue.rules import BEAT_S, LEASE_S, answered_in, lease_end
 from eval_jobs.types import Claim
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ class Heartbeat:
         self._on_lost = on_lost
         self._lease_s = lease_s
         self._note = ""
+        self._answered: dict[str, int] = {}
+        """Samples by benchmark."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
@@ -49,6 +51,9 @@ class Heartbeat:
 
     def note(self, text: str) -> None:
         """Show `text` as the progress from the next beat on."""
+        if (progress := answered_in(text)) is not None:
+            benchmark, answered = progress
+            self._answered[benchmark] = max(answered, self._answered.get(benchmark, 0))
         self._note = text
 
     # --- private
@@ -56,11 +61,11 @@ class Heartbeat:
     def _beat(self) -> None:
         every_s = min(BEAT_S, self._lease_s / BEATS_PER_LEASE)
         while not self._ended.wait(every_s):
-            now = self._clock.now()
+            until = lease_end(self._clock.now(), self._lease_s)
+            # A copy: the other thread may add a benchmark at this moment.
+            answered = sum(self._answered.copy().values())
             try:
-                is_ours = self._queue.extend(
-                    self._claim, now=now, lease_until=lease_end(now, self._lease_s), note=self._note
-                )
+                is_ours = self._queue.extend(self._claim, lease_until=until, note=self._note, answered=answered)
             except StoreError as error:
                 # The lease outlasts a database that is away for a moment; if it does not, the next beat says so.
                 log.warning("plan %s: the lease could not be extended: %s", self._claim.plan.id, error)

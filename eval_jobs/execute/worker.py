@@ -2,16 +2,17 @@
 
     python -m eval_jobs.execute.worker --queue sqlite:////state/tracker.db --work-dir /state/work
 
-It may be killed at any moment: its lease runs out and another worker takes the plan, asking only what is missing.
-SIGTERM and Ctrl-C give the plan back at once. Logs go to WORK_DIR/worker-PID.log.
+It may be killed at any moment: the next worker on the machine sees that it is gone, or its lease runs out, and another
+one takes the plan, asking only what is missing. SIGTERM and Ctrl-C give the plan back at once.
+A database that does not answer is waited for. Logs go to WORK_DIR/worker-PID.log.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import os
-import socket
 import sys
 import threading
 import time
@@ -25,11 +26,23 @@ from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.heartbeat import Heartbeat
 from eval_jobs.execute.interrupts import Interrupts, LeaseLost, Stopped
+from eval_jobs.execute.left_claims import UNEXPECTED_END, take_back_left_claims
 from eval_jobs.execute.local import QUEUE_URL_VARIABLE
-from eval_jobs.ports import Progress, Queue
+from eval_jobs.execute.worker_name import own_name
+from eval_jobs.ports import Clock, Progress, Queue
 from eval_jobs.probe.prober import LatencyProber
 from eval_jobs.queue.database_sql import open_database
-from eval_jobs.queue.rules import LEASE_S, is_worn_out, lease_end, may_pass, retry_delay_s, should_retry, tries
+from eval_jobs.queue.rules import (
+    LEASE_S,
+    MAX_LEASE_S,
+    is_worn_out,
+    lease_end,
+    may_pass,
+    poisoned,
+    retry_delay_s,
+    should_retry,
+    tries,
+)
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.run import Tools, record_of_failure, run_plan
 from eval_jobs.serve.selection import EngineByKind
@@ -115,18 +128,19 @@ def carry_out(claim: Claim, worker: Worker) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a worker until it is told to stop; return the exit code."""
     options = _parse(arguments)
-    _log_to(options.work_dir / f"worker-{os.getpid()}.log")
+    log_path = options.work_dir / f"worker-{os.getpid()}.log"
+    _log_to(log_path)
     interrupts = Interrupts()
     interrupts.install()
     if options.exit_with_parent is not None:
         _stop_with_parent(options.exit_with_parent, interrupts)
     try:
         with ExitStack() as closing:
-            queue = SqlQueue(open_database(_queue_url(options.queue)))
             tools = make_tools(options.work_dir)
             closing.callback(tools.engine.close)
             closing.callback(tools.evaluator.close)
-            name = f"{socket.gethostname()}:{os.getpid()}"
+            queue = _open_queue(_queue_url(options.queue), tools.clock, interrupts)
+            name = str(own_name(log_path))
             log.info("worker %s is ready", name)
             work(Worker(name=name, queue=queue, tools=tools, interrupts=interrupts, lease_s=options.lease_s))
     except Stopped:
@@ -135,10 +149,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.exception("the worker cannot go on")
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except Exception:
+        log.exception(UNEXPECTED_END)
+        raise
     return 0
 
 
 # --- private
+
+
+def _open_queue(url: str, clock: Clock, interrupts: Interrupts) -> Queue:
+    """Open the queue, however long its database is away.
+
+    Raises:
+        StoreError: it is there and cannot be used.
+        Stopped: the worker is to end.
+    """
+    engine = open_database(url)
+    while True:
+        try:
+            return SqlQueue(engine)
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            log.warning("the queue cannot be opened, trying again in %.0f s: %s", STORE_RETRY_S, error)
+        with interrupts.allowed():
+            clock.sleep(STORE_RETRY_S)
 
 
 def _next_claim(worker: Worker) -> Claim | None:
@@ -147,6 +183,7 @@ def _next_claim(worker: Worker) -> Claim | None:
     now = clock.now()
     wait_s = IDLE_S
     try:
+        take_back_left_claims(worker.queue, worker.name, now)
         claim = worker.queue.claim(worker=worker.name, now=now, lease_until=lease_end(now, worker.lease_s))
     except StoreError as error:
         log.warning("the queue does not answer, trying again in %.0f s: %s", STORE_RETRY_S, error)
@@ -162,10 +199,7 @@ def _attempt(claim: Claim, tools: Tools, progress: Progress) -> EvalRecord:
     started_at = tools.clock.now()
     try:
         if is_worn_out(claim):
-            raise TrackerError(
-                f"step {claim.plan.checkpoint.step} brought down {claim.lost} workers in a row",
-                hint="see the workers' and engines' logs beside this one; did the machine run out of memory?",
-            )
+            raise poisoned(claim)
         return run_plan(claim.plan, tools=tools, progress=progress)
     except TrackerError as error:
         log.warning("plan %s failed: %s", claim.plan.id, error)
@@ -199,7 +233,7 @@ def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
 
 def _give_back(claim: Claim, worker: Worker, *, counts: bool) -> None:
     try:
-        worker.queue.release(claim, now=worker.tools.clock.now(), counts=counts)
+        worker.queue.release(claim, counts=counts)
         log.info("plan %s given back", claim.plan.id)
     except StoreError as error:
         log.warning("plan %s could not be given back, its lease will run out: %s", claim.plan.id, error)
@@ -211,7 +245,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--work-dir", required=True, type=Path, help="folder for logs and half-done work")
     parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="stop when the starting process is gone")
     parser.add_argument("--lease-s", type=float, default=LEASE_S, help="how long a claim outlives a dead worker")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not 0 < options.lease_s <= MAX_LEASE_S:
+        parser.error(f"--lease-s must be above 0 and at most {MAX_LEASE_S:.0f}")
+    return options
 
 
 def _queue_url(option: str) -> str:
@@ -225,10 +262,12 @@ def _log_to(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s")
     formatter.converter = time.gmtime
-    handler = logging.FileHandler(path, encoding="utf-8")
+    file = path.open("a", encoding="utf-8")
+    handler = logging.StreamHandler(file)
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    faulthandler.enable(file)  # whoever finds this worker dead sees that it was not killed from outside
 
 
 def _stop_with_parent(parent: int, interrupts: Interrupts) -> None:

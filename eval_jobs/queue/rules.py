@@ -1,24 +1,39 @@
-"""Who may take a plan, for how long, and when trying again is worth it. Pure.
+"""Whose turn it is, who may take a plan, for how long, and when trying again is worth it. Pure.
 
 A worker claims a plan for `LEASE_S` and moves the lease every `BEAT_S`. A worker that goes away without a word
-loses the plan when the lease runs out; one that stops in good order releases it at once.
+loses the plan when the lease runs out, or at once where another one on its machine sees that it is gone; one that
+stops in good order releases it.
+
+A plan is set aside when its workers go away in the middle of it again and again and it gets no further in between:
+after `MAX_CRASHES` that may be its own fault, or `MAX_STALLED` of any kind.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from eval_jobs.types import BenchmarkFailure, Claim, EvalRecord
+from eval_jobs.errors import PlanPoisoned
+from eval_jobs.types import Backlog, BenchmarkFailure, Claim, EvalRecord, Hold
 
 LEASE_S = 60.0
 BEAT_S = 2.0
 """Also how fresh the progress note is."""
 MAX_ATTEMPTS = 4
 """Tries of a plan of which a benchmark failed for a reason that may pass."""
-MAX_LOST = 3
-"""Workers that a plan may bring down before it counts as failed."""
+MAX_CRASHES = 3
+MAX_STALLED = 30
+"""Whoever kills workers at random hits one plan so often in a row with a probability that does not matter."""
+MAX_REVIVALS = 3
+"""How often in all a plan that was set aside is tried again by itself; a person always may."""
 FIRST_RETRY_DELAY_S = 10.0
+MAX_LEASE_S = 600.0
+MAX_NOTE_CHARS = 200
+SHOWN = 20
+"""Waiting plans that `QueueState` names."""
+FIRST_PLACE = -(2**62)
+"""Before every step that there can be."""
 
 
 class PlanState(StrEnum):
@@ -28,6 +43,25 @@ class PlanState(StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     ACKNOWLEDGED = "acknowledged"
+    SKIPPED = "skipped"
+    LEFT_OUT = "left out"
+    """Skipped, and taken note of."""
+
+
+ON_ITS_WAY = (PlanState.WAITING, PlanState.RUNNING, PlanState.FINISHED, PlanState.SKIPPED)
+"""States that somebody still has to do something about."""
+
+
+def place_of(step: int, backlog: Backlog, *, keep: bool) -> int:
+    """Return a plan's place among those of its run; the lowest is next."""
+    if backlog is Backlog.OLDEST:
+        return step
+    return FIRST_PLACE if keep else -step
+
+
+def may_skip(backlog: Backlog, *, keep: bool) -> bool:
+    """Say whether a plan may be skipped when too many wait."""
+    return backlog is Backlog.NEWEST and not keep
 
 
 def lease_end(now: datetime, lease_s: float = LEASE_S) -> datetime:
@@ -60,5 +94,47 @@ def retry_delay_s(tried: int, first_s: float = FIRST_RETRY_DELAY_S) -> float:
 
 
 def is_worn_out(claim: Claim) -> bool:
-    """Say whether the plan took so many workers down with it that it must not be tried again."""
-    return claim.lost >= MAX_LOST
+    """Say whether so many workers went away in the middle of the plan that it must not be tried again."""
+    return len(claim.crashes) >= MAX_CRASHES or claim.stalled >= MAX_STALLED
+
+
+def poisoned(claim: Claim) -> PlanPoisoned:
+    """Return why a worn out plan is set aside, and which logs say more."""
+    step = claim.plan.checkpoint.step
+    if len(claim.crashes) < MAX_CRASHES:
+        return PlanPoisoned(
+            f"step {step}: {claim.stalled} workers in a row were killed before they had one more answer",
+            hint="find out who kills them; `tracker run` evaluates the checkpoint at any time",
+        )
+    last = "; ".join(f"{crash.worker} at {crash.note or 'its beginning'!r}" for crash in claim.crashes)
+    return PlanPoisoned(
+        f"step {step} brought down {len(claim.crashes)} workers in a row: {last}",
+        hint="read these workers' logs, and those of engine and evaluator in logs/ beside them: did the machine run "
+        "out of memory? `tracker run` evaluates the checkpoint at any time",
+    )
+
+
+def was_poisoned(record: EvalRecord) -> bool:
+    """Say whether a record tells that its plan was set aside."""
+    return any(isinstance(o, BenchmarkFailure) and o.code == PlanPoisoned.code for o in record.outcomes)
+
+
+def answered_in(note: str) -> tuple[str, int] | None:
+    """Return the benchmark and the number of answered samples that a progress line tells, None where it tells none."""
+    match = _ANSWERED.fullmatch(note)
+    return None if match is None else (match["benchmark"], int(match["answered"]))
+
+
+def shown_note(note: str) -> str:
+    """Return a progress note as it is kept: short, and without control characters."""
+    return "".join(c if c.isprintable() else " " for c in note[:MAX_NOTE_CHARS])
+
+
+def has_run_out(hold: Hold, now: datetime) -> bool:
+    """Say whether a plan may be taken from its holder."""
+    return hold.lease_until <= now
+
+
+# --- private
+
+_ANSWERED = re.compile(r"(?P<benchmark>.*) (?P<answered>[0-9]{1,9})/[0-9]+")

@@ -1,171 +1,188 @@
 """The queue in one SQL table, for any number of workers: SQLite on one machine, PostgreSQL across machines.
 
 Every change is one UPDATE whose WHERE clause repeats what must still be true, so two processes can never both win.
-Times are stored as UTC text of fixed width: readable by a person, and ordered as the times are.
+No statement looks at more rows than it changes or returns, but for `revive`, which is asked once at a start.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import (
-    Boolean,
-    Column,
     ColumnElement,
-    Dialect,
+    Connection,
     Engine,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
     Row,
-    String,
-    Table,
+    ScalarSelect,
+    Select,
     Text,
-    TypeDecorator,
     and_,
     case,
     func,
+    literal,
     or_,
     select,
+    type_coerce,
     update,
 )
 
 from eval_jobs.codec import plan_from_json, plan_to_json, record_from_bytes, record_to_bytes
 from eval_jobs.queue.database_sql import insert_into, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
-from eval_jobs.queue.rules import PlanState
-from eval_jobs.types import BenchmarkFailure, Claim, EvalPlan, EvalRecord, QueueState, Running
-
-MAX_NOTE_CHARS = 200
-
-
-class UtcText(TypeDecorator[datetime]):
-    """A point in time as `2026-11-20T09:57:00.000000+00:00`."""
-
-    impl = String(32)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
-        """Write the time in UTC."""
-        return None if value is None else value.astimezone(UTC).isoformat(timespec="microseconds")
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """Read it back."""
-        return None if value is None else datetime.fromisoformat(value)
-
-
-METADATA = MetaData()
-PLANS = Table(
-    "eval_plans",
-    METADATA,
-    Column("id", String(64), primary_key=True),
-    Column("run_id", Text, nullable=False),
-    Column("step", Integer, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("plan", Text, nullable=False),
-    Column("added_at", UtcText, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("lost", Integer, nullable=False),
-    Column("worker", Text, nullable=False),
-    Column("claimed_at", UtcText),
-    Column("lease_until", UtcText),
-    Column("note", Text, nullable=False),
-    Column("finished_at", UtcText),
-    Column("record", LargeBinary),
-    # Whether a benchmark failed; NULL until there is a record. The record itself leaves when it is acknowledged.
-    Column("failed", Boolean),
-    Index("eval_plans_by_state", "state", "step"),
+from eval_jobs.queue.plans_sql import ENTRY, FIELD, METADATA, PLANS, UtcText
+from eval_jobs.queue.rules import (
+    MAX_LEASE_S,
+    MAX_REVIVALS,
+    ON_ITS_WAY,
+    SHOWN,
+    PlanState,
+    may_skip,
+    place_of,
+    shown_note,
+    was_poisoned,
+)
+from eval_jobs.types import (
+    Backlog,
+    BenchmarkFailure,
+    Claim,
+    Crash,
+    EvalPlan,
+    EvalRecord,
+    Hold,
+    HoldEnd,
+    QueueState,
+    Running,
+    Waiting,
 )
 
+__all__ = ["METADATA", "SqlQueue", "UtcText"]
 
-_UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "lease_until": None, "claimed_at": None}
+_WAITS = PLANS.c.state == PlanState.WAITING
+_RUNS = PLANS.c.state == PlanState.RUNNING
+_UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "lease_until": None}
 """What every waiting plan has."""
 
 
 class SqlQueue:
-    """`eval_jobs.ports.Queue` in the database behind `engine`; its table is brought up to date."""
+    """`eval_jobs.ports.Queue` in the database behind `engine`; its tables are created or brought up to date."""
 
     def __init__(self, engine: Engine) -> None:
         """Open the queue.
 
         Raises:
-            StoreError: the database cannot be reached or written, or is newer than this program.
+            SchemaTooNew: a newer program wrote the tables.
+            StoreError: the database cannot be reached or written.
         """
         self._engine = engine
         bring_up_to_date(engine, QUEUE_TABLES)
 
-    def add(self, plan: EvalPlan, *, now: datetime) -> bool:
+    def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False) -> bool:
         """Add a plan; see `ports.Queue`."""
-        row = {
-            "id": plan.id,
-            "run_id": plan.checkpoint.run_id,
-            "step": plan.checkpoint.step,
-            "state": PlanState.WAITING,
+        skippable = may_skip(backlog, keep=keep)
+        turn = {
             "plan": plan_to_json(plan),
-            "added_at": now,
-            "attempt": 0,
-            "lost": 0,
-            "worker": "",
-            "note": "",
+            "place": place_of(plan.checkpoint.step, backlog, keep=keep),
+            "may_skip": skippable,
         }
+        what = {"id": plan.id, "run_id": plan.checkpoint.run_id, "step": plan.checkpoint.step, "added_at": now}
         with transaction(self._engine) as connection:
             # The row that comes back is the proof; drivers do not count inserted rows alike.
-            insert = insert_into(connection, PLANS).values(row).on_conflict_do_nothing()
+            insert = insert_into(connection, PLANS).values(_NEW | turn | what).on_conflict_do_nothing()
             if connection.execute(insert.returning(PLANS.c.id)).first() is not None:
                 return True
-            waits = (PLANS.c.id == plan.id) & (PLANS.c.state == PlanState.WAITING)
-            connection.execute(update(PLANS).where(waits).values(plan=row["plan"]))
+            states = [PlanState.WAITING] if skippable else [PlanState.WAITING, PlanState.SKIPPED, PlanState.LEFT_OUT]
+            known = update(PLANS).where(PLANS.c.id == plan.id, PLANS.c.state.in_(states))
+            connection.execute(known.values(turn | {"state": PlanState.WAITING}))
         return False
+
+    def skip(self, run_id: str, *, max_waiting: int) -> int:
+        """Skip the surplus; see `ports.Queue`."""
+        of_run = and_(_WAITS, PLANS.c.run_id == run_id)
+        first_surplus = (
+            select(PLANS.c.place).where(of_run).distinct().order_by(PLANS.c.place).offset(max_waiting).limit(1)
+        )
+        surplus = select(PLANS.c.id).where(of_run, PLANS.c.place >= first_surplus.scalar_subquery(), PLANS.c.may_skip)
+        change = _locked(surplus, _WAITS, state=PlanState.SKIPPED)
+        with transaction(self._engine) as connection:
+            return connection.execute(change).rowcount
+
+    def skipped(self) -> tuple[EvalPlan, ...]:
+        """Return what was skipped and not noted yet; see `ports.Queue`."""
+        query = select(PLANS.c.plan).where(PLANS.c.state == PlanState.SKIPPED).order_by(PLANS.c.step, PLANS.c.id)
+        with transaction(self._engine) as connection:
+            return tuple(plan_from_json(plan) for plan in connection.scalars(query))
+
+    def leave_out(self, plan_id: str) -> None:
+        """Mark a skipped plan as noted; see `ports.Queue`."""
+        self._change(plan_id, PlanState.SKIPPED, state=PlanState.LEFT_OUT)
 
     def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
         """Take the next plan; see `ports.Queue`."""
-        next_id = (
-            select(PLANS.c.id)
-            .where(_claimable(now))
-            .order_by(PLANS.c.step, PLANS.c.run_id, PLANS.c.id)
-            .limit(1)
-            # PostgreSQL: two workers that ask at once get two plans. SQLite has one writer and renders nothing here.
-            .with_for_update(skip_locked=True)
-            .scalar_subquery()
-        )
-        take = (
-            update(PLANS)
-            .where(PLANS.c.id == next_id, _claimable(now))
-            .values(
-                # SQL reads the old row: a plan that still "runs" here was left behind by its worker.
-                lost=case((PLANS.c.state == PlanState.RUNNING, PLANS.c.lost + 1), else_=PLANS.c.lost),
-                state=PlanState.RUNNING,
-                worker=worker,
-                attempt=PLANS.c.attempt + 1,
-                claimed_at=now,
-                lease_until=lease_until,
-                note="",
-            )
-            .returning(PLANS.c.plan, PLANS.c.attempt, PLANS.c.lost)
-        )
         with transaction(self._engine) as connection:
+            _end_leases(connection, now, lease_until)
+            run_id = connection.scalar(_NEXT_RUN)
+            if run_id is None:
+                return None
+            taken = {
+                "state": PlanState.RUNNING,
+                "worker": worker,
+                "attempt": PLANS.c.attempt + 1,
+                "claimed_at": now,
+                "lease_until": lease_until,
+            }
+            columns = (PLANS.c.plan, PLANS.c.attempt, PLANS.c.lost, PLANS.c.crashes, PLANS.c.stalled)
+            take = update(PLANS).where(PLANS.c.id == _next_of(run_id), _WAITS).values(taken).returning(*columns)
             row = connection.execute(take).one_or_none()
-            if row is None:
+            if row is None:  # on PostgreSQL: another worker is just taking it
                 return None
             plan = plan_from_json(row.plan)
-        return Claim(plan=plan, worker=worker, attempt=row.attempt, lost=row.lost, lease_until=lease_until)
+        return Claim(
+            plan=plan,
+            worker=worker,
+            attempt=row.attempt,
+            lost=row.lost,
+            crashes=_crashes(row.crashes),
+            stalled=row.stalled,
+            lease_until=lease_until,
+        )
 
-    def extend(self, claim: Claim, *, now: datetime, lease_until: datetime, note: str) -> bool:  # noqa: ARG002 - port
+    def extend(self, claim: Claim, *, lease_until: datetime, note: str, answered: int = 0) -> bool:
         """Move the lease and leave a note; see `ports.Queue`."""
-        return self._change_held(claim, lease_until=lease_until, note=note[:MAX_NOTE_CHARS])
+        most = case((PLANS.c.answered < answered, answered), else_=PLANS.c.answered)
+        return self._change_held(claim.hold, lease_until=lease_until, note=shown_note(note), answered=most)
 
     def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:
         """Store the outcome; see `ports.Queue`."""
         failed = any(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes)
-        return self._change_held(
-            claim, state=PlanState.FINISHED, record=record_to_bytes(record), failed=failed, finished_at=now
+        stored = self._change_held(
+            claim.hold,
+            state=PlanState.FINISHED,
+            record=record_to_bytes(record),
+            failed=failed,
+            poisoned=was_poisoned(record),
+            finished_at=now,
         )
+        return stored or self._is_done(claim.hold)
 
-    def release(self, claim: Claim, *, now: datetime, counts: bool = True) -> None:  # noqa: ARG002 - part of the port
+    def release(self, claim: Claim, *, counts: bool = True) -> None:
         """Give a plan back; see `ports.Queue`."""
         attempt = claim.attempt if counts else claim.attempt - 1
-        self._change_held(claim, attempt=attempt, **_UNCLAIMED)
+        self._change_held(claim.hold, attempt=attempt, **_UNCLAIMED)
+
+    def holds(self) -> tuple[Hold, ...]:
+        """Return who holds a plan; see `ports.Queue`."""
+        query = select(PLANS.c.id, PLANS.c.worker, PLANS.c.attempt, PLANS.c.lease_until).where(_RUNS)
+        with transaction(self._engine) as connection:
+            rows = connection.execute(query.order_by(PLANS.c.id)).all()
+        return tuple(Hold(plan_id=r.id, worker=r.worker, attempt=r.attempt, lease_until=r.lease_until) for r in rows)
+
+    def take_back(self, hold: Hold, end: HoldEnd) -> bool:
+        """Let a plan wait again whose worker is gone; see `ports.Queue`."""
+        if end is HoldEnd.INTERRUPTED:
+            return self._change_held(hold, attempt=hold.attempt - 1, **_UNCLAIMED)
+        return self._change_held(hold, **_lost(crashed=end is HoldEnd.CRASHED))
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return what nobody has taken over yet; see `ports.Queue`."""
@@ -177,66 +194,140 @@ class SqlQueue:
     def acknowledge(self, plan_id: str) -> None:
         """Mark a finished plan as taken over; see `ports.Queue`."""
         # The record now lives in the history; keeping it here too would double the database.
-        take_over = (
-            update(PLANS)
-            .where(PLANS.c.id == plan_id, PLANS.c.state == PlanState.FINISHED)
-            .values(state=PlanState.ACKNOWLEDGED, record=None)
-        )
-        with transaction(self._engine) as connection:
-            connection.execute(take_over)
+        self._change(plan_id, PlanState.FINISHED, state=PlanState.ACKNOWLEDGED, record=None)
 
-    def revive(self, *, now: datetime) -> int:  # noqa: ARG002 - part of the port
+    def revive(self) -> int:
         """Let failed plans wait again; see `ports.Queue`."""
-        again = (
-            update(PLANS)
-            .where(PLANS.c.state == PlanState.ACKNOWLEDGED, PLANS.c.failed.is_(True))
-            .values(_UNCLAIMED | {"attempt": 0, "lost": 0, "failed": None, "finished_at": None})
-        )
+        has_failed = and_(PLANS.c.state == PlanState.ACKNOWLEDGED, PLANS.c.failed.is_(True))
+        allowed = or_(PLANS.c.poisoned.is_(False), PLANS.c.revived < MAX_REVIVALS)
+        revived = case((PLANS.c.poisoned.is_(True), PLANS.c.revived + 1), else_=PLANS.c.revived)
+        anew = {"attempt": 0, "lost": 0, "crashes": "", "stalled": 0, "poisoned": False, "revived": revived}
+        again = update(PLANS).where(has_failed, allowed)
         with transaction(self._engine) as connection:
-            return connection.execute(again).rowcount
+            return connection.execute(again.values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})).rowcount
 
     def state(self) -> QueueState:
-        """Return what waits and runs now; see `ports.Queue`."""
-        columns = (PLANS.c.state, PLANS.c.plan, PLANS.c.worker, PLANS.c.note, PLANS.c.claimed_at)
-        unfinished = (
-            select(*columns)
-            .where(PLANS.c.state.in_([PlanState.WAITING, PlanState.RUNNING]))
-            .order_by(PLANS.c.step, PLANS.c.run_id, PLANS.c.id)
+        """Return what is on its way now; see `ports.Queue`."""
+        numbers = (
+            select(PLANS.c.state, PLANS.c.run_id, func.count().label("plans"))
+            .where(PLANS.c.state.in_(ON_ITS_WAY))
+            .group_by(PLANS.c.state, PLANS.c.run_id)
+        )
+        columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.note, PLANS.c.claimed_at)
+        running = select(*columns).where(_RUNS).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
+        waiting = (
+            select(PLANS.c.id, PLANS.c.run_id, PLANS.c.step)
+            .where(_WAITS)
+            .order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
+            .limit(SHOWN)
         )
         with transaction(self._engine) as connection:
-            rows = connection.execute(unfinished).all()
-            counted = connection.execute(select(PLANS.c.state, func.count()).group_by(PLANS.c.state)).all()
+            counted = connection.execute(numbers).all()
+            rows = connection.execute(running).all()
+            shown = connection.execute(waiting).all()
         return QueueState(
-            waiting=tuple(plan_from_json(row.plan) for row in rows if row.state == PlanState.WAITING),
-            running=tuple(_running(row) for row in rows if row.state == PlanState.RUNNING),
-            counts={str(state): 0 for state in PlanState} | {row.state: row[1] for row in counted},
+            waiting=tuple(Waiting(plan_id=row.id, run_id=row.run_id, step=row.step) for row in shown),
+            running=tuple(_running(row) for row in rows),
+            counts={state: sum(row.plans for row in counted if row.state == state) for state in ON_ITS_WAY},
+            unfinished=_unfinished(counted),
         )
 
     # --- private
 
-    def _change_held(self, claim: Claim, **values: object) -> bool:
+    def _change(self, plan_id: str, while_: PlanState, **values: object) -> None:
+        """Change the plan while it is in that state."""
+        change = update(PLANS).where(PLANS.c.id == plan_id, PLANS.c.state == while_).values(values)
+        with transaction(self._engine) as connection:
+            connection.execute(change)
+
+    def _change_held(self, hold: Hold, **values: object) -> bool:
         """Change the plan if it is still held under this very claim."""
-        change = (
-            update(PLANS)
-            .where(
-                PLANS.c.id == claim.plan.id,
-                PLANS.c.state == PlanState.RUNNING,
-                PLANS.c.worker == claim.worker,
-                PLANS.c.attempt == claim.attempt,
-            )
-            .values(values)
-        )
+        change = update(PLANS).where(_RUNS, _is_of(hold)).values(values)
         with transaction(self._engine) as connection:
             return connection.execute(change).rowcount == 1
 
-
-def _claimable(now: datetime) -> ColumnElement[bool]:
-    """A plan may be taken when it waits, or when its worker let the lease run out."""
-    return or_(
-        PLANS.c.state == PlanState.WAITING,
-        and_(PLANS.c.state == PlanState.RUNNING, PLANS.c.lease_until <= now),
-    )
+    def _is_done(self, hold: Hold) -> bool:
+        """Say whether this very claim has brought a record."""
+        done = PLANS.c.state.in_([PlanState.FINISHED, PlanState.ACKNOWLEDGED])
+        with transaction(self._engine) as connection:
+            return connection.scalar(select(PLANS.c.id).where(done, _is_of(hold))) is not None
 
 
-def _running(row: Row[str, str, str, str, datetime]) -> Running:
+_NEW = {"state": PlanState.WAITING, "worker": "", "note": "", "crashes": "", "poisoned": False} | dict.fromkeys(
+    ("attempt", "lost", "stalled", "answered", "answered_at_loss", "revived"), 0
+)
+
+
+def _next_run() -> Select[str]:
+    """Return the run that had no claim for the longest time, of those that have a plan to claim.
+
+    Runs are few and plans are many: one look into the index finds the next run, whatever lies in between.
+    """
+    runs = select(func.min(PLANS.c.run_id).label("run_id")).where(_WAITS).cte("runs", recursive=True)
+    next_one = select(func.min(PLANS.c.run_id)).where(_WAITS, PLANS.c.run_id > runs.c.run_id).scalar_subquery()
+    runs = runs.union_all(select(next_one).where(runs.c.run_id.is_not(None)))
+    last_claim = select(func.max(PLANS.c.claimed_at)).where(PLANS.c.run_id == runs.c.run_id).scalar_subquery()
+    found = select(runs.c.run_id).where(runs.c.run_id.is_not(None))
+    return found.order_by(last_claim.nulls_first(), runs.c.run_id).limit(1)
+
+
+_NEXT_RUN = _next_run()
+
+
+def _next_of(run_id: str) -> ScalarSelect[str]:
+    """Return the plan of a run whose turn it is. As a scalar it is looked up once; an IN may be asked again."""
+    waits = select(PLANS.c.id).where(_WAITS, PLANS.c.run_id == run_id)
+    return waits.order_by(PLANS.c.place, PLANS.c.id).limit(1).with_for_update(skip_locked=True).scalar_subquery()
+
+
+def _end_leases(connection: Connection, now: datetime, lease_until: datetime) -> None:
+    """Let plans wait again whose lease has run out; shorten leases that no clock of today can have given."""
+    too_long = and_(_RUNS, PLANS.c.lease_until > now + timedelta(seconds=MAX_LEASE_S))
+    connection.execute(_locked(select(PLANS.c.id).where(too_long), too_long, lease_until=lease_until))
+    run_out = and_(_RUNS, PLANS.c.lease_until <= now)
+    connection.execute(_locked(select(PLANS.c.id).where(run_out), run_out, **_lost(crashed=True)))
+
+
+def _locked(chosen: Select[Any], still: ColumnElement[bool], **values: object) -> Any:  # noqa: ANN401 - Update is generic
+    """Return an update of the `chosen` plans, whose rows must `still` be so.
+
+    PostgreSQL leaves out rows that another process is changing at this moment: two workers that ask at once get two
+    plans, and nobody waits for anybody. SQLite has one writer at a time and renders no lock.
+    """
+    return update(PLANS).where(PLANS.c.id.in_(chosen.with_for_update(skip_locked=True)), still).values(values)
+
+
+def _lost(*, crashed: bool) -> dict[str, object]:
+    """Return what becomes of a plan whose worker went away. SQL reads the old row everywhere."""
+    got_further = PLANS.c.answered > PLANS.c.answered_at_loss
+    crashes: ColumnElement[str] = case((got_further, literal("")), else_=PLANS.c.crashes)
+    if crashed:
+        claimed_at = type_coerce(PLANS.c.claimed_at, Text)
+        crashes = crashes + PLANS.c.worker + FIELD + PLANS.c.note + FIELD + claimed_at + ENTRY
+    return _UNCLAIMED | {
+        "lost": PLANS.c.lost + 1,
+        "crashes": crashes,
+        "stalled": case((got_further, 1), else_=PLANS.c.stalled + 1),
+        "answered_at_loss": PLANS.c.answered,
+    }
+
+
+def _crashes(text: str) -> tuple[Crash, ...]:
+    found = (entry.split(FIELD) for entry in text.split(ENTRY) if entry)
+    return tuple(Crash(worker=w, note=note, claimed_at=datetime.fromisoformat(at)) for w, note, at in found)
+
+
+def _is_of(hold: Hold) -> ColumnElement[bool]:
+    return and_(PLANS.c.id == hold.plan_id, PLANS.c.worker == hold.worker, PLANS.c.attempt == hold.attempt)
+
+
+def _running(row: Row[str, str, str, datetime]) -> Running:
     return Running(plan=plan_from_json(row.plan), worker=row.worker, note=row.note, since=row.claimed_at)
+
+
+def _unfinished(counted: Sequence[Row[str, str, int]]) -> dict[str, int]:
+    numbers: dict[str, int] = {}
+    for row in counted:
+        if row.state in (PlanState.WAITING, PlanState.RUNNING):
+            numbers[row.run_id] = numbers.get(row.run_id, 0) + row.plans
+    return numbers

@@ -1,75 +1,38 @@
-"""The rules of `ports.Queue`, over the fake, SQLite and PostgreSQL."""
+"""The rules of `ports.Queue`, over the fake, SQLite and PostgreSQL: one plan's way. See also test_queue_*.py."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import Engine
 
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Queue
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.types import BenchmarkFailure, Claim, EvalPlan, EvalRecord
-from tests.fakes.queue import FakeQueue
+from eval_jobs.types import Claim, EvalPlan
+from tests.contract.queues import (
+    AFTER_LEASE,
+    LEASE_END,
+    NOW,
+    PLANS,
+    RECORDS,
+    Reopen,
+    claim,
+    fail,
+    ids,
+    nothing_to_claim,
+    record_of,
+    waiting,
+    with_failure,
+    without_failures,
+)
 from tests.records import forgetting_run
-
-NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
-LEASE_END = NOW + timedelta(seconds=60)
-AFTER_LEASE = NOW + timedelta(seconds=60)
-RECORDS = forgetting_run(checkpoints=4, samples=2, trouble=True).records
-PLANS = tuple(record.plan for record in RECORDS)
-
-Reopen = Callable[[], Queue]
-"""Another handle on the same queue, as another process has it."""
-
-
-@pytest.fixture(params=["fake", "sqlite", "postgresql"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
-    engines: list[Engine] = []
-
-    def open_again() -> Queue:
-        engines.append(open_database(url))
-        return SqlQueue(engines[-1])
-
-    if request.param == "fake":
-        fake = FakeQueue()
-        yield lambda: fake
-        return
-    url = (
-        f"sqlite:///{tmp_path}/tracker.db"
-        if request.param == "sqlite"
-        else str(request.getfixturevalue("postgres_url"))
-    )
-    yield open_again
-    for engine in engines:
-        engine.dispose()
-
-
-@pytest.fixture
-def queue(reopen: Reopen) -> Queue:
-    return reopen()
-
-
-def claim(queue: Queue, worker: str = "a", now: datetime = NOW) -> Claim:
-    taken = queue.claim(worker=worker, now=now, lease_until=now + timedelta(seconds=60))
-    assert taken is not None
-    return taken
-
-
-def nothing_to_claim(queue: Queue, now: datetime = NOW) -> bool:
-    return queue.claim(worker="z", now=now, lease_until=now + timedelta(seconds=60)) is None
-
-
-def record_of(taken: Claim) -> EvalRecord:
-    return next(record for record in RECORDS if record.plan.id == taken.plan.id)
 
 
 def with_python(plan: EvalPlan, python: str) -> EvalPlan:
@@ -77,35 +40,18 @@ def with_python(plan: EvalPlan, python: str) -> EvalPlan:
     return replace(plan, serve=replace(plan.serve, python=python))
 
 
-def with_failure(record: EvalRecord) -> EvalRecord:
-    failure = BenchmarkFailure(benchmark="facts", fingerprint="", code="E", message="", hint="", retryable=False)
-    return replace(record, outcomes=(failure, *record.outcomes[1:]))
-
-
-def without_failures(record: EvalRecord) -> EvalRecord:
-    return replace(record, outcomes=tuple(o for o in record.outcomes if not isinstance(o, BenchmarkFailure)))
-
-
-def fail(queue: Queue, plan: EvalPlan) -> None:
-    """Bring `plan`, the next one to be claimed, to a record that holds a failure."""
-    queue.add(plan, now=NOW)
-    taken = claim(queue)
-    assert taken.plan == plan
-    assert queue.finish(taken, with_failure(record_of(taken)), now=NOW)
-
-
 def test_a_new_queue_is_empty(queue: Queue) -> None:
     assert nothing_to_claim(queue)
     assert queue.finished() == ()
     state = queue.state()
     assert (state.waiting, state.running) == ((), ())
-    assert state.counts == {"waiting": 0, "running": 0, "finished": 0, "acknowledged": 0}
+    assert state.counts == {"waiting": 0, "running": 0, "finished": 0, "skipped": 0}
 
 
 def test_adding_a_plan_twice_changes_nothing(queue: Queue) -> None:
     assert queue.add(PLANS[0], now=NOW)
     assert not queue.add(PLANS[0], now=NOW)
-    assert queue.state().waiting == (PLANS[0],)
+    assert waiting(queue) == ids(PLANS[0])
 
 
 def test_a_known_plan_is_not_added_again_whatever_its_state(queue: Queue) -> None:
@@ -143,7 +89,7 @@ def test_extending_moves_the_lease_and_leaves_the_note(queue: Queue) -> None:
     queue.add(PLANS[0], now=NOW)
     taken = claim(queue)
     later = LEASE_END + timedelta(seconds=30)
-    assert queue.extend(taken, now=NOW, lease_until=later, note="sums 120/300")
+    assert queue.extend(taken, lease_until=later, note="sums 120/300")
     assert nothing_to_claim(queue, AFTER_LEASE)
     (running,) = queue.state().running
     assert (running.plan, running.worker, running.note, running.since) == (PLANS[0], "a", "sums 120/300", NOW)
@@ -153,7 +99,7 @@ def test_a_worker_that_comes_back_before_anybody_took_its_plan_keeps_it(queue: Q
     queue.add(PLANS[0], now=NOW)
     taken = claim(queue)
     later = AFTER_LEASE + timedelta(hours=1)
-    assert queue.extend(taken, now=later, lease_until=later + timedelta(seconds=60), note="")
+    assert queue.extend(taken, lease_until=later + timedelta(seconds=60), note="")
     assert nothing_to_claim(queue, later)
 
 
@@ -161,9 +107,9 @@ def test_a_worker_that_lost_its_plan_can_change_nothing(queue: Queue) -> None:
     queue.add(PLANS[0], now=NOW)
     old = claim(queue, "a")
     new = claim(queue, "b", AFTER_LEASE)
-    assert not queue.extend(old, now=AFTER_LEASE, lease_until=AFTER_LEASE, note="still here")
+    assert not queue.extend(old, lease_until=AFTER_LEASE, note="still here")
     assert not queue.finish(old, record_of(old), now=AFTER_LEASE)
-    queue.release(old, now=AFTER_LEASE)
+    queue.release(old)
     assert queue.finished() == ()
     assert [r.worker for r in queue.state().running] == ["b"]
     assert queue.finish(new, record_of(new), now=AFTER_LEASE)
@@ -173,16 +119,16 @@ def test_a_worker_that_took_its_own_plan_again_holds_only_the_new_claim(queue: Q
     queue.add(PLANS[0], now=NOW)
     old = claim(queue, "a")
     new = claim(queue, "a", AFTER_LEASE)
-    assert not queue.extend(old, now=AFTER_LEASE, lease_until=AFTER_LEASE, note="")
-    assert queue.extend(new, now=AFTER_LEASE, lease_until=AFTER_LEASE + timedelta(seconds=9), note="")
+    assert not queue.extend(old, lease_until=AFTER_LEASE, note="")
+    assert queue.extend(new, lease_until=AFTER_LEASE + timedelta(seconds=9), note="")
 
 
 def test_a_released_plan_waits_again_and_counts_as_a_try_but_not_as_lost(queue: Queue) -> None:
     queue.add(PLANS[0], now=NOW)
     taken = claim(queue)
-    queue.extend(taken, now=NOW, lease_until=LEASE_END, note="half-way")
-    queue.release(taken, now=NOW)
-    assert queue.state().waiting == (PLANS[0],)
+    queue.extend(taken, lease_until=LEASE_END, note="half-way")
+    queue.release(taken)
+    assert waiting(queue) == ids(PLANS[0])
     assert queue.state().running == ()
     again = claim(queue, "b")
     assert (again.attempt, again.lost) == (2, 0)
@@ -194,9 +140,9 @@ def test_a_claim_that_was_only_interrupted_is_not_counted_as_a_try(queue: Queue)
     for worker in ("a", "b", "c", "d", "e"):
         taken = claim(queue, worker)
         assert (taken.attempt, taken.lost) == (1, 0)
-        queue.release(taken, now=NOW, counts=False)
-        assert not queue.extend(taken, now=NOW, lease_until=LEASE_END, note="")
-    queue.release(claim(queue), now=NOW)
+        queue.release(taken, counts=False)
+        assert not queue.extend(taken, lease_until=LEASE_END, note="")
+    queue.release(claim(queue))
     assert claim(queue).attempt == 2
 
 
@@ -204,7 +150,6 @@ def test_adding_a_plan_that_waits_takes_over_its_new_settings(queue: Queue) -> N
     queue.add(PLANS[0], now=NOW)
     corrected = with_python(PLANS[0], "/opt/vllm/bin/python")
     assert not queue.add(corrected, now=NOW)
-    assert queue.state().waiting == (corrected,)
     assert claim(queue).plan == corrected
 
 
@@ -218,10 +163,10 @@ def test_adding_a_plan_that_runs_changes_nothing(queue: Queue) -> None:
 def test_a_plan_that_failed_can_be_measured_again_with_other_settings(queue: Queue) -> None:
     fail(queue, PLANS[0])
     queue.acknowledge(PLANS[0].id)
-    assert queue.revive(now=NOW) == 1
-    assert queue.revive(now=NOW) == 0
-    assert queue.state().waiting == (PLANS[0],)
-    assert queue.state().counts == {"waiting": 1, "running": 0, "finished": 0, "acknowledged": 0}
+    assert queue.revive() == 1
+    assert queue.revive() == 0
+    assert waiting(queue) == ids(PLANS[0])
+    assert queue.state().counts == {"waiting": 1, "running": 0, "finished": 0, "skipped": 0}
     corrected = with_python(PLANS[0], "/opt/vllm/bin/python")
     assert not queue.add(corrected, now=NOW)
     again = claim(queue, "b")
@@ -230,7 +175,7 @@ def test_a_plan_that_failed_can_be_measured_again_with_other_settings(queue: Que
     assert queue.finish(again, repaired, now=NOW)
     assert queue.finished() == (repaired,)
     queue.acknowledge(PLANS[0].id)
-    assert queue.revive(now=NOW) == 0
+    assert queue.revive() == 0
 
 
 def test_only_plans_that_failed_and_were_taken_over_are_revived(queue: Queue) -> None:
@@ -241,11 +186,11 @@ def test_only_plans_that_failed_and_were_taken_over_are_revived(queue: Queue) ->
     queue.acknowledge(taken.plan.id)
     fail(queue, PLANS[1])
     claim(queue)
-    assert queue.revive(now=NOW) == 0
-    assert queue.state().counts == {"waiting": 1, "running": 1, "finished": 1, "acknowledged": 1}
+    assert queue.revive() == 0
+    assert queue.state().counts == {"waiting": 1, "running": 1, "finished": 1, "skipped": 0}
     queue.acknowledge(PLANS[1].id)
-    assert queue.revive(now=NOW) == 1
-    assert queue.state().waiting == (PLANS[1], PLANS[3])
+    assert queue.revive() == 1
+    assert waiting(queue) == ids(PLANS[1], PLANS[3])
 
 
 def test_a_plan_is_revived_even_when_it_wore_out_its_workers(queue: Queue) -> None:
@@ -255,7 +200,7 @@ def test_a_plan_is_revived_even_when_it_wore_out_its_workers(queue: Queue) -> No
     assert (taken.attempt, taken.lost) == (2, 1)
     queue.finish(taken, with_failure(record_of(taken)), now=AFTER_LEASE)
     queue.acknowledge(PLANS[0].id)
-    queue.revive(now=AFTER_LEASE)
+    queue.revive()
     again = claim(queue, "c", AFTER_LEASE)
     assert (again.attempt, again.lost) == (1, 0)
 
@@ -271,17 +216,20 @@ def test_a_finished_record_comes_back_as_it_was_until_it_is_acknowledged(queue: 
     queue.acknowledge(PLANS[1].id)
     queue.acknowledge(PLANS[1].id)
     assert queue.finished() == (RECORDS[0], *RECORDS[2:])
-    assert queue.state().counts == {"waiting": 0, "running": 0, "finished": 3, "acknowledged": 1}
+    assert queue.state().counts == {"waiting": 0, "running": 0, "finished": 3, "skipped": 0}
 
 
 def test_finishing_twice_stores_once(queue: Queue) -> None:
     queue.add(PLANS[0], now=NOW)
     taken = claim(queue)
     assert queue.finish(taken, record_of(taken), now=NOW)
-    assert not queue.finish(taken, record_of(taken), now=NOW)
-    assert not queue.extend(taken, now=NOW, lease_until=LEASE_END, note="")
-    queue.release(taken, now=NOW)
+    assert queue.finish(taken, without_failures(RECORDS[1]), now=NOW)  # the first answer was lost on its way
+    assert not queue.extend(taken, lease_until=LEASE_END, note="")
+    queue.release(taken)
     assert queue.finished() == (RECORDS[0],)
+    queue.acknowledge(PLANS[0].id)
+    assert queue.finish(taken, record_of(taken), now=NOW)
+    assert queue.finished() == ()
 
 
 def test_acknowledging_what_is_not_finished_changes_nothing(queue: Queue) -> None:
@@ -350,7 +298,7 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 
 def test_a_database_server_that_is_down_is_named_without_its_password() -> None:
-    engine = open_database("postgresql+psycopg://me:secret@127.0.0.1:9/tracker")
+    engine = open_database("postgresql+psycopg://me@127.0.0.1:9/tracker", password="secret")  # noqa: S106 - opens nothing
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:9") as caught:
         SqlQueue(engine)
     assert "secret" not in str(caught.value)

@@ -178,7 +178,7 @@ def test_a_plan_survives_a_killed_worker_and_a_stopped_one(site: Site) -> None:
     site.until(lambda: f":{second.pid}" in str(site.queue.state().running), "the second worker has the plan")
     second.terminate()
     assert second.wait(PATIENCE_S) == 0
-    assert site.queue.state().waiting == (site.plan,)
+    assert [one.plan_id for one in site.queue.state().waiting] == [site.plan.id]
 
     hang.set()
     third = site.start("--lease-s", str(LEASE_S))
@@ -220,7 +220,7 @@ def test_a_worker_ends_with_the_process_that_started_it(site: Site) -> None:
     site.until(lambda: site.queue.state().running, "the worker has the plan")
     parent.kill()
     site.until(lambda: not is_running(pid), "the worker is gone")
-    assert site.queue.state().waiting == (site.plan,)
+    assert [one.plan_id for one in site.queue.state().waiting] == [site.plan.id]
 
 
 def test_a_worker_whose_starter_is_gone_before_it_can_look_ends_too(site: Site) -> None:
@@ -229,7 +229,7 @@ def test_a_worker_whose_starter_is_gone_before_it_can_look_ends_too(site: Site) 
     site.server.answer = lambda _: Reply(fault=Fault.HANG)
     worker = site.start("--exit-with-parent", str(gone.pid))
     assert worker.wait(PATIENCE_S) == 0
-    assert site.queue.state().waiting == (site.plan,)
+    assert [one.plan_id for one in site.queue.state().waiting] == [site.plan.id]
 
 
 def test_local_workers_carry_out_plans_and_replace_the_dead(site: Site, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,30 +4,63 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from eval_jobs.queue.rules import PlanState
-from eval_jobs.types import BenchmarkFailure, Claim, EvalPlan, EvalRecord, QueueState, Running
+from eval_jobs.queue.rules import (
+    MAX_LEASE_S,
+    MAX_REVIVALS,
+    ON_ITS_WAY,
+    SHOWN,
+    PlanState,
+    may_skip,
+    place_of,
+    shown_note,
+    was_poisoned,
+)
+from eval_jobs.types import (
+    Backlog,
+    BenchmarkFailure,
+    Claim,
+    Crash,
+    EvalPlan,
+    EvalRecord,
+    Hold,
+    HoldEnd,
+    QueueState,
+    Running,
+    Waiting,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
     plan: EvalPlan
+    place: int
+    may_skip: bool
     state: PlanState = PlanState.WAITING
-    claim: Claim | None = None
+    hold: Hold | None = None
     attempt: int = 0
     lost: int = 0
+    crashes: tuple[Crash, ...] = ()
+    stalled: int = 0
+    answered: int = 0
+    answered_at_loss: int = 0
+    revived: int = 0
     since: datetime | None = None
     note: str = ""
     record: EvalRecord | None = None
     failed: bool = False
+    poisoned: bool = False
 
-    def is_claimable(self, now: datetime) -> bool:
-        """Say whether the plan may be taken: it waits, or its worker let the lease run out."""
-        if self.claim is None:
-            return self.state is PlanState.WAITING
-        return self.state is PlanState.RUNNING and self.claim.lease_until <= now
+    @property
+    def run_id(self) -> str:
+        return self.plan.checkpoint.run_id
+
+    def is_of(self, hold: Hold) -> bool:
+        held = self.hold
+        return held is not None and (held.worker, held.attempt) == (hold.worker, hold.attempt)
 
 
 class FakeQueue:
@@ -35,52 +68,96 @@ class FakeQueue:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
-    def add(self, plan: EvalPlan, *, now: datetime) -> bool:  # noqa: ARG002 - part of the port
+    def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False) -> bool:  # noqa: ARG002 - part of the port
         with self._lock:
             known = self._entries.get(plan.id)
+            place = place_of(plan.checkpoint.step, backlog, keep=keep)
+            skippable = may_skip(backlog, keep=keep)
             if known is None:
-                self._put(_Entry(plan=plan))
-            elif known.state is PlanState.WAITING:
-                self._put(replace(known, plan=plan))
-            return known is None
+                self._put(_Entry(plan=plan, place=place, may_skip=skippable))
+                return True
+            states = {PlanState.WAITING} if skippable else {PlanState.WAITING, PlanState.SKIPPED, PlanState.LEFT_OUT}
+            if known.state in states:
+                self._put(replace(known, plan=plan, place=place, may_skip=skippable, state=PlanState.WAITING))
+            return False
+
+    def skip(self, run_id: str, *, max_waiting: int) -> int:
+        with self._lock:
+            waiting = [e for e in self._in(PlanState.WAITING) if e.run_id == run_id]
+            places = sorted({e.place for e in waiting})[:max_waiting]
+            surplus = [e for e in waiting if e.place not in places and e.may_skip]
+            for entry in surplus:
+                self._put(replace(entry, state=PlanState.SKIPPED))
+            return len(surplus)
+
+    def skipped(self) -> tuple[EvalPlan, ...]:
+        with self._lock:
+            return tuple(e.plan for e in _by_step(self._in(PlanState.SKIPPED)))
+
+    def leave_out(self, plan_id: str) -> None:
+        with self._lock:
+            entry = self._entries.get(plan_id)
+            if entry is not None and entry.state is PlanState.SKIPPED:
+                self._put(replace(entry, state=PlanState.LEFT_OUT))
 
     def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
         with self._lock:
-            for entry in self._ordered():
-                if entry.is_claimable(now):
-                    return self._take(entry, worker, now, lease_until)
-            return None
+            self._end_leases(now, lease_until)
+            waiting = self._in(PlanState.WAITING)
+            if not waiting:
+                return None
+            run_id = min({e.run_id for e in waiting}, key=lambda run: (self._last_claim(run), run))
+            entry = min((e for e in waiting if e.run_id == run_id), key=lambda e: (e.place, e.plan.id))
+            return self._take(entry, worker, now, lease_until)
 
-    def extend(self, claim: Claim, *, now: datetime, lease_until: datetime, note: str) -> bool:  # noqa: ARG002
+    def extend(self, claim: Claim, *, lease_until: datetime, note: str, answered: int = 0) -> bool:
         with self._lock:
-            entry = self._held(claim)
-            if entry is None or entry.claim is None:
-                return False
-            self._put(replace(entry, claim=replace(entry.claim, lease_until=lease_until), note=note))
-            return True
-
-    def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:  # noqa: ARG002
-        with self._lock:
-            entry = self._held(claim)
+            entry = self._held(claim.hold)
             if entry is None:
                 return False
-            failed = any(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes)
-            self._put(replace(entry, state=PlanState.FINISHED, record=record, failed=failed))
+            hold = replace(claim.hold, lease_until=lease_until)
+            self._put(replace(entry, hold=hold, note=shown_note(note), answered=max(entry.answered, answered)))
             return True
 
-    def release(self, claim: Claim, *, now: datetime, counts: bool = True) -> None:  # noqa: ARG002
+    def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:  # noqa: ARG002 - part of the port
         with self._lock:
-            entry = self._held(claim)
+            entry = self._entries.get(claim.plan.id)
+            if entry is None or not entry.is_of(claim.hold):
+                return False
+            if entry.state is PlanState.RUNNING:
+                failed = any(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes)
+                poisoned = was_poisoned(record)
+                self._put(replace(entry, state=PlanState.FINISHED, record=record, failed=failed, poisoned=poisoned))
+            return True
+
+    def release(self, claim: Claim, *, counts: bool = True) -> None:
+        with self._lock:
+            entry = self._held(claim.hold)
             if entry is not None:
                 attempt = claim.attempt if counts else claim.attempt - 1
-                self._put(replace(entry, state=PlanState.WAITING, claim=None, note="", attempt=attempt))
+                self._put(replace(entry, state=PlanState.WAITING, hold=None, note="", attempt=attempt))
+
+    def holds(self) -> tuple[Hold, ...]:
+        with self._lock:
+            held = (e.hold for e in self._in(PlanState.RUNNING) if e.hold is not None)
+            return tuple(sorted(held, key=lambda hold: hold.plan_id))
+
+    def take_back(self, hold: Hold, end: HoldEnd) -> bool:
+        with self._lock:
+            entry = self._held(hold)
+            if entry is None:
+                return False
+            if end is HoldEnd.INTERRUPTED:
+                self._put(replace(entry, state=PlanState.WAITING, hold=None, note="", attempt=entry.attempt - 1))
+            else:
+                self._lose(entry, crashed=end is HoldEnd.CRASHED)
+            return True
 
     def finished(self) -> tuple[EvalRecord, ...]:
         with self._lock:
-            done = [e for e in self._entries.values() if e.state is PlanState.FINISHED]
-            done.sort(key=lambda e: (e.plan.checkpoint.step, e.plan.id))
+            done = _by_step(self._in(PlanState.FINISHED))
             return tuple(e.record for e in done if e.record is not None)
 
     def acknowledge(self, plan_id: str) -> None:
@@ -89,48 +166,94 @@ class FakeQueue:
             if entry is not None and entry.state is PlanState.FINISHED:
                 self._put(replace(entry, state=PlanState.ACKNOWLEDGED, record=None))
 
-    def revive(self, *, now: datetime) -> int:  # noqa: ARG002
+    def revive(self) -> int:
         with self._lock:
-            again = [e for e in self._entries.values() if e.state is PlanState.ACKNOWLEDGED and e.failed]
-            for entry in again:
-                self._put(_Entry(plan=entry.plan))
+            again = [
+                e for e in self._in(PlanState.ACKNOWLEDGED) if e.failed and (not e.poisoned or e.revived < MAX_REVIVALS)
+            ]
+            for e in again:
+                self._put(
+                    _Entry(
+                        plan=e.plan, place=e.place, may_skip=e.may_skip, since=e.since, revived=e.revived + e.poisoned
+                    )
+                )
             return len(again)
 
     def state(self) -> QueueState:
         with self._lock:
-            entries = self._ordered()
-        counts = Counter(str(e.state) for e in entries)
+            waiting, running = _in_turn(self._in(PlanState.WAITING)), _in_turn(self._in(PlanState.RUNNING))
+            counts = {str(state): len(self._in(state)) for state in ON_ITS_WAY}
+        shown = (Waiting(plan_id=e.plan.id, run_id=e.run_id, step=e.plan.checkpoint.step) for e in waiting[:SHOWN])
         return QueueState(
-            waiting=tuple(e.plan for e in entries if e.state is PlanState.WAITING),
+            waiting=tuple(shown),
             running=tuple(
-                Running(plan=e.plan, worker=e.claim.worker, note=e.note, since=e.since)
-                for e in entries
-                if e.state is PlanState.RUNNING and e.claim is not None and e.since is not None
+                Running(plan=e.plan, worker=e.hold.worker, note=e.note, since=e.since)
+                for e in running
+                if e.hold is not None and e.since is not None
             ),
-            counts={str(state): counts[state] for state in PlanState},
+            counts=counts,
+            unfinished=Counter(e.run_id for e in (*waiting, *running)),
         )
 
     # --- private
 
-    def _ordered(self) -> list[_Entry]:
-        return sorted(
-            self._entries.values(), key=lambda e: (e.plan.checkpoint.step, e.plan.checkpoint.run_id, e.plan.id)
+    def _in(self, state: PlanState) -> list[_Entry]:
+        return [entry for entry in self._entries.values() if entry.state is state]
+
+    def _last_claim(self, run_id: str) -> float:
+        return max((e.since.timestamp() for e in self._entries.values() if e.run_id == run_id and e.since), default=0.0)
+
+    def _end_leases(self, now: datetime, lease_until: datetime) -> None:
+        for entry in self._in(PlanState.RUNNING):
+            if entry.hold is None:
+                continue
+            if entry.hold.lease_until <= now:
+                self._lose(entry, crashed=True)
+            elif entry.hold.lease_until > now + timedelta(seconds=MAX_LEASE_S):
+                self._put(replace(entry, hold=replace(entry.hold, lease_until=lease_until)))
+
+    def _lose(self, entry: _Entry, *, crashed: bool) -> None:
+        got_further = entry.answered > entry.answered_at_loss
+        crashes = () if got_further else entry.crashes
+        if crashed and entry.hold is not None and entry.since is not None:
+            crashes = (*crashes, Crash(worker=entry.hold.worker, note=entry.note, claimed_at=entry.since))
+        self._put(
+            replace(
+                entry,
+                state=PlanState.WAITING,
+                hold=None,
+                note="",
+                lost=entry.lost + 1,
+                crashes=crashes,
+                stalled=1 if got_further else entry.stalled + 1,
+                answered_at_loss=entry.answered,
+            )
         )
 
     def _take(self, entry: _Entry, worker: str, now: datetime, lease_until: datetime) -> Claim:
-        lost = entry.lost + (entry.state is PlanState.RUNNING)
-        claim = Claim(plan=entry.plan, worker=worker, attempt=entry.attempt + 1, lost=lost, lease_until=lease_until)
-        self._put(
-            replace(entry, state=PlanState.RUNNING, claim=claim, attempt=claim.attempt, lost=lost, since=now, note="")
+        claim = Claim(
+            plan=entry.plan,
+            worker=worker,
+            attempt=entry.attempt + 1,
+            lost=entry.lost,
+            crashes=entry.crashes,
+            stalled=entry.stalled,
+            lease_until=lease_until,
         )
+        self._put(replace(entry, state=PlanState.RUNNING, hold=claim.hold, attempt=claim.attempt, since=now))
         return claim
 
-    def _held(self, claim: Claim) -> _Entry | None:
-        entry = self._entries.get(claim.plan.id)
-        if entry is None or entry.state is not PlanState.RUNNING or entry.claim is None:
-            return None
-        same = (entry.claim.worker, entry.claim.attempt) == (claim.worker, claim.attempt)
-        return entry if same else None
+    def _held(self, hold: Hold) -> _Entry | None:
+        entry = self._entries.get(hold.plan_id)
+        return entry if entry is not None and entry.state is PlanState.RUNNING and entry.is_of(hold) else None
 
     def _put(self, entry: _Entry) -> None:
         self._entries[entry.plan.id] = entry
+
+
+def _by_step(entries: Iterable[_Entry]) -> list[_Entry]:
+    return sorted(entries, key=lambda e: (e.plan.checkpoint.step, e.plan.id))
+
+
+def _in_turn(entries: Iterable[_Entry]) -> list[_Entry]:
+    return sorted(entries, key=lambda e: (e.run_id, e.place, e.plan.id))

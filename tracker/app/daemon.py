@@ -36,7 +36,7 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
     `keep_workers` is called once a pass: it restarts workers that died and raises when they cannot live. A store
     that refuses (a full disk) is said once and asked again: pinning must go on, or rotation takes the checkpoints.
     """
-    revived = world.queue.revive(now=clock.now())
+    revived = world.queue.revive()
     if revived:
         log.warning("%d checkpoints whose evaluation had failed are tried again", revived)
     quiet_since: datetime | None = None
@@ -71,4 +71,5 @@ def _pass(world: World, now: datetime, show: Show) -> bool:
     passed = tick(world, now)
     state = world.queue.state()
     show(passed, state)
-    return not (passed.checkpoints or passed.gaps or passed.reports or state.waiting or state.running)
+    is_busy = passed.checkpoints or passed.gaps or passed.reports or state.waiting or state.running
+    return not (is_busy or world.source.is_behind())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -13,15 +14,21 @@ from rich.text import Text
 from eval_jobs.types import QueueState
 from tracker.app.pipeline import Measurement, Tick
 from tracker.config import Config
+from tracker.domain.leading import Leader
 from tracker.ports import History
 from tracker.render import report_lines
+
+_MAX_WAITING = 5
+"""Steps that the live line names."""
 
 
 class WatchDisplay:
     """Prints events as they come; redirected output gets the same lines without the live one."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, config: Config) -> None:
         self._console = console
+        self._config = config
+        self._leader: Leader | None = None
         self._unsent = 0
         self._spinner = Spinner("dots", text="looking for checkpoints")
         self._live = Live(self._spinner, console=console, transient=True) if console.is_terminal else None
@@ -37,8 +44,22 @@ class WatchDisplay:
         if self._live is not None:
             self._live.stop()
 
-    def welcome(self, config: Config, measurement: Measurement) -> None:
+    def stands_by(self, leader: Leader | None) -> None:
+        """Say once who leads, and that this process waits for its end."""
+        run = self._config.run.name
+        self._spinner.update(text=Text(f"standing by for run {run}", style="dim"))
+        if leader is not None and leader != self._leader:
+            self._line("stand-by", f"{leader.sentence(run)}; this process takes over when that one ends")
+        self._leader = leader
+
+    def has_no_worker(self, config_path: Path) -> None:
+        """Say how to start a worker, because this process starts none."""
+        folder = self._config.run.state_dir
+        self._line("workers", f"none here: `tracker worker --config {config_path}` on any machine that sees {folder}")
+
+    def welcome(self, measurement: Measurement) -> None:
         """Say what is watched and how it is measured."""
+        config = self._config
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
         self._line("watching", f"{config.run.output_dir} for {config.watch.pattern}")
         self._line("scoring", f"{names} through {measurement.serve.engine}")
@@ -74,7 +95,13 @@ class WatchDisplay:
 def _status(passed: Tick, state: QueueState) -> Text:
     parts = [f"step {running.plan.checkpoint.step}: {running.note}" for running in state.running]
     if state.waiting:
-        parts.append(f"waiting: step {', '.join(str(p.checkpoint.step) for p in state.waiting)}")
+        parts.append(_waiting(state))
     if passed.unsent:
         parts.append(f"{passed.unsent} results wait for MLflow")
     return Text(" | ".join(parts) or "looking for checkpoints", style="dim")
+
+
+def _waiting(state: QueueState) -> str:
+    shown = ", ".join(str(one.step) for one in state.waiting[:_MAX_WAITING])
+    more = state.counts["waiting"] - min(len(state.waiting), _MAX_WAITING)
+    return f"waiting: step {shown}" + (f" and {more} more" if more else "")

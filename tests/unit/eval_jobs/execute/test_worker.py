@@ -13,7 +13,7 @@ from eval_jobs.execute.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.worker import IDLE_S, STORE_RETRY_S, Worker, work
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Progress
-from eval_jobs.queue.rules import MAX_ATTEMPTS, MAX_LOST
+from eval_jobs.queue.rules import MAX_ATTEMPTS, MAX_CRASHES
 from eval_jobs.run import Tools
 from eval_jobs.types import (
     Benchmark,
@@ -23,6 +23,8 @@ from eval_jobs.types import (
     EngineInfo,
     EvalRecord,
     EvalResult,
+    SampleScore,
+    SampleStatus,
     Suite,
 )
 from tests.fakes.clock import FakeClock
@@ -41,7 +43,7 @@ ENDPOINT = Endpoint(
 )
 
 Script = Callable[[Benchmark, Progress], None]
-"""What happens while a benchmark is evaluated; returning gives an empty result."""
+"""What happens while a benchmark is evaluated; returning gives a result."""
 
 
 class ScriptedEvaluator:
@@ -60,7 +62,7 @@ class ScriptedEvaluator:
             benchmark=benchmark.name,
             fingerprint=benchmark_fingerprint(benchmark, suite),
             metric="accuracy",
-            samples=(),
+            samples=(SampleScore(sample_id="a", subset="", score=1.0, status=SampleStatus.SCORED),),
             duration_s=0.0,
         )
 
@@ -275,7 +277,7 @@ def test_stopping_in_the_middle_gives_the_plan_back(bench: Bench) -> None:
     bench.add(0, 1)
     bench.run()
     assert bench.queue.finished() == ()
-    assert bench.queue.state().waiting == PLANS[:2]
+    assert [one.plan_id for one in bench.queue.state().waiting] == [plan.id for plan in PLANS[:2]]
     assert bench.engine.serving_step is None
     assert bench.evaluator.forgotten == []
 
@@ -325,11 +327,14 @@ def test_a_queue_that_does_not_answer_is_asked_again(bench: Bench) -> None:
 
 def test_a_plan_that_brought_down_three_workers_is_not_tried_again(bench: Bench) -> None:
     bench.add(0)
-    for _ in range(MAX_LOST):
+    for _ in range(MAX_CRASHES):
         now = bench.clock.now()
         assert bench.queue.claim(worker="killed", now=now, lease_until=now + timedelta(seconds=LEASE_S)) is not None
         bench.clock.advance(LEASE_S)
     bench.run()
     (record,) = bench.queue.finished()
-    assert "brought down 3 workers" in failures(record)[0].message
+    failure = failures(record)[0]
+    assert (failure.code, failure.retryable) == ("E-PLAN-POISONED", False)
+    assert "brought down 3 workers in a row: killed at 'its beginning'; killed" in failure.message
+    assert "logs" in failure.hint
     assert bench.engine.served_steps == []

@@ -3,16 +3,23 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from eval_jobs.queue.rules import (
     MAX_ATTEMPTS,
-    MAX_LOST,
+    MAX_CRASHES,
+    MAX_STALLED,
+    answered_in,
     is_worn_out,
     may_pass,
+    may_skip,
+    place_of,
+    poisoned,
     retry_delay_s,
     should_retry,
     tries,
 )
-from eval_jobs.types import BenchmarkFailure, Claim, EvalRecord, EvalResult
+from eval_jobs.types import Backlog, BenchmarkFailure, Claim, Crash, EvalRecord, EvalResult
 from tests.records import forgetting_run
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
@@ -64,4 +71,45 @@ def test_the_wait_before_the_next_try_grows() -> None:
 
 
 def test_a_plan_that_brought_three_workers_down_is_not_tried_again() -> None:
-    assert [is_worn_out(claim(9, lost=n)) for n in range(MAX_LOST + 2)] == [False, False, False, True, True]
+    crash = Crash(worker="node7:4242 log=/work/worker-4242.log", note="sums 7/30", claimed_at=NOW)
+    worn = [replace(claim(), crashes=(crash,) * n) for n in range(MAX_CRASHES + 2)]
+    assert [is_worn_out(one) for one in worn] == [False, False, False, True, True]
+    error = poisoned(worn[3])
+    assert error.message.count("node7:4242 log=/work/worker-4242.log at 'sums 7/30'") == 3
+    assert (error.code, error.retryable) == ("E-PLAN-POISONED", False)
+
+
+def test_a_plan_whose_workers_are_killed_without_end_is_not_tried_for_ever() -> None:
+    assert not is_worn_out(replace(claim(), stalled=MAX_STALLED - 1))
+    worn = replace(claim(), stalled=MAX_STALLED)
+    assert is_worn_out(worn)
+    assert "30 workers in a row were killed" in poisoned(worn).message
+
+
+def test_random_kills_set_no_plan_aside() -> None:
+    """Of 1000 plans that fill the time between two kills half, the chance that one is hit 30 times in a row."""
+    assert 1000 * 0.5**MAX_STALLED < 1e-5
+
+
+def test_the_place_of_a_plan_follows_the_order_and_what_is_kept_comes_first() -> None:
+    steps = [0, 7, 10**18 - 1]
+    assert sorted(steps, key=lambda s: place_of(s, Backlog.OLDEST, keep=False)) == steps
+    assert sorted(steps, key=lambda s: place_of(s, Backlog.NEWEST, keep=False)) == steps[::-1]
+    assert place_of(0, Backlog.NEWEST, keep=True) < place_of(10**18 - 1, Backlog.NEWEST, keep=False)
+    assert place_of(7, Backlog.OLDEST, keep=True) == place_of(7, Backlog.OLDEST, keep=False)
+    allowed = {(backlog, keep) for backlog in Backlog for keep in (False, True) if may_skip(backlog, keep=keep)}
+    assert allowed == {(Backlog.NEWEST, False)}
+
+
+@pytest.mark.parametrize(
+    ("note", "found"),
+    [
+        ("sums 120/300", ("sums", 120)),
+        ("my 1/2 benchmark 3/4", ("my 1/2 benchmark", 3)),
+        ("starting the engine (12 s)", None),
+        ("sums: loading", None),
+        ("", None),
+    ],
+)
+def test_a_progress_line_tells_how_many_samples_are_answered(note: str, found: tuple[str, int] | None) -> None:
+    assert answered_in(note) == found

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from eval_jobs.queue.rules import lease_end
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeNotifier, FakeWorld
 from tracker.app.pipeline import World, plans_for, review, tick
@@ -112,7 +113,9 @@ def test_every_later_checkpoint_is_compared_with_the_first_that_was_seen() -> No
     for checkpoint in (checkpoints[1], checkpoints[2], checkpoints[0]):
         fakes.source.put(checkpoint)
         tick(world, fakes.clock.now())
-    references = {plan.checkpoint.step: plan.reference for plan in fakes.queue.state().waiting}
+    now = fakes.clock.now()
+    claims = [fakes.queue.claim(worker="w", now=now, lease_until=lease_end(now)) for _ in range(3)]
+    references = {claim.plan.checkpoint.step: claim.plan.reference for claim in claims if claim is not None}
     first = checkpoints[1]
     assert references == {first.step: None, checkpoints[2].step: first, checkpoints[0].step: first}
 

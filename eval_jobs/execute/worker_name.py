@@ -1,0 +1,87 @@
+"""What a worker calls itself in the queue: enough to find out, later and elsewhere, whether it still lives.
+
+    str(own_name(Path("/state/work/worker-4242.log")))
+    # node7:4242 started=8812345 machine=9f2c5b1e00aa41d7 oom=0 log=/state/work/worker-4242.log
+
+Process ids are used again, so the start time belongs to one; both mean something only on one boot of one machine and
+in one container.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_jobs.serve import proc
+
+_VMSTAT = Path("/proc/vmstat")
+_NAME = re.compile(
+    r"(?P<host>\S+):(?P<pid>[0-9]{1,9}) started=(?P<started>[0-9]{1,18}) machine=(?P<machine>[0-9a-f]+) "
+    r"oom=(?P<oom>[0-9]{1,18}) log=(?P<log>.+)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerName:
+    """One worker process; `str()` of it is its name in the queue."""
+
+    host: str
+    pid: int
+    started: int
+    """Clock ticks from boot to the start of the process."""
+    machine: str
+    """Hash of this boot and container."""
+    oom_kills: int
+    """Processes that the kernel had killed for want of memory when the worker started; 0 where it does not count."""
+    log: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.host}:{self.pid} started={self.started} machine={self.machine} oom={self.oom_kills} log={self.log}"
+        )
+
+
+def own_name(log: Path) -> WorkerName:
+    """Return the name of this process, which writes to `log`."""
+    own = proc.stat(os.getpid())
+    return WorkerName(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=0 if own is None else own.start_time,
+        machine=machine_hash(),
+        oom_kills=oom_kills(),
+        log=str(log.absolute()),
+    )
+
+
+def parse_name(text: str) -> WorkerName | None:
+    """Read a name from the queue; None for one that was made otherwise, such as by an earlier version."""
+    match = _NAME.fullmatch(text)
+    if match is None:
+        return None
+    return WorkerName(
+        host=match["host"],
+        pid=int(match["pid"]),
+        started=int(match["started"]),
+        machine=match["machine"],
+        oom_kills=int(match["oom"]),
+        log=match["log"],
+    )
+
+
+def machine_hash() -> str:
+    """Return what processes of this boot and container have in common."""
+    return hashlib.sha256(proc.this_machine().encode()).hexdigest()[:16]
+
+
+def oom_kills() -> int:
+    """Return how many processes the kernel has killed for want of memory since the boot; 0 where it does not count."""
+    try:
+        lines = _VMSTAT.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

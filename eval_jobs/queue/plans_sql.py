@@ -1,0 +1,77 @@
+"""The queue's table.
+
+Times are stored as UTC text of fixed width: readable by a person, and ordered as the times are.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Dialect,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+)
+
+
+class UtcText(TypeDecorator[datetime]):
+    """A point in time as `2026-11-20T09:57:00.000000+00:00`."""
+
+    impl = String(32)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
+        """Write the time in UTC."""
+        return None if value is None else value.astimezone(UTC).isoformat(timespec="microseconds")
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Read it back."""
+        return None if value is None else datetime.fromisoformat(value)
+
+
+METADATA = MetaData()
+PLANS = Table(
+    "eval_plans",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("step", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("added_at", UtcText, nullable=False),
+    # Among the plans of the run; the lowest is next (`rules.place_of`).
+    Column("place", BigInteger, nullable=False),
+    Column("may_skip", Boolean, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),
+    Column("worker", Text, nullable=False),
+    # Stays when the plan waits again: which run had the last claim?
+    Column("claimed_at", UtcText),
+    Column("lease_until", UtcText),
+    Column("note", Text, nullable=False),
+    # Samples: the most that any claim has told, and how many those were when a worker was lost last.
+    Column("answered", Integer, nullable=False),
+    Column("answered_at_loss", Integer, nullable=False),
+    # Crashes in a row, `FIELD` between the fields of one and `ENTRY` after each; and lost workers in a row.
+    Column("crashes", Text, nullable=False),
+    Column("stalled", Integer, nullable=False),
+    Column("revived", Integer, nullable=False),
+    Column("finished_at", UtcText),
+    Column("record", LargeBinary),
+    # Whether a benchmark failed; NULL until there is a record. The record itself leaves when it is acknowledged.
+    Column("failed", Boolean),
+    Column("poisoned", Boolean, nullable=False),
+    Index("eval_plans_in_turn", "state", "run_id", "place", "id"),
+    Index("eval_plans_by_run", "run_id", "claimed_at"),
+)
+FIELD = "\x1f"
+ENTRY = "\x1e"
