@@ -36,26 +36,52 @@ def null_variances(
         chosen: blocks whose new side ends at the candidate.
         since: index into `rows`; new blocks from there on count.
     """
-    sums = _sums(scores, np.concatenate([rows, *(b.base for b in chosen if b.baseline is Baseline.PINNED)]))
-    return tuple(_mean(_past_variances(sums, rows.size, blocks, since)) for blocks in chosen)
+    order = np.concatenate([rows, *(b.base for b in chosen if b.baseline is Baseline.PINNED)])
+    means = scores.means[order]
+    pasts = [_past(means, rows.size, blocks, since) for blocks in chosen]
+    sums = _sums(scores, order, pasts)
+    return tuple(_mean(_variances(sums, past)) for past in pasts)
 
 
 # --- private
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class _Past:
+    """The same contrast as of earlier checkpoints: where its two blocks began, in the order of the checkpoints."""
+
+    new: IntArray
+    """Shape (h,)."""
+    m: int
+    base: IntArray
+    """Shape (h,)."""
+    width: int
+
+    def places(self) -> IntArray:
+        """Return the place of every checkpoint of every block."""
+        new, base = self.new[:, np.newaxis] + np.arange(self.m), self.base[:, np.newaxis] + np.arange(self.width)
+        places: IntArray = np.concatenate([new.ravel(), base.ravel()])
+        return places
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Sums:
-    """Sums over the first checkpoints of some order, with a zero in front: a block's sum is a difference of two."""
+    """Sums over the first of P checkpoints, with a zero in front: a block's sum is a difference of two."""
 
     n: int
-    means: FloatArray
-    """Shape (P,)."""
+    places: IntArray
+    """Shape (P,), ascending: place of each checkpoint in their order. Every block is there without a hole."""
     scores: FloatArray
     """Shape (P + 1,): of sums over samples / n."""
     products: FloatArray
-    """Shape (P + 1, P + 1): of the Gram matrix."""
+    """Shape (P + 1, P + 1): of the products of rows."""
     missing: IntArray
     """Shape (P + 1,): of checkpoints that lack scores."""
+
+    def at(self, first: IntArray) -> IntArray:
+        """Return where in `places` each of `first` is."""
+        found: IntArray = np.searchsorted(self.places, first)
+        return found
 
     def block(self, first: IntArray, size: int) -> FloatArray:
         found: FloatArray = self.scores[first + size] - self.scores[first]
@@ -71,16 +97,18 @@ class _Sums:
         return found
 
 
-def _sums(scores: ScoreMatrix, order: IntArray) -> _Sums:
-    n, size = max(scores.n_samples, 2), order.size + 1
-    products = np.zeros((size, size))
-    np.cumsum(np.cumsum(scores.gram[np.ix_(order, order)], axis=0), axis=1, out=products[1:, 1:])
+def _sums(scores: ScoreMatrix, order: IntArray, pasts: Sequence[_Past]) -> _Sums:
+    n = max(scores.n_samples, 2)
+    places = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(past.places() for past in pasts)]))
+    rows = order[places]
+    products = np.zeros((rows.size + 1, rows.size + 1))
+    np.cumsum(np.cumsum(scores.products(rows), axis=0), axis=1, out=products[1:, 1:])
     return _Sums(
         n=n,
-        means=scores.means[order],
-        scores=np.concatenate([[0.0], np.cumsum(scores.sums[order] / n)]),
+        places=places,
+        scores=np.concatenate([[0.0], np.cumsum(scores.sums[rows] / n)]),
         products=products,
-        missing=np.concatenate([[0], np.cumsum(scores.missing[order] > 0)]),
+        missing=np.concatenate([[0], np.cumsum(scores.missing[rows] > 0)]),
     )
 
 
@@ -88,13 +116,18 @@ def _mean(variances: FloatArray) -> float | None:
     return float(variances.mean()) if variances.size >= MIN_HISTORY else None
 
 
-def _past_variances(sums: _Sums, seen: int, blocks: Blocks, since: int) -> FloatArray:
-    """Return the item variance of the same contrast as of each past checkpoint where no score was missing."""
+def _past(means: FloatArray, seen: int, blocks: Blocks, since: int) -> _Past:
     m, newest = blocks.new.size, seen - 1
     new = np.arange(max(0, newest - m - HISTORY + 1), newest - m + 1) + 1 - m  # first of the new block, as of then
     new = new[new >= since]
-    base, width = _base(sums, new, blocks, seen)
-    new, base = new[base >= 0], base[base >= 0]
+    base, width = _base(means, new, blocks, seen)
+    return _Past(new=new[base >= 0], m=m, base=base[base >= 0], width=width)
+
+
+def _variances(sums: _Sums, past: _Past) -> FloatArray:
+    """Return the item variance of the same contrast as of each past checkpoint where no score was missing."""
+    m, width = past.m, past.width
+    new, base = sums.at(past.new), sums.at(past.base)
     whole = (sums.lacks(new, m) + sums.lacks(base, width)) == 0
     new, base = new[whole], base[whole]
     deltas = sums.block(new, m) / m - sums.block(base, width) / width
@@ -107,12 +140,12 @@ def _past_variances(sums: _Sums, seen: int, blocks: Blocks, since: int) -> Float
     return variances
 
 
-def _base(sums: _Sums, new: IntArray, blocks: Blocks, seen: int) -> tuple[IntArray, int]:
+def _base(means: FloatArray, new: IntArray, blocks: Blocks, seen: int) -> tuple[IntArray, int]:
     """Return where the baseline block began for each new block, -1 where there was none, and its width."""
     if blocks.baseline is Baseline.PINNED:
         return np.full(new.shape, seen), 1
     if blocks.baseline is Baseline.PEAK:
-        return _peak_starts(sums.means, new, blocks.base.size), blocks.base.size
+        return _peak_starts(means, new, blocks.base.size), blocks.base.size
     return np.maximum(new - BLOCK, -1), BLOCK
 
 

@@ -1,16 +1,19 @@
-"""One measure of one benchmark along a run: checkpoints x samples in bytes, with the Gram matrix of its rows. Pure.
+"""One measure of one benchmark along a run: checkpoints x samples in bytes. Pure.
 
     matrix = empty_matrix(n_samples)
-    matrix = inserted(matrix, position, values)      # one checkpoint: reads the stored rows once
+    matrix = inserted(matrix, position, values)      # one checkpoint
     matrix = matrix_of(rows, places, n_samples)      # all checkpoints at once: the same, faster
-    matrix.contrasts(weights)                        # differences of pooled checkpoints: T x T numbers, no samples
+    matrix.contrasts(weights)                        # differences of pooled checkpoints, from products of their rows
+
+Products are made of the rows that a question is about, some dozens however long the run is: those of all pairs would
+take gigabytes after some thousand checkpoints.
 
 Values are oriented before they come here: up is better. A matrix never changes; adding a checkpoint gives another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,8 +43,11 @@ _FEW = 4
 """Distinct values that are compared one by one."""
 
 _BLOCK_VALUES = 1 << 17
-"""Values that are floats at one time: 1 MiB. They stay in the processor's cache, and their product with a vector is
-below the size at which BLAS starts threads; on a busy machine those wait for each other far longer than they work."""
+"""Values that are floats at one time: 1 MiB, which stays in the processor's cache."""
+
+_BLOCK_PRODUCTS = 1 << 18
+"""Multiplications of one call of BLAS: with more it starts threads, and on a busy machine those wait for each other far
+longer than they work."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +70,6 @@ class ScoreMatrix:
     """Shape (T, n): index into `palette`; `NO_VALUE` where a sample has no score."""
     palette: FloatArray
     """Shape (P,): the distinct values, ascending; the one before them stands for no value and counts as 0."""
-    gram: FloatArray
-    """Shape (T, T): sum over samples of x_s * x_t, samples without a score counted as 0."""
     sums: FloatArray
     """Shape (T,): sum over samples."""
     missing: IntArray
@@ -83,12 +87,23 @@ class ScoreMatrix:
         means: FloatArray = np.divide(self.sums, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
         return means
 
+    def products(self, rows: IntArray) -> FloatArray:
+        """Return the sums over samples of x_s * x_t between R checkpoints, shape (R, R); no score counts as 0."""
+        products = np.zeros((rows.size, rows.size))
+        codes = self.codes[rows]
+        width = max(1, _BLOCK_PRODUCTS // max(1, rows.size**2))
+        for start in range(0, self.n_samples, width):
+            block = np.take(self.palette, codes[:, start : start + width])
+            products += block @ block.T
+        return products
+
     def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
         """Return D and its item variance for every row of `weights`, shape (Q, T).
 
-        With d_i = sum_s w_s x_si:  D = mean_i d_i,  v = sum_i (d_i - D)^2 / ((n - 1) n), from the Gram matrix alone:
-        D = w'y and mean_i d_i^2 = w'Gw. Where a checkpoint that counts lacks scores, the samples are read instead: each
-        side of a sample is the mean over the checkpoints that scored it, if they are more than half of the weight.
+        With d_i = sum_s w_s x_si:  D = mean_i d_i,  v = sum_i (d_i - D)^2 / ((n - 1) n), from the products G of the
+        checkpoints that count: D = w'y and mean_i d_i^2 = w'Gw. Where one of them lacks scores, the samples are read
+        instead: each side of a sample is the mean over the checkpoints that scored it, if they are more than half of
+        the weight.
         """
         deltas, variances = _moments(self, weights)
         n = self.n_samples
@@ -137,8 +152,7 @@ def matrix_of(rows: Sequence[EncodedRow], places: Sequence[IntArray | None], n_s
     codes = np.zeros((len(rows), n_samples), dtype=_code_type(palette))
     for t, (row, place) in enumerate(zip(rows, places, strict=True)):
         codes[t, slice(None) if place is None else place] = _recoded(row.codes, row.palette, palette)
-    gram, sums = _gram(codes, palette)
-    return ScoreMatrix(codes=codes, palette=palette, gram=gram, sums=sums, missing=_missing(codes))
+    return ScoreMatrix(codes=codes, palette=palette, sums=_sums(codes, palette), missing=_missing(codes))
 
 
 def empty_matrix(n_samples: int) -> ScoreMatrix:
@@ -146,7 +160,6 @@ def empty_matrix(n_samples: int) -> ScoreMatrix:
     return ScoreMatrix(
         codes=np.zeros((0, n_samples), dtype=np.uint8),
         palette=np.zeros(1),
-        gram=np.zeros((0, 0)),
         sums=np.zeros(0),
         missing=np.zeros(0, dtype=np.int64),
     )
@@ -156,17 +169,10 @@ def inserted(matrix: ScoreMatrix, position: int, values: FloatArray) -> ScoreMat
     """Return the matrix with one more checkpoint at `position`; `values` of shape (n,), NaN: no score."""
     row = encoded(values, matrix.palette)
     matrix = _over_palette(matrix, row.palette)
-    filled = row.palette[row.codes]
-    old = np.delete(np.arange(len(matrix.sums) + 1), position)
-    gram = np.empty((old.size + 1, old.size + 1))
-    gram[np.ix_(old, old)] = matrix.gram
-    gram[position, old] = gram[old, position] = _products(matrix, filled)
-    gram[position, position] = np.sum(filled * filled)
     return ScoreMatrix(
         codes=np.concatenate([matrix.codes[:position], row.codes[np.newaxis], matrix.codes[position:]]),
         palette=row.palette,
-        gram=gram,
-        sums=np.insert(matrix.sums, position, filled.sum()),
+        sums=np.insert(matrix.sums, position, row.palette[row.codes].sum()),
         missing=np.insert(matrix.missing, position, np.count_nonzero(row.codes == NO_VALUE)),
     )
 
@@ -176,7 +182,6 @@ def without_row(matrix: ScoreMatrix, position: int) -> ScoreMatrix:
     return replace(
         matrix,
         codes=np.delete(matrix.codes, position, axis=0),
-        gram=np.delete(np.delete(matrix.gram, position, axis=0), position, axis=1),
         sums=np.delete(matrix.sums, position),
         missing=np.delete(matrix.missing, position),
     )
@@ -211,14 +216,7 @@ def is_varied(matrix: ScoreMatrix) -> bool:
 def columns_of_matrix(matrix: ScoreMatrix, columns: IntArray) -> ScoreMatrix:
     """Return the matrix of some of the samples."""
     codes = matrix.codes[:, columns]
-    values = matrix.palette[codes]
-    return replace(
-        matrix,
-        codes=codes,
-        gram=values @ values.T,
-        sums=values.sum(axis=1),
-        missing=np.count_nonzero(codes == NO_VALUE, axis=1),
-    )
+    return replace(matrix, codes=codes, sums=_sums(codes, matrix.palette), missing=_missing(codes))
 
 
 def flips(matrix: ScoreMatrix, new: IntArray, base: IntArray) -> tuple[int, int]:
@@ -247,7 +245,9 @@ def _moments(matrix: ScoreMatrix, weights: FloatArray) -> tuple[FloatArray, Floa
     if n < 2:
         return np.asarray(weights @ matrix.sums, dtype=np.float64), np.full(weights.shape[0], np.inf)
     deltas: FloatArray = weights @ matrix.sums / n
-    squares = np.einsum("qt,qt->q", weights @ matrix.gram, weights) / n
+    rows = np.flatnonzero(weights.any(axis=0))
+    of_rows = weights[:, rows]
+    squares = np.einsum("qt,qt->q", of_rows @ matrix.products(rows), of_rows) / n
     return deltas, np.maximum(squares - deltas * deltas, MIN_VARIANCE) / (n - 1)
 
 
@@ -310,27 +310,10 @@ def _recoded(codes: CodeArray, old: FloatArray, new: FloatArray) -> CodeArray:
     return recoded
 
 
-def _gram(codes: CodeArray, palette: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sums over samples of x_s * x_t, shape (T, T), and of x_t, shape (T,)."""
-    gram, sums = np.zeros((codes.shape[0],) * 2), np.zeros(codes.shape[0])
-    for _, block in _blocks(codes, palette):
-        sums += block.sum(axis=1)
-        for t, row in enumerate(block):
-            gram[t, : t + 1] += block[: t + 1] @ row
-    return gram + np.tril(gram, -1).T, sums
-
-
-def _products(matrix: ScoreMatrix, filled: FloatArray) -> FloatArray:
-    """Return the sums over samples of x_t * filled, shape (T,)."""
-    products = np.zeros(matrix.codes.shape[0])
-    for columns, block in _blocks(matrix.codes, matrix.palette):
-        products += block @ filled[columns]
-    return products
-
-
-def _blocks(codes: CodeArray, palette: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield the values of all checkpoints, some samples at a time; no value: 0."""
+def _sums(codes: CodeArray, palette: FloatArray) -> FloatArray:
+    """Return the sum over samples of every checkpoint, shape (T,); no value: 0."""
+    sums = np.zeros(codes.shape[0])
     width = max(1, _BLOCK_VALUES // max(1, codes.shape[0]))
     for start in range(0, codes.shape[1], width):
-        columns = slice(start, start + width)
-        yield columns, np.take(palette, codes[:, columns])
+        sums += np.take(palette, codes[:, start : start + width]).sum(axis=1)
+    return sums
