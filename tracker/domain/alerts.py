@@ -8,7 +8,7 @@ One cause of one benchmark has one fingerprint, so that repeating a step after a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from eval_jobs.identity import content_hash
 from tracker.domain.display import subject_text
@@ -16,6 +16,7 @@ from tracker.domain.types import (
     Acceptance,
     Alert,
     AlertState,
+    Closing,
     Episode,
     Gap,
     LatencyVerdict,
@@ -31,10 +32,13 @@ def alerts_for(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...
 
     One loss is told once, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
     """
-    firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == report.run_id}
     blind = (_of_blind_spot(report, verdict) for verdict in report.verdicts)
-    found = [*_of_losses(report), *blind, *_of_latency(report)]
-    return tuple(alert for alert in found if _is_news(alert, firing.get(alert.fingerprint)))
+    return _news_of([*_of_losses(report), *blind, *_of_latency(report)], report, open_alerts)
+
+
+def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+    """Return the losses that open or end in a report that was made again; the rest of it was told before."""
+    return _news_of(_of_losses(report), report, open_alerts)
 
 
 def alert_of_acceptance(episode: Episode, acceptance: Acceptance) -> Alert:
@@ -78,15 +82,23 @@ def _of_losses(report: Report) -> Iterator[Alert]:
     for episode in report.episodes:
         if episode.measure is Measure.OUTPUT_LENGTH:
             continue  # longer answers are shown; whether they are worse, the score says
-        verdict = verdicts[episode.benchmark, episode.subset, episode.measure]
         subject = subject_text(episode.benchmark, episode.subset, episode.measure)
+        verdict = verdicts.get((episode.benchmark, episode.subset, episode.measure))
+        is_left = episode.closed_by is Closing.SUPERSEDED
+        if is_left:
+            message = f"{subject}: training went back to step {episode.closed_step}, before this loss was seen"
+        elif verdict is None:
+            message = f"{subject} is lost again: training went back to before its recovery"
+        else:
+            message = f"{subject} {verdict.word} at step {report.step}: {verdict.reason}"
         yield Alert(
             fingerprint=_fingerprint_of(episode),
             run_id=report.run_id,
-            step=report.step,
+            # What was told at a later step of the branch that was left is over all the same.
+            step=max(report.step, episode.opened_step) if is_left else report.step,
             subject=subject,
             state=AlertState.FIRING if episode.closed_step is None else AlertState.RESOLVED,
-            message=f"{subject} {verdict.word} at step {report.step}: {verdict.reason}",
+            message=message,
             raised_at=report.created_at,
         )
 
@@ -121,6 +133,11 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
         message=f"{verdict.benchmark} {'' if missing else 'no longer '}missing at step {report.step}: {verdict.reason}",
         raised_at=report.created_at,
     )
+
+
+def _news_of(found: Iterable[Alert], report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+    firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == report.run_id}
+    return tuple(alert for alert in found if _is_news(alert, firing.get(alert.fingerprint)))
 
 
 def _is_news(alert: Alert, known: Alert | None) -> bool:

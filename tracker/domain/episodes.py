@@ -53,6 +53,9 @@ class Trial:
     level: Level
     thresholds: Thresholds
 
+    digest: str = ""
+    """Of the candidate's weights."""
+
     @property
     def step(self) -> int:
         """Step of the candidate."""
@@ -69,9 +72,10 @@ def episodes_at(episodes: Sequence[Episode], subject: Subject, step: int) -> tup
     Judging a step twice, or one that comes late, sees the same as the first time. A level that was accepted at `step`
     counts from there on, so the loss it covers is over.
     """
-    before = [e for e in episodes if _subject_of(e) == subject and e.opened_step < step]
+    before = [e for e in episodes if subject_of(e) == subject and e.opened_step < step]
     return tuple(
-        e if _is_over(e, step) else replace(e, closed_step=None, closed_by=None, last_step=None) for e in before
+        e if _is_over(e, step) else replace(e, closed_step=None, closed_by=None, last_step=None, closed_digest="")
+        for e in before
     )
 
 
@@ -129,6 +133,7 @@ def opened(trial: Trial, run_id: str, found: Sequence[Evidence]) -> Episode:
         measure=subject.measure,
         opened_step=trial.step,
         onset_step=trial.steps[int(strongest.blocks.new[0])],
+        opened_digest=trial.digest,
     )
 
 
@@ -140,6 +145,7 @@ def recovered(trial: Trial, episode: Episode) -> Episode:
         closed_step=trial.step,
         closed_by=Closing.RECOVERED,
         last_step=trial.steps[int(rows[rows.size - RECOVERED_AFTER - 1])],
+        closed_digest=trial.digest,
     )
 
 
@@ -153,11 +159,12 @@ def strongest_of(found: Sequence[Evidence]) -> Evidence:
     return min(found, key=lambda e: e.test.delta / e.test.stderr)
 
 
-# --- private
-
-
-def _subject_of(episode: Episode) -> Subject:
+def subject_of(episode: Episode) -> Subject:
+    """Return what the loss is of."""
     return Subject(suite=episode.suite, benchmark=episode.benchmark, subset=episode.subset, measure=episode.measure)
+
+
+# --- private
 
 
 def _is_over(episode: Episode, step: int) -> bool:

@@ -86,6 +86,7 @@ def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
             jitter=tests[0].jitter,
             level=replace(level, benchmarks=level.benchmarks * len(grouping.names)),
             thresholds=thresholds,
+            digest=scene.digest,
         )
         trial = replace(trial, track=replace(own, scores=trial.matrix))
         own_tests = subset_evidence(scores, own, grouping, level, {name}).get(name, ()) if known else tests

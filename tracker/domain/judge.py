@@ -10,12 +10,13 @@ ends a loss, because later checkpoints know better.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Outcome
 from tracker.domain.decision import comparable, decide
+from tracker.domain.episodes import Subject, subject_of
 from tracker.domain.evidence import own_mean, untested, verdict_of
 from tracker.domain.findings import findings_of
 from tracker.domain.latency import judge_latency
@@ -29,6 +30,7 @@ from tracker.domain.reasons import (
 )
 from tracker.domain.regression.detector import jitter_of
 from tracker.domain.regression.jitter import Jitter
+from tracker.domain.rewind import branches_known, rewound, scene_of
 from tracker.domain.run_scores import RunScores
 from tracker.domain.scores import summarise
 from tracker.domain.trials import Candidate, Memory, Scene, candidates_of, chance_of, trial_of
@@ -45,33 +47,45 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
     """Judge every benchmark of `record`.
 
     Args:
-        record: the candidate's; its samples are looked at only to say why some have no score.
+        record: the candidate's; its samples say why some have no score, and count where `scores` hold another
+            checkpoint of the same step.
         scores: of the candidate's run, the record's own included.
         memory: losses and accepted levels of the run so far.
         policy: what counts as a finding.
         now: when the report is made.
     """
-    scene = Scene(record=record, scores=scores, memory=memory, policy=policy)
+    scene = scene_of(record, scores, memory, policy)
     candidates = candidates_of(scene, Measure.SCORE)
     jitters = jitter_of([c.track for c in candidates.values()])
     by_name = dict(zip(candidates, jitters, strict=True))
     judged = [_judged(scene, outcome, candidates, by_name) for outcome in record.outcomes]
     improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
     found = findings_of(scene, candidates, improved)
-    changes = [j.change for j in judged] + [f.change for f in found]
+    changes = [c for c in (*(j.change for j in judged), *(f.change for f in found)) if c is not None]
     return Report(
         run_id=record.plan.checkpoint.run_id,
         step=record.plan.checkpoint.step,
         plan_id=record.plan.id,
         verdicts=tuple(j.verdict for j in judged),
         findings=tuple(f.verdict for f in found),
-        episodes=tuple(change for change in changes if change is not None),
-        latency=judge_latency(record, memory.records, policy.latency),
+        episodes=(*changes, *_rewound(record, memory, changes)),
+        latency=judge_latency(record, scene.memory.records, policy.latency),
+        checkpoint=record.plan.checkpoint,
         created_at=now,
     )
 
 
 # --- private
+
+
+def _rewound(record: EvalRecord, memory: Memory, changes: Sequence[Episode]) -> Iterator[Episode]:
+    """Yield the losses that going back ends or opens again; what this checkpoint says of the same one counts more."""
+    said = {_key_of(change) for change in changes}
+    return (e for e in rewound(memory, branches_known(record, memory)) if _key_of(e) not in said)
+
+
+def _key_of(episode: Episode) -> tuple[Subject, int]:
+    return subject_of(episode), episode.opened_step
 
 
 def _judged(

@@ -57,7 +57,7 @@ class RunScores:
 
 
 def with_record(scores: RunScores, record: EvalRecord, columns: Mapping[str, SampleColumns]) -> RunScores:
-    """Return the scores with one more record; an older record of the same step and settings gives way.
+    """Return the scores with one more record; an older checkpoint or record of the same step and settings gives way.
 
     Args:
         scores: of the same run.

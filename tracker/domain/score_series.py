@@ -115,9 +115,12 @@ class Row:
     """In the order of `asked`; NaN: no score."""
 
     @property
-    def rank(self) -> tuple[datetime, str]:
-        """Of two checkpoints of one step the higher one stays, in whatever order they come."""
-        return self.finished_at, self.plan.id
+    def rank(self) -> tuple[datetime, datetime, str]:
+        """Of two checkpoints of one step the higher one stays, in whatever order they come.
+
+        That is the one whose weights were written last: a checkpoint that training left behind may be measured later.
+        """
+        return self.plan.checkpoint.ready_at, self.finished_at, self.plan.id
 
 
 def series_key(plan: EvalPlan, result: EvalResult) -> SeriesKey:
@@ -167,7 +170,8 @@ def with_row(series: BenchmarkSeries, row: Row) -> BenchmarkSeries:
     step = row.plan.checkpoint.step
     position = series.row_of(step)
     if position is not None:
-        if (series.finished_at[position], series.plans[position].id) > row.rank:
+        plan = series.plans[position]
+        if (plan.checkpoint.ready_at, series.finished_at[position], plan.id) > row.rank:
             return series
         series = less_row(series, position)
     else:

@@ -36,13 +36,22 @@ class Scene:
 
     record: EvalRecord
     scores: RunScores
+    """Of the candidate's branch."""
     memory: Memory
+    """Of the candidate's branch."""
     policy: Policy
+    is_left: bool = False
+    """Training went back to before the candidate since: it is not on the newest branch."""
 
     @property
     def step(self) -> int:
         """Step of the candidate."""
         return self.record.plan.checkpoint.step
+
+    @property
+    def digest(self) -> str:
+        """Digest of the candidate's weights."""
+        return self.record.plan.checkpoint.digest
 
     @property
     def benchmarks(self) -> int:
@@ -95,6 +104,7 @@ def trial_of(scene: Scene, candidate: Candidate, jitter: Jitter) -> Trial:
         jitter=jitter,
         level=_level(scene, candidate),
         thresholds=thresholds_of(scene.policy),
+        digest=scene.digest,
     )
 
 
@@ -178,19 +188,8 @@ def _earlier(scene: Scene, series: BenchmarkSeries) -> int:
 
 
 def _is_newest(scene: Scene, series: BenchmarkSeries) -> bool:
-    """Return whether no later checkpoint is known, but for those that a rewound run has left behind."""
-    later = {step for step in _seen(scene, series) if step > scene.step}
-    if later and _is_rewound(scene):
-        finished_at = scene.record.finished_at
-        later &= {r.plan.checkpoint.step for r in scene.memory.records if r.finished_at > finished_at}
-    return not later
-
-
-def _is_rewound(scene: Scene) -> bool:
-    """Return whether another model was measured at this step before: training went back, and came here again."""
-    own, finished_at = scene.record.plan.checkpoint, scene.record.finished_at
-    others = (r.plan.checkpoint for r in scene.memory.records if r.finished_at < finished_at)
-    return any(other.step == own.step and other.digest != own.digest for other in others)
+    """Return whether no later checkpoint of the newest branch is known."""
+    return not scene.is_left and not any(step > scene.step for step in _seen(scene, series))
 
 
 def _seen(scene: Scene, series: BenchmarkSeries) -> set[int]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from eval_jobs.types import Checkpoint
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
@@ -62,6 +64,8 @@ class Closing(StrEnum):
     RECOVERED = "recovered"
     ACCEPTED = "accepted"
     """Somebody said that this level is the new normal."""
+    SUPERSEDED = "superseded"
+    """Training went back to before it: the checkpoint that raised the alarm was left behind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,10 @@ class Episode:
     closed_by: Closing | None = None
     last_step: int | None = None
     """Last checkpoint that was below; None unless it recovered."""
+    opened_digest: str = ""
+    """Digest of the checkpoint that raised the alarm; empty: an earlier version of the tracker did not keep it."""
+    closed_digest: str = ""
+    """Digest of the checkpoint that showed the recovery; empty: none did, or it was not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,6 +288,8 @@ class Report:
     """Losses that open, change or end at this checkpoint."""
     latency: tuple[LatencyVerdict, ...] = ()
     """Six for each load: TTFT, TPOT and E2E, by p50 and p95."""
+    checkpoint: Checkpoint | None = None
+    """What was measured; None: an earlier version of the tracker made the report."""
     created_at: datetime
 
 

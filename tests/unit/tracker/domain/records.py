@@ -68,7 +68,13 @@ def suite_of(names: Sequence[str], *, name: str = "skills", **settings: object) 
 
 
 def plan_of(
-    step: int, suite: Suite, *, run_id: str = "run", digest: str = "", serve: ServeSpec | None = None
+    step: int,
+    suite: Suite,
+    *,
+    run_id: str = "run",
+    digest: str = "",
+    serve: ServeSpec | None = None,
+    ready_at: datetime = START,
 ) -> EvalPlan:
     checkpoint = Checkpoint(
         run_id=run_id,
@@ -77,7 +83,7 @@ def plan_of(
         source_uri=f"/out/checkpoint-{step}",
         format=CheckpointFormat.FULL,
         digest=digest or f"d{step}",
-        ready_at=START,
+        ready_at=ready_at,
     )
     return make_plan(checkpoint, suite, serve or ServeSpec(), ())
 
@@ -91,8 +97,9 @@ def record_of(
     digest: str = "",
     serve: ServeSpec | None = None,
     finished_after_s: float | None = None,
+    ready_at: datetime | None = None,
 ) -> EvalRecord:
-    """A record of the run `run` with real fingerprints."""
+    """A record of the run `run` with real fingerprints; its checkpoint was ready when it was measured, or before."""
     suite = suite or suite_of(tuple(scores))
     outcomes: list[Outcome] = []
     for b in suite.benchmarks:
@@ -112,7 +119,7 @@ def record_of(
             )
     finished_at = START + timedelta(seconds=step if finished_after_s is None else finished_after_s)
     return EvalRecord(
-        plan=plan_of(step, suite, digest=digest, serve=serve),
+        plan=plan_of(step, suite, digest=digest, serve=serve, ready_at=ready_at or finished_at),
         outcomes=tuple(outcomes),
         probes=(),
         engine=None,

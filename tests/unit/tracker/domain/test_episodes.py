@@ -88,7 +88,9 @@ def test_something_learned_and_lost_is_forgotten_once_and_told_once() -> None:
 def test_a_loss_that_comes_back_ends_at_the_second_checkpoint_that_is_back() -> None:
     reports = followed(noisy(*[0.9] * 12, *[0.5] * 3, *[0.9] * 12), POLICY)
     opened, closed = changes(reports)
-    assert closed == replace(opened, closed_step=1700, closed_by=Closing.RECOVERED, last_step=1500)
+    assert closed == replace(
+        opened, closed_step=1700, closed_by=Closing.RECOVERED, last_step=1500, closed_digest="d1700"
+    )
     verdict = reports[16].verdicts[0]
     assert (verdict.word, verdict.lost_since) == (VerdictWord.RECOVERED, 1300)
     assert verdict.reason.endswith("back for 2 checkpoints in a row")

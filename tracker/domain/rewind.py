@@ -1,0 +1,99 @@
+"""What a checkpoint is judged by where training went back: its own branch; and what becomes of losses. Pure.
+
+scene = scene_of(record, scores, memory, policy)      # scores, records and losses of the record's branch only
+rewound(memory, branches)                             # losses that a rewind ends, or opens again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from eval_jobs.types import Checkpoint, EvalRecord, EvalResult
+from tracker.domain.branches import Branches, branches_of, scores_seen_by
+from tracker.domain.run_scores import RunScores, series_key, with_record
+from tracker.domain.sample_columns import columns_of
+from tracker.domain.score_series import less_row
+from tracker.domain.trials import Memory, Scene
+from tracker.domain.types import Closing, Episode, Policy
+
+
+def branches_known(record: EvalRecord, memory: Memory) -> Branches:
+    """Return the branches of the run, as far as records show them."""
+    return branches_of((*(r.plan.checkpoint for r in memory.records), record.plan.checkpoint))
+
+
+def scene_of(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy) -> Scene:
+    """Return what `record` is judged by: the checkpoints of other branches are not its past."""
+    own, branches = record.plan.checkpoint, branches_known(record, memory)
+    if branches.rewrites:
+        scores = scores_seen_by(own, scores, branches)
+        memory = replace(
+            memory,
+            records=tuple(r for r in memory.records if branches.sees(own, r.plan.checkpoint)),
+            episodes=tuple(_seen_by(own, memory, branches)),
+        )
+    return Scene(
+        record=record,
+        scores=_with_own(scores, record),
+        memory=memory,
+        policy=policy,
+        is_left=branches.left_by(own) is not None,
+    )
+
+
+def rewound(memory: Memory, branches: Branches) -> tuple[Episode, ...]:
+    """Return the losses that end because training went back to before them, and those whose recovery it took back."""
+    return tuple(after for before, after in _as_they_are(memory, branches) if after != before)
+
+
+# --- private
+
+
+def _as_they_are(memory: Memory, branches: Branches) -> Iterator[tuple[Episode, Episode]]:
+    """Yield every loss as it is stored, and as it is on the newest branch."""
+    for episode in memory.episodes:
+        opener = _left(memory, branches, episode.opened_step, episode.opened_digest)
+        closer = None
+        if episode.closed_by is Closing.RECOVERED and episode.closed_step is not None and episode.closed_digest:
+            closer = _left(memory, branches, episode.closed_step, episode.closed_digest)
+        if opener is not None and episode.closed_step is None:
+            yield episode, replace(episode, closed_step=opener.step, closed_by=Closing.SUPERSEDED)
+        elif opener is None and closer is not None:
+            yield episode, replace(episode, closed_step=None, closed_by=None, last_step=None, closed_digest="")
+        else:
+            yield episode, episode
+
+
+def _left(memory: Memory, branches: Branches, step: int, digest: str) -> Checkpoint | None:
+    """Return what left the checkpoint of a step behind; without its digest, only if all of that step were left."""
+    found = [r.plan.checkpoint for r in memory.records if r.plan.checkpoint.step == step]
+    ends = [branches.left_by(c) for c in found if not digest or c.digest == digest]
+    return ends[0] if ends and all(end is not None for end in ends) else None
+
+
+def _seen_by(own: Checkpoint, memory: Memory, branches: Branches) -> Iterator[Episode]:
+    """Yield the losses of the candidate's branch; to a candidate that was left behind, as they were then."""
+    is_left = branches.left_by(own) is not None
+    for before, after in _as_they_are(memory, branches):
+        opener = _left(memory, branches, before.opened_step, before.opened_digest)
+        if is_left or opener is None:
+            yield before if is_left else after
+
+
+def _with_own(scores: RunScores, record: EvalRecord) -> RunScores:
+    """Return the scores with the record's own at its step, where another checkpoint of that step has newer ones."""
+    own, series, lacking = record.plan.checkpoint, dict(scores.series), []
+    for result in (o for o in record.outcomes if isinstance(o, EvalResult) and o.samples):
+        key = series_key(record.plan, result)
+        known = series.get(key)
+        row = None if known is None else known.row_of(own.step)
+        if known is not None and row is not None:
+            if known.plans[row].checkpoint.digest == own.digest:
+                continue
+            series[key] = less_row(known, row)
+        lacking.append(result)
+    if not lacking:
+        return scores
+    columns = {result.benchmark: columns_of(result.samples) for result in lacking}
+    return with_record(replace(scores, series=series), replace(record, outcomes=tuple(lacking)), columns)
