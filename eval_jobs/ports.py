@@ -185,5 +185,8 @@ class Queue(Protocol):
         is revived `rules.MAX_REVIVALS` times in all.
         """
 
+    def open_steps(self, run_id: str) -> frozenset[int]:
+        """Return the steps of a run that have a plan which waits, runs or is finished and not acknowledged."""
+
     def state(self) -> QueueState:
         """Return what is on its way now. The cost does not grow with what is acknowledged or left out."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.leading import Leader
 from tracker.domain.run_scores import RunScores
 from tracker.domain.tracking_types import TrackingItem
 from tracker.domain.types import Acceptance, Alert, CurvePoint, Episode, Gap, Report
@@ -18,22 +21,75 @@ class CheckpointSource(Protocol):
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
         """Return every checkpoint that is complete and pinned, lowest step first, new content only.
 
-        One call looks at the disk once. A checkpoint is returned once per process; after a restart all pinned
-        ones are returned again, because the process may have died before it used them. Nothing inside the
-        trainer's folders is written, renamed or deleted.
+        One call looks at the disk once; a source over a network looks by itself, and a call tells what it found. A
+        checkpoint is returned once per process; after a restart all pinned ones are returned again, because the process
+        may have died before it used them. Nothing where the trainer writes is written, renamed or deleted.
         """
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return every checkpoint that cannot be evaluated, found so far by this process, with the reason."""
 
+    def is_behind(self) -> bool:
+        """Return whether more may be there than is known: storage does not answer, or a download is under way."""
+
     def give_up(self, now: datetime) -> None:
-        """Make a gap of every checkpoint that is not finished: the training has ended, and nobody will finish it."""
+        """Make a gap of every checkpoint that is not finished: the training has ended, and nobody will finish it.
+
+        What cannot be looked at now is no gap.
+        """
 
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk."""
 
     def close(self) -> None:
         """Stop watching. Calling it twice is harmless."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldPin:
+    """One of our pins, and what it costs."""
+
+    checkpoint: Checkpoint
+    own_bytes: int
+    """What deleting it frees: files that the trainer still has take no further space."""
+
+
+class Pins(Protocol):
+    """Our own holds on checkpoints, once they are published."""
+
+    def held(self) -> tuple[HeldPin, ...]:
+        """Return every pin that holds weights, of every run, ordered by (run, step, digest)."""
+
+    def release(self, pin: HeldPin) -> bool:
+        """Give up the files of a pin; False and nothing is done when somebody uses it or it is gone.
+
+        The checkpoint is not pinned anew while the trainer's folder is unchanged. Nothing of the trainer is touched.
+
+        Raises:
+            DiskFull, StoreError: the pin cannot be changed.
+        """
+
+    def in_use(self, checkpoint: Checkpoint) -> AbstractContextManager[None]:
+        """Keep the pin of `checkpoint` from being released, by any process, while the context is open."""
+
+
+class Lead(Protocol):
+    """The right to watch one run. One process at a time has it, until it gives it up or ends, however it ends."""
+
+    def take(self, now: datetime) -> bool:
+        """Take the lead, or confirm it; False when another process has it.
+
+        One that was cut off from the database has lost the lead, and takes it anew when it is free.
+
+        Raises:
+            StoreError: the database cannot be asked, and so nobody can say who leads.
+        """
+
+    def leader(self) -> Leader | None:
+        """Return who led last, None when nobody ever did."""
+
+    def release(self) -> None:
+        """Let another process lead. Calling it twice is harmless."""
 
 
 class CurveReader(Protocol):
@@ -68,11 +124,20 @@ class History(Protocol):
         whichever process wrote them.
         """
 
+    def texts(self, run_id: str) -> Mapping[str, int]:
+        """Return the plans of the run whose answers are kept as texts, each with their size in bytes."""
+
+    def forget_texts(self, plan_id: str) -> None:
+        """Delete what the model answered under a plan; scores and questions stay. None there: no-op."""
+
     def append_report(self, report: Report) -> None:
         """Store a report under its plan id; the same id again replaces it."""
 
     def reports(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports ordered by step."""
+
+    def outlines(self, run_id: str) -> tuple[Report, ...]:
+        """Return what `tracker.domain.outlines.outlined` makes of the run's reports, without reading them all."""
 
     def append_episode(self, episode: Episode) -> None:
         """Store an episode; one of the same run, suite, benchmark, subset, measure and opened_step is replaced.
@@ -130,9 +195,6 @@ class TrackingSink(Protocol):
 
     def send(self, item: TrackingItem) -> None:
         """Write all of `item`, in bounded time.
-    def outlines(self, run_id: str) -> tuple[Report, ...]:
-        """Return what `tracker.domain.outlines.outlined` makes of the run's reports, without reading them all."""
-
 
         Raises:
             TrackingUnreachable: the store does not answer; no other item would fare better now.

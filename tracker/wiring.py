@@ -9,26 +9,31 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from eval_jobs.errors import DiskFull, StoreError
+from eval_jobs.errors import ConfigError, DiskFull, StoreError
 from eval_jobs.evaluate.data_files import check_benchmark, read_data_digest
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
-from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.database_sql import Database, open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.types import Checkpoint, Suite
+from eval_jobs.types import Backlog, Checkpoint, Suite
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.filesystem import FilesystemSource, pin_checkpoint
 from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.lead_sql import SqlLead
 from tracker.adapters.log_notifier import LogNotifier
 from tracker.adapters.no_tracking import NoTracking
+from tracker.adapters.pin_store import FolderOfPins
+from tracker.adapters.secrets import read_secret
 from tracker.config import FIRST, Config
-from tracker.ports import Notifier, Tracking
+from tracker.domain.buckets import SCHEME, parse_location
+from tracker.ports import CheckpointSource, Lead, Notifier, Pins, Tracking
 
 if TYPE_CHECKING:
-    from tracker.app.pipeline import Measurement, World
+    from tracker.app.collect import Keeping
+from tracker.app.pipeline import Measurement, World
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,24 @@ class Project:
 
     @property
     def database_url(self) -> str:
-        """URL of the queue's and the history's database."""
-        return f"sqlite:///{self.state_dir / 'tracker.db'}"
+        """URL of the database of queue, history and outbox, without its password."""
+        return self.config.store.database or f"sqlite:///{self.state_dir / 'tracker.db'}"
+
+    @cached_property
+    def database_password(self) -> str:
+        """Password of that database; empty where none is named.
+
+        Raises:
+            ConfigError: the place that is named has none.
+        """
+        store = self.config.store
+        return read_secret(variable=store.password_env, file=store.password_file, setting="store.password")
+
+    @cached_property
+    def database(self) -> Database:
+        """The database of queue, history and outbox."""
+        self.make_state_dir()
+        return open_database(self.database_url, password=self.database_password)
 
     @property
     def mlflow_uri(self) -> str:
@@ -65,14 +86,12 @@ class Project:
     @cached_property
     def queue(self) -> SqlQueue:
         """The queue of plans."""
-        self.make_state_dir()
-        return SqlQueue(open_database(self.database_url))
+        return SqlQueue(self.database, run=self.config.run.name)
 
     @cached_property
     def history(self) -> SqlHistory:
         """All results and verdicts."""
-        self.make_state_dir()
-        return SqlHistory(open_database(self.database_url), self.state_dir / "samples")
+        return SqlHistory(self.database, self.state_dir / "samples")
 
     @cached_property
     def tracking(self) -> Tracking:
@@ -87,10 +106,15 @@ class Project:
             experiment=self.config.tracking.experiment or self.config.run.name,
             run_name=self.config.run.name,
             run_id=self.config.tracking.run_id,
-            output_dir=str(self.config.run.output_dir),
+            output_dir=self.config.run.output_dir,
         )
-        tracking: Tracking = outbox.OutboxTracking(open_database(self.database_url), store.MlflowStore(settings))
+        sink = store.MlflowStore(settings)
+        tracking: Tracking = outbox.OutboxTracking(self.database, sink, run=self.config.run.name)
         return tracking
+
+    def lead(self) -> Lead:
+        """Return the right to watch the run, not yet taken."""
+        return SqlLead(self.database, self.config.run.name, self.config.run.output_dir)
 
     @property
     def notifiers(self) -> tuple[Notifier, ...]:
@@ -138,12 +162,29 @@ class Project:
             judge=judging.judge,
             measurement=self.measurement(),
             policy=self.config.to_policy(),
+            keeping=self.keeping(),
+            order=pipeline.Order(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),
         )
         return world
 
+    def keeping(self) -> Keeping:
+        """Open what is given up beyond the budget of [keep]."""
+        return Keeping(
+            pins=self.pins,
+            queue=self.queue,
+            history=self.history,
+            policy=self.config.keep.to_keep(),
+            baseline=self.config.to_policy().pinned,
+        )
+
+    @property
+    def pins(self) -> Pins:
+        """Our own holds on checkpoints."""
+        return FolderOfPins(self.pins_dir)
+
     def workers(self, count: int) -> LocalWorkers:
         """Return workers on this machine, not yet started."""
-        return LocalWorkers(count, self.database_url, self.work_dir)
+        return LocalWorkers(count, self.database_url, self.work_dir, password=self.database_password)
 
     def make_state_dir(self) -> None:
         """Create the state folder.
@@ -160,15 +201,37 @@ class Project:
                 hint="choose another place with run.state_dir, or free some space",
             ) from error
 
-    def run_id_of(self, checkpoint: Path) -> str:
-        """Return the run that a checkpoint folder belongs to, as watching names it."""
-        parent, output_dir = checkpoint.absolute().parent, self.config.run.output_dir.absolute()
+    def pin(self, checkpoint: str) -> Checkpoint:
+        """Pin one checkpoint that a person names: a folder, or s3://bucket/prefix.
+
+        Raises:
+            CheckpointError: it is no complete checkpoint.
+            ConfigError, StoreError: it cannot be read, or the pin cannot be written.
+        """
+        run_id = self.run_id_of(checkpoint)
+        if not checkpoint.startswith(SCHEME):
+            options = self.config.watch.to_options()
+            return pin_checkpoint(Path(checkpoint), run_id=run_id, pins_dir=self.pins_dir, options=options)
+        bucket = self._bucket(checkpoint)
+        once = importlib.import_module("tracker.adapters.bucket_once")
+        pinned: Checkpoint = once.pin_checkpoint(bucket, run_id=run_id, pins_dir=self.pins_dir)
+        return pinned
+
+    def run_id_of(self, checkpoint: str) -> str:
+        """Return the run that a checkpoint belongs to, as watching names it."""
+        place = PurePosixPath(checkpoint) if checkpoint.startswith(SCHEME) else Path(checkpoint).absolute()
+        parent, output_dir = place.parent, PurePosixPath(self.config.run.output_dir)
         is_sub_folder = parent.parent == output_dir
         return f"{self.config.run.name}/{parent.name}" if is_sub_folder else self.config.run.name
 
     def polling(self) -> Project:
         """Return the same project with `watch.polling` on."""
         watch = self.config.watch.model_copy(update={"polling": True})
+        return Project(self.config.model_copy(update={"watch": watch}))
+
+    def in_order(self) -> Project:
+        """Return the same project with nothing skipped, and the lowest step evaluated first."""
+        watch = self.config.watch.model_copy(update={"backlog": Backlog.OLDEST})
         return Project(self.config.model_copy(update={"watch": watch}))
 
     # --- private
@@ -182,14 +245,26 @@ class Project:
         self.make_state_dir()
         # Apart from the pins of the run: what lies there is evaluated after a restart.
         pins_dir = self.state_dir / "reference"
-        return pin_checkpoint(Path(setting), run_id=self.config.run.name, pins_dir=pins_dir)
+        options = self.config.watch.to_options()
+        return pin_checkpoint(Path(setting), run_id=self.config.run.name, pins_dir=pins_dir, options=options)
 
-    def _source(self) -> FilesystemSource:
+    def _source(self) -> CheckpointSource:
         self.make_state_dir()
-        return FilesystemSource(
-            self.config.run.name,
-            self.config.run.output_dir,
-            self.pins_dir,
-            self.config.watch.to_options(),
-            SystemClock(),
-        )
+        run, options = self.config.run, self.config.watch.to_options()
+        if not run.is_bucket:
+            return FilesystemSource(run.name, Path(run.output_dir), self.pins_dir, options, SystemClock())
+        bucket = self._bucket(run.output_dir)
+        adapter = importlib.import_module("tracker.adapters.bucket_source")
+        source: CheckpointSource = adapter.BucketSource(run.name, bucket, self.pins_dir, options, SystemClock())
+        return source
+
+    def _bucket(self, uri: str) -> object:
+        try:
+            client = importlib.import_module("tracker.adapters.bucket_client")
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"{uri} cannot be read: the Python package {error.name} is not installed",
+                hint="pip install 'checkpoint-tracker[s3]'",
+            ) from error
+        bucket: object = client.Bucket(parse_location(uri), self.config.s3.to_access())
+        return bucket

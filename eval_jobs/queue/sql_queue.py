@@ -24,12 +24,13 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    true,
     type_coerce,
     update,
 )
 
 from eval_jobs.codec import plan_from_json, plan_to_json, record_from_bytes, record_to_bytes
-from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
 from eval_jobs.queue.plans_sql import ENTRY, FIELD, METADATA, PLANS, UtcText
 from eval_jobs.queue.rules import (
@@ -68,14 +69,17 @@ _UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "lease_until
 class SqlQueue:
     """`eval_jobs.ports.Queue` in the database behind `engine`; its tables are created or brought up to date."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Open the queue.
+    def __init__(self, engine: Engine, *, run: str = "") -> None:
+        """Open the queue; with `run`, what a watcher asks of it concerns only that run and its sub-folders.
+
+        A worker claims plans of every run.
 
         Raises:
             SchemaTooNew: a newer program wrote the tables.
             StoreError: the database cannot be reached or written.
         """
         self._engine = engine
+        self._mine = belongs_to(PLANS.c.run_id, run) if run else true()
         bring_up_to_date(engine, QUEUE_TABLES)
 
     def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False) -> bool:
@@ -110,7 +114,11 @@ class SqlQueue:
 
     def skipped(self) -> tuple[EvalPlan, ...]:
         """Return what was skipped and not noted yet; see `ports.Queue`."""
-        query = select(PLANS.c.plan).where(PLANS.c.state == PlanState.SKIPPED).order_by(PLANS.c.step, PLANS.c.id)
+        query = (
+            select(PLANS.c.plan)
+            .where(PLANS.c.state == PlanState.SKIPPED, self._mine)
+            .order_by(PLANS.c.step, PLANS.c.id)
+        )
         with transaction(self._engine) as connection:
             return tuple(plan_from_json(plan) for plan in connection.scalars(query))
 
@@ -186,9 +194,9 @@ class SqlQueue:
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return what nobody has taken over yet; see `ports.Queue`."""
-        query = select(PLANS.c.record).where(PLANS.c.state == PlanState.FINISHED).order_by(PLANS.c.step, PLANS.c.id)
+        query = select(PLANS.c.record).where(PLANS.c.state == PlanState.FINISHED, self._mine)
         with transaction(self._engine) as connection:
-            blobs = connection.scalars(query).all()
+            blobs = connection.scalars(query.order_by(PLANS.c.step, PLANS.c.id)).all()
         return tuple(record_from_bytes(blob) for blob in blobs if blob is not None)
 
     def acknowledge(self, plan_id: str) -> None:
@@ -202,22 +210,29 @@ class SqlQueue:
         allowed = or_(PLANS.c.poisoned.is_(False), PLANS.c.revived < MAX_REVIVALS)
         revived = case((PLANS.c.poisoned.is_(True), PLANS.c.revived + 1), else_=PLANS.c.revived)
         anew = {"attempt": 0, "lost": 0, "crashes": "", "stalled": 0, "poisoned": False, "revived": revived}
-        again = update(PLANS).where(has_failed, allowed)
+        again = update(PLANS).where(has_failed, allowed, self._mine)
         with transaction(self._engine) as connection:
             return connection.execute(again.values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})).rowcount
+
+    def open_steps(self, run_id: str) -> frozenset[int]:
+        """Return the steps that are on their way; see `ports.Queue`."""
+        open_states = (PlanState.WAITING, PlanState.RUNNING, PlanState.FINISHED)
+        query = select(PLANS.c.step).where(PLANS.c.state.in_(open_states), PLANS.c.run_id == run_id)
+        with transaction(self._engine) as connection:
+            return frozenset(connection.scalars(query))
 
     def state(self) -> QueueState:
         """Return what is on its way now; see `ports.Queue`."""
         numbers = (
             select(PLANS.c.state, PLANS.c.run_id, func.count().label("plans"))
-            .where(PLANS.c.state.in_(ON_ITS_WAY))
+            .where(PLANS.c.state.in_(ON_ITS_WAY), self._mine)
             .group_by(PLANS.c.state, PLANS.c.run_id)
         )
         columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.note, PLANS.c.claimed_at)
-        running = select(*columns).where(_RUNS).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
+        running = select(*columns).where(_RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
         waiting = (
             select(PLANS.c.id, PLANS.c.run_id, PLANS.c.step)
-            .where(_WAITS)
+            .where(_WAITS, self._mine)
             .order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
             .limit(SHOWN)
         )

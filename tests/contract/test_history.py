@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import Engine
 
-from eval_jobs.queue.database_sql import open_database
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
-from tests.fakes.history import FakeHistory
+from tests.contract.conftest import ReopenHistory
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
-from tracker.adapters.history_sql import SqlHistory
 from tracker.domain.outlines import outline_of, outlined
 from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Measure
 from tracker.ports import History
@@ -25,30 +20,14 @@ NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 RECORDED = forgetting_run(checkpoints=4, samples=6)
 RECORDS = RECORDED.records
 
-Reopen = Callable[[], History]
-"""Another handle on the same history, as another process has it."""
 
-
-@pytest.fixture(params=["fake", "sqlite", "postgresql"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
-    engines: list[Engine] = []
-
-    def open_again() -> History:
-        engines.append(open_database(url))
-        return SqlHistory(engines[-1], tmp_path / "samples")
-
-    if request.param == "fake":
-        fake = FakeHistory()
-        yield lambda: fake
-        return
-    url = f"sqlite:///{tmp_path}/tracker.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-    yield open_again
-    for engine in engines:
-        engine.dispose()
+@pytest.fixture
+def reopen(reopen_history: ReopenHistory) -> ReopenHistory:
+    return reopen_history
 
 
 @pytest.fixture
-def history(reopen: Reopen) -> History:
+def history(reopen: ReopenHistory) -> History:
     return reopen()
 
 
@@ -112,7 +91,7 @@ def test_a_new_history_is_empty(history: History) -> None:
     assert history.find_record(RUN, 100) is None
 
 
-def test_a_record_comes_back_whole_with_its_texts(reopen: Reopen) -> None:
+def test_a_record_comes_back_whole_with_its_texts(reopen: ReopenHistory) -> None:
     for record in RECORDS:
         reopen().append(record)
     for record in RECORDS:
@@ -128,7 +107,7 @@ def test_appending_twice_changes_nothing(history: History) -> None:
     assert history.reports(RUN) == RECORDED.reports[:1]
 
 
-def test_the_same_plan_again_replaces_its_record_for_every_reader(reopen: Reopen) -> None:
+def test_the_same_plan_again_replaces_its_record_for_every_reader(reopen: ReopenHistory) -> None:
     writer, reader = reopen(), reopen()
     writer.append(RECORDS[0])
     assert reader.records(RUN) == (without_samples(RECORDS[0]),)
@@ -179,7 +158,7 @@ def test_runs_are_told_apart(history: History) -> None:
     assert history.find_record("b", 200) is None
 
 
-def test_records_are_ordered_by_step_and_have_no_samples(reopen: Reopen) -> None:
+def test_records_are_ordered_by_step_and_have_no_samples(reopen: ReopenHistory) -> None:
     history = reopen()
     for record in reversed(RECORDS):
         history.append(record)
@@ -204,7 +183,7 @@ def test_scores_grow_with_every_record_in_whatever_order(history: History) -> No
     assert history.scores("other").series == {}
 
 
-def test_scores_read_at_once_are_those_that_grew(reopen: Reopen) -> None:
+def test_scores_read_at_once_are_those_that_grew(reopen: ReopenHistory) -> None:
     writer = reopen()
     for record in RECORDS:
         writer.append(record)
@@ -213,14 +192,14 @@ def test_scores_read_at_once_are_those_that_grew(reopen: Reopen) -> None:
     assert table_of(late) == table_of(writer.scores(RUN)) == table_of_records(RECORDS)
 
 
-def test_scores_count_what_another_process_wrote(reopen: Reopen) -> None:
+def test_scores_count_what_another_process_wrote(reopen: ReopenHistory) -> None:
     writer, reader = reopen(), reopen()
     for count, record in enumerate(RECORDS, start=1):
         writer.append(record)
         assert table_of(reader.scores(RUN)) == table_of_records(RECORDS[:count])
 
 
-def test_a_replaced_record_leaves_nothing_of_itself_in_the_scores(reopen: Reopen) -> None:
+def test_a_replaced_record_leaves_nothing_of_itself_in_the_scores(reopen: ReopenHistory) -> None:
     writer, reader = reopen(), reopen()
     for record in RECORDS:
         writer.append(record)
@@ -234,7 +213,7 @@ def test_a_replaced_record_leaves_nothing_of_itself_in_the_scores(reopen: Reopen
         assert table_of(history.scores(RUN)) == table_of_records([RECORDS[0], newer, *RECORDS[2:]])
 
 
-def test_the_older_record_of_a_step_counts_again_where_the_newer_one_lost_its_result(reopen: Reopen) -> None:
+def test_the_older_record_of_a_step_counts_again_where_the_newer_one_lost_its_result(reopen: ReopenHistory) -> None:
     writer, reader = reopen(), reopen()
     again = written_again(RECORDS[0])
     for record in (RECORDS[0], again, *RECORDS[1:]):
@@ -256,14 +235,14 @@ def test_a_record_without_any_result_adds_no_score(history: History) -> None:
     assert table_of(history.scores(RUN)) == table_of_records(RECORDS[:1])
 
 
-def test_reports_come_back_whole_and_ordered_by_step(reopen: Reopen) -> None:
+def test_reports_come_back_whole_and_ordered_by_step(reopen: ReopenHistory) -> None:
     for report in reversed(RECORDED.reports):
         reopen().append_report(report)
     assert reopen().reports(RUN) == RECORDED.reports
     assert reopen().reports("other") == ()
 
 
-def test_outlines_are_the_reports_without_what_newer_ones_overtook(reopen: Reopen) -> None:
+def test_outlines_are_the_reports_without_what_newer_ones_overtook(reopen: ReopenHistory) -> None:
     failed, *_ = RECORDED.reports
     for report in RECORDED.reports:
         reopen().append_report(report)
@@ -291,14 +270,14 @@ def test_the_same_plan_again_replaces_its_report(history: History) -> None:
     assert history.reports(RUN) == (newer,)
 
 
-def test_an_accepted_episode_stays_accepted(reopen: Reopen) -> None:
+def test_an_accepted_episode_stays_accepted(reopen: ReopenHistory) -> None:
     accepted = replace(EPISODE, closed_step=EPISODE.opened_step, closed_by=Closing.ACCEPTED)
     for episode in (EPISODE, accepted, replace(EPISODE, forgotten=True)):
         reopen().append_episode(episode)
     assert reopen().episodes(RUN) == (accepted,)
 
 
-def test_episodes_are_ordered_by_their_opening_and_their_names(reopen: Reopen) -> None:
+def test_episodes_are_ordered_by_their_opening_and_their_names(reopen: ReopenHistory) -> None:
     later = replace(EPISODE, opened_step=1000, measure=Measure.OUTPUT_LENGTH, forgotten=True)
     facts = replace(EPISODE, benchmark="facts", subset="\u5386\u53f2" * 2000)
     part = replace(EPISODE, subset="a", closed_step=300, closed_by=Closing.RECOVERED)
@@ -307,7 +286,7 @@ def test_episodes_are_ordered_by_their_opening_and_their_names(reopen: Reopen) -
     assert reopen().episodes(RUN) == (facts, EPISODE, part, later)
 
 
-def test_an_episode_is_replaced_under_everything_that_it_is_known_by(reopen: Reopen) -> None:
+def test_an_episode_is_replaced_under_everything_that_it_is_known_by(reopen: ReopenHistory) -> None:
     others = (
         replace(EPISODE, suite="full"),
         replace(EPISODE, measure=Measure.COMPLETENESS),
@@ -321,7 +300,7 @@ def test_an_episode_is_replaced_under_everything_that_it_is_known_by(reopen: Reo
     assert set(reopen().episodes(RUN)) == {closed, *others}
 
 
-def test_an_acceptance_is_replaced_by_the_same_again(reopen: Reopen) -> None:
+def test_an_acceptance_is_replaced_by_the_same_again(reopen: ReopenHistory) -> None:
     earlier = replace(ACCEPTANCE, step=90)
     facts = replace(ACCEPTANCE, benchmark="facts")
     for acceptance in (ACCEPTANCE, earlier, facts, replace(ACCEPTANCE, run_id="other")):
@@ -332,7 +311,7 @@ def test_an_acceptance_is_replaced_by_the_same_again(reopen: Reopen) -> None:
     assert reopen().acceptances(RUN) == (earlier, facts, again)
 
 
-def test_a_gap_is_new_once(reopen: Reopen) -> None:
+def test_a_gap_is_new_once(reopen: ReopenHistory) -> None:
     (gap,) = RECORDED.gaps
     assert reopen().append_gap(gap) is True
     assert reopen().append_gap(replace(gap, message="seen again", seen_at=NOW)) is False
@@ -340,7 +319,7 @@ def test_a_gap_is_new_once(reopen: Reopen) -> None:
     assert [(g.step, g.message) for g in reopen().gaps(RUN)] == [(50, gap.message), (550, gap.message)]
 
 
-def test_an_alert_is_open_until_it_is_resolved(reopen: Reopen) -> None:
+def test_an_alert_is_open_until_it_is_resolved(reopen: ReopenHistory) -> None:
     reopen().append_alert(alert("a", step=200))
     reopen().append_alert(alert("b", step=100))
     reopen().append_alert(alert("c", run_id="other"))

@@ -65,6 +65,22 @@ def test_a_known_plan_is_not_added_again_whatever_its_state(queue: Queue) -> Non
     assert nothing_to_claim(queue, AFTER_LEASE)
 
 
+def test_steps_are_open_until_their_record_is_taken_over(queue: Queue) -> None:
+    first, second = PLANS[:2]
+    queue.add(first, now=NOW)
+    queue.add(second, now=NOW)
+    steps = {plan.checkpoint.step for plan in (first, second)}
+    run_id = first.checkpoint.run_id
+    assert queue.open_steps(run_id) == steps
+    taken = claim(queue)
+    assert queue.open_steps(run_id) == steps
+    queue.finish(taken, record_of(taken), now=NOW)
+    assert queue.open_steps(run_id) == steps
+    queue.acknowledge(first.id)
+    assert queue.open_steps(run_id) == {second.checkpoint.step}
+    assert queue.open_steps("another run") == frozenset()
+
+
 def test_the_lowest_step_is_claimed_first_in_whatever_order_plans_came(queue: Queue) -> None:
     for plan in reversed(PLANS):
         queue.add(plan, now=NOW)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from eval_jobs.types import EvalRecord, EvalResult
+from collections.abc import Mapping
+from dataclasses import replace
+
+from eval_jobs.types import EvalRecord, EvalResult, Outcome
 from tests.records import without_samples
 from tracker.domain.outlines import outlined
 from tracker.domain.run_scores import RunScores, with_record
@@ -40,6 +43,15 @@ class FakeHistory:
             results = (o for o in record.outcomes if isinstance(o, EvalResult))
             scores = with_record(scores, record, {o.benchmark: columns_of(o.samples) for o in results})
         return scores
+
+    def texts(self, run_id: str) -> Mapping[str, int]:
+        sizes = {r.plan.id: sum(map(_size_of, r.outcomes)) for r in self._of_run(run_id)}
+        return {plan_id: size for plan_id, size in sizes.items() if size}
+
+    def forget_texts(self, plan_id: str) -> None:
+        record = self._records.get(plan_id)
+        if record is not None:
+            self._records[plan_id] = replace(record, outcomes=tuple(map(_without_texts, record.outcomes)))
 
     def append_report(self, report: Report) -> None:
         self._reports[report.plan_id] = report
@@ -93,3 +105,16 @@ class FakeHistory:
     def _of_run(self, run_id: str) -> list[EvalRecord]:
         found = [r for r in self._records.values() if r.plan.checkpoint.run_id == run_id]
         return sorted(found, key=lambda r: (r.plan.checkpoint.step, r.finished_at, r.plan.id))
+
+
+def _size_of(outcome: Outcome) -> int:
+    if not isinstance(outcome, EvalResult) or not outcome.has_texts:
+        return 0
+    return sum(1 + len(sample.answer) for sample in outcome.samples)
+
+
+def _without_texts(outcome: Outcome) -> Outcome:
+    if not isinstance(outcome, EvalResult):
+        return outcome
+    bare = tuple(replace(sample, answer="", detail="") for sample in outcome.samples)
+    return replace(outcome, samples=bare, has_texts=False)

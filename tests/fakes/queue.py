@@ -179,6 +179,11 @@ class FakeQueue:
                 )
             return len(again)
 
+    def open_steps(self, run_id: str) -> frozenset[int]:
+        open_states = (PlanState.WAITING, PlanState.RUNNING, PlanState.FINISHED)
+        entries = (entry for state in open_states for entry in self._in(state))
+        return frozenset(entry.plan.checkpoint.step for entry in entries if entry.run_id == run_id)
+
     def state(self) -> QueueState:
         with self._lock:
             waiting, running = _in_turn(self._in(PlanState.WAITING)), _in_turn(self._in(PlanState.RUNNING))

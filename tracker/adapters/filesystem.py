@@ -13,12 +13,14 @@ import logging
 import os
 import threading
 from collections.abc import Iterable
+from concurrent.futures import Future
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
+from tracker.adapters.consolidate import Consolidations, Consolidator
 from tracker.adapters.filesystem_folders import Folders
 from tracker.adapters.filesystem_hints import Hints
 from tracker.adapters.filesystem_once import pin_checkpoint
@@ -59,6 +61,10 @@ class FilesystemSource:
         self._folders = Folders(run_name, self._output_dir, self._pins_dir, options)
         self._lock = threading.Lock()
         self._hint, self._wake, self._stopped = threading.Event(), threading.Event(), threading.Event()
+        consolidator = Consolidator(
+            python=options.python, allow_pickle=options.allow_pickle, log_dir=self._pins_dir.with_name("consolidation")
+        )
+        self._consolidations = Consolidations(consolidator, self._wake.set)
         self._thread: threading.Thread | None = None
         self._fresh: list[Checkpoint] = []
         self._returned: set[tuple[str, int, str]] = set()
@@ -81,9 +87,9 @@ class FilesystemSource:
             return self._folders.gaps.found()
 
     def is_behind(self) -> bool:
-        """Return whether the file server is away."""
+        """Return whether the file server is away, or a sharded state is being put together."""
         with self._lock:
-            return self._folders.outage.is_on
+            return self._folders.outage.is_on or self._consolidations.is_busy()
 
     def give_up(self, now: datetime) -> None:  # noqa: ARG002 - part of the port
         """Make a gap of every checkpoint that is not finished."""
@@ -104,6 +110,7 @@ class FilesystemSource:
         self._stopped.set()
         self._hint.set()
         self._wake.set()
+        self._consolidations.close()
         if self._thread is not None:
             self._thread.join()
 
@@ -151,18 +158,23 @@ class FilesystemSource:
             return self._folders.sweep(now, is_full=is_full)
 
     def _publish_settled(self, now: datetime) -> None:
+        for held, conversion in self._consolidations.ended():
+            self._publish(held, now, conversion)
         hashed = 0
         while hashed < HASHED_BYTES:
             with self._lock:
                 pin = self._folders.next_settled(now)
             if pin is None:
                 return
+            if pin.complete.raw is not None or pin.raw_weights:
+                self._consolidations.start(pin)
+                continue
             hashed += sum(f.size for f in pin.weights())
             self._publish(pin, now)
 
-    def _publish(self, pin: Pin, now: datetime) -> None:
+    def _publish(self, pin: Pin, now: datetime, conversion: Future[Pin] | None = None) -> None:
         try:
-            checkpoint = publish(pin)
+            checkpoint = publish(pin if conversion is None else conversion.result())
         except CheckpointError as error:
             with self._lock:
                 self._folders.refused(pin, error, now)

@@ -46,15 +46,18 @@ class Pin:
     """Tensors that hold nothing but zeros; None: not looked at."""
     notes: tuple[str, ...] = ()
     """What is unusual about its weights and no fault."""
+    raw_weights: tuple[str, ...] = ()
+    """Names of the trainer's files that the weights were made from; empty: they are the trainer's own files."""
 
     def weights(self) -> tuple[FileFact, ...]:
         """Return the facts of the trainer's weights: what a checkpoint's identity rests on."""
-        return tuple(f for f in self.source_files if f.name in self.complete.weights)
+        names = self.raw_weights or self.complete.weights
+        return tuple(f for f in self.source_files if f.name in names)
 
     def is_linked(self) -> bool:
         """Return whether the weights take no space of their own."""
         own = {f.name: f.inode for f in self.own_files}
-        return all(own[f.name] == f.inode for f in self.weights())
+        return all(own.get(f.name) == f.inode for f in self.weights())
 
 
 _PIN = TypeAdapter(Pin)

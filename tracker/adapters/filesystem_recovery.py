@@ -54,18 +54,26 @@ def _usable_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datet
         if is_held and pin is None:
             log.info("removing %s, left half-made by a killed process", folder)
             remove_folder(folder)
-        elif pin is not None and _belongs(pin, run_name, output_dir):
-            if _is_sound(pin):
-                # Killed between its last manifest and its renaming, a hold says that it is published and is not.
-                yield replace(pin, checkpoint=None) if is_held else pin
-            else:
-                log.warning("removing the pin %s: its files are no longer those of step %d", folder, pin.step)
-                remove_folder(folder)
+        elif pin is not None and _belongs(pin, run_name, output_dir) and _is_usable(pin):
+            # Killed between its last manifest and its renaming, a hold says that it is published and is not.
+            yield replace(pin, checkpoint=None) if is_held else pin
 
 
 def _belongs(pin: Pin, run_name: str, output_dir: PurePath) -> bool:
     is_run = pin.run_id == run_name or pin.run_id.startswith(f"{run_name}/")
     return is_run and PurePosixPath(pin.source).is_relative_to(output_dir)
+
+
+def _is_usable(pin: Pin) -> bool:
+    try:
+        is_sound = _is_sound(pin)
+    except OSError as error:
+        log.warning("the pin %s cannot be read now and is left alone: %s", pin.folder, error.strerror)
+        return False
+    if not is_sound:
+        log.warning("removing the pin %s: its files are no longer those of step %d", pin.folder, pin.step)
+        remove_folder(Path(pin.folder))
+    return is_sound
 
 
 def _is_sound(pin: Pin) -> bool:
@@ -76,5 +84,5 @@ def _is_sound(pin: Pin) -> bool:
     # Times and inodes change when pins are moved or restored; the content decides.
     try:
         return digest_weights(Path(pin.folder) / name for name in pin.complete.weights) == pin.checkpoint.digest
-    except (OSError, CheckpointError):
+    except (FileNotFoundError, CheckpointError):
         return False

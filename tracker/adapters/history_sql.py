@@ -184,6 +184,17 @@ class SqlHistory:
                     raise
                 stored = newer  # replaced while its files were read
 
+    def texts(self, run_id: str) -> Mapping[str, int]:
+        """Return the size of the answers of every plan; see `ports.History`."""
+        plans = (stored.record.plan.id for stored in self._stored(run_id))
+        return {plan_id: size for plan_id in plans if (size := self._samples.answers_bytes(plan_id))}
+
+    def forget_texts(self, plan_id: str) -> None:
+        """Delete the answers of a plan; see `ports.History`."""
+        with transaction(self._engine) as connection:
+            _hold(connection, plan_id)
+            self._samples.forget_answers(plan_id)
+
     def append_report(self, report: Report) -> None:
         """Store a report; see `ports.History`."""
         row = {
@@ -356,11 +367,14 @@ class SqlHistory:
     def _remove_replaced(self, plan_id: str) -> None:
         """Delete the files that no row names: of a record that was replaced, or of a process that was killed."""
         with transaction(self._engine) as connection:
-            # A change of the row, to what it is: nobody else has this plan until the transaction ends.
-            held = update(RECORDS).where(RECORDS.c.plan_id == plan_id).values(samples=RECORDS.c.samples)
-            version = connection.scalar(held.returning(RECORDS.c.samples))
-            if version is not None:
+            if (version := _hold(connection, plan_id)) is not None:
                 self._samples.remove_others(plan_id, version)
+
+
+def _hold(connection: Connection, plan_id: str) -> str | None:
+    """Change the row of a plan, to what it is: nobody else has its files until the transaction ends."""
+    held = update(RECORDS).where(RECORDS.c.plan_id == plan_id).values(samples=RECORDS.c.samples)
+    return connection.execute(held.returning(RECORDS.c.samples)).scalar()
 
 
 def _without_samples(record: EvalRecord) -> EvalRecord:

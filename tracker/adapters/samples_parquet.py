@@ -104,6 +104,15 @@ class SampleFiles:
         for path in self._others(plan_id, version):
             path.unlink(missing_ok=True)
 
+    def answers_bytes(self, plan_id: str) -> int:
+        """Return the size of the answers of a plan; 0 when they were deleted."""
+        return sum(path.stat().st_size for path in self._of_kind(_ANSWERS, plan_id))
+
+    def forget_answers(self, plan_id: str) -> None:
+        """Delete the answers of a plan; its scores and questions stay. Nobody may write there meanwhile."""
+        for path in self._of_kind(_ANSWERS, plan_id):
+            path.unlink(missing_ok=True)
+
     def columns(self, plan_id: str, version: str) -> Mapping[str, SampleColumns]:
         """Return what `columns_of` makes of the samples of every benchmark; the same questions are the same object.
 
@@ -151,6 +160,9 @@ class SampleFiles:
 
     def _path(self, kind: str, plan_id: str, version: str) -> Path:
         return self._folder / plan_id / f"{kind}-{version}.parquet"
+
+    def _of_kind(self, kind: str, plan_id: str) -> list[Path]:
+        return list((self._folder / plan_id).glob(f"{kind}-*.parquet"))
 
     def _others(self, plan_id: str, version: str) -> list[Path]:
         own = {self._path(kind, plan_id, version).name for kind in (_SCORES, _ANSWERS)}

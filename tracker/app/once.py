@@ -5,6 +5,7 @@ from __future__ import annotations
 from eval_jobs.ports import Progress
 from eval_jobs.run import Tools, run_plan
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.app.collect import collect
 from tracker.app.pipeline import World, plans_for, review
 from tracker.domain.types import Report
 
@@ -20,6 +21,7 @@ def evaluate_once(
         results.append((record, review(world, record, tools.clock.now())))
         tools.evaluator.forget(plan.id)
     world.tracking.flush()
+    collect(world.keeping)
     return tuple(results)
 
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from eval_jobs.errors import TrackerError
+from eval_jobs.errors import CheckpointSkipped, TrackerError
 from eval_jobs.identity import make_plan
 from eval_jobs.ports import Queue
-from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
-from tracker.domain.alerts import alert_of_gap, alerts_for
+from eval_jobs.types import Backlog, Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
+from tracker.app.collect import Keeping, collect
+from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
+from tracker.domain.late import judged_again, overtaken_by
 from tracker.domain.run_scores import series_key
 from tracker.domain.trials import Memory
 from tracker.domain.types import Alert, Gap, Policy, Report
@@ -39,6 +41,15 @@ class Measurement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Order:
+    """Which of a run's waiting checkpoints is next, and how many may wait."""
+
+    backlog: Backlog = Backlog.NEWEST
+    max_waiting: int = 20
+    """Checkpoints; beyond it the oldest are skipped, where the backlog allows it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class World:
     """Everything outside the pure core that the use cases work with."""
 
@@ -51,8 +62,10 @@ class World:
     judge: Judge
     measurement: Measurement
     policy: Policy
-    backlog: list[Checkpoint] = field(default_factory=list)
-    """Found and not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
+    keeping: Keeping
+    order: Order = Order()
+    found: list[Checkpoint] = field(default_factory=list)
+    """Not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
     """The first checkpoint of each run that was planned; a restarted source tells the lowest step first again."""
 
@@ -63,6 +76,8 @@ class Tick:
 
     checkpoints: tuple[Checkpoint, ...]
     gaps: tuple[Gap, ...]
+    skipped: tuple[Gap, ...]
+    """Checkpoints that were not evaluated because too many newer ones were waiting."""
     reports: tuple[Report, ...]
     unsent: int
     """Results that still wait for MLflow."""
@@ -71,14 +86,17 @@ class Tick:
 def tick(world: World, now: datetime) -> Tick:
     """Do one pass. Safe to kill at any line and run again."""
     checkpoints = world.source.ready(now)
-    world.backlog.extend(checkpoints)
-    while world.backlog:
-        checkpoint = world.backlog[0]
+    world.found.extend(checkpoints)
+    while world.found:
+        checkpoint = world.found[0]
         world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
         first = world.first.setdefault(checkpoint.run_id, checkpoint)
+        keep = checkpoint == first or _is_pinned(checkpoint, world.policy)
         for plan in plans_for(checkpoint, world.measurement, first=first):
-            world.queue.add(plan, now=now)  # plan.id is a content hash: adding twice is a no-op
-        del world.backlog[0]
+            # plan.id is a content hash: adding twice is a no-op
+            world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
+        del world.found[0]
+    skipped = skip_surplus(world, now)
     gaps = []
     for gap in world.source.gaps():
         if world.history.append_gap(gap):
@@ -88,7 +106,48 @@ def tick(world: World, now: datetime) -> Tick:
     for record in world.queue.finished():  # written by workers, wherever they run
         reports.append(review(world, record, now))
         world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
-    return Tick(checkpoints=checkpoints, gaps=tuple(gaps), reports=tuple(reports), unsent=world.tracking.flush())
+    if reports:
+        collect(world.keeping)
+    return Tick(
+        checkpoints=checkpoints,
+        gaps=tuple(gaps),
+        skipped=skipped,
+        reports=tuple(reports),
+        unsent=world.tracking.flush(),
+    )
+
+
+def skip_surplus(world: World, now: datetime) -> tuple[Gap, ...]:
+    """Skip the oldest of too many waiting checkpoints, and remember each as a gap; return those that are new.
+
+    Nobody is alerted: it is the order of the day while the trainer is faster than the workers.
+    """
+    for run_id in world.first if world.order.backlog is Backlog.NEWEST else ():
+        world.queue.skip(run_id, max_waiting=world.order.max_waiting)
+    gaps = []
+    for plan in world.queue.skipped():
+        gap = gap_of_skipped(plan.checkpoint, world.order, now)
+        if world.history.append_gap(gap):
+            gaps.append(gap)
+        world.queue.leave_out(plan.id)  # after the history: a crash in between repeats it, harmlessly
+    return tuple(gaps)
+
+
+def gap_of_skipped(checkpoint: Checkpoint, order: Order, now: datetime) -> Gap:
+    """Return what is remembered of a checkpoint that was skipped. Pure."""
+    error = CheckpointSkipped(
+        f"skipped: {order.max_waiting} newer checkpoints were waiting",
+        hint=f'`tracker run {checkpoint.uri}` evaluates it, watch.backlog = "all" every one; more workers skip fewer',
+    )
+    return Gap(
+        run_id=checkpoint.run_id,
+        step=checkpoint.step,
+        source_uri=checkpoint.source_uri,
+        code=error.code,
+        message=error.message,
+        hint=error.hint,
+        seen_at=now,
+    )
 
 
 def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
@@ -119,7 +178,25 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     world.tracking.publish(record, report)
     for alert in alerts_for(report, world.history.open_alerts(run_id)):
         raise_alert(world.history, world.notifiers, alert)
+    if later := overtaken_by(record, memory.records):
+        look_again(world, later, memory, now)
     return report
+
+
+def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: datetime) -> None:
+    """Judge checkpoints again whose past has grown; a loss that the newest one shows now is told."""
+    run_id = later[0].plan.checkpoint.run_id
+    scores, reports = world.history.scores(run_id), {r.plan_id: r for r in world.history.reports(run_id)}
+    for record in later:
+        before = reports.get(record.plan.id)
+        if before is None:
+            continue  # its own review comes
+        report = judged_again(before, world.judge(record, scores, memory, world.policy, now=now))
+        for episode in report.episodes:
+            world.history.append_episode(episode)
+        world.history.append_report(report)
+        for alert in loss_alerts(report, world.history.open_alerts(run_id)):
+            raise_alert(world.history, world.notifiers, alert)
 
 
 def recall(history: History, run_id: str, policy: Policy) -> Memory:
@@ -148,6 +225,14 @@ def notify_all(notifiers: Sequence[Notifier], alert: Alert) -> None:
 
 
 # --- private
+
+
+def _is_pinned(checkpoint: Checkpoint, policy: Policy) -> bool:
+    """Say whether the policy compares every checkpoint with this one."""
+    return policy.pinned is not None and (policy.pinned.run_id, policy.pinned.step) == (
+        checkpoint.run_id,
+        checkpoint.step,
+    )
 
 
 def _warn_of_baseline(record: EvalRecord, memory: Memory, policy: Policy) -> None:

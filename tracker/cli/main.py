@@ -33,6 +33,7 @@ COMMANDS = {
     "forgetting": LazyCommand(
         module="tracker.cli.forgetting", summary="Show what a run forgot, and which samples are lost."
     ),
+    "gc": LazyCommand(module="tracker.cli.gc", summary="Give up weights and answers beyond the budget of [keep]."),
     "accept": LazyCommand(module="tracker.cli.accept", summary="Accept a level of a benchmark as the new normal."),
     "ui": LazyCommand(module="tracker.cli.ui", summary="Open the MLflow pages of this project."),
 }

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from eval_jobs.execute.worker import make_tools
 from eval_jobs.types import BenchmarkFailure, EvalRecord
-from tracker.adapters.filesystem import pin_checkpoint
 from tracker.app.once import evaluate_once
 from tracker.cli.options import config_option, json_option, open_project
 from tracker.domain.types import Measure, Report, Verdict, VerdictWord
@@ -24,22 +23,22 @@ NO_NEWS = {VerdictWord.MISSING, VerdictWord.INCOMPARABLE}
 
 
 @click.command("run")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint")
 @config_option
 @json_option
-def command(*, checkpoint: Path, config_path: Path, as_json: bool) -> int:
-    """Evaluate one checkpoint now: a folder with config.json and safetensors.
+def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
+    """Evaluate one checkpoint now: a folder with config.json and safetensors, or s3://bucket/prefix.
 
     Exit code 0: measured; 1: it lost something; 3: a benchmark is missing or incomparable; 4: something broke.
     """
     project = open_project(config_path)
     project.make_state_dir()
     world = project.world()
-    pinned = pin_checkpoint(checkpoint, run_id=project.run_id_of(checkpoint), pins_dir=project.pins_dir)
+    pinned = project.pin(checkpoint)
     tools = make_tools(project.work_dir)
     console = Console(stderr=as_json)
     try:
-        with console.status("starting") as status:
+        with project.pins.in_use(pinned), console.status("starting") as status:
             results = evaluate_once(pinned, world, tools=tools, progress=status.update)
     finally:
         tools.evaluator.close()

@@ -19,10 +19,12 @@ from pydantic_core import ErrorDetails
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.types import EngineKind, Generation, Suite
-from tracker.config.finding import RunSection, WatchSection
+from tracker.config.finding import RunSection, S3Section, WatchSection
 from tracker.config.judging import PhaseSection, PolicySection, TrackingSection
+from tracker.config.keeping import KeepSection
 from tracker.config.measuring import FIRST, BenchmarkSection, ProbeSection, ServeSection, SuiteSection
 from tracker.config.section import Section
+from tracker.config.storing import StoreSection
 from tracker.domain.types import Phase, Policy
 
 __all__ = ["DEFAULT_NAME", "FIRST", "Config", "load_config", "parse_config"]
@@ -35,13 +37,16 @@ class Config(Section):
 
     run: RunSection
     watch: WatchSection = WatchSection()
+    s3: S3Section = S3Section()
     serve: ServeSection = ServeSection()
     suite: SuiteSection = SuiteSection()
     benchmark: tuple[BenchmarkSection, ...] = Field(min_length=1)
     probe: ProbeSection = ProbeSection()
     policy: PolicySection = PolicySection()
+    keep: KeepSection = KeepSection()
     phase: tuple[PhaseSection, ...] = ()
     tracking: TrackingSection = TrackingSection()
+    store: StoreSection = StoreSection()
 
     @model_validator(mode="after")
     def _benchmark_names_are_unique(self) -> Config:
@@ -124,16 +129,20 @@ def parse_config(text: str, path: Path) -> Config:
 
 
 def _anchored(config: Config, folder: Path) -> Config:
-    run = config.run.model_copy(
-        update={"output_dir": folder / config.run.output_dir, "state_dir": folder / config.run.state_dir}
-    )
+    run = config.run.anchored(folder)
     benchmarks = tuple(
         b if b.data is None else b.model_copy(update={"data": folder / b.data}) for b in config.benchmark
     )
+    store = config.store
+    if store.password_file is not None:
+        store = store.model_copy(update={"password_file": folder / store.password_file})
     probe = config.probe
     if probe.reference not in {"", FIRST}:
         probe = probe.model_copy(update={"reference": str(folder / probe.reference)})
-    return config.model_copy(update={"run": run, "benchmark": benchmarks, "probe": probe})
+    watch = config.watch
+    if watch.config_from is not None:
+        watch = watch.model_copy(update={"config_from": folder / watch.config_from})
+    return config.model_copy(update={"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe})
 
 
 def _sentence(detail: ErrorDetails) -> str:

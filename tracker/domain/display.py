@@ -84,6 +84,16 @@ def percent_text(share: float) -> str:
     return f"{math.floor(share * 100 + 1e-9)} %"
 
 
+def bytes_text(count: int) -> str:
+    """Return a size in the unit that suits it, in powers of 1000 as disks are sold."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
 def duration_text(seconds: float) -> str:
     """Return a duration in the unit that suits it."""
     if seconds < 60:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from eval_jobs.errors import StoreError
 from eval_jobs.queue.rules import lease_end
-from eval_jobs.types import EvalRecord
+from eval_jobs.types import Backlog, EvalRecord
 from tests.fakes.clock import FakeClock
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
@@ -14,9 +15,15 @@ from tests.fakes.queue import FakeQueue
 from tests.fakes.source import FakeSource
 from tests.fakes.tracking import FakeTracking
 from tests.records import RecordedRun, forgetting_run
-from tracker.app.pipeline import Measurement, World
+from tracker.adapters.pin_store import FolderOfPins
+from tracker.app.collect import Keeping
+from tracker.app.pipeline import Measurement, Order, World
 from tracker.domain.judge import judge
+from tracker.domain.retention import KeepPolicy
 from tracker.domain.types import Alert, Policy
+
+NOWHERE = Path("/nowhere/pins")
+"""The checkpoints of a recorded run were never on a disk."""
 
 
 @dataclass(kw_only=True)
@@ -43,6 +50,7 @@ class FakeWorld:
     tracking: FakeTracking = field(default_factory=FakeTracking)
     notifier: FakeNotifier = field(default_factory=FakeNotifier)
     clock: FakeClock = field(default_factory=FakeClock)
+    order: Order = field(default_factory=lambda: Order(backlog=Backlog.OLDEST))
 
     def world(self) -> World:
         plan = self.run.records[0].plan
@@ -56,14 +64,18 @@ class FakeWorld:
             judge=judge,
             measurement=Measurement(suites=(plan.suite,), serve=plan.serve, loads=plan.loads),
             policy=Policy(phases=self.run.phases),
+            order=self.order,
+            keeping=Keeping(
+                pins=FolderOfPins(NOWHERE), queue=self.queue, history=self.history, policy=KeepPolicy(pins=1, samples=2)
+            ),
         )
 
-    def work(self) -> int:
-        """Do what a worker would: hand in the recorded result of every waiting plan; return how many."""
+    def work(self, at_most: int = 1000) -> int:
+        """Do what a worker would: hand in the recorded results of waiting plans; return how many."""
         by_id = {record.plan.id: record for record in self.run.records}
         done = 0
         now = self.clock.now()
-        while claim := self.queue.claim(worker="w", now=now, lease_until=lease_end(now)):
+        while done < at_most and (claim := self.queue.claim(worker="w", now=now, lease_until=lease_end(now))):
             record: EvalRecord = by_id[claim.plan.id]
             self.queue.finish(claim, record, now=now)
             done += 1

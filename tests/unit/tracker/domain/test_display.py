@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.domain.display import (
+    bytes_text,
     clean,
     count_text,
     duration_text,
@@ -105,3 +106,12 @@ def test_one_thing_is_not_plural() -> None:
 def test_a_long_text_says_how_much_of_it_was_left_out() -> None:
     assert shortened("abc", 3) == "abc"
     assert shortened("a" * 20 + "b" * 10, 9) == "aaaaaa [... 21 characters left out ...] bbb"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (99_600, "100 kB"), (999_600, "1.0 MB"), (14_000_000_000, "14.0 GB"),
+     (3 * 10**15, "3000.0 TB")],
+)  # fmt: skip
+def test_a_size_has_the_unit_that_suits_it(count: int, text: str) -> None:
+    assert bytes_text(count) == text

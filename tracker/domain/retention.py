@@ -1,0 +1,102 @@
+"""What of our own is kept: pins, which hold weights, and the texts of answers. Pure.
+
+choices = choose(checkpoints, keep=3, reasons=reasons_to_keep(scores, policy, ...))
+[c for c in choices if not c.reasons]       # what may go
+
+The trainer's files are not ours and never a subject of this. Scores are kept for ever: verdicts rest on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval_jobs.types import Checkpoint
+from tracker.domain.run_scores import RunScores
+from tracker.domain.types import Measure
+
+LAST = "one of the last {count}"
+FIRST = "first of the run"
+BEST = "best at {names}"
+BASELINE = "policy.baseline"
+UNFINISHED = "not evaluated yet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepPolicy:
+    """How many checkpoints of every run keep what, beside those that have a reason of their own. None: all."""
+
+    pins: int | None = None
+    samples: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """One checkpoint by its content: a step that was written again is another one."""
+
+    run_id: str
+    step: int
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Whether something of one checkpoint is kept."""
+
+    checkpoint: Identity
+    reasons: tuple[str, ...]
+    """Why it is kept; empty: it may go."""
+
+
+def identity_of(checkpoint: Checkpoint) -> Identity:
+    """Return what a checkpoint is known by."""
+    return Identity(run_id=checkpoint.run_id, step=checkpoint.step, digest=checkpoint.digest)
+
+
+def choose(
+    checkpoints: Iterable[Identity], *, keep: int | None, reasons: Mapping[Identity, Sequence[str]]
+) -> tuple[Choice, ...]:
+    """Return for every checkpoint whether it is kept: the last `keep` of its run by step, and all with a reason.
+
+    Args:
+        checkpoints: in any order, of any runs.
+        keep: None: all are kept, and the reason says so.
+        reasons: why single ones are kept, whatever their step.
+    """
+    ordered = sorted(set(checkpoints), key=lambda c: (c.run_id, c.step, c.digest))
+    last = {c for run in {c.run_id for c in ordered} for c in _last([c for c in ordered if c.run_id == run], keep)}
+    text = "all are kept" if keep is None else LAST.format(count=keep)
+    return tuple(Choice(checkpoint=c, reasons=(*((text,) if c in last else ()), *reasons.get(c, ()))) for c in ordered)
+
+
+def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:
+    """Return the checkpoint with the highest mean score of each benchmark, with the reason to keep it.
+
+    Where several have it, the newest. A benchmark that was measured in several ways counts in its newest one.
+    """
+    names: dict[Identity, list[str]] = {}
+    for benchmark in scores.benchmarks():
+        series = scores.of(benchmark)[-1]
+        means = series.matrix(Measure.SCORE).means
+        if not np.isnan(means).all():
+            row = int(np.flatnonzero(means == np.nanmax(means))[-1])
+            names.setdefault(identity_of(series.plans[row].checkpoint), []).append(benchmark)
+    return {key: (BEST.format(names=", ".join(found)),) for key, found in names.items()}
+
+
+def merged(*parts: Mapping[Identity, Sequence[str]]) -> Mapping[Identity, tuple[str, ...]]:
+    """Return all reasons of all parts, in their order, each once."""
+    keys = dict.fromkeys(key for part in parts for key in part)
+    return {key: tuple(dict.fromkeys(reason for part in parts for reason in part.get(key, ()))) for key in keys}
+
+
+# --- private
+
+
+def _last(ordered: Sequence[Identity], keep: int | None) -> Sequence[Identity]:
+    """Return those of the last `keep` steps; two contents of one step count as one."""
+    steps = sorted({c.step for c in ordered})
+    kept = set(steps if keep is None else steps[max(0, len(steps) - keep) :])
+    return [c for c in ordered if c.step in kept]
