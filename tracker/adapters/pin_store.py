@@ -60,11 +60,12 @@ class FolderOfPins:
 
     def _published(self) -> Iterator[Pin]:
         for manifest in self._pins_dir.glob(f"*/*/{MANIFEST}"):
-            if manifest.parent.name.startswith(HELD):
+            # One that was given up holds nothing else. A process that was killed on the way has left files: those
+            # are given up by the next one.
+            if manifest.parent.name.startswith(HELD) or _is_bare(manifest.parent):
                 continue
             pin = read_pin(manifest.parent)
-            # A process that was killed while it gave one up has left files: they are given up by the next one.
-            if pin is not None and not (pin.released and _is_bare(manifest.parent)):
+            if pin is not None:
                 yield pin
 
 
