@@ -10,11 +10,12 @@ Whatever fails becomes a value in the record; only a bug or a kill leaves this m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from eval_jobs.errors import TrackerError
+from eval_jobs.errors import EvaluateError, TrackerError
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Clock, Engine, Evaluator, Prober, Progress
 from eval_jobs.types import (
@@ -24,6 +25,7 @@ from eval_jobs.types import (
     Endpoint,
     EvalPlan,
     EvalRecord,
+    EvalResult,
     Outcome,
     ProbeFailure,
     ProbeLoad,
@@ -32,6 +34,8 @@ from eval_jobs.types import (
     ReferenceOutcome,
     ReferenceProbe,
     RequestTiming,
+    SampleScore,
+    SampleStatus,
 )
 
 Blocks = tuple[ProbeOutcome, ProbeOutcome, ProbeOutcome, ProbeOutcome]
@@ -74,9 +78,32 @@ def evaluate_one(
 ) -> Outcome:
     """Score one benchmark; a failure is a value, so that the others still run."""
     try:
-        return evaluator.evaluate(benchmark, plan.suite, endpoint, plan_id=plan.id, progress=progress)
+        result = evaluator.evaluate(benchmark, plan.suite, endpoint, plan_id=plan.id, progress=progress)
+        check_accounted(result)
     except TrackerError as error:
         return _benchmark_failure(benchmark, plan, error)
+    return result
+
+
+def check_accounted(result: EvalResult) -> None:
+    """Check that every planned sample is there once, with a score if and only if its status says so.
+
+    Raises:
+        EvaluateError: one is not; nothing can be concluded from such a result.
+    """
+    seen = {(sample.sample_id, sample.repeat) for sample in result.samples}
+    odd = [sample for sample in result.samples if not _is_plausible(sample)]
+    if odd:
+        raise EvaluateError(
+            f"{len(odd)} of {len(result.samples)} samples of `{result.benchmark}` have a status that their score "
+            f"belies; the first: {odd[0].status} with score {odd[0].score}",
+            hint="this is a bug of the evaluator",
+        )
+    if not seen or len(seen) != len(result.samples):
+        raise EvaluateError(
+            f"`{result.benchmark}` has {len(result.samples)} samples, {len(seen)} of them different",
+            hint="this is a bug of the evaluator",
+        )
 
 
 def probe_all(plan: EvalPlan, endpoint: Endpoint, prober: Prober, progress: Progress) -> tuple[ProbeOutcome, ...]:
@@ -155,6 +182,12 @@ def record_of_failure(
 
 
 # --- private
+
+
+def _is_plausible(sample: SampleScore) -> bool:
+    if sample.status in (SampleStatus.SCORED, SampleStatus.TRUNCATED):
+        return sample.score is not None and math.isfinite(sample.score)
+    return sample.score is None
 
 
 def _pairs(candidate: ProbeResult, reference: ProbeResult) -> list[tuple[RequestTiming, RequestTiming]]:

@@ -1,169 +1,158 @@
-"""Who is to blame for a failed request: the sample, which then counts as not answered, or the server?
+"""The gate that every request goes through: tried again where that helps, stopped where the server is gone.
 
     gate = Gate(is_alive=..., limit=8)
     output = gate.ask(lambda: client.create(...))
 
 A refused sample (400) is one sample's failure. A server that is gone, overloaded for long or refuses the key or the
 model stops the evaluation at once: what was answered is kept, and a retry asks the rest. In between (500, a timeout,
-a cut or unreadable answer) the server is asked whether it lives; `limit` such failures in a row stop the evaluation.
+a cut or unreadable answer) the server is asked whether it lives. After `limit` such failures in a row it must answer a
+control, a question that it answered before: if it cannot, the evaluation stops; if it can, these samples are to blame.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import threading
+import time
 from collections.abc import Callable
-from enum import Enum, auto
 from typing import TypeVar
 
 import openai
 
-from eval_jobs.errors import EndpointFailed
+from eval_jobs.errors import EndpointFailed, EndpointRefused
+from eval_jobs.evaluate.blame import LONG_PAUSES_S, Blame, blame, describe, pause_s, retry_after_s
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SHORT_PAUSES_S = (0.5, 1.5)
-"""Before the second and third try when the connection or the answer broke."""
-LONG_PAUSES_S = (1.0, 4.0, 16.0)
-"""Before further tries when the server says that it is busy."""
-MAX_RETRY_AFTER_S = 60.0
 MIN_IN_A_ROW = 3
-
-_OVERFLOW = re.compile(r"context length|maximum context|context window|too many tokens|max_model_len", re.IGNORECASE)
-
-
-class Blame(Enum):
-    """What a failed request says."""
-
-    SAMPLE = auto()
-    """This request was refused."""
-    SERVER = auto()
-    """No request of this kind will ever be answered."""
-    BUSY = auto()
-    """Try again later."""
-    BROKEN = auto()
-    """The connection or the answer broke; try again soon."""
-    SLOW = auto()
-    """No answer in time; asking again would cost as much."""
+CONTROL_FAILURES = (openai.OpenAIError, ValueError, TypeError, AttributeError, RuntimeError)
+"""What the client raises: a body that is no completion breaks it at any place."""
 
 
-def blame(error: Exception) -> Blame:
-    """Sort a failed request."""
-    if isinstance(error, openai.APITimeoutError):
-        return Blame.SLOW
-    if not isinstance(error, openai.APIStatusError):
-        return Blame.BROKEN
-    if error.status_code in (400, 413, 422):
-        return Blame.SAMPLE
-    if error.status_code in (429, 503, 529):
-        return Blame.BUSY
-    return Blame.BROKEN if error.status_code >= 500 else Blame.SERVER
+class NoAnswer(Exception):
+    """One sample got no proper answer although the server lives."""
 
-
-def describe(error: Exception) -> str:
-    """Return one line for a person: the server's own words where there are any."""
-    if isinstance(error, openai.APIStatusError):
-        body = error.body if isinstance(error.body, dict) else {}
-        return f"HTTP {error.status_code}: {body.get('message') or error.message}"
-    cause = error.__cause__
-    text = f"{type(error).__name__}: {error}"
-    return f"{text} ({cause})" if cause is not None and str(cause) not in text else text
-
-
-def is_overflow(message: str) -> bool:
-    """Tell whether a refusal says that the prompt is too long."""
-    return _OVERFLOW.search(message) is not None
+    def __init__(self, detail: str, *, may_pass: bool) -> None:
+        super().__init__(detail)
+        self.may_pass = may_pass
+        """Whether the server may be to blame: asking again later may help."""
 
 
 class Gate:
     """Lets requests through until the server is found dead. Safe for threads; one per evaluation."""
 
-    def __init__(self, *, is_alive: Callable[[], bool], limit: int) -> None:
+    def __init__(self, *, is_alive: Callable[[], bool], limit: int, own_engine: bool = False) -> None:
+        """Open the gate.
+
+        Args:
+            is_alive: whether the server answers at all.
+            limit: failures in a row that are suspicious.
+            own_engine: it knows no keys, so what refuses one is somebody else at its address.
+        """
         self._is_alive = is_alive
+        self._own_engine = own_engine
         self._limit = max(MIN_IN_A_ROW, limit)
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._reason = ""
+        self._error: EndpointFailed | EndpointRefused | None = None
         self._in_a_row = 0
-        self.doubtful = 0
-        """Samples without an answer for which the server may be to blame."""
+        self._answered = 0
+        self._busy_until_s = 0.0
+        self._answered_before: Callable[[], object] | None = None
+        self.control: Callable[[], object] | None = None
+        """Asks something that the server should answer, for as long as this gate has seen no answer itself."""
 
     @property
-    def reason(self) -> str:
-        """Why the gate is closed; "" while it is open."""
-        return self._reason
+    def error(self) -> EndpointFailed | EndpointRefused | None:
+        """Why the gate is closed; None while it is open."""
+        return self._error
 
     def ask(self, request: Callable[[], T]) -> T:
         """Make one request, again where that may help.
 
         Raises:
-            EndpointFailed: the server is dead, or was found dead before.
-            Exception: whatever the request raised; only this sample is to blame.
+            EndpointFailed, EndpointRefused: the server is of no use, now or before.
+            NoAnswer: only this sample got no answer.
         """
-        attempt = 0
+        attempt, answered = 0, self._answered
         while True:
-            self._check_open()
+            self._wait_for_turn()
             try:
                 answer = request()
             except Exception as error:
-                pause_s = _pause_s(error, attempt)
-                if pause_s is None:
-                    self._give_up(error)
-                    raise
-                log.info("trying again in %.1f s: %s", pause_s, describe(error))
-                self._closed.wait(pause_s)
+                pause = pause_s(error, attempt)
+                if pause is None and blame(error) is Blame.BUSY and self._answered > answered:
+                    # Others are served: it is only that our turn has not come.
+                    answered, pause = self._answered, max(LONG_PAUSES_S[-1], retry_after_s(error))
+                if pause is None:
+                    raise self._give_up(error) from error
+                log.info("trying again in %.1f s: %s", pause, describe(error))
+                self._pause(pause, everybody=blame(error) is Blame.BUSY)
                 attempt += 1
             else:
-                with self._lock:
-                    self._in_a_row = 0
+                self._note_answer(request)
                 return answer
 
     # --- private
 
-    def _check_open(self) -> None:
-        if self._reason:
-            raise EndpointFailed(self._reason, hint="look at the server")
+    def _note_answer(self, request: Callable[[], object]) -> None:
+        with self._lock:
+            self._in_a_row = 0
+            self._answered += 1
+            self._answered_before = self._answered_before or request
 
-    def _give_up(self, error: Exception) -> None:
-        """Return when only the sample is to blame, else close the gate and raise."""
+    def _wait_for_turn(self) -> None:
+        """Wait while the server has asked for peace, and raise when the gate is closed."""
+        while self._error is None and (left_s := self._busy_until_s - time.monotonic()) > 0:
+            self._closed.wait(left_s)
+        if self._error is not None:
+            raise type(self._error)(self._error.message, hint=self._error.hint)
+
+    def _pause(self, pause: float, *, everybody: bool) -> None:
+        if everybody:
+            with self._lock:
+                self._busy_until_s = max(self._busy_until_s, time.monotonic() + pause)
+        else:
+            self._closed.wait(pause)
+
+    def _give_up(self, error: Exception) -> Exception:
+        """Return what the failure means, having closed the gate when the server is to blame."""
         kind = blame(error)
         if kind is Blame.SAMPLE:
-            return
-        if kind in (Blame.SERVER, Blame.BUSY) or not self._is_alive():
-            self._close(describe(error))
+            return NoAnswer(describe(error), may_pass=False)
+        if kind is Blame.KEY and not self._own_engine:
+            return self._close(
+                EndpointRefused(describe(error), hint="check the key in the variable that serve.api_key_env names")
+            )
+        if kind in (Blame.KEY, Blame.SERVER, Blame.BUSY) or not self._is_alive():
+            return self._close(EndpointFailed(describe(error), hint="look at the server"))
         with self._lock:
-            self.doubtful += 1
             self._in_a_row += 1
             too_many = self._in_a_row >= self._limit
-        if too_many:
-            self._close(f"{self._limit} requests in a row failed, the last one with {describe(error)}")
+        if too_many and not self._answers_control():
+            reason = f"{self._limit} requests in a row failed, the last one with {describe(error)}"
+            return self._close(EndpointFailed(reason, hint="look at the server"))
+        return NoAnswer(describe(error), may_pass=True)
 
-    def _close(self, reason: str) -> None:
+    def _answers_control(self) -> bool:
+        """Ask what was answered before: a server that still can is not to blame for what it does not answer."""
+        control = self._answered_before or self.control
+        if control is None:
+            return False
+        try:
+            control()
+        except CONTROL_FAILURES as error:
+            log.warning("a question that the server should answer gets no answer either: %s", describe(error))
+            return False
         with self._lock:
-            self._reason = self._reason or reason
+            self._in_a_row = 0
+        return True
+
+    def _close(self, error: EndpointFailed | EndpointRefused) -> Exception:
+        with self._lock:
+            self._error = self._error or error
+            reason = self._error
         self._closed.set()
-        self._check_open()
-
-
-# --- private
-
-
-def _pause_s(error: Exception, attempt: int) -> float | None:
-    """Return how long to wait before the next try, None when there is no next one."""
-    kind = blame(error)
-    pauses = {Blame.BUSY: LONG_PAUSES_S, Blame.BROKEN: SHORT_PAUSES_S}.get(kind, ())
-    if attempt >= len(pauses):
-        return None
-    return max(pauses[attempt], _retry_after_s(error))
-
-
-def _retry_after_s(error: Exception) -> float:
-    if not isinstance(error, openai.APIStatusError):
-        return 0.0
-    try:
-        return min(float(error.response.headers.get("retry-after", "")), MAX_RETRY_AFTER_S)
-    except ValueError:
-        return 0.0
+        return type(reason)(reason.message, hint=reason.hint)

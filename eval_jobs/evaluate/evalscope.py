@@ -14,26 +14,18 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from eval_jobs.errors import EndpointFailed, EvaluatorDied, StoreError
 from eval_jobs.evaluate.child_process import ChildProcess
 from eval_jobs.evaluate.known_benchmarks import check_name
 from eval_jobs.evaluate.mirror import open_mirror
-from eval_jobs.evaluate.parse import (
-    Place,
-    Planned,
-    Row,
-    by_place,
-    metric_name,
-    parse_lines,
-    parse_samples,
-    planned_sample,
-)
+from eval_jobs.evaluate.outputs import Outputs
+from eval_jobs.evaluate.parse import metric_name
 from eval_jobs.evaluate.plan_lock import held, held_if_free
-from eval_jobs.evaluate.protocol import FAILURES_FILE, PLANNED_FILE, Message, error_of
+from eval_jobs.evaluate.protocol import Message, error_of
 from eval_jobs.evaluate.task_config import (
-    MODEL_ID,
     LocalData,
     evalscope_name,
     evaluate_request,
@@ -42,19 +34,24 @@ from eval_jobs.evaluate.task_config import (
 )
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Progress
-from eval_jobs.types import Benchmark, Endpoint, EvalResult, SampleScore, Suite
+from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
 
 log = logging.getLogger(__name__)
 
 MIN_SILENCE_S = 900.0
 """A child that says nothing for so long hangs; loading and scoring say nothing while they run."""
+RETRY_PAUSES_S = (5.0, 20.0)
+"""Before what got no answer from a server that lives is asked again."""
 
 
 class EvalScopeEvaluator:
     """`eval_jobs.ports.Evaluator`. Everything it writes lies below `work_dir`."""
 
-    def __init__(self, work_dir: Path, python: str = sys.executable) -> None:
+    def __init__(
+        self, work_dir: Path, python: str = sys.executable, *, retry_pauses_s: Sequence[float] = RETRY_PAUSES_S
+    ) -> None:
         self.work_dir = work_dir.absolute()
+        self._retry_pauses_s = tuple(retry_pauses_s)
         self._python = python
         self._child: ChildProcess | None = None
         self._lock = threading.Lock()
@@ -71,8 +68,9 @@ class EvalScopeEvaluator:
 
         Raises:
             UnknownBenchmark, BadData, EvaluateError: asking again is useless.
+            EndpointRefused: asking again is useless until the key is corrected.
             EndpointFailed, EvaluatorDied: asking again may help; it asks only what is missing.
-            DiskFull: no space for data or answers.
+            DiskFull, StoreError: no space for data or answers, or no permission.
         """
         started_s = time.monotonic()
         check_name(benchmark.adapter)
@@ -81,13 +79,14 @@ class EvalScopeEvaluator:
         data = None if mirror is None else LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
         folder = self.work_dir / "runs" / run_folder(benchmark, suite, plan_id)
         request = evaluate_request(benchmark, suite, endpoint, folder=str(folder), data=data)
+        request["retry_pauses_s"] = self._retry_pauses_s
         waiting = f"{benchmark.name}: waiting for another evaluation of the same checkpoint"
         with held(self._lock_path(plan_id), on_wait=lambda: progress(waiting)):
             with self._lock:
                 reply = self._ask(request, progress, offline=data is not None)
             if reply["type"] != "result":
                 raise error_of(_with_path_of_user(reply, data, benchmark), logs=self._logs(endpoint))
-            outputs = _Outputs(folder, evalscope_name(benchmark))
+            outputs = Outputs(folder, evalscope_name(benchmark))
         _check_planned(outputs, reply["planned"], logs=self._logs(endpoint))
         return EvalResult(
             benchmark=benchmark.name,
@@ -170,52 +169,14 @@ def _with_path_of_user(reply: Message, data: LocalData | None, benchmark: Benchm
     return reply | {"message": str(reply["message"]).replace(data.folder, benchmark.data)}
 
 
-def _check_planned(outputs: _Outputs, planned: int, *, logs: str) -> None:
+def _check_planned(outputs: Outputs, planned: int, *, logs: str) -> None:
     """Refuse files that are not what the child has just reported: a result without its samples would look like one."""
-    found = len(outputs.planned)
+    found = len(outputs.planned) - len(outputs.lost_answers(outputs.failures))
     if not found or found != planned:
         raise EvaluatorDied(
-            f"the evaluator's folder {outputs.folder} holds {found} of {planned} planned samples",
+            f"the evaluator's folder {outputs.folder} accounts for {found} of {planned} planned samples",
             hint=f"did something else delete or write there? The next try asks what is missing; {logs}",
         )
-
-
-class _Outputs:
-    """What an evaluation left in its folder."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder
-        self._name = name
-        self.planned = tuple(planned_sample(row) for row in _rows(folder / PLANNED_FILE))
-        self.predictions = self._by_place("predictions")
-        self.reviews = self._by_place("reviews")
-
-    def samples(self) -> tuple[SampleScore, ...]:
-        """Return one score for every planned sample."""
-        return parse_samples(self.planned, self.predictions, self.reviews, self._failures())
-
-    def _by_place(self, kind: str) -> dict[Place, Row]:
-        found: dict[Place, Row] = {}
-        for subset in _subsets(self.planned):
-            found |= by_place(subset, _rows(self.folder / kind / MODEL_ID / f"{self._name}_{subset}.jsonl"))
-        return found
-
-    def _failures(self) -> dict[Place, str]:
-        rows = _rows(self.folder / FAILURES_FILE)
-        return {
-            (str(row["subset"]), index): str(row["detail"]) for row in rows if isinstance(index := row["index"], int)
-        }
-
-
-def _subsets(planned: tuple[Planned, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(sample.subset for sample in planned))
-
-
-def _rows(path: Path) -> tuple[Row, ...]:
-    if not path.is_file():
-        return ()
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        return parse_lines(lines)
 
 
 def _check_key(endpoint: Endpoint) -> None:

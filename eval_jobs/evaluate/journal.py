@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from eval_jobs.evaluate.child_pipes import Send
+from eval_jobs.evaluate.outputs import failures
 from eval_jobs.evaluate.parse import Place
 from eval_jobs.evaluate.protocol import FAILURES_FILE, PLANNED_FILE, Message
+from eval_jobs.evaluate.storage import storage_error
 
 Rows = Sequence[dict[str, object]]
 
 
+class PlanChanged(Exception):
+    """The folder holds answers to other questions: EvalScope knows them by their position only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a sample has no answer, or no score."""
+
+    detail: str
+    answered: bool
+    may_pass: bool
+    """Whether the server may be to blame."""
+
+
 class Journal:
-    """Written by the child; see `parse` for the rows."""
+    """Written by the child; see `parse` for the rows. One evaluation is one pass over the questions, or several."""
 
     def __init__(self, request: Message, send: Send) -> None:
         self.name = str(request["benchmark"])
@@ -25,43 +42,82 @@ class Journal:
         self.metric = ""
         self.planned = 0
         self.done = 0
-        self.unanswered: list[str] = []
-        """Why, one entry a question."""
-        self._failures: dict[Place, str] = {}
+        self.answered = 0
+        """Questions that have an answer."""
+        self.failures: dict[Place, Failure] = {}
+        self._doubted_before = {place for place, row in failures(self.folder).items() if row.get("may_pass")}
         self._send = send
 
     def plan(self, rows: Rows) -> None:
-        """Write down every question before anything is asked."""
+        """Write down every question before anything is asked.
+
+        Raises:
+            PlanChanged: the folder holds another plan.
+            DiskFull, StoreError: it cannot be written.
+        """
         self.planned = len(rows)
-        _write_jsonl(self.folder / PLANNED_FILE, rows)
+        path = self.folder / PLANNED_FILE
+        if path.is_file() and path.read_text(encoding="utf-8") != _jsonl(rows):
+            raise PlanChanged
+        _write_jsonl(path, rows)
 
     def begin(self, *, metric: str, to_ask: int) -> None:
         """Note that asking begins; the questions that a resumed evaluation has answered already are done."""
         self.metric = metric
         self.stage = "asking"
-        self.done = self.planned - to_ask
+        self.done = self.answered = self.planned - to_ask
         self._report()
 
-    def step(self) -> None:
+    def begin_again(self) -> None:
+        """Prepare another pass: what the server refused stays refused, everything else has another chance."""
+        self.failures = {p: f for p, f in self.failures.items() if not (f.answered or f.may_pass)}
+
+    def step(self, *, answered: bool) -> None:
         """Count one question as finished."""
         self.done += 1
+        self.answered += answered
         self._report()
 
-    def fail(self, place: Place, detail: str, *, answered: bool) -> None:
+    def fail(self, place: Place, failure: Failure) -> None:
         """Note a question that was not answered, or was answered and could not be scored."""
-        self._failures[place] = f"the scorer failed: {detail}" if answered else detail
-        if not answered:
-            self.unanswered.append(detail)
+        self.failures[place] = failure
 
-    def finish(self) -> None:
-        """Write down what failed."""
-        rows: Rows = [{"subset": s, "index": i, "detail": detail} for (s, i), detail in self._failures.items()]
-        _write_jsonl(self.folder / FAILURES_FILE, rows)
+    def refusal(self, place: Place) -> str:
+        """Return why the server refused this question in an earlier pass; "" when it did not."""
+        failure = self.failures.get(place)
+        return failure.detail if failure is not None and not (failure.answered or failure.may_pass) else ""
 
     @property
-    def answered(self) -> int:
-        """Questions that have an answer."""
-        return self.done - len(self.unanswered)
+    def unanswered(self) -> list[str]:
+        """Why, one entry a question."""
+        return [failure.detail for failure in self.failures.values() if not failure.answered]
+
+    @property
+    def doubtful(self) -> set[Place]:
+        """Questions without an answer for which the server may be to blame."""
+        return {place for place, failure in self.failures.items() if failure.may_pass}
+
+    @property
+    def newly_doubtful(self) -> set[Place]:
+        """Those of them that were not so at the end of an earlier evaluation."""
+        return self.doubtful - self._doubted_before
+
+    def finish(self) -> None:
+        """Write down what failed.
+
+        Raises:
+            DiskFull, StoreError: it cannot be written.
+        """
+        rows: Rows = [
+            {
+                "subset": subset,
+                "index": index,
+                "detail": f"the scorer failed: {failure.detail}" if failure.answered else failure.detail,
+                "may_pass": failure.may_pass,
+            }
+            for (subset, index), failure in self.failures.items()
+        ]
+        _write_jsonl(self.folder / FAILURES_FILE, rows)
 
     def drop_torn_lines(self) -> None:
         """Cut what a kill left of a half-written line: EvalScope would write the next row right behind it."""
@@ -82,9 +138,16 @@ def _drop_torn_line(path: Path) -> None:
             file.truncate(content.rfind(b"\n") + 1)
 
 
+def _jsonl(rows: Rows) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
 def _write_jsonl(path: Path, rows: Rows) -> None:
     """Write the whole file or nothing: a kill in between leaves the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".new")
-    temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(_jsonl(rows), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise storage_error(path.parent, error) from error

@@ -12,7 +12,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from eval_jobs.errors import BadData, DiskFull, EndpointFailed, EvaluateError, TrackerError, UnknownBenchmark
+from eval_jobs.errors import (
+    BadData,
+    DiskFull,
+    EndpointFailed,
+    EndpointRefused,
+    EvaluateError,
+    EvaluatorDied,
+    StoreError,
+    TrackerError,
+    UnknownBenchmark,
+)
 
 PLANNED_FILE = "planned.jsonl"
 FAILURES_FILE = "failures.jsonl"
@@ -20,7 +30,17 @@ FAILURES_FILE = "failures.jsonl"
 Message = dict[str, Any]
 
 _ERRORS: dict[str, type[TrackerError]] = {
-    kind.code: kind for kind in (EvaluateError, UnknownBenchmark, BadData, EndpointFailed, DiskFull)
+    kind.code: kind
+    for kind in (
+        EvaluateError,
+        UnknownBenchmark,
+        BadData,
+        EndpointFailed,
+        EndpointRefused,
+        EvaluatorDied,
+        StoreError,
+        DiskFull,
+    )
 }
 
 

@@ -13,6 +13,11 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def is_storage_error(error: Exception) -> bool:
+    """Tell whether the operating system refused something about files, and not about connections."""
+    return isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError)
+
+
 def storage_error(folder: Path, error: OSError) -> StoreError:
     """Return the error for a folder of ours that cannot be written."""
     if is_full(error):

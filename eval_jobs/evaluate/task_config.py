@@ -60,6 +60,7 @@ def evaluate_request(
         "base_url": endpoint.base_url,
         "model": endpoint.model,
         "api_key_env": endpoint.api_key_env,
+        "own_engine": endpoint.info.name == EngineKind.VLLM,
         "concurrency": suite.concurrency,
         "timeout_s": suite.request_timeout_s,
         "repeats": benchmark.repeats,

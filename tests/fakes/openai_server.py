@@ -11,85 +11,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+from tests.fakes.openai_replies import Fault, Reply, Request, context_overflow
 
-class Fault(Enum):
-    """A way to fail after the request was read."""
-
-    HANG = auto()
-    """Say nothing until the server stops."""
-    CLOSE = auto()
-    """Close the socket without a word."""
-    CUT = auto()
-    """Stop in the middle of the body and close."""
-    ERROR_EVENT = auto()
-    """Streaming: an error object inside a 200 stream, as vLLM writes it."""
-    GARBAGE = auto()
-    """200 with a body that is not JSON."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a client asked."""
-
-    number: int
-    """0 for the first request to this server (completions only)."""
-    path: str
-    body: dict[str, Any]
-    headers: dict[str, str]
-
-    @property
-    def prompt(self) -> str:
-        """The text of the last user message, or of the prompt."""
-        if "messages" in self.body:
-            return str(self.body["messages"][-1]["content"])
-        return str(self.body.get("prompt", ""))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reply:
-    """What to answer. `status` other than 200 sends `text` as the error message."""
-
-    text: str = ""
-    tokens: tuple[str, ...] | None = None
-    finish_reason: str | None = "stop"
-    status: int = 200
-    error_type: str = "BadRequestError"
-    fault: Fault | None = None
-    prompt_tokens: int = 8
-    usage: bool = True
-    first_token_delay_s: float = 0.0
-    token_delay_s: float = 0.0
-
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """The tokens, one event each."""
-        return self.tokens if self.tokens is not None else tuple(_words(self.text))
-
-    @property
-    def content(self) -> str:
-        """All tokens together."""
-        return "".join(self.pieces)
-
-
-def context_overflow(*, max_len: int = 128, prompt_tokens: int = 500) -> Reply:
-    """Return the refusal of a prompt that is too long, in vLLM 0.32's words."""
-    return Reply(
-        status=400,
-        text=(
-            f"This model's maximum context length is {max_len} tokens. However, your prompt contains {prompt_tokens} "
-            "input tokens, which exceeds this limit even without any output tokens. "
-            "Please reduce the length of the input prompt."
-        ),
-    )
+__all__ = ["Fault", "OpenAIServer", "Reply", "Request", "context_overflow"]
 
 
 Answer = Callable[[Request], Reply]
@@ -240,6 +174,12 @@ class _Handler(BaseHTTPRequestHandler):
             wait()
         if reply.fault in (Fault.HANG, Fault.CLOSE):
             self._hang_up()
+        elif reply.fault is Fault.RESET:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+            os.close(self.connection.detach())
+        elif reply.fault in (Fault.SILENCE, Fault.ENDLESS):
+            self._never_end(reply)
         elif reply.status != 200:
             self._reply_error(reply)
         elif reply.fault is Fault.GARBAGE:
@@ -251,12 +191,26 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(request, reply)
 
     def _whole(self, request: Request, reply: Reply) -> None:
-        data = json.dumps(_completion(request, reply)).encode()
+        body = _completion(request, reply)
+        for key, value in (reply.changes or {}).items():
+            _change(body, key.split("."), value)
+        data = json.dumps(body).encode() if reply.raw is None else reply.raw
         if reply.fault is not Fault.CUT:
-            self._send(200, data)
+            self._send(200, data, reply)
             return
         self._head(200, "application/json", len(data))
         self.wfile.write(data[: len(data) // 2])
+        self._hang_up()
+
+    def _never_end(self, reply: Reply) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", reply.content_type)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"1\r\n \r\n")
+        while not self.server.owner.stopping.wait(0.05):
+            if reply.fault is Fault.ENDLESS:
+                self.wfile.write(b"1\r\n \r\n")
         self._hang_up()
 
     def _stream(self, request: Request, reply: Reply) -> None:
@@ -290,20 +244,24 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def _reply_error(self, reply: Reply) -> None:
-        self._error(reply.status, reply.text, reply.error_type)
+        self._error(reply.status, reply.text, reply.error_type, reply)
 
-    def _error(self, status: int, message: str, kind: str) -> None:
-        self._send_json(status, {"error": {"message": message, "type": kind, "param": None, "code": status}})
+    def _error(self, status: int, message: str, kind: str, reply: Reply | None = None) -> None:
+        error = {"message": message, "type": kind, "param": None, "code": status}
+        self._send(status, json.dumps({"error": error}).encode(), reply)
 
     def _send_json(self, status: int, value: object) -> None:
         self._send(status, json.dumps(value).encode())
 
-    def _send(self, status: int, data: bytes) -> None:
-        self._head(status, "application/json", len(data))
+    def _send(self, status: int, data: bytes, reply: Reply | None = None) -> None:
+        reply = reply or Reply()
+        self._head(status, reply.content_type, len(data), reply.headers)
         self.wfile.write(data)
 
-    def _head(self, status: int, kind: str, length: int) -> None:
+    def _head(self, status: int, kind: str, length: int, more: tuple[tuple[str, str], ...] = ()) -> None:
         self.send_response(status)
+        for name, value in more:
+            self.send_header(name, value)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(length))
         self.end_headers()
@@ -318,12 +276,11 @@ def _cut(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _words(text: str) -> Iterator[str]:
-    for number, word in enumerate(text.split(" ")):
-        if number:
-            yield " " + word
-        elif word:
-            yield word
+def _change(body: Any, path: list[str], value: object) -> None:
+    *parents, last = path
+    for key in parents:
+        body = body[int(key) if isinstance(body, list) else key]
+    body[last] = value
 
 
 def _usage(reply: Reply) -> dict[str, int]:

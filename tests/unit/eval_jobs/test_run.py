@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from eval_jobs.errors import ConfigError, DiskFull, EndpointFailed, ProbeError, ServerDied, StoreError, TrackerError
+from eval_jobs.errors import (
+    ConfigError,
+    DiskFull,
+    EndpointFailed,
+    EvaluateError,
+    ProbeError,
+    ServerDied,
+    StoreError,
+    TrackerError,
+)
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.run import Tools, run_plan
+from eval_jobs.run import Tools, check_accounted, run_plan
 from eval_jobs.types import (
     Benchmark,
     BenchmarkFailure,
@@ -20,6 +30,8 @@ from eval_jobs.types import (
     EvalResult,
     ProbeFailure,
     ProbeLoad,
+    SampleScore,
+    SampleStatus,
 )
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine import FakeEngine
@@ -127,3 +139,39 @@ def test_the_engine_serves_only_while_it_is_needed(plan: EvalPlan) -> None:
     run_plan(plan, tools=tools(engine, FakeEvaluator(last_word)), progress=say_nothing)
     assert engine.served_steps == [plan.checkpoint.step]
     assert engine.serving_step is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"score": 0.0, "status": SampleStatus.ERROR}, "error with score 0.0"),
+        ({"score": 1.0, "status": SampleStatus.UNSCORED}, "unscored with score 1.0"),
+        ({"score": None}, "scored with score None"),
+        ({"score": float("nan")}, "scored with score nan"),
+        ({"score": None, "status": SampleStatus.TRUNCATED}, "truncated with score None"),
+        ({"sample_id": "b"}, "has 2 samples, 1 of them different"),
+    ],
+)
+def test_a_result_that_does_not_account_for_its_samples_is_a_failure(
+    plan: EvalPlan, changes: dict[str, Any], message: str
+) -> None:
+    good = SampleScore(sample_id="a", subset="s", score=1.0, status=SampleStatus.SCORED)
+    result = EvalResult(
+        benchmark="sums",
+        fingerprint="f",
+        metric="accuracy",
+        samples=(replace(good, **changes), replace(good, sample_id="b")),
+        duration_s=0.0,
+    )
+    with pytest.raises(EvaluateError, match=message):
+        check_accounted(result)
+    check_accounted(replace(result, samples=(good,)))
+    with pytest.raises(EvaluateError, match="has 0 samples"):
+        check_accounted(replace(result, samples=()))
+
+    class Careless(FakeEvaluator):
+        def evaluate(self, *_: object, **__: object) -> EvalResult:
+            return result
+
+    record = run_plan(plan, tools=tools(FakeEngine(ENDPOINT), Careless(last_word)), progress=say_nothing)
+    assert [getattr(outcome, "code", "") for outcome in record.outcomes] == ["E-EVAL", "E-EVAL"]

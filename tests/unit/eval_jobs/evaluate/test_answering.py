@@ -9,8 +9,10 @@ import httpx
 import openai
 import pytest
 
-from eval_jobs.errors import EndpointFailed
-from eval_jobs.evaluate.answering import Blame, Gate, blame, describe, is_overflow
+from eval_jobs.errors import EndpointFailed, EndpointRefused
+from eval_jobs.evaluate import answering
+from eval_jobs.evaluate.answering import Gate, NoAnswer
+from eval_jobs.evaluate.blame import MAX_RETRY_AFTER_S, Blame, blame, describe, is_overflow, pause_s
 from tests.fakes.openai_server import context_overflow
 
 REQUEST: Any = httpx.Request("POST", "http://server/v1/chat/completions")
@@ -41,19 +43,25 @@ def failing(error: Exception) -> Callable[[], str]:
     return request
 
 
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_jobs.evaluate.blame.LONG_PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(answering, "LONG_PAUSES_S", (0.0,))
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
         (status_error(400), Blame.SAMPLE),
         (status_error(413), Blame.SAMPLE),
         (status_error(422), Blame.SAMPLE),
-        (status_error(401), Blame.SERVER),
-        (status_error(403), Blame.SERVER),
+        (status_error(401), Blame.KEY),
+        (status_error(403), Blame.KEY),
         (status_error(404), Blame.SERVER),
         (status_error(429), Blame.BUSY),
         (status_error(503), Blame.BUSY),
         (status_error(500), Blame.BROKEN),
         (status_error(502), Blame.BROKEN),
+        (status_error(408), Blame.BROKEN),
         (openai.APIConnectionError(request=REQUEST), Blame.BROKEN),
         (openai.APITimeoutError(request=REQUEST), Blame.SLOW),
         (ValueError("Gateway returned a response with no choices"), Blame.BROKEN),
@@ -63,27 +71,56 @@ def test_a_failed_request_is_blamed_on_the_sample_or_the_server(error: Exception
     assert blame(error) is expected
 
 
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("", 1.0),
+        ("7", 7.0),
+        ("0", 1.0),
+        ("-3", 1.0),
+        ("nan", 1.0),
+        ("inf", MAX_RETRY_AFTER_S),
+        ("86400", MAX_RETRY_AFTER_S),
+        ("soon", 1.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 1.0),
+        ("Wed, 21 Oct 2199 07:28:00 GMT", MAX_RETRY_AFTER_S),
+        ("Wed, 99 Oct 2199 07:28:00 GMT", 1.0),
+    ],
+)
+def test_a_server_gets_the_rest_that_it_asks_for_within_reason(header: str, seconds: float) -> None:
+    assert pause_s(status_error(429, retry_after=header), 0) == seconds
+
+
 def test_a_short_break_is_bridged() -> None:
     gate = Gate(is_alive=lambda: True, limit=8)
     assert gate.ask(raising(openai.APIConnectionError(request=REQUEST))) == "answer"
-    assert gate.doubtful == 0
 
 
 def test_a_refusal_is_the_samples_and_the_gate_stays_open() -> None:
     gate = Gate(is_alive=lambda: False, limit=1)
     for _ in range(10):
-        with pytest.raises(openai.APIStatusError):
+        with pytest.raises(NoAnswer, match="HTTP 400: no") as caught:
             gate.ask(failing(status_error(400)))
+        assert not caught.value.may_pass
     assert gate.ask(raising()) == "answer"
-    assert gate.doubtful == 0
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_refused_key_or_model_closes_the_gate_at_once(status: int) -> None:
-    gate = Gate(is_alive=lambda: True, limit=8)
-    with pytest.raises(EndpointFailed, match=f"HTTP {status}: no"):
+@pytest.mark.parametrize(
+    ("status", "own_engine", "expected"),
+    [
+        (401, False, EndpointRefused),
+        (403, False, EndpointRefused),
+        (404, False, EndpointFailed),
+        (401, True, EndpointFailed),
+    ],
+)
+def test_a_refused_key_or_model_closes_the_gate_at_once(
+    status: int, *, own_engine: bool, expected: type[EndpointFailed | EndpointRefused]
+) -> None:
+    gate = Gate(is_alive=lambda: True, limit=8, own_engine=own_engine)
+    with pytest.raises(expected, match=f"HTTP {status}: no"):
         gate.ask(failing(status_error(status)))
-    with pytest.raises(EndpointFailed):
+    with pytest.raises(expected):
         gate.ask(raising())
 
 
@@ -95,7 +132,7 @@ def test_a_dead_server_closes_the_gate_for_everybody() -> None:
         gate.ask(raising())
 
 
-def test_a_slow_sample_on_a_live_server_is_not_asked_again_and_not_the_end() -> None:
+def test_a_slow_sample_on_a_live_server_is_not_asked_again_at_once_and_not_the_end() -> None:
     gate = Gate(is_alive=lambda: True, limit=3)
     asked = []
 
@@ -103,25 +140,78 @@ def test_a_slow_sample_on_a_live_server_is_not_asked_again_and_not_the_end() -> 
         asked.append(1)
         raise openai.APITimeoutError(request=REQUEST)
 
-    with pytest.raises(openai.APITimeoutError):
+    with pytest.raises(NoAnswer) as caught:
         gate.ask(request)
-    assert (len(asked), gate.doubtful) == (1, 1)
+    assert caught.value.may_pass
+    assert len(asked) == 1
     assert gate.ask(raising()) == "answer"
 
 
-def test_failures_in_a_row_close_the_gate_and_an_answer_in_between_starts_the_count_again() -> None:
+def test_failures_in_a_row_close_the_gate_of_a_server_that_never_answered() -> None:
     gate = Gate(is_alive=lambda: True, limit=3)
     slow = failing(openai.APITimeoutError(request=REQUEST))
-    for _ in range(3):
-        for _ in range(2):
-            with pytest.raises(openai.APITimeoutError):
-                gate.ask(slow)
-        gate.ask(raising())
     for _ in range(2):
-        with pytest.raises(openai.APITimeoutError):
+        with pytest.raises(NoAnswer):
             gate.ask(slow)
     with pytest.raises(EndpointFailed, match="3 requests in a row failed, the last one with APITimeoutError"):
         gate.ask(slow)
+
+
+def test_failures_in_a_row_close_the_gate_when_what_was_answered_before_fails_too() -> None:
+    gate = Gate(is_alive=lambda: True, limit=3)
+    broken = openai.APITimeoutError(request=REQUEST)
+    answers = iter(["answer"])
+
+    def request() -> str:
+        for answer in answers:
+            return answer
+        raise broken
+
+    assert gate.ask(request) == "answer"
+    for _ in range(2):
+        with pytest.raises(NoAnswer):
+            gate.ask(failing(broken))
+    with pytest.raises(EndpointFailed, match="3 requests in a row failed"):
+        gate.ask(failing(broken))
+
+
+def test_failures_in_a_row_are_the_samples_own_when_what_was_answered_before_still_is() -> None:
+    gate = Gate(is_alive=lambda: True, limit=3)
+    gate.ask(raising())
+    for _ in range(20):
+        with pytest.raises(NoAnswer) as caught:
+            gate.ask(failing(openai.APITimeoutError(request=REQUEST)))
+        assert caught.value.may_pass
+    assert gate.error is None
+
+
+def test_a_busy_server_is_asked_on_as_long_as_it_serves_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_pause(monkeypatch)
+    gate = Gate(is_alive=lambda: True, limit=3)
+    tries = []
+
+    def crowded() -> str:
+        tries.append(1)
+        if len(tries) == 30:
+            return "answer"
+        gate.ask(raising())
+        raise status_error(429)
+
+    assert gate.ask(crowded) == "answer"
+
+
+def test_a_server_that_is_busy_and_serves_nobody_closes_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_pause(monkeypatch)
+    gate = Gate(is_alive=lambda: True, limit=3)
+    tries = []
+
+    def busy() -> str:
+        tries.append(1)
+        raise status_error(503, "loading")
+
+    with pytest.raises(EndpointFailed, match="HTTP 503: loading"):
+        gate.ask(busy)
+    assert len(tries) == 4
 
 
 def test_a_closed_gate_wakes_those_who_wait_for_their_next_try() -> None:
@@ -136,7 +226,7 @@ def test_a_closed_gate_wakes_those_who_wait_for_their_next_try() -> None:
         waiter = pool.submit(gate.ask, busy)
         assert waiting.wait(timeout=10)
         with pytest.raises(EndpointFailed):
-            gate.ask(failing(status_error(401)))
+            gate.ask(failing(status_error(404)))
         with pytest.raises(EndpointFailed):
             waiter.result(timeout=30)
 

@@ -36,6 +36,8 @@ for line in sys.stdin:
     rows = [json.dumps(row | {{"index": index}}) + "\\n" for index in range({written})]
     (folder / "hub.txt").write_text(os.environ.get("HF_HUB_OFFLINE", "as it is"))
     (folder / "planned.jsonl").write_text("".join(rows))
+    known = [json.dumps({{"subset": "main", "index": index, "detail": "refused"}}) + "\\n" for index in range({known})]
+    (folder / "failures.jsonl").write_text("".join(known))
     print(json.dumps({{"type": "result", "metric": "acc", "planned": {planned}}}), flush=True)
 """
 
@@ -46,9 +48,10 @@ Start = Callable[..., EvalScopeEvaluator]
 def start(tmp_path: Path) -> Iterator[Start]:
     started: list[EvalScopeEvaluator] = []
 
-    def start(*, written: int = 2, planned: int = 2) -> EvalScopeEvaluator:
+    def start(*, written: int = 2, planned: int = 2, known: int | None = None) -> EvalScopeEvaluator:
         child = tmp_path / "child"
-        child.write_text(f"#!{sys.executable}\n" + CHILD.format(written=written, planned=planned), encoding="utf-8")
+        text = CHILD.format(written=written, planned=planned, known=written if known is None else known)
+        child.write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
         child.chmod(0o755)
         started.append(EvalScopeEvaluator(tmp_path / "work", python=str(child)))
         return started[-1]
@@ -68,6 +71,12 @@ def evaluate(
 def test_a_result_without_the_samples_that_were_planned_is_no_result(start: Start, written: int, planned: int) -> None:
     with pytest.raises(EvaluatorDied, match=f"{written} of {planned} planned samples"):
         evaluate(start(written=written, planned=planned))
+
+
+def test_a_result_with_a_sample_of_which_nothing_is_known_is_no_result(start: Start) -> None:
+    with pytest.raises(EvaluatorDied, match="accounts for 1 of 2 planned samples") as caught:
+        evaluate(start(written=2, planned=2, known=1))
+    assert caught.value.retryable
 
 
 def test_two_evaluations_of_one_plan_wait_for_each_other(start: Start) -> None:

@@ -1,0 +1,50 @@
+"""What counts as an answer. Pure.
+
+A client library takes almost any JSON for a completion, and a missing text for an empty one: an empty answer is scored
+as wrong. So an answer must be complete, ended for a known reason, and carry a text or say what it has instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ENDINGS = ("stop", "eos", "length", "max_tokens", "tool_calls", "function_call", "content_filter")
+"""Known reasons to end. vLLM also says `abort` or `error`, with the text so far, when it is stopped in the middle."""
+INSTEAD_OF_TEXT = ("tool_calls", "function_call", "reasoning", "reasoning_content", "refusal", "audio")
+
+
+class BadAnswer(ValueError):
+    """HTTP 200 with something that is no answer."""
+
+
+def check_answer(response: Mapping[str, object], *, model: str = "") -> None:
+    """Raise `BadAnswer` unless `response` is a whole chat completion, of `model` where one is named."""
+    choices = response.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise BadAnswer(f"the answer has no choices{_error_of(response)}")
+    if model and response.get("model") != model:
+        raise BadAnswer(f"the answer is from {response.get('model')!r} and not from {model!r}")
+    if response.get("error"):
+        raise BadAnswer(f"the answer is an error{_error_of(response)}")
+    ending = choices[0].get("finish_reason")
+    if ending not in ENDINGS:
+        raise BadAnswer(f"the answer did not end properly (finish_reason: {ending}){_error_of(response)}")
+    _check_message(choices[0].get("message"), filtered=ending == "content_filter")
+
+
+# --- private
+
+
+def _check_message(message: object, *, filtered: bool) -> None:
+    if not isinstance(message, dict):
+        raise BadAnswer("the answer has no message")
+    content = message.get("content")
+    if content is None and not filtered and not any(message.get(name) for name in INSTEAD_OF_TEXT):
+        raise BadAnswer("the answer has no content")
+    if not isinstance(content, str | list | None):
+        raise BadAnswer(f"the content of the answer is no text: {content!r}")
+
+
+def _error_of(response: Mapping[str, object]) -> str:
+    error = response.get("error")
+    return f": {error}" if error else ""
