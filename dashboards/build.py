@@ -26,9 +26,11 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.ports import Queue
 from tracker.adapters.curves import TrainerCurves
 from tracker.cli.options import choose_run, open_project
+from tracker.domain.branches import branches_of
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
-from tracker.domain.overview import overview
+from tracker.domain.overview import open_gaps, overview
+from tracker.domain.rewind import scores_of_newest
 from tracker.domain.types import Policy
 from tracker.ports import CurveReader, History
 
@@ -66,16 +68,17 @@ def write_report(config_path: Path, *, run: str | None, output: Path | None) -> 
 
 def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     """Read everything about one run; texts of samples only where examples show them."""
-    records = newest_records(sources.history.records(run_id))
-    scores = sources.history.scores(run_id)
+    known, reports = sources.history.records(run_id), sources.history.reports(run_id)
+    records = newest_records(known)
+    scores = scores_of_newest(sources.history.scores(run_id), branches_of(r.plan.checkpoint for r in known))
     data = RunData(
         run_id=run_id,
         records=records,
         scores=scores,
-        reports=sources.history.reports(run_id),
+        reports=reports,
         episodes=sources.history.episodes(run_id),
         acceptances=sources.history.acceptances(run_id),
-        gaps=sources.history.gaps(run_id),
+        gaps=open_gaps(reports, sources.history.gaps(run_id)),
         # The newest checkpoint's file holds the whole curve up to it.
         curves=sources.curves.read(records[-1].plan.checkpoint) if records else (),
         phases=sources.policy.phases,

@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from eval_jobs.types import EvalRecord
+from tracker.domain.branches import branches_of
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.pairing import served_alike
 from tracker.domain.run_scores import RunScores
@@ -38,8 +39,13 @@ class RunData:
 
 
 def newest_records(records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
-    """Return one record for each step and suite, ordered by step: a step that was written again counts once."""
-    ordered = sorted(records, key=lambda r: (r.plan.checkpoint.step, r.finished_at))
+    """Return one record for each step and suite, ordered by step: a step that was written again counts once.
+
+    Checkpoints that training left behind when it went back do not count at all.
+    """
+    ordered = sorted(records, key=lambda r: (r.plan.checkpoint.step, r.plan.checkpoint.ready_at, r.finished_at))
+    branches = branches_of(r.plan.checkpoint for r in ordered)
+    ordered = [r for r in ordered if branches.left_by(r.plan.checkpoint) is None]
     return tuple({(r.plan.checkpoint.step, r.plan.suite.name): r for r in ordered}.values())
 
 

@@ -5,7 +5,7 @@ view = build_view(data)        # `dashboards.page` turns it into HTML
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -110,6 +110,14 @@ def build_view(data: RunData) -> RunView:
 # --- private
 
 
+def _left(view: Overview) -> Iterator[str]:
+    """Yield what training left behind, once for each time it went back."""
+    for end in dict.fromkeys(end for _, end in view.left):
+        steps = sorted(c.step for c, went_to in view.left if went_to == end)
+        names = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
+        yield f"{names} left behind when training went back to step {end}"
+
+
 def _facts(data: RunData, view: Overview) -> tuple[str, ...]:
     missing = sum(isinstance(o, BenchmarkFailure) for r in data.records for o in r.outcomes)
     facts = (
@@ -118,6 +126,7 @@ def _facts(data: RunData, view: Overview) -> tuple[str, ...]:
         f"{count_text(len(view.gaps), 'checkpoint')} not evaluated" if view.gaps else "",
         f"{count_text(missing, 'result')} missing" if missing else "",
         f"{count_text(data.unfinished, 'evaluation')} still to come" if data.unfinished else "",
+        *_left(view),
     )
     return tuple(fact for fact in facts if fact)
 

@@ -48,6 +48,9 @@ STYLES: Mapping[VerdictWord, str] = {
 
 Cell = Callable[[Verdict | None], Text]
 
+DIGEST_SHOWN = 8
+"""Characters of a digest that tell one checkpoint of a step from another."""
+
 _MAX_FINDINGS = 10
 """Lines of findings under the table of a run."""
 
@@ -131,6 +134,7 @@ class _HistoryView:
             yield from _compact_tables(shown, fits)
             yield _legend(shown)
         yield from _findings(view)
+        yield from _left(view)
         yield Text("")
         yield Text(f"{headline(view)}.", style="bold")
 
@@ -147,6 +151,18 @@ def _findings(view: Overview) -> Iterable[RenderableType]:
         yield Text.assemble(f"{_subject(finding):<{width}}", "  ", _word(finding.word), _since(finding))
     if len(found) > _MAX_FINDINGS:
         yield Text(f"and {len(found) - _MAX_FINDINGS} more: `tracker report` shows them", style="dim")
+
+
+def _left(view: Overview) -> Iterable[Text]:
+    """Say which checkpoints training left behind when it went back, one line for each time."""
+    ends = dict.fromkeys(end for _, end in view.left)
+    for end in ends:
+        names = [f"{c.step}:{c.digest[:DIGEST_SHOWN]}" for c, went_to in view.left if went_to == end]
+        more = f" and {len(names) - _MAX_FINDINGS} more" if len(names) > _MAX_FINDINGS else ""
+        text = f"left behind when training went back to step {end}: {', '.join(names[:_MAX_FINDINGS])}{more}"
+        yield Text(text, style="dim")
+    if ends:
+        yield Text("`tracker compare` takes these names", style="dim")
 
 
 def _since(verdict: Verdict) -> Text:

@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from eval_jobs.errors import StoreError
+from eval_jobs.types import Checkpoint, CheckpointFormat
 from tracker.domain.types import Acceptance, Alert, Episode, Gap, Report, Verdict, VerdictWord
 
 Document = Report | Episode | Acceptance | Gap | Alert
@@ -49,7 +51,9 @@ def from_json(kind: type[Kind], text: str) -> Kind:
 def outline_to_json(report: Report) -> str:
     """Return the outline of a report (`tracker.domain.outlines`) as a short JSON document in ASCII."""
     body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since] for v in report.verdicts]
-    return json.dumps({"schema_version": _OUTLINE_VERSION, "value": body}, separators=(",", ":"))
+    c = report.checkpoint
+    of = None if c is None else [c.uri, c.source_uri, c.format, c.digest, c.ready_at.isoformat(), c.base_model]
+    return json.dumps({"schema_version": _OUTLINE_VERSION, "value": body, "of": of}, separators=(",", ":"))
 
 
 def outline_from_json(text: str, head: Report) -> Report:
@@ -65,7 +69,8 @@ def outline_from_json(text: str, head: Report) -> Report:
     with _reading("outline"):
         document = json.loads(text)
         if document["schema_version"] == _OUTLINE_VERSION:
-            return replace(head, verdicts=tuple(_outlined(*row) for row in document["value"]))
+            verdicts = tuple(_outlined(*row) for row in document["value"])
+            return replace(head, verdicts=verdicts, checkpoint=_checkpoint(document.get("of"), head))
     raise _other_version("outline", document["schema_version"], _OUTLINE_VERSION)
 
 
@@ -84,6 +89,22 @@ def _outlined(benchmark: str, word: str, score: float | None, coverage: float, l
         coverage=coverage,
         alpha_test=0.0,
         lost_since=lost_since,
+    )
+
+
+def _checkpoint(of: list[Any] | None, head: Report) -> Checkpoint | None:
+    if of is None:
+        return None
+    uri, source_uri, kind, digest, ready_at, base_model = of
+    return Checkpoint(
+        run_id=head.run_id,
+        step=head.step,
+        uri=uri,
+        source_uri=source_uri,
+        format=CheckpointFormat(kind),
+        digest=digest,
+        ready_at=datetime.fromisoformat(ready_at),
+        base_model=base_model,
     )
 
 

@@ -30,7 +30,8 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
     """
     project = open_project(config_path)
     history = project.history
-    run_id, step = known_checkpoint(history, checkpoint, project.config.run.name)
+    report = known_checkpoint(history, checkpoint, project.config.run.name)
+    run_id, step = report.run_id, report.step
     if not reason.strip():
         raise ConfigError("the reason is empty", hint="say in a few words why this level is right")
     _check_benchmark(history, run_id, step, benchmark)

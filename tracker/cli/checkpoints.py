@@ -1,8 +1,10 @@
-"""How commands name evaluated checkpoints: STEP, latest, RUN@STEP or RUN@latest."""
+"""How commands name evaluated checkpoints: STEP, latest, RUN@STEP, RUN@latest or STEP:DIGEST."""
 
 from __future__ import annotations
 
 from eval_jobs.errors import ConfigError
+from tracker.domain.overview import overview
+from tracker.domain.types import Report
 from tracker.ports import History
 
 _SHOWN = 20
@@ -20,20 +22,34 @@ def known_run(history: History, run: str) -> str:
     return run
 
 
-def known_checkpoint(history: History, name: str, default_run: str) -> tuple[str, int]:
-    """Return run and step of an evaluated checkpoint.
+def known_checkpoint(history: History, name: str, default_run: str) -> Report:
+    """Return the newest report of an evaluated checkpoint, perhaps without its evidence.
+
+    Of a step that was saved again with other weights the newest counts, unless the name goes on with a digest.
 
     Raises:
         ConfigError: the name cannot be read, or nothing of that name was evaluated.
     """
-    run, _, step = name.rpartition("@")
+    run, _, place = name.rpartition("@")
+    step, _, digest = place.partition(":")
     run = known_run(history, run or default_run)
-    steps = [report.step for report in history.outlines(run)]
     if step != "latest" and not step.isdecimal():
-        raise ConfigError(f"{name!r} names no checkpoint", hint="write STEP, RUN@STEP or latest")
-    wanted = steps[-1:] if step == "latest" else [int(step)]
-    if not wanted or wanted[0] not in steps:
+        raise ConfigError(f"{name!r} names no checkpoint", hint="write STEP, STEP:DIGEST, RUN@STEP or latest")
+    reports = history.outlines(run)
+    left = {checkpoint.digest for checkpoint, _ in overview(reports).left}
+    newest_first = sorted(reports, key=lambda r: (_digest(r) not in left, r.step, r.created_at), reverse=True)
+    found = [r for r in newest_first if step == "latest" or r.step == int(step)]
+    found = [r for r in found if _digest(r).startswith(digest)]
+    if not found:
+        steps = sorted({report.step for report in reports})
         known = ", ".join(map(str, steps[-_SHOWN:])) or "none yet"
         known = f"\u2026, {known}" if len(steps) > _SHOWN else known
-        raise ConfigError(f"run {run} has no evaluated step {step}", hint=f"evaluated steps: {known}")
-    return run, wanted[0]
+        raise ConfigError(f"run {run} has no evaluated step {place}", hint=f"evaluated steps: {known}")
+    return found[0]
+
+
+# --- private
+
+
+def _digest(report: Report) -> str:
+    return "" if report.checkpoint is None else report.checkpoint.digest

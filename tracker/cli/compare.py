@@ -14,6 +14,7 @@ from tracker.cli.checkpoints import known_checkpoint
 from tracker.cli.options import config_option, json_option, open_project
 from tracker.domain.compare import ComparisonView, compare_records
 from tracker.domain.trials import known_jitter
+from tracker.domain.types import Report
 from tracker.ports import History
 from tracker.render import comparison_table
 
@@ -27,7 +28,8 @@ from tracker.render import comparison_table
 def command(*, a: str, b: str, config_path: Path, as_json: bool, examples: int) -> None:
     """Compare checkpoint B with checkpoint A, sample by sample.
 
-    A and B are STEP, RUN@STEP, latest or RUN@latest, as listed by `tracker history`.
+    A and B are STEP, RUN@STEP, latest or RUN@latest, as listed by `tracker history`. Of a step that was saved again
+    with other weights the newest counts; STEP:DIGEST names an older one.
     """
     project = open_project(config_path)
     history = project.history
@@ -44,9 +46,9 @@ def command(*, a: str, b: str, config_path: Path, as_json: bool, examples: int) 
 # --- private
 
 
-def _record(history: History, checkpoint: tuple[str, int]) -> EvalRecord:
-    run_id, step = checkpoint
-    record = history.find_record(run_id, step)
+def _record(history: History, report: Report) -> EvalRecord:
+    record = history.record(report.plan_id)
     if record is None:  # a report without its record
-        raise StoreError(f"the results of step {step} of {run_id} are gone", hint="restore the database from a backup")
+        what = f"the results of step {report.step} of {report.run_id} are gone"
+        raise StoreError(what, hint="restore the database from a backup")
     return record

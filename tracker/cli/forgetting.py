@@ -10,9 +10,11 @@ from rich.console import Console
 
 from tracker.cli.forgetting_table import ledger_view
 from tracker.cli.options import choose_run, config_option, json_option, open_project
+from tracker.domain.branches import branches_of
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.forgetting.types import RunLedger
+from tracker.domain.rewind import scores_of_newest
 
 
 @click.command("forgetting")
@@ -33,7 +35,8 @@ def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, 
     project = open_project(config_path)
     history = project.history
     run_id = choose_run(history.runs(), run, own=project.config.run.name)
-    ledger = run_ledger(history.scores(run_id), project.config.to_policy(), details=samples)
+    scores = scores_of_newest(history.scores(run_id), branches_of(r.plan.checkpoint for r in history.records(run_id)))
+    ledger = run_ledger(scores, project.config.to_policy(), details=samples)
     ledger = with_texts(ledger, history.record)
     if as_json:
         click.echo(TypeAdapter(RunLedger).dump_json(ledger, indent=2))

@@ -11,13 +11,11 @@ times alone show no such thing: copied folders have them in any order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from eval_jobs.types import Checkpoint
-from tracker.domain.run_scores import RunScores
-from tracker.domain.score_series import less_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +56,6 @@ def branches_of(checkpoints: Iterable[Checkpoint]) -> Branches:
     return Branches(rewrites=tuple(sorted(rewrites, key=lambda c: (c.ready_at, c.step))))
 
 
-def scores_seen_by(candidate: Checkpoint, scores: RunScores, branches: Branches) -> RunScores:
-    """Return the scores without the checkpoints that are not on the branch of `candidate`."""
-    return _scores_where(scores, branches, lambda other: branches.sees(candidate, other))
-
-
-def scores_of_newest(scores: RunScores, branches: Branches) -> RunScores:
-    """Return the scores without the checkpoints that were left behind."""
-    return _scores_where(scores, branches, lambda other: branches.left_by(other) is None)
-
-
 # --- private
 
 
@@ -89,16 +77,3 @@ def _is_trainers(checkpoint: Checkpoint) -> bool:
 
 def _oldest(checkpoints: Iterable[Checkpoint]) -> Checkpoint:
     return min(checkpoints, key=lambda c: c.ready_at)
-
-
-def _scores_where(scores: RunScores, branches: Branches, is_kept: Callable[[Checkpoint], bool]) -> RunScores:
-    if not branches.rewrites:
-        return scores
-    kept = {}
-    for key, series in scores.series.items():
-        for row in reversed(range(len(series.plans))):
-            if not is_kept(series.plans[row].checkpoint):
-                series = less_row(series, row)  # noqa: PLW2901 - one row after the other
-        if series.plans:
-            kept[key] = series
-    return replace(scores, series=kept)

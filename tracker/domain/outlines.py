@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from tracker.domain.branches import branches_of
 from tracker.domain.types import Report, Verdict
 
 
@@ -17,8 +18,14 @@ def outline_of(report: Report) -> Report:
 
 
 def newest_of_benchmarks(reports: Iterable[Report]) -> frozenset[str]:
-    """Return the plan ids of the reports that are the newest on any of their benchmarks; `reports` ordered by step."""
-    return frozenset({v.benchmark: r.plan_id for r in reports for v in r.verdicts}.values())
+    """Return the plan ids of the reports that are the newest on any of their benchmarks; `reports` ordered by step.
+
+    Those of checkpoints that training left behind are not.
+    """
+    known = tuple(reports)
+    branches = branches_of(r.checkpoint for r in known if r.checkpoint is not None)
+    newest = (r for r in known if r.checkpoint is None or branches.left_by(r.checkpoint) is None)
+    return frozenset({v.benchmark: r.plan_id for r in newest for v in r.verdicts}.values())
 
 
 def outlined(reports: Sequence[Report]) -> tuple[Report, ...]:

@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from eval_jobs.errors import CheckpointSkipped
+from eval_jobs.types import Checkpoint
+from tracker.domain.branches import branches_of
 from tracker.domain.display import count_text, names_text, subject_text
 from tracker.domain.types import Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
 
@@ -61,6 +64,8 @@ class Overview:
     verdicts: Mapping[tuple[int, str], Verdict]
     findings: tuple[tuple[int, Verdict], ...] = ()
     """(step, finding) on subsets and on the length of answers, ascending by step."""
+    left: tuple[tuple[Checkpoint, int], ...] = ()
+    """Checkpoints that training left behind, ascending by step, each with the step that it went back to."""
 
     def at(self, step: int, benchmark: str) -> Verdict | None:
         """Return the verdict on `benchmark` at `step`, or None where it was not part of the evaluation."""
@@ -93,8 +98,16 @@ class Standing:
 
 
 def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
-    """Arrange reports by step and benchmark; where a step was judged twice, the newest report counts."""
-    ordered = sorted(reports, key=lambda r: (r.step, r.created_at))
+    """Arrange reports by step and benchmark; where a step was judged twice, the newest report counts.
+
+    Checkpoints that training left behind when it went back stand apart: they are no part of the way to the newest.
+    """
+    everything = sorted(reports, key=lambda r: (r.step, r.created_at))
+    branches = branches_of(r.checkpoint for r in everything if r.checkpoint is not None)
+    measured = {r.plan_id: r.checkpoint for r in everything if r.checkpoint is not None}
+    ends = {plan_id: end for plan_id, c in measured.items() if (end := branches.left_by(c)) is not None}
+    left = {(measured[plan].step, measured[plan].digest): (measured[plan], end.step) for plan, end in ends.items()}
+    ordered = [r for r in everything if r.plan_id not in ends]
     verdicts = {(r.step, v.benchmark): v for r in ordered for v in r.verdicts}
     newest = {(r.step, v.benchmark): r.plan_id for r in ordered for v in r.verdicts}
     steps = tuple(sorted({r.step for r in ordered}))
@@ -107,7 +120,21 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
         findings=tuple(
             (r.step, f) for r in ordered for f in r.findings if newest.get((r.step, f.benchmark)) == r.plan_id
         ),
+        left=tuple(left.values()),
     )
+
+
+def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]:
+    """Return the gaps without checkpoints that were skipped at first and evaluated after all."""
+    evaluated = {report.step for report in reports}
+    return tuple(g for g in gaps if g.code != CheckpointSkipped.code or g.step not in evaluated)
+
+
+def skipped_text(skipped: Sequence[Gap]) -> str:
+    """Return in one line which checkpoints were skipped, and why."""
+    steps = sorted(gap.step for gap in skipped)
+    which = f"step {steps[0]}" if len(steps) == 1 else f"{len(steps)} checkpoints, step {steps[0]} to {steps[-1]}"
+    return f"{which}: {skipped[0].message.removeprefix('skipped: ')} (`tracker history` says how to evaluate one)"
 
 
 def standings(view: Overview) -> tuple[Standing, ...]:

@@ -6,11 +6,11 @@ rewound(memory, branches)                             # losses that a rewind end
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from eval_jobs.types import Checkpoint, EvalRecord, EvalResult
-from tracker.domain.branches import Branches, branches_of, scores_seen_by
+from tracker.domain.branches import Branches, branches_of
 from tracker.domain.run_scores import RunScores, series_key, with_record
 from tracker.domain.sample_columns import columns_of
 from tracker.domain.score_series import less_row
@@ -27,7 +27,7 @@ def scene_of(record: EvalRecord, scores: RunScores, memory: Memory, policy: Poli
     """Return what `record` is judged by: the checkpoints of other branches are not its past."""
     own, branches = record.plan.checkpoint, branches_known(record, memory)
     if branches.rewrites:
-        scores = scores_seen_by(own, scores, branches)
+        scores = _scores_where(scores, branches, lambda other: branches.sees(own, other))
         memory = replace(
             memory,
             records=tuple(r for r in memory.records if branches.sees(own, r.plan.checkpoint)),
@@ -45,6 +45,11 @@ def scene_of(record: EvalRecord, scores: RunScores, memory: Memory, policy: Poli
 def rewound(memory: Memory, branches: Branches) -> tuple[Episode, ...]:
     """Return the losses that end because training went back to before them, and those whose recovery it took back."""
     return tuple(after for before, after in _as_they_are(memory, branches) if after != before)
+
+
+def scores_of_newest(scores: RunScores, branches: Branches) -> RunScores:
+    """Return the scores without the checkpoints that were left behind."""
+    return _scores_where(scores, branches, lambda other: branches.left_by(other) is None)
 
 
 # --- private
@@ -97,3 +102,16 @@ def _with_own(scores: RunScores, record: EvalRecord) -> RunScores:
         return scores
     columns = {result.benchmark: columns_of(result.samples) for result in lacking}
     return with_record(replace(scores, series=series), replace(record, outcomes=tuple(lacking)), columns)
+
+
+def _scores_where(scores: RunScores, branches: Branches, is_kept: Callable[[Checkpoint], bool]) -> RunScores:
+    if not branches.rewrites:
+        return scores
+    kept = {}
+    for key, series in scores.series.items():
+        for row in reversed(range(len(series.plans))):
+            if not is_kept(series.plans[row].checkpoint):
+                series = less_row(series, row)  # noqa: PLW2901 - one row after the other
+        if series.plans:
+            kept[key] = series
+    return replace(scores, series=kept)

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests.judged_run import judged_run
 from tests.records import forgetting_run
 from tracker.domain.overview import decisive_comparison, headline, overview, standings
@@ -148,3 +149,37 @@ def test_a_name_with_braces_is_not_taken_for_a_place() -> None:
     verdicts = tuple(replace(v, benchmark="{be} {step}") for v in RUN.reports[-1].verdicts[:1])
     report = replace(RUN.reports[-1], verdicts=verdicts)
     assert headline(overview([report])) == "{be} {step} was forgotten after step 600"
+
+
+# --- training that goes back
+
+
+def _of(step: int, minute: int, report: Report) -> Report:
+    checkpoint = Checkpoint(
+        run_id="run",
+        step=step,
+        uri=f"/pins/{step}-{minute}",
+        source_uri=f"/out/checkpoint-{step}",
+        format=CheckpointFormat.FULL,
+        digest=f"{minute:08d}{step}",
+        ready_at=RUN.reports[0].created_at + timedelta(minutes=minute),
+    )
+    return replace(report, plan_id=f"{step}-{minute}", step=step, checkpoint=checkpoint)
+
+
+def test_what_training_left_behind_stands_apart_and_is_no_part_of_the_finding() -> None:
+    good, bad = RUN.reports[5], RUN.reports[-1]
+    first = [_of(100, 1, good), _of(200, 2, bad), _of(300, 3, bad)]
+    view = overview([*first, _of(200, 60, good)])
+    assert view.steps == (100, 200)
+    assert [(c.step, c.digest, end) for c, end in view.left] == [(200, "00000002200", 200), (300, "00000003300", 200)]
+    verdict = view.at(200, "facts")
+    assert verdict == next(v for v in good.verdicts if v.benchmark == "facts")
+    assert "forgotten" not in headline(view)
+
+
+def test_a_checkpoint_that_was_left_and_is_judged_once_more_does_not_come_back() -> None:
+    good, bad = RUN.reports[5], RUN.reports[-1]
+    late = replace(_of(200, 2, bad), created_at=bad.created_at + timedelta(days=9))
+    view = overview([_of(100, 1, good), _of(200, 60, good), late])
+    assert view.at(200, "facts") == next(v for v in good.verdicts if v.benchmark == "facts")
