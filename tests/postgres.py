@@ -14,31 +14,58 @@ from pathlib import Path
 from tests.requires import requires_binary
 
 
+class PostgresServer:
+    """A server that a test may stop and start again. `url` has no name of a database."""
+
+    def __init__(self) -> None:
+        self._programs = requires_binary("initdb", "postgresql").parent
+        # Not pytest's folder: its parents are closed to other users.
+        self._home = Path(tempfile.mkdtemp(prefix="tracker-postgres-"))
+        self._as_postgres: list[str] = []
+        if os.geteuid() == 0:
+            self._as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+            shutil.chown(self._home, "postgres", "postgres")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+        self.url = f"postgresql+psycopg://postgres@127.0.0.1:{self._port}"
+
+    def create(self) -> None:
+        self._run("initdb", "-A", "trust", "-U", "postgres", "--no-sync")
+
+    def start(self) -> None:
+        options = f"-p {self._port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off"
+        self._run("pg_ctl", "-o", options, "-l", str(self._home / "log"), "-w", "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it; `immediate` is like a crash."""
+        self._run("pg_ctl", "-m", mode, "stop")
+
+    def remove(self) -> None:
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _run(self, program: str, *args: str) -> None:
+        command = [*self._as_postgres, str(self._programs / program), "-D", str(self._home / "data"), *args]
+        subprocess.run(command, cwd=self._home, check=True, stdout=subprocess.DEVNULL)
+
+
 @contextmanager
 def postgres_server() -> Iterator[str]:
     """Run a server and yield the URL of its database without a name: `postgresql+psycopg://postgres@127.0.0.1:PORT`."""
-    programs = requires_binary("initdb", "postgresql").parent
-    # Not pytest's folder: its parents are closed to other users.
-    home = Path(tempfile.mkdtemp(prefix="tracker-postgres-"))
-    as_postgres: list[str] = []
-    if os.geteuid() == 0:
-        as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        shutil.chown(home, "postgres", "postgres")
+    with restartable_postgres() as server:
+        yield server.url
 
-    def run(program: str, *args: str) -> None:
-        command = [*as_postgres, str(programs / program), "-D", str(home / "data"), *args]
-        subprocess.run(command, cwd=home, check=True, stdout=subprocess.DEVNULL)
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+@contextmanager
+def restartable_postgres() -> Iterator[PostgresServer]:
+    """Run a server that the test may stop and start; it must run in the end."""
+    server = PostgresServer()
     try:
-        run("initdb", "-A", "trust", "-U", "postgres", "--no-sync")
-        options = f"-p {port} -k {home} -c listen_addresses=127.0.0.1 -c fsync=off"
-        run("pg_ctl", "-o", options, "-l", str(home / "log"), "-w", "start")
+        server.create()
+        server.start()
         try:
-            yield f"postgresql+psycopg://postgres@127.0.0.1:{port}"
+            yield server
         finally:
-            run("pg_ctl", "-m", "fast", "stop")
+            server.stop()
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        server.remove()

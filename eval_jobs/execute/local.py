@@ -22,8 +22,9 @@ from eval_jobs.errors import TrackerError
 
 log = logging.getLogger(__name__)
 
-QUEUE_URL_VARIABLE = "TRACKER_QUEUE_URL"
-"""How a worker is told its queue: a command line, with the password in a URL, is visible to everybody."""
+QUEUE_URL_VARIABLE = "TRACKER_DATABASE"
+PASSWORD_VARIABLE = "TRACKER_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable
+"""How a worker is told its queue: command lines are visible to everybody."""
 
 STOP_TIMEOUT_S = 40.0
 """A worker that is stopped ends its engine and its evaluator first."""
@@ -43,8 +44,9 @@ class _Running:
 class LocalWorkers:
     """`count` workers on the queue behind `queue_url`; dead ones are started again."""
 
-    def __init__(self, count: int, queue_url: str, work_dir: Path) -> None:
+    def __init__(self, count: int, queue_url: str, work_dir: Path, *, password: str = "") -> None:
         self._count = count
+        self._password = password
         self._queue_url = queue_url
         self._work_dir = work_dir.absolute()
         self._workers: list[_Running] = []
@@ -105,7 +107,7 @@ class LocalWorkers:
         with self._start_log.open("ab") as output:
             process = subprocess.Popen(
                 [*command, "--exit-with-parent", str(os.getpid())],
-                env=os.environ | {QUEUE_URL_VARIABLE: self._queue_url},
+                env=os.environ | {QUEUE_URL_VARIABLE: self._queue_url, PASSWORD_VARIABLE: self._password},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -2,35 +2,67 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, create_engine, event, func, make_url, or_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from eval_jobs.errors import ConfigError, DiskFull, StoreError
+from eval_jobs.errors import ConfigError, DiskFull, StoreError, StoreUnavailable
+from eval_jobs.queue.address import checked_url
+
+Database = Engine
+"""An open database, for those who pass it on."""
 
 BUSY_TIMEOUT_MS = 30_000
+POSTGRES_OPTIONS: dict[str, str | int] = {
+    "application_name": "checkpoint-tracker",
+    "connect_timeout": 10,
+    # A server that is gone without a word is noticed within 20 s.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 20_000,
+}
+"""Of libpq, in seconds, the last in milliseconds; what the URL says otherwise counts."""
+
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_NO_SPACE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+_POSTGRES_NO_SPACE = "53100"
+_POSTGRES_PASSING = ("08", "40001", "40P01", "53", "55P03", "57P")
+"""Beginnings of the SQL states that pass: connections, conflicts, resources, locks, a server that stops or starts."""
 
 
-def open_database(url: str) -> Engine:
+def open_database(url: str, *, password: str = "") -> Engine:
     """Return an engine whose SQLite connections use WAL, so that readers never block the one writer.
 
+    Connections to PostgreSQL are tried before they are used: one that was cut is replaced.
+
     Raises:
-        ConfigError: the URL cannot be parsed or names an unknown driver.
+        ConfigError: the URL cannot be used, holds a password, or its driver is missing.
     """
+    checked = checked_url(url)
     try:
-        engine = create_engine(make_url(url))
-    except (ArgumentError, ImportError) as error:
+        address = make_url(checked)
+        if address.get_backend_name() != "sqlite":
+            return create_engine(_with_password(address, password), pool_pre_ping=True, connect_args=_options(address))
+        engine = create_engine(address)
+    except ImportError as error:
         raise ConfigError(
-            f"the database URL {url!r} cannot be used: {error}",
-            hint="use sqlite:////absolute/path.db or postgresql+psycopg://user@host/name",
+            f"the driver of PostgreSQL is not installed: {error}", hint="pip install 'checkpoint-tracker[postgresql]'"
         ) from error
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _prepare_sqlite)
+    except (ArgumentError, ValueError) as error:
+        raise ConfigError(
+            f"the database URL {checked!r} cannot be used: {error}",
+            hint="use postgresql://user@host/name or sqlite:////absolute/path.db",
+        ) from error
+    event.listen(engine, "connect", _prepare_sqlite)
     return engine
 
 
@@ -40,18 +72,14 @@ def mapped_errors(engine: Engine) -> Iterator[None]:
 
     Raises:
         DiskFull: no space is left.
+        StoreUnavailable: it does not answer, cut the connection or is locked: later it may work.
         StoreError: anything else that the database refuses.
     """
     try:
         yield
     except DBAPIError as error:
         where = engine.url.render_as_string(hide_password=True)
-        reason = str(error.orig)
-        if "disk is full" in reason or "No space left" in reason or "disk I/O error" in reason:
-            raise DiskFull(f"no space is left for the database {where}: {reason}", hint="free some space") from error
-        raise StoreError(
-            f"the database {where} refused: {reason}", hint="check that it is reachable and writable"
-        ) from error
+        raise _mapped(error, where) from error
 
 
 @contextmanager
@@ -59,7 +87,7 @@ def transaction(engine: Engine) -> Iterator[Connection]:
     """Yield a connection whose changes are kept when the context ends without an error.
 
     Raises:
-        DiskFull, StoreError: as `mapped_errors`.
+        DiskFull, StoreUnavailable, StoreError: as `mapped_errors`.
     """
     with mapped_errors(engine), engine.begin() as connection:
         yield connection
@@ -70,7 +98,21 @@ def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sql
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
+def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:
+    """Return whether a row is of `run` or of one of its sub-folders, `run/name`."""
+    # Not LIKE: to SQLite it is all the same whether letters are large or small.
+    return or_(run_id == run, func.substr(run_id, 1, len(run) + 1) == f"{run}/")
+
+
 # --- private
+
+
+def _with_password(address: URL, password: str) -> URL:
+    return address.set(password=password) if password else address
+
+
+def _options(address: URL) -> dict[str, str | int]:
+    return {name: value for name, value in POSTGRES_OPTIONS.items() if name not in address.query}
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
@@ -79,3 +121,36 @@ def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()
+
+
+def _mapped(error: DBAPIError, where: str) -> StoreError:
+    cause = error.orig
+    if isinstance(cause, sqlite3.Error):
+        return _mapped_sqlite(cause, where)
+    state = str(getattr(cause, "sqlstate", None) or "")
+    reason = " ".join(str(cause).split())
+    if state == _POSTGRES_NO_SPACE:
+        return DiskFull(f"no space is left for the database {where}: {reason}", hint="free some space on its server")
+    cut = error.connection_invalidated or (not state and type(cause).__name__ == "OperationalError")
+    if cut or state.startswith(_POSTGRES_PASSING):
+        return StoreUnavailable(
+            f"the database {where} does not answer: {reason}", hint="check that its server runs and can be reached"
+        )
+    return StoreError(f"the database {where} refused: {reason}", hint="check the rights of its user")
+
+
+def _mapped_sqlite(cause: sqlite3.Error, where: str) -> StoreError:
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the extended code says more than matters here
+    if code in _NO_SPACE:
+        return DiskFull(f"no space is left for the database {where}: {cause}", hint="free some space")
+    if code in _LOCKED:
+        return StoreUnavailable(
+            f"the database {where} has been locked by another process for {BUSY_TIMEOUT_MS // 1000} s: {cause}",
+            hint="end the program that holds it open",
+        )
+    if code in _DAMAGED:
+        return StoreError(
+            f"the database {where} is damaged: {cause}",
+            hint="move the file away: the next start evaluates the pinned checkpoints again, MLflow keeps its results",
+        )
+    return StoreError(f"the database {where} refused: {cause}", hint="check that the file and its folder are writable")

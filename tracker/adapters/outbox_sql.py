@@ -24,6 +24,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     Double,
     Engine,
@@ -34,7 +35,9 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
     func,
+    or_,
     select,
     update,
 )
@@ -43,7 +46,7 @@ from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
-from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.outbox_lock_sql import sender_lock
@@ -71,6 +74,8 @@ ITEMS = Table(
     Column("sent", Boolean, nullable=False),
     Column("refused", Integer, nullable=False),
     Column("retry_at_s", Double, nullable=False),
+    # NULL: queued before every run had a sender of its own; any of them may send it.
+    Column("run_id", Text),
     Index("outbox_items_waiting", "sent", "id"),
 )
 POINTS = Table(
@@ -98,8 +103,8 @@ _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingBatch | CurveBatch)
 class OutboxTracking:
     """`tracker.ports.Tracking` over any `tracker.ports.TrackingSink`."""
 
-    def __init__(self, engine: Engine, sink: TrackingSink, clock: Clock | None = None) -> None:
-        """Open the outbox; its tables are brought up to date.
+    def __init__(self, engine: Engine, sink: TrackingSink, clock: Clock | None = None, *, run: str = "") -> None:
+        """Open the outbox; its tables are brought up to date. With `run`, only what is of that run is sent.
 
         Raises:
             StoreError: the database cannot be reached or written, or is newer than this program.
@@ -107,6 +112,7 @@ class OutboxTracking:
         self._engine = engine
         self._sink = sink
         self._clock = clock or SystemClock()
+        self._run = run
         self._failures = 0
         self._retry_at: datetime | None = None
         bring_up_to_date(engine, TRACKER_TABLES)
@@ -133,7 +139,7 @@ class OutboxTracking:
         """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
         started = self._clock.now()
         if self._waiting() and not self._backing_off(started):
-            with sender_lock(self._engine) as mine:
+            with sender_lock(self._engine, self._run) as mine:
                 if mine:
                     self._send_until(started + timedelta(seconds=FLUSH_BUDGET_S))
         return self._waiting()
@@ -164,7 +170,7 @@ class OutboxTracking:
     def _oldest(self, now: datetime) -> tuple[int, bytes] | None:
         due = (
             select(ITEMS.c.id, ITEMS.c.body)
-            .where(ITEMS.c.sent.is_(False), ITEMS.c.retry_at_s <= now.timestamp())
+            .where(self._is_waiting(), ITEMS.c.retry_at_s <= now.timestamp())
             .order_by(ITEMS.c.id)
             .limit(1)
         )
@@ -203,13 +209,18 @@ class OutboxTracking:
 
     def _waiting(self) -> int:
         with transaction(self._engine) as connection:
-            return connection.scalar(select(func.count()).select_from(ITEMS).where(ITEMS.c.sent.is_(False))) or 0
+            return connection.scalar(select(func.count()).select_from(ITEMS).where(self._is_waiting())) or 0
+
+    def _is_waiting(self) -> ColumnElement[bool]:
+        waits = ITEMS.c.sent.is_(False)
+        return and_(waits, or_(ITEMS.c.run_id.is_(None), belongs_to(ITEMS.c.run_id, self._run))) if self._run else waits
 
 
 def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
     """Queue the item and return True; nothing when its key is known."""
     body = zlib.compress(_as_json(item), level=3)
-    row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0}
+    run_id = item.checkpoint.run_id
+    row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0, "run_id": run_id}
     insert = insert_into(connection, ITEMS).values(row).on_conflict_do_nothing()
     return connection.execute(insert.returning(ITEMS.c.id)).first() is not None
 

@@ -1,0 +1,38 @@
+"""Which URLs may name a database. Pure.
+
+A password never stands in a URL: URLs are shown in errors and logs, and command lines are visible to everybody.
+"""
+
+from __future__ import annotations
+
+import re
+
+from eval_jobs.errors import ConfigError
+
+SCHEMES = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+
+
+def checked_url(url: str) -> str:
+    """Return the URL with its full scheme.
+
+    Raises:
+        ConfigError: it holds a password, or is no URL of SQLite or PostgreSQL.
+    """
+    scheme, separator, rest = url.partition("://")
+    before_host = rest.rpartition("@")[0]
+    if scheme != "sqlite" and (":" in before_host or re.search(r"[?&]password=", rest)):
+        raise ConfigError(  # without the URL, which is a secret now
+            "the database URL has a password in it",
+            hint="leave it out, name it with store.password_env or store.password_file, and change it: it was seen",
+        )
+    if not separator or scheme not in SCHEMES:
+        raise ConfigError(
+            f"the database URL {url!r} cannot be used",
+            hint="use postgresql://user@host/name or sqlite:////absolute/path.db",
+        )
+    return f"{SCHEMES[scheme]}://{rest}"

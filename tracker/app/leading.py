@@ -1,0 +1,109 @@
+"""Two watchers of one run: one leads, the other stands by and takes over.
+
+stand_by(lead, "run", clock=clock, show=display.stands_by)       # returns as soon as this process leads
+watch(replace(world, source=LedSource(world.source, lead)), ...)   # raises LeadLost when another one leads
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from eval_jobs.errors import ConfigError, StoreUnavailable
+from eval_jobs.ports import Clock
+from eval_jobs.types import Checkpoint
+from tracker.domain.leading import Leader
+from tracker.domain.types import Gap
+from tracker.ports import CheckpointSource, Lead
+
+log = logging.getLogger(__name__)
+
+STAND_BY_S = 1.0
+
+
+class LeadLost(Exception):
+    """Another process leads by now."""
+
+
+class LedSource:
+    """`tracker.ports.CheckpointSource` that tells its checkpoints only while this process leads.
+
+    It goes on pinning while the database cannot say who leads: rotation does not wait.
+    """
+
+    def __init__(self, source: CheckpointSource, lead: Lead) -> None:
+        self._source = source
+        self._lead = lead
+        self._found: tuple[Checkpoint, ...] = ()
+
+    def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
+        """Return what was found; see `ports.CheckpointSource`.
+
+        Raises:
+            LeadLost: another process leads.
+            StoreError: the database cannot say who leads; what was found is told later.
+        """
+        self._found += self._source.ready(now)
+        if not self._lead.take(now):
+            raise LeadLost
+        found, self._found = self._found, ()
+        return found
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return gaps; see `ports.CheckpointSource`."""
+        return self._source.gaps()
+
+    def is_behind(self) -> bool:
+        """Return whether more may be there; see `ports.CheckpointSource`."""
+        return self._source.is_behind()
+
+    def give_up(self, now: datetime) -> None:
+        """Make gaps of what is unfinished; see `ports.CheckpointSource`."""
+        self._source.give_up(now)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait; see `ports.CheckpointSource`."""
+        self._source.wait(timeout_s)
+
+    def close(self) -> None:
+        """Stop watching; see `ports.CheckpointSource`."""
+        self._source.close()
+
+
+def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Callable[[Leader | None], None]) -> None:
+    """Return as soon as this process leads `run`; `show` is called whenever somebody else was found to lead.
+
+    Raises:
+        ConfigError: the run is watched for another output folder.
+        StoreError: the database refuses at the first question; later it is asked again.
+    """
+    before = lead.leader()
+    has_asked, trouble = False, ""
+    while True:
+        try:
+            if lead.take(clock.now()):
+                break
+            leader = lead.leader()
+            # Asked twice: one that has just taken the lead may not have put its name there yet.
+            if has_asked and leader == before:
+                _check_folder(leader, run, output_dir)
+            show(leader)
+            before, has_asked, trouble = leader, True, ""
+        except StoreUnavailable as error:
+            if not has_asked:
+                raise
+            if error.message != trouble:
+                log.warning("%s; trying again", error)
+            trouble = error.message
+        clock.sleep(STAND_BY_S)
+    if before is not None and before.output_dir != output_dir:
+        log.warning("run %s was watched at %s before: both folders share one history", run, before.output_dir)
+
+
+# --- private
+
+
+def _check_folder(leader: Leader | None, run: str, output_dir: str) -> None:
+    if leader is not None and leader.output_dir != output_dir:
+        raise ConfigError(leader.sentence(run), hint="give one of the two runs another run.name")

@@ -1,0 +1,24 @@
+"""Who watches a run: one process leads, others stand by. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leader:
+    """The process that leads."""
+
+    host: str
+    pid: int
+    since: datetime
+    output_dir: str
+    """Folder that it watches."""
+
+    def sentence(self, run: str) -> str:
+        """Return who watches `run`, where and since when."""
+        return (
+            f"run {run} is watched at {self.output_dir} by process {self.pid} on {self.host} "
+            f"since {self.since.astimezone():%Y-%m-%d %H:%M:%S}"
+        )
