@@ -169,7 +169,7 @@ class Project:
 
     def keeping(self) -> Keeping:
         """Open what is given up beyond the budget of [keep]."""
-        return Keeping(
+        keeping: Keeping = importlib.import_module("tracker.app.collect").Keeping(
             pins=self.pins,
             queue=self.queue,
             history=self.history,
