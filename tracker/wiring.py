@@ -176,6 +176,7 @@ class Project:
             policy=self.config.keep.to_keep(),
             baseline=self.config.to_policy().pinned,
         )
+        return keeping
 
     @property
     def pins(self) -> Pins:
