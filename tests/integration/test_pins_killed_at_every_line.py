@@ -1,0 +1,117 @@
+"""A kill at every single line of holding, publishing and finding pins, then a new start over what is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.types import Checkpoint
+from tests import trainer
+from tests.killing import killed_at
+from tests.watchers import AT_ONCE, CLOCK, opened
+from tracker.adapters import filesystem_manifest, filesystem_pins, filesystem_recovery, filesystem_soundness
+from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
+from tracker.adapters.filesystem_pins import HELD, Pin, hold, publish
+from tracker.adapters.filesystem_recovery import find_pins
+from tracker.domain.discovery import Complete, assess
+
+# A killed process closes no file either; here the garbage collector finds them.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+MODULES = (filesystem_pins, filesystem_manifest, filesystem_soundness, filesystem_recovery)
+
+
+def pin_one(root: Path, step: int) -> None:
+    """Hold and publish one checkpoint, as a source does."""
+    publish(hold_one(root, step))
+
+
+def hold_one(root: Path, step: int) -> Pin:
+    folder = root / "out" / f"checkpoint-{step}"
+    facts = facts_of(folder)
+    assert facts is not None
+    complete = assess(read_listing(facts, step))
+    assert isinstance(complete, Complete)
+    pin = hold(Place(run_id="run", step=step, path=folder), facts, complete, root / "pins")
+    assert pin is not None
+    return pin
+
+
+def bury(root: Path) -> None:
+    """Give what this process holds to one that is dead."""
+    for folder in (root / "pins").glob(f"*/{HELD}*"):
+        folder.rename(folder.with_name(folder.name.replace(f"-{os.getpid()}-", "-4194305-")))
+
+
+def after_a_new_start(root: Path) -> list[Checkpoint]:
+    source = opened(root, AT_ONCE)
+    try:
+        return [c for _ in range(2) for c in source.ready(CLOCK.now())]
+    finally:
+        source.close()
+
+
+def pinned(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in (root / "pins").rglob("*"))
+
+
+def identities(found: list[Checkpoint], root: Path) -> list[tuple[int, str, str]]:
+    return [(c.step, c.digest, str(Path(c.uri).relative_to(root))) for c in found]
+
+
+def test_a_kill_at_any_line_of_holding_and_publishing_ends_in_the_same_pins(tmp_path: Path) -> None:
+    undisturbed = tmp_path / "undisturbed"
+    trainer.save(undisturbed / "out", 10)
+    pin_one(undisturbed, 10)
+    expected = identities(after_a_new_start(undisturbed), undisturbed), pinned(undisturbed)
+    killed: set[str] = set()
+    for number in count(1):
+        root = tmp_path / str(number)
+        trainer.save(root / "out", 10)
+        before = trainer.everything_below(root / "out")
+        with killed_at(number, *MODULES) as kill:
+            pin_one(root, 10)
+        if not kill.happened:
+            break
+        killed.add(kill.where)
+        bury(root)
+        assert (identities(after_a_new_start(root), root), pinned(root)) == expected, kill.where
+        assert trainer.everything_below(root / "out") == before, kill.where
+        shutil.rmtree(root)
+    assert len(killed) > 60, "the kills must reach every part of holding and publishing"
+
+
+def test_a_kill_at_any_line_of_finding_the_pins_again_loses_none_and_leaves_no_half_made_ones(tmp_path: Path) -> None:
+    undisturbed = left_behind(tmp_path / "undisturbed")
+    expected = identities(after_a_new_start(undisturbed), undisturbed), pinned(undisturbed)
+    assert [step for step, _, _ in expected[0]] == [10, 20, 30]
+    for number in count(1):
+        root = left_behind(tmp_path / str(number))
+        with killed_at(number, filesystem_recovery, filesystem_manifest) as kill:
+            find_pins(root / "pins", "run", root / "out", CLOCK.now())
+        if not kill.happened:
+            break
+        assert (identities(after_a_new_start(root), root), pinned(root)) == expected, kill.where
+        shutil.rmtree(root)
+    assert number > 40
+
+
+def left_behind(root: Path) -> Path:
+    """Leave a published pin, one that is damaged, a hold that is whole, and one that is half-made."""
+    for step in (10, 20, 30):
+        trainer.save(root / "out", step)
+    pin_one(root, 10)
+    pin_one(root, 20)
+    hold_one(root, 30)
+    bury(root)
+    (root / "pins" / "run" / f"{HELD}{socket.gethostname()}-4194305-1-aaaaaaaa").mkdir()
+    damaged = next((root / "pins" / "run").glob("step-00000020-*"))
+    (damaged / "model.safetensors").unlink()
+    shutil.rmtree(root / "out" / "checkpoint-10")
+    shutil.rmtree(root / "out" / "checkpoint-30")
+    return root
