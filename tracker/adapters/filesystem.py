@@ -10,8 +10,10 @@ Only hashing, which takes seconds for large weights, runs in the caller's thread
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
+import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 from datetime import datetime, timedelta
@@ -69,6 +71,8 @@ class FilesystemSource:
         self._fresh: list[Checkpoint] = []
         self._returned: set[tuple[str, int, str]] = set()
         self._swept_at: datetime | None = None
+        self._looked_s = -math.inf
+        """Reading of the monotonic clock at the last look of any kind."""
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
         """Return every checkpoint that is complete and pinned, lowest step first, new content only."""
@@ -135,11 +139,11 @@ class FilesystemSource:
     def _watch(self) -> None:
         hints = None if self._options.polling else Hints(self._output_dir, self._hint.set)
         while not self._stopped.is_set():
-            is_new = hints is not None and hints.follow()
-            if not is_new:  # what was written before the events began is looked for at once
-                self._hint.wait(self._pause_s())
+            # What was written before the events began is looked for at once.
+            is_told = (hints is not None and hints.follow()) or self._hint.wait(self._pause_s())
             self._hint.clear()
-            if self._sweep(self._steady_time()):
+            # Without a hint one look a second is enough, whoever has it: a call of `ready`, or this thread.
+            if (is_told or self._pause_s() <= PAUSE_S) and self._sweep(self._steady_time()):
                 self._wake.set()
             self._stopped.wait(PAUSE_S)
         if hints is not None:
@@ -148,13 +152,15 @@ class FilesystemSource:
     def _pause_s(self) -> float:
         # The first checkpoints of a trainer that is just starting must not wait for the first events.
         is_there = os.path.exists(self._output_dir)  # noqa: PTH110 - Path.exists raises what a stale mount says
-        return min(QUICK_S if is_there else ABSENT_S, self._options.rescan_s)
+        longest_s = min(QUICK_S if is_there else ABSENT_S, self._options.rescan_s)
+        return max(0.0, longest_s - (time.monotonic() - self._looked_s))  # real seconds, like the waiting itself
 
     def _sweep(self, now: datetime) -> bool:
         with self._lock:
             is_full = self._swept_at is None or (now - self._swept_at).total_seconds() >= self._options.rescan_s
             if is_full:
                 self._swept_at = now
+            self._looked_s = time.monotonic()
             return self._folders.sweep(now, is_full=is_full)
 
     def _publish_settled(self, now: datetime) -> None:

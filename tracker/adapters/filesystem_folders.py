@@ -17,12 +17,14 @@ from datetime import datetime
 from enum import Enum, auto
 from pathlib import Path
 
-from eval_jobs.errors import CheckpointError, CheckpointIncomplete, StoreError
+from eval_jobs.errors import CheckpointError, CheckpointIncomplete, ConsolidationFailed, StoreError
 from tracker.adapters.filesystem_gaps import Gaps
 from tracker.adapters.filesystem_listing import Place, facts_of, places_in, read_listing
+from tracker.adapters.filesystem_outage import Outage
 from tracker.adapters.filesystem_pins import Pin, hold, remove_folder
 from tracker.domain.discovery import Complete, Habits, NotYet, Readiness, WatchOptions, assess
 from tracker.domain.listing import Facts, has_lost_entry
+from tracker.domain.readiness import not_yet
 from tracker.domain.watching import Change, change_of, gap_is_due, is_settled, settles_in_s
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ class _Stage(Enum):
     TAKEN = auto()
 
 
+_AWAY_HINT = "look at the file server or the disk; it is taken when it can be read again"
 _UNSEEN = NotYet(code=CheckpointIncomplete.code, reason="it had just been begun", hint="")
 
 
@@ -62,12 +65,15 @@ class Folders:
         self._output_dir = output_dir
         self._pins_dir = pins_dir
         self._options = options
+        self._root = output_dir
+        """The same without symbolic links, as of the last sweep."""
         self._folders: dict[Path, _Folder] = {}
         self._habits: dict[str, Habits] = {}
         self._due: list[Pin] = []
         self._postponed: list[Pin] = []
         self._complaints: set[str] = set()
         self.gaps = Gaps()
+        self.outage = Outage()
 
     def restore(self, pins: Sequence[Pin], now: datetime) -> None:
         """Take over what an earlier process had pinned."""
@@ -97,12 +103,16 @@ class Folders:
             now: the current time.
             is_full: look into finished folders too, and not only whether their entries changed.
         """
+        self.outage.begin_look()
         places = self._places()
         if places is None:
+            for folder in self._folders.values():
+                _wait_longer(folder, now)
             return False
         if is_full:
             self._due += self._postponed
             self._postponed = []
+        self._root = self._output_dir.resolve()
         last = {place.run_id: place.step for place in places}
         before = len(self._due), len(self.gaps.found())
         is_new = False
@@ -140,10 +150,11 @@ class Folders:
         self.gaps.forget(pin.source)
 
     def refused(self, pin: Pin, error: CheckpointError, now: datetime) -> None:
-        """Note that a hold turned out to be useless."""
+        """Note that a hold turned out to be useless, or useless here and now."""
         place = Place(run_id=pin.run_id, step=pin.step, path=Path(pin.source))
         self.gaps.add(place, error, now)
-        remove_folder(Path(pin.folder))
+        if not isinstance(error, ConsolidationFailed):
+            remove_folder(Path(pin.folder))
 
     def postponed(self, pin: Pin, error: StoreError) -> None:
         """Note that a hold could not be published now; it is handed out again after the next full sweep."""
@@ -151,7 +162,9 @@ class Folders:
         self._postponed.append(pin)
 
     def give_up(self, now: datetime) -> None:
-        """Make a gap of every folder that is neither taken nor a gap already."""
+        """Make a gap of every folder that is neither taken nor a gap already; what cannot be read now is none."""
+        if self.outage.is_on:
+            return
         for folder in self._folders.values():
             if folder.stage is _Stage.TAKEN:
                 continue
@@ -167,25 +180,46 @@ class Folders:
     # --- private: looking
 
     def _places(self) -> tuple[Place, ...] | None:
+        places: tuple[Place, ...] = ()
         try:
             places = places_in(
                 self._output_dir, run_name=self._run_name, pattern=self._options.pattern, skip=self._pins_dir
             )
         except FileNotFoundError:
             self._complain(f"{self._output_dir} does not exist yet; waiting for the trainer to create it")
-            return ()
         except OSError as error:
             # Not the same as empty: a file server that is away for a moment has deleted nothing.
             self._complain(f"{self._output_dir} cannot be read: {error.strerror}; trying again")
+            self.outage.is_on = True
+            return None
+        if places:
+            self.outage.remember(self._output_dir)
+        elif self.outage.is_unmounted(self._output_dir):
+            self._complain(f"{self._output_dir} is not mounted: waiting for the file system with its checkpoints")
+            self.outage.is_on = True
             return None
         return places
 
     def _look(self, place: Place, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
         """Look at one folder; return whether something new is held."""
+        try:
+            is_new = self._look_into(place, now, is_full=is_full, is_passed=is_passed)
+        except OSError as error:
+            why = error.strerror or str(error)
+            if place.path in self._folders:
+                _wait_longer(self._folders[place.path], now)
+            self._complain(f"{place.path} cannot be read: {why}; trying again")
+            if self.outage.note(place.path, now):
+                self.gaps.add_unusable(place, not_yet(f"it cannot be read: {why}", hint=_AWAY_HINT), now)
+            return False
+        self.outage.end(place.path)
+        return is_new
+
+    def _look_into(self, place: Place, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
         folder = self._folders.get(place.path)
         if folder is not None and folder.stage is _Stage.TAKEN and not is_full and not _is_touched(folder):
             return False
-        facts = facts_of(place.path, self._output_dir.resolve())
+        facts = facts_of(place.path, self._root)
         if facts is None:
             return False  # the next sweep finds it gone
         if folder is None:
@@ -250,9 +284,9 @@ class Folders:
     def _take(self, folder: _Folder, facts: Facts) -> bool:
         """Assess a folder with nothing held, and hold it when it is complete."""
         place = folder.place
-        listing = read_listing(facts, place.step)
+        listing = read_listing(facts, place.step, config_from=self._options.config_from)
         folder.facts = facts
-        folder.readiness = assess(listing, self._habits.get(place.run_id))
+        folder.readiness = assess(listing, self._habits.get(place.run_id), allow_pickle=self._options.allow_pickle)
         complete = folder.readiness if isinstance(folder.readiness, Complete) else None
         self.gaps.remember_step(place, complete.save_every if complete else None)
         if complete is None:
@@ -328,6 +362,12 @@ class Folders:
 
 
 # --- private
+
+
+def _wait_longer(folder: _Folder, now: datetime) -> None:
+    """While it cannot be seen, an unfinished folder is not known to be unchanged."""
+    if folder.stage is _Stage.OPEN:
+        folder.since = now
 
 
 def _is_final(folder: _Folder, pin: Pin) -> bool:

@@ -5,15 +5,28 @@ places_in(output_dir) -> Place...      facts_of(folder) -> Facts      read_listi
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from tracker.adapters.raw_files import read_raw
 from tracker.adapters.safetensors_file import read_header
-from tracker.domain.listing import DOCUMENTS, Broken, Document, Facts, FileFact, Header, Listing, step_of
+from tracker.domain.listing import (
+    DOCUMENTS,
+    Broken,
+    Document,
+    Facts,
+    FileFact,
+    Header,
+    Listing,
+    is_state_folder,
+    step_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +54,9 @@ def places_in(output_dir: Path, *, run_name: str, pattern: str, skip: Path | Non
     """
     found = []
     for entry in sorted(_folders(output_dir), key=lambda e: e.name):
-        step = step_of(entry.name, pattern)
-        if step is not None:
-            found.append(Place(run_id=run_name, step=step, path=Path(entry.path)))
+        place = _place(run_name, entry.path, entry.name, pattern)
+        if place is not None:
+            found.append(place)
         elif not entry.name.startswith(".") and Path(entry.path) != skip:
             found += _places_below(Path(entry.path), f"{run_name}/{entry.name}", pattern)
     return tuple(sorted(found, key=lambda p: (p.step, p.run_id, p.path)))
@@ -55,6 +68,9 @@ def facts_of(folder: Path, root: Path | None = None) -> Facts | None:
     Args:
         folder: the folder to look at.
         root: links to files outside of it are marked; None: links are followed anywhere.
+
+    Raises:
+        OSError: the file server is away, which says nothing about the folder.
     """
     try:
         mtime_ns = folder.stat().st_mtime_ns
@@ -63,8 +79,10 @@ def facts_of(folder: Path, root: Path | None = None) -> Facts | None:
     except FileNotFoundError:
         return None
     except OSError as error:
+        _demand_present(error)
         return Facts(path=str(folder), mtime_ns=0, files=(), problem=error.strerror or str(error))
-    files, folders, newest_folder_ns = [], [], 0
+    files: list[FileFact] = []
+    folders, newest_folder_ns = [], 0
     for entry in listed:
         # A temporary file may have got its final name since: then it is simply not there.
         try:
@@ -72,10 +90,11 @@ def facts_of(folder: Path, root: Path | None = None) -> Facts | None:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
                 newest_folder_ns = max(newest_folder_ns, status.st_mtime_ns)
+                files += _state_files(entry, root)
             elif entry.is_file():
                 files.append(_file_fact(entry, status, root))
-        except OSError:
-            continue
+        except OSError as error:
+            _demand_present(error)
     return Facts(
         path=str(folder),
         mtime_ns=mtime_ns,
@@ -85,8 +104,14 @@ def facts_of(folder: Path, root: Path | None = None) -> Facts | None:
     )
 
 
-def read_listing(facts: Facts, step: int | None) -> Listing:
-    """Open the files that decide on completeness and return what they say."""
+def read_listing(facts: Facts, step: int | None, *, config_from: str = "") -> Listing:
+    """Open the files that decide on completeness and return what they say.
+
+    Args:
+        facts: what the file system says.
+        step: what the folder's name says.
+        config_from: folder with the configuration of checkpoints that hold none; empty: perhaps the one above.
+    """
     folder = Path(facts.path)
     headers: dict[str, Header | Broken] = {}
     documents: dict[str, Document | Broken] = {}
@@ -97,15 +122,24 @@ def read_listing(facts: Facts, step: int | None) -> Listing:
             headers[fact.name] = _header(folder / fact.name)
         elif fact.name in DOCUMENTS:
             documents[fact.name] = read_document(folder / fact.name)
-    return Listing(facts=facts, step=step, headers=headers, documents=documents)
+    raw = read_raw(facts, config_from, read_document)
+    return Listing(facts=facts, step=step, headers=headers, documents=documents, raw=raw)
 
 
 def read_document(path: Path) -> Document | Broken:
     """Return a JSON object, or why the file is none."""
     try:
-        document = json.loads(path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
+        _demand_present(error)
         return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
+    return parse_document(content)
+
+
+def parse_document(content: bytes) -> Document | Broken:
+    """Return the JSON object that the bytes say, or why they are none."""
+    try:
+        document = json.loads(content)
     except (ValueError, RecursionError) as error:
         return Broken(code=CheckpointUnreadable.code, text=f"is no valid JSON: {error}")
     if not isinstance(document, dict):
@@ -115,6 +149,24 @@ def read_document(path: Path) -> Document | Broken:
 
 # --- private
 
+_AWAY = {
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.EIO,
+    errno.ENODEV,
+    errno.ENOTCONN,
+    errno.EREMOTEIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
+"""What a file server that is away, or a disk, says of any file."""
+
+
+def _demand_present(error: OSError) -> None:
+    """Let those errors pass that say nothing about the file."""
+    if error.errno in _AWAY:
+        raise error
+
 
 def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[Place]:
     try:
@@ -122,9 +174,15 @@ def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[Place]:
     except OSError:
         return  # gone, or somebody else's; neither holds a checkpoint for us
     for entry in entries:
-        step = step_of(entry.name, pattern)
-        if step is not None:
-            yield Place(run_id=run_id, step=step, path=Path(entry.path))
+        place = _place(run_id, entry.path, entry.name, pattern)
+        if place is not None:
+            yield place
+
+
+@lru_cache(maxsize=1 << 16)  # the same thousands of names are looked at every second
+def _place(run_id: str, path: str, name: str, pattern: str) -> Place | None:
+    step = step_of(name, pattern)
+    return None if step is None else Place(run_id=run_id, step=step, path=Path(path))
 
 
 def _folders(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -138,6 +196,16 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir(follow_symlinks=False) and bool(entry.name.encode())
     except (OSError, UnicodeEncodeError):
         return False
+
+
+def _state_files(folder: os.DirEntry[str], root: Path | None) -> Iterator[FileFact]:
+    """Return the files of a sub-folder with a sharded training state, named relative to the checkpoint."""
+    if is_state_folder(folder.name):
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_file():
+                    fact = _file_fact(entry, entry.stat(), root)
+                    yield replace(fact, name=f"{folder.name}/{entry.name}")
 
 
 def _file_fact(entry: os.DirEntry[str], status: os.stat_result, root: Path | None) -> FileFact:
@@ -155,4 +223,5 @@ def _header(path: Path) -> Header | Broken:
     try:
         return read_header(path)
     except OSError as error:
+        _demand_present(error)
         return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")

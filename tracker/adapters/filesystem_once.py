@@ -12,9 +12,10 @@ from eval_jobs.errors import (
     CheckpointUnsafe,
 )
 from eval_jobs.types import Checkpoint
+from tracker.adapters.consolidate import Consolidator
 from tracker.adapters.filesystem_listing import Place, facts_of, places_in, read_listing
-from tracker.adapters.filesystem_pins import hold, publish, remove_folder
-from tracker.domain.discovery import Complete, NotYet, Rejected, assess
+from tracker.adapters.filesystem_pins import hold, publish, remove_folder, store_error
+from tracker.domain.discovery import Complete, NotYet, Rejected, WatchOptions, assess
 from tracker.domain.listing import Facts, usual_step_of
 
 _ERRORS: dict[str, type[CheckpointError]] = {
@@ -25,8 +26,8 @@ _SIGNS = ("config.json", "adapter_config.json", "model.safetensors.index.json", 
 """One of these without weights is a checkpoint that is not complete; none of them is no checkpoint."""
 
 
-def pin_checkpoint(path: Path, *, run_id: str, pins_dir: Path) -> Checkpoint:
-    """Pin one folder: a trainer's checkpoint, or what save_pretrained wrote.
+def pin_checkpoint(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions | None = None) -> Checkpoint:
+    """Pin one folder: a trainer's checkpoint, or what save_pretrained wrote; a sharded state is put together.
 
     The step is the one in the folder's name (`checkpoint-100`), else the one that trainer_state.json says, else 0.
 
@@ -35,11 +36,17 @@ def pin_checkpoint(path: Path, *, run_id: str, pins_dir: Path) -> Checkpoint:
         CheckpointIncomplete: files are missing, truncated or still being written.
         CheckpointUnreadable: NaN or Inf weights, or files that are not what their names say.
         CheckpointUnsafe: only pickle weights are there.
+        ConsolidationFailed: a sharded state could not be put together on this machine.
         DiskFull, StoreError: the pin cannot be written, or the checkpoint may not be read.
     """
     folder = path.absolute()
-    facts = _facts(folder)
-    readiness = assess(read_listing(facts, usual_step_of(folder.name)))
+    options = options or WatchOptions()
+    try:
+        facts = _facts(folder)
+        listing = read_listing(facts, usual_step_of(folder.name), config_from=options.config_from)
+    except OSError as error:
+        raise store_error(error, f"{folder} cannot be read") from error
+    readiness = assess(listing, allow_pickle=options.allow_pickle)
     if not isinstance(readiness, Complete):
         raise _error(folder, facts, readiness)
     place = Place(run_id=run_id, step=readiness.step, path=folder)
@@ -49,12 +56,17 @@ def pin_checkpoint(path: Path, *, run_id: str, pins_dir: Path) -> Checkpoint:
             f"{folder} changed while it was being pinned", hint="try again when the trainer has finished saving"
         )
     try:
-        return publish(pin)
+        return publish(_consolidator(options, pins_dir).whole(pin))
     finally:
         remove_folder(Path(pin.folder))
 
 
 # --- private
+
+
+def _consolidator(options: WatchOptions, pins_dir: Path) -> Consolidator:
+    log_dir = pins_dir.absolute().with_name("consolidation")
+    return Consolidator(python=options.python, allow_pickle=options.allow_pickle, log_dir=log_dir)
 
 
 def _facts(folder: Path) -> Facts:
@@ -67,7 +79,7 @@ def _facts(folder: Path) -> Facts:
 
 
 def _error(folder: Path, facts: Facts, readiness: NotYet | Rejected) -> CheckpointError:
-    if not facts.problem and not any(f.name.endswith((".safetensors", ".bin")) for f in facts.files):
+    if not facts.problem and not any(f.name.endswith((".safetensors", ".bin", ".distcp", ".pt")) for f in facts.files):
         inside = places_in(folder, run_name="", pattern="*")
         names = [str(place.path.relative_to(folder)) for place in inside]
         if names:

@@ -28,7 +28,7 @@ from tracker.adapters.filesystem_manifest import MANIFEST, Pin, is_unchanged, re
 from tracker.adapters.filesystem_soundness import PUBLISHED, demand_sound
 from tracker.adapters.safetensors_file import read_weights
 from tracker.domain.discovery import Complete, assess
-from tracker.domain.listing import Facts, FileFact, Site
+from tracker.domain.listing import Facts, FileFact, RawKind, Site
 from tracker.domain.tensors import WeightsContent
 from tracker.domain.watching import Change, change_of, time_of_ns
 
@@ -36,6 +36,7 @@ __all__ = [
     "HELD",
     "MANIFEST",
     "Pin",
+    "demand_unchanged",
     "hold",
     "new_hold",
     "owner_mark",
@@ -121,9 +122,9 @@ def publish(pin: Pin) -> Checkpoint:
     """
     held = Path(pin.folder)
     try:
-        _demand_unchanged(pin)
+        demand_unchanged(pin)
         content = _content(pin)
-        _demand_unchanged(pin)
+        demand_unchanged(pin)
         notes = demand_sound(pin, content)
         final, earlier = _final(pin, content.digest)
         if earlier is not None:
@@ -140,6 +141,22 @@ def publish(pin: Pin) -> Checkpoint:
     for note in notes:
         log.warning("%s step %d: %s", pin.run_id, pin.step, note)
     return checkpoint
+
+
+def demand_unchanged(pin: Pin) -> None:
+    """Raise when a hold is no longer what was held.
+
+    Raises:
+        CheckpointIncomplete: somebody wrote through a hard link.
+        StoreError: it was deleted.
+    """
+    if not Path(pin.folder).exists():
+        raise StoreError(f"the pin {pin.folder} of {pin.source} was deleted", hint="leave the folder of pins alone")
+    if not is_unchanged(pin):
+        raise CheckpointIncomplete(
+            f"the weights of {pin.source} were overwritten in place after they were pinned",
+            hint="if the trainer saves this step again, the new content is taken",
+        )
 
 
 def store_error(error: OSError, what: str) -> StoreError:
@@ -172,7 +189,8 @@ def remove_folder(folder: Path) -> None:
 
 
 def _take(source: Path, target: Path, *, is_link: bool) -> bool:
-    """Link or copy one file; return whether it was linked."""
+    """Link or copy one file, which may lie in a sub-folder; return whether it was linked."""
+    target.parent.mkdir(exist_ok=True)
     if is_link:
         try:
             os.link(source.resolve(), target)
@@ -202,7 +220,8 @@ def _checked(place: Site, facts: Facts, complete: Complete, folder: Path, linked
         return None
     if [_expected(f, linked) for f in own.files] != [_expected(f, linked) for f in source_files]:
         return None
-    again = assess(read_listing(own, place.step))
+    listing = read_listing(own, place.step, config_from=complete.config_from)
+    again = assess(listing, allow_pickle=complete.raw is RawKind.TORCH)
     if not isinstance(again, Complete) or again.weights != complete.weights:
         return None
     return Pin(
@@ -232,16 +251,6 @@ def _slug(run_id: str) -> str:
 
 
 # --- private: publishing
-
-
-def _demand_unchanged(pin: Pin) -> None:
-    if not Path(pin.folder).exists():
-        raise StoreError(f"the pin {pin.folder} of {pin.source} was deleted", hint="leave the folder of pins alone")
-    if not is_unchanged(pin):
-        raise CheckpointIncomplete(
-            f"the weights of {pin.source} were overwritten in place after they were pinned",
-            hint="if the trainer saves this step again, the new content is taken",
-        )
 
 
 def _content(pin: Pin) -> WeightsContent:

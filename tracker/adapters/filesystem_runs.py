@@ -10,7 +10,7 @@ from eval_jobs.errors import CheckpointNotFound
 from eval_jobs.types import CheckpointFormat
 from tracker.adapters.filesystem_listing import Place, facts_of, places_in, read_listing
 from tracker.domain.discovery import Complete, NotYet, Rejected, assess
-from tracker.domain.listing import is_training_log, usual_step_of
+from tracker.domain.listing import RawKind, is_training_log, usual_step_of
 
 PATTERNS = ("checkpoint-*", "step_*", "step-*", "global_step*", "iter_*", "epoch-*", "epoch_*", "ckpt-*")
 """Folder names that trainers use, most usual first."""
@@ -31,6 +31,8 @@ class FoundRun:
     """Of the newest checkpoint that is complete; None: none is."""
     base_model: str | None
     """LORA: the base model that its adapter_config.json names."""
+    raw: RawKind | None
+    """What the weights of that checkpoint are made into safetensors from; None: they are safetensors."""
     problem: str
     """Why the newest checkpoint is not complete; empty: it is."""
 
@@ -101,12 +103,16 @@ def _describe(run_id: str, places: list[Place]) -> FoundRun:
         newest_step=places[-1].step,
         format=complete.format if complete else None,
         base_model=complete.base_model if complete else None,
+        raw=complete.raw if complete else None,
         problem=first.reason if isinstance(first, NotYet | Rejected) else "",
     )
 
 
 def _readiness(place: Place) -> Complete | NotYet | Rejected:
-    facts = facts_of(place.path)
-    if facts is None:
-        return NotYet(code="", reason="it was deleted meanwhile", hint="")
-    return assess(read_listing(facts, usual_step_of(place.path.name)))
+    try:
+        facts = facts_of(place.path)
+        if facts is None:
+            return NotYet(code="", reason="it was deleted meanwhile", hint="")
+        return assess(read_listing(facts, usual_step_of(place.path.name)))
+    except OSError as error:
+        return NotYet(code="", reason=f"it cannot be read: {error.strerror}", hint="")

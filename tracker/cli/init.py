@@ -14,6 +14,7 @@ from eval_jobs.types import Benchmark
 from tracker.adapters.filesystem_runs import FoundFolder, FoundRun, find_runs
 from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
+from tracker.domain.listing import RawKind
 
 EXAMPLE_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
 """Written when no data set is given: small, well known, fetched by EvalScope."""
@@ -44,6 +45,12 @@ def command(*, folder: Path, config_path: Path, data: tuple[Path, ...], name: st
 
 
 # --- private
+
+_RAW = {
+    RawKind.TORCH: "files of torch.save",
+    RawKind.DCP: "shards of torch.distributed.checkpoint",
+    RawKind.ZERO: "shards of DeepSpeed ZeRO",
+}
 
 
 def _benchmark(path: Path, config_path: Path) -> Values:
@@ -96,5 +103,7 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
 def _described(run: FoundRun) -> str:
     where = f"{run.sub_folder}: " if run.sub_folder else ""
     kind = run.problem or (f"{run.format}, base {run.base_model}" if run.base_model else str(run.format))
+    if run.raw is not None:
+        kind += f", made into safetensors from {_RAW[run.raw]}"
     count = "1 checkpoint" if run.checkpoints == 1 else f"{run.checkpoints} checkpoints"
     return f"{where}{count} up to step {run.newest_step} ({kind})"

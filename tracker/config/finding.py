@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from eval_jobs.errors import ConfigError
+from eval_jobs.types import Backlog
 from tracker.config.section import Section
+from tracker.domain.buckets import SCHEME, S3Access, parse_location
 from tracker.domain.discovery import WatchOptions
 
 
@@ -14,14 +17,60 @@ class RunSection(Section):
     """Which training run is watched."""
 
     name: str = Field(min_length=1, description="Name of the run in tables, reports and MLflow.")
-    output_dir: Path = Field(description="Folder that the trainer writes its checkpoints into. It may not exist yet.")
+    output_dir: str = Field(
+        description="Folder that the trainer writes its checkpoints into, or s3://bucket/prefix. It may not exist yet."
+    )
     state_dir: Path = Field(
         default=Path(".tracker"), description="Where pins, results, logs and the default MLflow store are kept."
     )
 
+    @field_validator("output_dir")
+    @classmethod
+    def _is_a_folder_or_a_bucket(cls, value: str) -> str:
+        if "://" in value:
+            try:
+                parse_location(value)
+            except ConfigError as error:
+                raise ValueError(error.hint) from error
+        return value
+
+    @property
+    def is_bucket(self) -> bool:
+        """Whether checkpoints are uploaded to S3, and do not lie in a folder."""
+        return self.output_dir.startswith(SCHEME)
+
+    def anchored(self, folder: Path) -> RunSection:
+        """Return it with relative paths counted from `folder`."""
+        output_dir = self.output_dir if self.is_bucket else str(folder / self.output_dir)
+        return self.model_copy(update={"output_dir": output_dir, "state_dir": folder / self.state_dir})
+
+
+class S3Section(Section):
+    """How a bucket is reached. Keys stand elsewhere: in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in ~/.aws."""
+
+    endpoint_url: str = Field(
+        default="",
+        description="Server that speaks S3, such as https://minio:9000; default: AWS_ENDPOINT_URL, else AWS.",
+    )
+    region: str = Field(default="", description="Region of the bucket; default: AWS_REGION or the profile's.")
+    anonymous: bool = Field(default=False, description="Read a public bucket without any key.")
+
+    @field_validator("endpoint_url")
+    @classmethod
+    def _is_an_address_without_keys(cls, value: str) -> str:
+        if value and not value.startswith(("http://", "https://")):
+            raise ValueError("an endpoint begins with http:// or https://")
+        if "@" in value:
+            raise ValueError("keys do not belong here: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+        return value
+
+    def to_access(self) -> S3Access:
+        """Return the record for the client."""
+        return S3Access(endpoint_url=self.endpoint_url, region=self.region, anonymous=self.anonymous)
+
 
 class WatchSection(Section):
-    """How checkpoints are found."""
+    """How checkpoints are found, and in which order they are evaluated."""
 
     pattern: str = Field(
         default="checkpoint-*", description="Folder names of checkpoints; the number at the end is the step."
@@ -33,7 +82,38 @@ class WatchSection(Section):
     polling: bool = Field(
         default=False, description="Do not rely on file events: needed on network file systems, which have none."
     )
+    backlog: Backlog = Field(
+        default=Backlog.NEWEST,
+        description="Which waiting checkpoint is next: `newest` (the oldest are skipped when more than `max_waiting` "
+        "wait), `all` (newest first, none is skipped) or `oldest`. `tracker watch --until-idle` takes `oldest`.",
+    )
+    max_waiting: int = Field(
+        default=20,
+        gt=0,
+        description="Checkpoints of a run that may wait while a newer one is evaluated; only for `newest`.",
+    )
+    allow_pickle: bool = Field(
+        default=False,
+        description="Unpickle weights (`.bin`, or a DeepSpeed state with classes of its own), which can run code.",
+    )
+    config_from: Path | None = Field(
+        default=None,
+        description="Folder with the config.json and tokenizer of checkpoints that hold none, as FSDP's sharded ones.",
+    )
+    python: str = Field(
+        default="",
+        description="Interpreter with torch (and DeepSpeed) that puts sharded checkpoints together; default: the "
+        "running one.",
+    )
 
     def to_options(self) -> WatchOptions:
         """Return the record for the checkpoint source."""
-        return WatchOptions(pattern=self.pattern, settle_s=self.settle_s, rescan_s=self.rescan_s, polling=self.polling)
+        return WatchOptions(
+            pattern=self.pattern,
+            settle_s=self.settle_s,
+            rescan_s=self.rescan_s,
+            polling=self.polling,
+            allow_pickle=self.allow_pickle,
+            config_from="" if self.config_from is None else str(self.config_from),
+            python=self.python,
+        )

@@ -27,9 +27,16 @@ from tracker.domain.listing import (
     Document,
     Facts,
     Listing,
+    RawKind,
     has_lost_entry,
+    is_state_folder,
     is_temporary,
 )
+from tracker.domain.raw_state import RawLayout, check_config, find_raw
+from tracker.domain.readiness import NotYet, Rejected
+from tracker.domain.readiness import not_yet as _not_yet
+
+__all__ = ["Complete", "Habits", "NotYet", "Readiness", "Rejected", "WatchOptions", "assess"]
 
 SERVED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
 """What is held besides the weights: configuration, tokenizer, chat template; never optimizer or random states."""
@@ -38,7 +45,6 @@ _RANK = re.compile(r"rng_state_([0-9]+)\.pth$")
 _SHARD = re.compile(r"(?:model|pytorch_model)-[0-9]+-of-[0-9]+\.safetensors$")
 _PICKLE = re.compile(r"(?:pytorch_model.*|adapter_model|model.*|consolidated.*)\.(?:bin|pt|pth|ckpt)$")
 _RESUME_STATE = re.compile(r"(?:optimizer.*|scheduler|scaler)\.(?:pt|bin)$|rng_state.*\.pth$")
-_RAW_STATE = re.compile(r"global_step[0-9]+$|pytorch_model_fsdp_[0-9]+$|\.distcp$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +59,12 @@ class WatchOptions:
     """Longest time between two full looks at the disk."""
     polling: bool = False
     """No file events: the disk is looked at every second instead."""
+    allow_pickle: bool = False
+    """Pickles of weights are unpickled, which can run code."""
+    config_from: str = ""
+    """Folder with the config.json and tokenizer of checkpoints that hold none; empty: not known."""
+    python: str = ""
+    """Interpreter that puts sharded states together; empty: the running one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,38 +93,24 @@ class Complete:
     """The trainer's last file proves the end: nothing more is to come, no waiting is needed to know it."""
     save_every: int | None = None
     """Steps between two saves, as trainer_state.json says; None: unknown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NotYet:
-    """Something is missing that may still come."""
-
-    code: str
-    reason: str
-    hint: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rejected:
-    """The folder cannot become usable by waiting."""
-
-    code: str
-    reason: str
-    hint: str
+    raw: RawKind | None = None
+    """What the weights are, if they must be made into safetensors first."""
+    raw_folder: str = ""
+    """Sub-folder with the raw state; empty: the checkpoint itself."""
+    config_from: str = ""
+    """Folder with the configuration and tokenizer, where the checkpoint itself holds none."""
 
 
 Readiness = Complete | NotYet | Rejected
 Finding = NotYet | Rejected | None
 
-KILLED_HINT = "if the trainer was killed while saving, delete the folder or let the trainer save this step again"
 
-
-def assess(listing: Listing, habits: Habits | None = None) -> Readiness:
+def assess(listing: Listing, habits: Habits | None = None, *, allow_pickle: bool = False) -> Readiness:
     """Return whether the checkpoint is complete, not yet, or never will be, with the first reason found."""
     habits = habits or Habits()
     if listing.facts.problem:
         return _not_yet(f"it cannot be listed: {listing.facts.problem}", hint="give the tracker's user read permission")
-    layout = _layout(listing)
+    layout = _layout(listing, allow_pickle=allow_pickle)
     if not isinstance(layout, _Layout):
         return layout
     for rule in _RULES:
@@ -132,16 +130,17 @@ class _Layout:
     config: str
     tensors: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Tensors that the index puts into each shard."""
+    raw: RawLayout | None = None
 
 
-def _not_yet(reason: str, *, code: str = CheckpointIncomplete.code, hint: str = KILLED_HINT) -> NotYet:
-    return NotYet(code=code, reason=reason, hint=hint)
-
-
-def _layout(listing: Listing) -> _Layout | NotYet | Rejected:
+def _layout(listing: Listing, *, allow_pickle: bool) -> _Layout | NotYet | Rejected:
     """Decide which files are the weights."""
     names = listing.facts.names()
     is_full = SINGLE in names or INDEX in names
+    is_whole = is_full or ADAPTER in names or any(_SHARD.match(name) for name in names)
+    raw = None if is_whole else find_raw(listing, allow_pickle=allow_pickle)
+    if raw is not None:
+        return _of_raw(raw)
     if ADAPTER in names or (ADAPTER_CONFIG in names and not is_full):
         return _Layout(format=CheckpointFormat.LORA, weights=(ADAPTER,), config=ADAPTER_CONFIG)
     if SINGLE in names and INDEX in names:
@@ -155,6 +154,13 @@ def _layout(listing: Listing) -> _Layout | NotYet | Rejected:
     if INDEX in names:
         return _sharded(listing)
     return _without_weights(listing.facts, names)
+
+
+def _of_raw(raw: RawLayout | NotYet | Rejected) -> _Layout | NotYet | Rejected:
+    if not isinstance(raw, RawLayout):
+        return raw
+    config = ADAPTER_CONFIG if raw.format is CheckpointFormat.LORA else CONFIG
+    return _Layout(format=raw.format, weights=raw.weights, config=config, raw=raw)
 
 
 def _sharded(listing: Listing) -> _Layout | NotYet | Rejected:
@@ -193,13 +199,9 @@ def _without_weights(facts: Facts, names: frozenset[str]) -> NotYet | Rejected:
             reason=f"its weights are a pickle ({pickles[0]}), which can run code when it is loaded",
             hint="save as safetensors: save_safetensors=True in TrainingArguments, or convert the file once",
         )
-    raw = sorted(name for name in (*facts.folders, *names) if _RAW_STATE.search(name))
+    raw = sorted(name for name in facts.folders if is_state_folder(name))
     if raw:
-        return _not_yet(
-            f"it holds the sharded training state {raw[0]} and no {SINGLE}",
-            hint="let the trainer save whole weights too (FSDP: FULL_STATE_DICT; DeepSpeed: "
-            "stage3_gather_16bit_weights_on_model_save), or convert the checkpoint",
-        )
+        return _not_yet(f"it holds the sharded training state {raw[0]}, which is not whole, and no {SINGLE}")
     return _not_yet(f"it holds no weights: neither {SINGLE} nor {INDEX} nor {ADAPTER}" if names else "it is empty")
 
 
@@ -216,6 +218,8 @@ def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Finding:
 
 
 def _check_weights(listing: Listing, layout: _Layout, _: Habits) -> Finding:
+    if layout.raw is not None:
+        return None  # `find_raw` has looked
     for name in layout.weights:
         finding = _check_shard(listing, name, layout.tensors.get(name))
         if finding is not None:
@@ -239,7 +243,9 @@ def _check_shard(listing: Listing, name: str, expected: frozenset[str] | None) -
 
 
 def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Finding:
-    document = listing.documents.get(layout.config)
+    if layout.raw is not None and (finding := check_config(listing, layout.raw)) is not None:
+        return finding
+    document = _config(listing, layout)
     if document is None:
         return _not_yet(f"{layout.config} is missing")
     if isinstance(document, Broken):
@@ -301,7 +307,7 @@ _RULES: tuple[Callable[[Listing, _Layout, Habits], Finding], ...] = (
 def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
     state = listing.documents.get(TRAINER_STATE)
     said = state.get("global_step") if isinstance(state, Mapping) else None
-    config = listing.documents.get(layout.config)
+    config = _config(listing, layout)
     is_lora = layout.format is CheckpointFormat.LORA
     return Complete(
         format=layout.format,
@@ -313,7 +319,15 @@ def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
         has_trainer_state=state is not None,
         prompt=_is_prompt(listing.facts, layout, habits),
         save_every=_save_every(state) if isinstance(state, Mapping) else None,
+        raw=layout.raw.kind if layout.raw else None,
+        raw_folder=layout.raw.folder if layout.raw else "",
+        config_from="" if layout.config in listing.documents else listing.raw.config_from,
     )
+
+
+def _config(listing: Listing, layout: _Layout) -> Document | Broken | None:
+    elsewhere = listing.raw.elsewhere if layout.raw is not None else {}
+    return listing.documents.get(layout.config, elsewhere.get(layout.config))
 
 
 def _is_prompt(facts: Facts, layout: _Layout, habits: Habits) -> bool:
@@ -330,7 +344,8 @@ def _is_prompt(facts: Facts, layout: _Layout, habits: Habits) -> bool:
 
 
 def _held(facts: Facts, layout: _Layout) -> tuple[str, ...]:
-    small = (f.name for f in facts.files if f.name.endswith(SERVED_SUFFIXES) and not is_temporary(f.name))
+    small = [f.name for f in facts.files if f.name.endswith(SERVED_SUFFIXES) and not is_temporary(f.name)]
+    small += layout.raw.extra if layout.raw else ()
     return layout.weights + tuple(sorted(small))
 
 

@@ -6,6 +6,7 @@ import fnmatch
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 CONFIG = "config.json"
@@ -14,13 +15,22 @@ SINGLE = "model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER = "adapter_model.safetensors"
 TRAINER_STATE = "trainer_state.json"
-DOCUMENTS = (CONFIG, INDEX, ADAPTER_CONFIG, TRAINER_STATE)
+BIN_INDEX = "pytorch_model.bin.index.json"
+DOCUMENTS = (CONFIG, INDEX, ADAPTER_CONFIG, TRAINER_STATE, BIN_INDEX)
 """JSON files whose content decides."""
+
+DCP_INDEX = ".metadata"
+"""Written last by torch.distributed.checkpoint."""
+FSDP_FOLDER = "pytorch_model_fsdp_0"
+"""Where accelerate puts the sharded state of the model."""
+LATEST = "latest"
+"""Written last by DeepSpeed: the name of the folder that holds the state."""
 
 REMOVAL_TOLERANCE_NS = 50_000_000
 """A folder that changed this much later than its newest file has lost an entry: its deletion may have begun."""
 
 _STEP = re.compile(r"(?<![0-9])([0-9]{1,18})$")
+_STATE_FOLDER = re.compile(rf"(?:{FSDP_FOLDER}|global_step[0-9]+|pytorch_model)$")
 _STEP_NAMES = re.compile(r"(?:checkpoint|ckpt|step|global_?step|iter|iteration)[-_]?[0-9]+$", re.IGNORECASE)
 
 
@@ -98,6 +108,51 @@ class Broken:
 Document = Mapping[str, object]
 
 
+class RawKind(StrEnum):
+    """A form of weights that is made into safetensors before anything is served."""
+
+    TORCH = "torch"
+    """What torch.save wrote: pytorch_model.bin."""
+    DCP = "dcp"
+    """A folder of torch.distributed.checkpoint, as FSDP writes it."""
+    ZERO = "zero"
+    """The states of all ranks of DeepSpeed ZeRO."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateIndex:
+    """What the index of a DCP folder says, as far as the model goes."""
+
+    files: Mapping[str, int]
+    """All files of the state -> bytes that each must have."""
+    tensors: Mapping[str, tuple[int, ...]]
+    """Names that the model gives its tensors -> shapes."""
+    keys: Mapping[str, str]
+    """Names that the model gives its tensors -> names in the state."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawFacts:
+    """What is known of a training state in a folder that holds no safetensors."""
+
+    world_size: int = 0
+    """Ranks that DeepSpeed's state says there were; 0: not known."""
+
+    folder: str = ""
+    """Sub-folder with the index of a DCP state; empty: the checkpoint's folder itself."""
+    index: StateIndex | Broken | None = None
+    latest: str = ""
+    """Content of DeepSpeed's file."""
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """Files of torch.save that are not whole -> why."""
+    config_from: str = ""
+    """Another folder that may hold what this one lacks."""
+    is_given: bool = False
+    """A person has named that folder, so it is certain that it belongs to the model."""
+    elsewhere: Mapping[str, Document | Broken] = field(default_factory=dict)
+    """Configurations in that folder."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Listing:
     """Everything that is known about one folder."""
@@ -109,6 +164,7 @@ class Listing:
     """Of every safetensors file."""
     documents: Mapping[str, Document | Broken] = field(default_factory=dict)
     """Of those DOCUMENTS that are there."""
+    raw: RawFacts = RawFacts()
 
 
 def step_of(name: str, pattern: str) -> int | None:
@@ -122,6 +178,11 @@ def step_of(name: str, pattern: str) -> int | None:
 def usual_step_of(name: str) -> int | None:
     """Return the step of a folder named as trainers do (`checkpoint-10`, `step_10`), whatever the pattern."""
     return step_of(name, "*") if _STEP_NAMES.search(name) else None
+
+
+def is_state_folder(name: str) -> bool:
+    """Return whether a sub-folder of this name holds a sharded state of the model."""
+    return _STATE_FOLDER.match(name) is not None
 
 
 def is_temporary(name: str) -> bool:

@@ -1,0 +1,346 @@
+"""Training states that the frameworks wrote become safetensors that hold the very same weights."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import stat
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnsafe, ConsolidationFailed
+from eval_jobs.types import Checkpoint, CheckpointFormat
+from tests import trainer
+from tests.integration.raw_states import states
+from tests.watchers import CLOCK, FRESH, pin_with_small_files_only, watch_for_ever
+from tracker.adapters.consolidate import CHILD, Consolidator
+from tracker.adapters.filesystem import FilesystemSource, pin_checkpoint
+from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
+from tracker.adapters.filesystem_manifest import Pin, read_pin
+from tracker.adapters.filesystem_pins import hold
+from tracker.domain.discovery import Complete, WatchOptions, assess
+from tracker.domain.listing import Listing
+
+__all__ = ["states"]
+
+KINDS = {
+    "fsdp": ("out-fsdp/checkpoint-10", "base"),
+    "dcp": ("out-dcp/step-10", "tied"),
+    "zero1": ("out-zero1/checkpoint-1", "base"),
+    "zero2": ("out-zero2/checkpoint-1/global_step1", "tied"),
+    "zero3": ("out-zero3/checkpoint-2", ""),
+    "bin1": ("out-bin/checkpoint-1", ""),
+    "bin2": ("out-bin/checkpoint-2", ""),
+    "bin3": ("out-bin/checkpoint-3", ""),
+}
+"""Kind -> where its state is (DeepSpeed's also without the folder above it), and where its configuration comes from."""
+
+TIED = {"dcp", "zero2", "bin1"}
+
+
+def options_of(states: Path, kind: str) -> WatchOptions:
+    config_from = KINDS[kind][1]
+    return WatchOptions(
+        config_from=str(states / config_from) if config_from else "", allow_pickle=kind.startswith("bin")
+    )
+
+
+def pinned(states: Path, kind: str, pins: Path) -> Checkpoint:
+    source = states / KINDS[kind][0]
+    return pin_checkpoint(source, run_id="run", pins_dir=pins, options=options_of(states, kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_becomes_safetensors_with_the_weights_that_were_trained(
+    kind: str, states: Path, tmp_path: Path
+) -> None:
+    before = trainer.everything_below(states / KINDS[kind][0])
+    checkpoint = pinned(states, kind, tmp_path / "pins")
+    assert trainer.everything_below(states / KINDS[kind][0]) == before
+    (weights,) = Path(checkpoint.uri).glob("*.safetensors")
+    found, expected = load_file(weights), load_file(states / "expected" / f"{kind}.safetensors")
+    if kind in TIED:
+        head = expected.pop("lm_head.weight", expected["model.embed_tokens.weight"])
+        np.testing.assert_array_equal(head, expected["model.embed_tokens.weight"])
+    assert found.keys() == expected.keys()
+    for name, tensor in found.items():
+        assert tensor.dtype == np.float32, "as config.json of the base model says"
+        np.testing.assert_array_equal(tensor, expected[name], err_msg=name)
+    assert checkpoint.format is (CheckpointFormat.LORA if kind == "bin3" else CheckpointFormat.FULL)
+    names = {path.name for path in Path(checkpoint.uri).iterdir()}
+    config = "adapter_config.json" if kind == "bin3" else "config.json"
+    assert {weights.name, config} <= names
+    assert not [n for n in names if n.endswith((".bin", ".pt", ".distcp", ".py")) or n in {".metadata", "latest"}]
+    assert not [path for path in Path(checkpoint.uri).iterdir() if path.is_dir()]
+    assert list((tmp_path / "consolidation").iterdir()) == []
+
+
+def test_accelerate_makes_the_same_of_an_fsdp_state(states: Path) -> None:
+    merged, expected = load_file(states / "merged/model.safetensors"), load_file(states / "expected/fsdp.safetensors")
+    assert merged.keys() == expected.keys()
+    assert all((merged[name] == expected[name]).all() for name in merged)
+
+
+# --- watched
+
+
+def opened(root: Path) -> FilesystemSource:
+    options = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
+    return FilesystemSource("run", root / "out", root / "pins", options, CLOCK)
+
+
+def found_in_the_end(source: FilesystemSource) -> list[Checkpoint]:
+    found = list(source.ready(CLOCK.now()))
+    found += source.ready(CLOCK.now())
+    deadline = CLOCK.now() + timedelta(seconds=120)
+    while source.is_behind() and CLOCK.now() < deadline:
+        source.wait(0.2)
+        found += source.ready(CLOCK.now())
+    return found
+
+
+@pytest.fixture
+def root(states: Path, tmp_path: Path) -> Path:
+    """An output folder with what a stock Trainer wrote under ZeRO 3."""
+    shutil.copytree(states / "out-zero3", tmp_path / "out")
+    return tmp_path
+
+
+def test_a_state_is_held_before_rotation_and_found_after_a_kill_in_the_middle_of_its_conversion(
+    root: Path, states: Path
+) -> None:
+    watcher = FRESH.Process(target=watch_for_ever, args=(root,))
+    watcher.start()
+    pid = wait_for_child(root)
+    assert watcher.pid is not None
+    os.kill(watcher.pid, signal.SIGKILL)
+    watcher.join()
+    wait_for_end_of(pid)
+    shutil.rmtree(root / "out/checkpoint-2")
+    source = opened(root)
+    try:
+        (checkpoint,) = found_in_the_end(source)
+        assert source.gaps() == ()
+        assert source.ready(CLOCK.now()) == ()
+    finally:
+        source.close()
+    found = load_file(Path(checkpoint.uri) / "model.safetensors")
+    expected = load_file(states / "expected/zero3.safetensors")
+    assert all((found[name] == expected[name]).all() for name in expected)
+    assert [path.name for path in (root / "pins/run").iterdir()] == [Path(checkpoint.uri).name]
+    # A second conversion gives the same bytes, and so the same identity.
+    assert pinned(states, "zero3", root / "pins-2").digest == checkpoint.digest
+
+
+def wait_for_child(root: Path) -> int:
+    for _ in range(600):
+        if list((root / "pins").glob("*/.held-*/.consolidating")) and (pids := children_of(root)):
+            return pids[0]
+        CLOCK.sleep(0.05)
+    pytest.fail("no conversion was started")
+
+
+def children_of(root: Path) -> list[int]:
+    """Return the conversions whose working folder is below `root`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if str(CHILD).encode() in (entry / "cmdline").read_bytes() and (
+                    entry / "cwd"
+                ).readlink().is_relative_to(root):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def wait_for_end_of(pid: int) -> None:
+    for _ in range(200):
+        try:
+            if (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except OSError:
+            return
+        CLOCK.sleep(0.05)
+    pytest.fail("the conversion outlived the tracker")
+
+
+# --- what cannot be done here
+
+
+def held(root: Path, pins: Path) -> Pin:
+    place = Place(run_id="run", step=2, path=root / "out/checkpoint-2")
+    facts = facts_of(place.path)
+    assert facts is not None
+    complete = assess(read_listing(facts, 2))
+    assert isinstance(complete, Complete)
+    pin = hold(place, facts, complete, pins)
+    assert pin is not None
+    return pin
+
+
+def stand_in(folder: Path, script: str) -> str:
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("kill -9 $$", ("killed by SIGKILL", "memory may have run out")),
+        ("echo no >&2; exit 3", ("exit code 3", ".log")),
+        ("sleep 60", ("it said nothing for 0.5 s", ".log")),
+        (
+            f'exec {sys.executable} -S "$@"',
+            ("No module named", "watch.python"),
+        ),
+    ],
+    ids=["memory", "ended", "silent", "no torch"],
+)
+def test_what_this_machine_cannot_do_is_said_and_the_hold_is_kept(
+    script: str, words: tuple[str, str], root: Path
+) -> None:
+    pin = held(root, root / "pins")
+    silence_s = 0.5 if "sleep" in script else 60.0
+    consolidator = Consolidator(
+        python=stand_in(root, script), allow_pickle=False, log_dir=root / "logs", silence_s=silence_s
+    )
+    with pytest.raises(ConsolidationFailed) as caught:
+        consolidator.whole(pin)
+    assert words[0] in caught.value.message
+    assert words[1] in caught.value.hint
+    assert read_pin(Path(pin.folder)) == pin
+    assert not (Path(pin.folder) / ".consolidating").exists()
+
+
+def test_an_interpreter_that_is_not_there_is_named(root: Path) -> None:
+    pin = held(root, root / "pins")
+    consolidator = Consolidator(python=str(root / "none"), allow_pickle=False, log_dir=root / "logs")
+    with pytest.raises(ConsolidationFailed, match="none: No such file"):
+        consolidator.whole(pin)
+
+
+def test_a_disk_that_fills_up_while_weights_are_written_is_a_full_disk(root: Path) -> None:
+    receiver, sender = FRESH.Pipe(duplex=False)
+    arguments = (root / "out/checkpoint-2", root / "pins", 100_000, sender)
+    process = FRESH.Process(target=pin_with_small_files_only, args=arguments)
+    process.start()
+    error = receiver.recv()
+    process.join()
+    assert error is not None
+    assert error[0] == "E-STORE-DISK"
+    assert str(root / "out/checkpoint-2") in error[1]
+
+
+# --- pickles
+
+
+def test_a_deepspeed_state_that_would_run_code_is_refused_unless_pickles_are_allowed(
+    states: Path, tmp_path: Path
+) -> None:
+    source, options = states / "out-hostile/checkpoint-1", WatchOptions(config_from=str(states / "base"))
+    with pytest.raises(CheckpointUnsafe, match=r"os\.makedirs") as caught:
+        pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins", options=options)
+    assert "watch.allow_pickle" in caught.value.hint
+    assert not (states / "ran").exists()
+    allowed = WatchOptions(config_from=str(states / "base"), allow_pickle=True)
+    pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins", options=allowed)
+    assert (states / "ran").exists()
+
+
+class Call:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (os.mkdir, (self.folder,))
+
+
+def test_the_index_of_a_dcp_state_is_read_without_running_what_it_names(states: Path, tmp_path: Path) -> None:
+    source = tmp_path / "step-10"
+    shutil.copytree(states / "out-dcp/step-10", source)
+    (source / ".metadata").write_bytes(pickle.dumps(Call(tmp_path / "ran")))
+    with pytest.raises(CheckpointUnsafe, match=r"\.metadata names posix\.mkdir"):
+        pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins", options=options_of(states, "dcp"))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_bin_file_is_refused_unless_pickles_are_allowed(states: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointUnsafe, match=r"pickle \(pytorch_model\.bin\)") as caught:
+        pin_checkpoint(states / KINDS["bin1"][0], run_id="run", pins_dir=tmp_path / "pins")
+    assert "watch.allow_pickle = true" in caught.value.hint
+
+
+# --- what is not whole
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_with_any_file_missing_or_cut_off_is_not_taken(kind: str, states: Path, tmp_path: Path) -> None:
+    source, copy = states / KINDS[kind][0], tmp_path / Path(KINDS[kind][0]).name
+    options = options_of(states, kind)
+    complete = assess(whole_listing(source, options), allow_pickle=options.allow_pickle)
+    assert isinstance(complete, Complete)
+    for name in complete.weights:
+        for is_cut in (False, True):
+            shutil.copytree(source, copy)
+            broken(copy / name, is_cut=is_cut)
+            again = assess(whole_listing(copy, options), allow_pickle=options.allow_pickle)
+            assert not isinstance(again, Complete), (name, is_cut)
+            shutil.rmtree(copy)
+
+
+def whole_listing(folder: Path, options: WatchOptions) -> Listing:
+    facts = facts_of(folder)
+    assert facts is not None
+    return read_listing(facts, None, config_from=options.config_from)
+
+
+def broken(path: Path, *, is_cut: bool) -> None:
+    if is_cut:
+        os.truncate(path, path.stat().st_size - 100)
+    else:
+        path.unlink()
+
+
+# --- configuration
+
+
+def test_the_configuration_above_a_sharded_state_is_taken_only_if_it_is_surely_of_the_model(
+    states: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "out/checkpoint-10"
+    shutil.copytree(states / "out-fsdp/checkpoint-10", source)
+    with pytest.raises(CheckpointIncomplete, match=r"it holds no config\.json") as caught:
+        pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins")
+    assert "watch.config_from" in caught.value.hint
+    config = tmp_path / "out/config.json"
+    text = (states / "base/config.json").read_text()
+    config.write_text(text.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
+    with pytest.raises(CheckpointIncomplete, match="is of this model is not certain"):
+        pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins")
+    config.write_text(text)
+    shutil.copyfile(states / "base/tokenizer.json", tmp_path / "out/tokenizer.json")
+    checkpoint = pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins")
+    assert {"config.json", "tokenizer.json"} <= {path.name for path in Path(checkpoint.uri).iterdir()}
+
+
+def test_nothing_is_read_through_a_path_that_leaves_the_folder(states: Path, tmp_path: Path) -> None:
+    source = tmp_path / "checkpoint-1"
+    shutil.copytree(states / "out-zero1/checkpoint-1", source)
+    (source / "latest").write_text("../checkpoint-1/global_step1")
+    with pytest.raises(CheckpointError, match="there is no such folder"):
+        pin_checkpoint(
+            source, run_id="run", pins_dir=tmp_path / "pins", options=WatchOptions(config_from=str(states / "base"))
+        )

@@ -1,0 +1,32 @@
+"""Why a checkpoint folder cannot be used: not yet, or never. Pure records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eval_jobs.errors import CheckpointIncomplete
+
+KILLED_HINT = "if the trainer was killed while saving, delete the folder or let the trainer save this step again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotYet:
+    """Something is missing that may still come."""
+
+    code: str
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejected:
+    """The folder cannot become usable by waiting."""
+
+    code: str
+    reason: str
+    hint: str
+
+
+def not_yet(reason: str, *, code: str = CheckpointIncomplete.code, hint: str = KILLED_HINT) -> NotYet:
+    """Return that something is missing which may still come."""
+    return NotYet(code=code, reason=reason, hint=hint)
