@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from eval_jobs.errors import CheckpointError, CheckpointIncomplete
+from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnreadable
 from eval_jobs.types import CheckpointFormat
 from tracker.adapters.filesystem_listing import read_document
 from tracker.adapters.filesystem_manifest import Pin, read_pin
@@ -36,6 +36,7 @@ def demand_sound(pin: Pin, content: WeightsContent) -> tuple[str, ...]:
     Raises:
         CheckpointIncomplete: parts were never written, tensors are missing, or they hold zeros where an earlier
             checkpoint of the run holds numbers.
+        CheckpointUnreadable: an adapter names its base model by a path that means something to the trainer only.
     """
     fault = never_written(content)
     if fault:
@@ -46,16 +47,30 @@ def demand_sound(pin: Pin, content: WeightsContent) -> tuple[str, ...]:
         if absent:
             fault = f"{names_text(absent)} missing, which its config.json implies"
             raise CheckpointIncomplete(f"{pin.source} cannot be evaluated: {fault}", hint=_SAVE_AGAIN)
+    base = _base_notes(pin)
     earlier = _earlier(pin)
     if earlier is None:
-        return ()
+        return base
     found = compare_weights(content, config, earlier)
     if found.fault:
         raise CheckpointIncomplete(f"{pin.source} cannot be evaluated: {found.fault}", hint=_NEW_FOLDER)
-    return found.notes
+    return (*base, *found.notes)
 
 
 # --- private
+
+
+def _base_notes(pin: Pin) -> tuple[str, ...]:
+    """Say where an adapter's base model will come from when it is no folder of this machine by its full path."""
+    base = pin.complete.base_model
+    if base is None or Path(base).is_absolute():
+        return ()
+    if base.startswith("."):
+        raise CheckpointUnreadable(
+            f"{pin.source} names its base model {base}, relative to the folder that the trainer was started in",
+            hint="write its absolute path into base_model_name_or_path of adapter_config.json",
+        )
+    return (f"its base model {base} is no absolute path: the engine looks it up in the Hugging Face cache, or online",)
 
 
 def _earlier(pin: Pin) -> Earlier | None:
