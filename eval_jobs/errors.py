@@ -8,10 +8,12 @@
     |  |- CheckpointUnreadable       E-CKPT-UNREADABLE    4   NaN or Inf weights, a broken header
     |  |- CheckpointUnsafe           E-CKPT-UNSAFE        4   pickle weights only
     |  |- CheckpointVanished         E-CKPT-VANISHED      4   deleted before it could be pinned
+    |  |- CheckpointSkipped          E-CKPT-SKIPPED       4   too many newer ones were waiting
     |  `- ConsolidationFailed        E-CKPT-CONSOLIDATE   4   a sharded state could not be put together here
     |- ServeError                    E-SERVE              4
     |  |- PortTaken                  E-SERVE-PORT         4
     |  |- ServerDied                 E-SERVE-DIED         4
+    |  |- ServerKilled               E-SERVE-KILLED       4   retryable: somebody else ended it
     |  |- StartTimeout               E-SERVE-TIMEOUT      4   retryable
     |  |- WrongModel                 E-SERVE-MODEL        4   somebody else answers, or another model
     |  `- EndpointUnreachable        E-SERVE-UNREACHABLE  4   retryable
@@ -106,6 +108,12 @@ class ConsolidationFailed(CheckpointError):
     code = "E-CKPT-CONSOLIDATE"
 
 
+class CheckpointSkipped(CheckpointError):
+    """It is pinned and was not evaluated, because too many newer ones were waiting."""
+
+    code = "E-CKPT-SKIPPED"
+
+
 class ServeError(TrackerError):
     """A model could not be served."""
 
@@ -122,6 +130,13 @@ class ServerDied(ServeError):
     """The engine ended while starting or serving."""
 
     code = "E-SERVE-DIED"
+
+
+class ServerKilled(ServerDied):
+    """The engine was killed by a signal that we did not send: memory may have run out, for once."""
+
+    code = "E-SERVE-KILLED"
+    retryable = True
 
 
 class StartTimeout(ServeError):

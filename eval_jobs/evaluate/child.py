@@ -46,6 +46,7 @@ from eval_jobs.evaluate.journal import Failure, Journal, PlanChanged
 from eval_jobs.evaluate.outputs import Outputs
 from eval_jobs.evaluate.own_benchmarks import register_own
 from eval_jobs.evaluate.parse import Place
+from eval_jobs.evaluate.plan_lock import held
 from eval_jobs.evaluate.protocol import Message, error_message
 from eval_jobs.evaluate.storage import is_full, is_storage_error, storage_error
 
@@ -190,8 +191,11 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
 def _outcome(request: Message, send: Send) -> Message:
     """Carry out one request; whatever happens becomes a message."""
     journal = Journal(request, send)
+    # The lock of our parent ends with it; if we are stuck then and do not notice, nobody else may write here.
+    ours = journal.folder.parent / "child.lock"
     try:
-        _evaluate(request, journal)
+        with held(ours, on_wait=lambda: log.warning("another evaluator still works in %s", ours.parent)):
+            _evaluate(request, journal)
     except TrackerError as error:
         return error_message(error)
     except Exception as error:

@@ -48,10 +48,24 @@ class EvalScopeEvaluator:
     """`eval_jobs.ports.Evaluator`. Everything it writes lies below `work_dir`."""
 
     def __init__(
-        self, work_dir: Path, python: str = sys.executable, *, retry_pauses_s: Sequence[float] = RETRY_PAUSES_S
+        self,
+        work_dir: Path,
+        python: str = sys.executable,
+        *,
+        retry_pauses_s: Sequence[float] = RETRY_PAUSES_S,
+        log_name: str = "",
     ) -> None:
+        """Prepare; the child is started with the first evaluation.
+
+        Args:
+            work_dir: for data, half-done evaluations, caches and logs.
+            python: the interpreter of the child.
+            retry_pauses_s: before each further pass over what got no answer from a server that lives.
+            log_name: of the child's log; a default names this process.
+        """
         self.work_dir = work_dir.absolute()
         self._retry_pauses_s = tuple(retry_pauses_s)
+        self._log_name = log_name or f"evaluator-{os.getpid()}.log"
         self._python = python
         self._child: ChildProcess | None = None
         self._lock = threading.Lock()
@@ -121,7 +135,7 @@ class EvalScopeEvaluator:
 
     @property
     def _log_path(self) -> Path:
-        return self.work_dir / "logs" / f"evaluator-{os.getpid()}.log"
+        return self.work_dir / "logs" / self._log_name
 
     def _lock_path(self, plan_id: str) -> Path:
         """Return a file beside the plan's folder, not in it: the folder is deleted under the lock."""

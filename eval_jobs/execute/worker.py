@@ -18,7 +18,8 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError, StoreError, TrackerError
@@ -27,7 +28,9 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.heartbeat import Heartbeat
 from eval_jobs.execute.interrupts import Interrupts, LeaseLost, Stopped
 from eval_jobs.execute.left_claims import UNEXPECTED_END, take_back_left_claims
-from eval_jobs.execute.local import QUEUE_URL_VARIABLE
+from eval_jobs.execute.local import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
+from eval_jobs.execute.orphans import evaluator_log_name, reap_orphans
+from eval_jobs.execute.sight import Sight
 from eval_jobs.execute.worker_name import own_name
 from eval_jobs.ports import Clock, Progress, Queue
 from eval_jobs.probe.prober import LatencyProber
@@ -66,14 +69,33 @@ class Worker:
     tools: Tools
     interrupts: Interrupts
     lease_s: float = LEASE_S
+    sight: Sight | None = None
+    """None: the checkpoints were pinned on this machine."""
+    show: Progress = log.debug
+    """Told what goes on now, again and again."""
 
 
-def make_tools(work_dir: Path) -> Tools:
-    """Return the real tools, keeping everything they write below `work_dir`."""
-    clock = SystemClock()
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """What a worker process is started with."""
+
+    queue_url: str
+    password: str = field(default="", repr=False)
+    work_dir: Path
+    lease_s: float = LEASE_S
+    parent: int | None = None
+    """Process with which the worker ends."""
+    sight: Sight | None = None
+    show: Progress = log.debug
+
+
+def make_tools(work_dir: Path, clock: Clock | None = None) -> Tools:
+    """Return the real tools, keeping everything they write below `work_dir`; what a killed worker left is ended."""
+    clock = clock or SystemClock()
+    reap_orphans(work_dir)
     return Tools(
         engine=EngineByKind(work_dir, clock),
-        evaluator=EvalScopeEvaluator(work_dir),
+        evaluator=EvalScopeEvaluator(work_dir, log_name=evaluator_log_name()),
         prober=LatencyProber(),
         clock=clock,
     )
@@ -105,12 +127,18 @@ def carry_out(claim: Claim, worker: Worker) -> None:
         LeaseLost: the plan belongs to another worker.
     """
     clock, interrupts = worker.tools.clock, worker.interrupts
+    what = f"{claim.plan.checkpoint.run_id} step {claim.plan.checkpoint.step}"
+
+    def progress(line: str) -> None:
+        heartbeat.note(line)
+        worker.show(f"{what}: {line}")
+
     with Heartbeat(
         claim, worker.queue, clock, on_lost=lambda: interrupts.lose(claim), lease_s=worker.lease_s
     ) as heartbeat:
         try:
             with interrupts.allowed(claim):
-                record = _attempt(claim, worker.tools, heartbeat.note)
+                record = _attempt(claim, worker.tools, progress)
                 again = should_retry(record, claim)
                 if again:
                     # Held while waiting, so that no other worker uses up the tries on a server that is restarting.
@@ -125,47 +153,73 @@ def carry_out(claim: Claim, worker: Worker) -> None:
             _hand_in(record, claim, worker)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a worker until it is told to stop; return the exit code."""
-    options = _parse(arguments)
+def database_from_environment() -> tuple[str, str]:
+    """Return URL and password of the queue's database, and take both out of what our child processes inherit."""
+    return os.environ.pop(QUEUE_URL_VARIABLE, ""), os.environ.pop(PASSWORD_VARIABLE, "")
+
+
+def run_worker(options: WorkerOptions) -> None:
+    """Claim and carry out plans until a signal stops it; logs go to a file in `work_dir`.
+
+    Raises:
+        ConfigError: the queue's database cannot be used.
+        StoreError: it is there and refuses.
+    """
     log_path = options.work_dir / f"worker-{os.getpid()}.log"
     _log_to(log_path)
     interrupts = Interrupts()
     interrupts.install()
-    if options.exit_with_parent is not None:
-        _stop_with_parent(options.exit_with_parent, interrupts)
+    if options.parent is not None:
+        _stop_with_parent(options.parent, interrupts)
     try:
         with ExitStack() as closing:
             tools = make_tools(options.work_dir)
             closing.callback(tools.engine.close)
             closing.callback(tools.evaluator.close)
-            queue = _open_queue(_queue_url(options.queue), tools.clock, interrupts)
+            queue = _open_queue(options, tools.clock, interrupts)
             name = str(own_name(log_path))
             log.info("worker %s is ready", name)
-            work(Worker(name=name, queue=queue, tools=tools, interrupts=interrupts, lease_s=options.lease_s))
+            worker = Worker(
+                name=name,
+                queue=queue,
+                tools=tools,
+                interrupts=interrupts,
+                lease_s=options.lease_s,
+                sight=options.sight,
+                show=options.show,
+            )
+            work(worker)
     except Stopped:
         log.info("stopped")
-    except TrackerError as error:
+    except TrackerError:
         log.exception("the worker cannot go on")
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+        raise
     except Exception:
         log.exception(UNEXPECTED_END)
         raise
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a worker until it is told to stop; return the exit code."""
+    try:
+        run_worker(_parse(arguments))
+    except TrackerError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
     return 0
 
 
 # --- private
 
 
-def _open_queue(url: str, clock: Clock, interrupts: Interrupts) -> Queue:
+def _open_queue(options: WorkerOptions, clock: Clock, interrupts: Interrupts) -> Queue:
     """Open the queue, however long its database is away.
 
     Raises:
         StoreError: it is there and cannot be used.
         Stopped: the worker is to end.
     """
-    engine = open_database(url)
+    engine = open_database(options.queue_url, password=options.password)
     while True:
         try:
             return SqlQueue(engine)
@@ -173,6 +227,7 @@ def _open_queue(url: str, clock: Clock, interrupts: Interrupts) -> Queue:
             if not error.retryable:
                 raise
             log.warning("the queue cannot be opened, trying again in %.0f s: %s", STORE_RETRY_S, error)
+            options.show("waiting for the database")
         with interrupts.allowed():
             clock.sleep(STORE_RETRY_S)
 
@@ -184,14 +239,27 @@ def _next_claim(worker: Worker) -> Claim | None:
     wait_s = IDLE_S
     try:
         take_back_left_claims(worker.queue, worker.name, now)
-        claim = worker.queue.claim(worker=worker.name, now=now, lease_until=lease_end(now, worker.lease_s))
+        claim = _visible_claim(worker, now)
+        worker.show("waiting for plans")
     except StoreError as error:
         log.warning("the queue does not answer, trying again in %.0f s: %s", STORE_RETRY_S, error)
         claim, wait_s = None, STORE_RETRY_S
+        worker.show("waiting for the database")
     if claim is None:
         with worker.interrupts.allowed():
             clock.sleep(wait_s)
     return claim
+
+
+def _visible_claim(worker: Worker, now: datetime) -> Claim | None:
+    """Claim a plan; one whose checkpoint cannot be seen from here is given back as if it had not been claimed."""
+    unseen = worker.sight.unseen(now) if worker.sight is not None else ()
+    lease_until = lease_end(now, worker.lease_s)
+    claim = worker.queue.claim(worker=worker.name, now=now, lease_until=lease_until, except_runs=unseen)
+    if claim is None or worker.sight is None or worker.sight.sees(claim.plan, now):
+        return claim
+    worker.queue.release(claim, counts=False)
+    return None
 
 
 def _attempt(claim: Claim, tools: Tools, progress: Progress) -> EvalRecord:
@@ -239,7 +307,7 @@ def _give_back(claim: Claim, worker: Worker, *, counts: bool) -> None:
         log.warning("plan %s could not be given back, its lease will run out: %s", claim.plan.id, error)
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse(arguments: Sequence[str] | None) -> WorkerOptions:
     parser = argparse.ArgumentParser(prog="python -m eval_jobs.execute.worker", description=__doc__)
     parser.add_argument("--queue", default="", help=f"URL of the queue's database; default: ${QUEUE_URL_VARIABLE}")
     parser.add_argument("--work-dir", required=True, type=Path, help="folder for logs and half-done work")
@@ -248,14 +316,16 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not 0 < options.lease_s <= MAX_LEASE_S:
         parser.error(f"--lease-s must be above 0 and at most {MAX_LEASE_S:.0f}")
-    return options
-
-
-def _queue_url(option: str) -> str:
-    url = option or os.environ.get(QUEUE_URL_VARIABLE, "")
-    if not url:
+    url, password = database_from_environment()
+    if not (options.queue or url):
         raise ConfigError("no queue is named", hint=f"pass --queue URL or set {QUEUE_URL_VARIABLE}")
-    return url
+    return WorkerOptions(
+        queue_url=options.queue or url,
+        password=password,
+        work_dir=options.work_dir,
+        lease_s=options.lease_s,
+        parent=options.exit_with_parent,
+    )
 
 
 def _log_to(path: Path) -> None:

@@ -60,7 +60,13 @@ class LatencyProber:
             load=load,
             request_timeout_s=self._request_timeout_s,
         )
-        measurement = self._run_client(request, endpoint)
+        out = self._run_client(request, endpoint)
+        if out is None:
+            log.warning("the probe's client was killed; the load %s is put on %s again", load.name, endpoint.base_url)
+            out = self._run_client(request, endpoint)
+        if out is None:
+            raise _failure(endpoint, "the probe's client was killed twice")
+        measurement = _measurement(out, endpoint)
         waited = measurement.client_waited_s / max(measurement.duration_s, 1e-9)
         if waited > MAX_WAITED:
             log.warning(
@@ -84,7 +90,8 @@ class LatencyProber:
             Event().wait(IDLE_POLL_S)
             waited_s += IDLE_POLL_S
 
-    def _run_client(self, request: ClientRequest, endpoint: Endpoint) -> Measurement:
+    def _run_client(self, request: ClientRequest, endpoint: Endpoint) -> bytes | None:
+        """Return what the client wrote; None when somebody killed it, which says nothing about the server."""
         command = [sys.executable, "-P", "-m", "eval_jobs.probe.client"]  # -P: see nothing of the current folder
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
@@ -96,10 +103,12 @@ class LatencyProber:
             finally:
                 # Also when a signal ends the worker in here: no load may outlive its prober.
                 process.kill()
+        if process.returncode < 0:
+            return None
         if process.returncode != 0:
             words = err.decode(errors="replace").strip().splitlines() or ["it wrote nothing"]
             raise _failure(endpoint, f"the probe's client ended with exit code {process.returncode}: {words[-1]}")
-        return _measurement(out, endpoint)
+        return out
 
 
 # --- private

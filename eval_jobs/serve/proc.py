@@ -55,6 +55,12 @@ def writes_to(pid: int, path: Path) -> bool:
     return any(_link(pid, number).removesuffix(" (deleted)") == str(path) for number in (1, 2))
 
 
+def error_file(pid: int) -> Path | None:
+    """Return the file that process `pid` writes its errors to, also when it is deleted; None when there is none."""
+    target = _link(pid, 2).removesuffix(" (deleted)")
+    return Path(target) if target.startswith("/") else None
+
+
 def is_resource_tracker(pid: int) -> bool:
     """Return whether `pid` is Python's own cleaner of shared memory, which ends by itself after its parents."""
     try:

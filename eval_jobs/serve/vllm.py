@@ -23,6 +23,7 @@ from eval_jobs.errors import (
     PortTaken,
     ServeError,
     ServerDied,
+    ServerKilled,
     StartTimeout,
     WrongModel,
 )
@@ -199,7 +200,8 @@ def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
             port=launch.port,
         )
     reason = logfile.last_error(text) or "it wrote nothing"
-    return ServerDied(
+    kind = ServerKilled if code < 0 else ServerDied
+    return kind(
         f"the engine ended while loading {launch.checkpoint.uri} ({logfile.exit_words(code)}): {reason}",
         hint=f"{logfile.advice(reason, code)}the whole log is {log_file}",
         exit_code=code,

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -335,15 +335,26 @@ def test_a_load_that_does_not_end_is_given_up_and_its_client_is_gone(server: Ope
     assert clients() == []
 
 
-def test_a_client_that_is_killed_is_an_error(server: OpenAIServer) -> None:
-    def kill_client(request: Request) -> Reply:
-        if request.number == CALIBRATION + 3:
+def kill_clients_at(*numbers: int) -> Callable[[Request], Reply]:
+    def answer(request: Request) -> Reply:
+        if request.number in numbers:
             for client in clients():
                 client.kill()
         return GOOD
 
-    server.answer = kill_client
-    with pytest.raises(ProbeError, match="exit code -9"):
+    return answer
+
+
+def test_a_client_that_is_killed_is_started_once_more(server: OpenAIServer) -> None:
+    server.answer = kill_clients_at(CALIBRATION + 3)
+    result = LatencyProber().probe(endpoint_of(server), LOAD)
+    assert (result.completed, result.failed) == (LOAD.requests, 0)
+    assert clients() == []
+
+
+def test_a_client_that_is_killed_again_is_an_error(server: OpenAIServer) -> None:
+    server.answer = kill_clients_at(*range(CALIBRATION + 3, 1000))
+    with pytest.raises(ProbeError, match="killed twice"):
         LatencyProber().probe(endpoint_of(server), LOAD)
 
 

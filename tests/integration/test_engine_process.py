@@ -26,6 +26,7 @@ from eval_jobs.errors import (
     PortTaken,
     ServeError,
     ServerDied,
+    ServerKilled,
     StartTimeout,
     TrackerError,
     WrongModel,
@@ -164,7 +165,8 @@ def test_a_server_that_is_killed_while_starting_points_at_the_memory(
     engine: VllmEngine, checkpoint: Checkpoint, spec: ServeSpec
 ) -> None:
     error = failure(engine, checkpoint, replace(spec, args=("--stand-in", "crash")))
-    assert isinstance(error, ServerDied)
+    assert isinstance(error, ServerKilled)
+    assert error.retryable
     assert "killed by SIGKILL" in error.message
     assert "memory" in error.hint
 

@@ -14,7 +14,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eval_jobs.errors import BadData, DiskFull, EndpointFailed, EndpointRefused, EvaluateError, EvaluatorDied
+from eval_jobs.errors import (
+    BadData,
+    DiskFull,
+    EndpointFailed,
+    EndpointRefused,
+    EvaluateError,
+    EvaluatorDied,
+    StoreError,
+)
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.evaluate.task_config import run_folder
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
@@ -164,20 +172,24 @@ def test_a_metric_that_cannot_be_computed_leaves_the_sample_unscored(
     assert "punkt_tab" in sample.detail
 
 
-def test_a_full_disk_stops_the_evaluation_and_is_not_the_samples_fault(
-    evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str
+@pytest.mark.parametrize(
+    ("place", "expected", "message"),
+    [("/dev/full", DiskFull, "no space left in"), ("/no/such/folder/x", StoreError, "cannot be written: No such file")],
+)
+def test_an_answer_that_cannot_be_written_stops_the_evaluation_and_is_not_the_samples_fault(
+    evaluator: EvalScopeEvaluator, tmp_path: Path, place: str, expected: type[StoreError], message: str
 ) -> None:
-    benchmark = sums(tmp_path, 3)
+    benchmark, plan_id = sums(tmp_path, 3), expected.code
     run = evaluator.work_dir / "runs" / run_folder(benchmark, suite_of(benchmark), plan_id)
     answers = run / "predictions" / "model" / "tracker_exact_default.jsonl"
     answers.parent.mkdir(parents=True)
-    answers.symlink_to("/dev/full")
+    answers.symlink_to(place)
     with OpenAIServer(right) as server:
-        with pytest.raises(DiskFull, match="no space left in") as caught:
+        with pytest.raises(expected, match=message) as caught:
             ask(evaluator, server, benchmark, plan_id=plan_id)
         answers.unlink()
         result = ask(evaluator, server, benchmark, plan_id=plan_id)
-    assert caught.value.retryable
+    assert caught.value.retryable is (expected is DiskFull)
     assert {s.score for s in result.samples} == {1.0}
 
 

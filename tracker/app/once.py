@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eval_jobs.ports import Progress
+from eval_jobs.queue.rules import may_pass
 from eval_jobs.run import Tools, run_plan
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.app.collect import collect
@@ -19,7 +20,8 @@ def evaluate_once(
     for plan in plans_for(checkpoint, world.measurement, first=_first(checkpoint, world)):
         record = run_plan(plan, tools=tools, progress=progress)
         results.append((record, review(world, record, tools.clock.now())))
-        tools.evaluator.forget(plan.id)
+        if not may_pass(record):
+            tools.evaluator.forget(plan.id)  # else the next try asks only what is missing
     world.tracking.flush()
     collect(world.keeping)
     return tuple(results)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.execute.orphans import reap_orphans
 from tracker.config import DEFAULT_NAME, load_config
 from tracker.wiring import Project
 
@@ -33,12 +34,14 @@ def json_option(function: Function) -> Function:
 
 
 def open_project(config_path: Path) -> Project:
-    """Read the configuration and return what it describes.
+    """Read the configuration and return what it describes; processes of killed workers of ours are ended.
 
     Raises:
         ConfigError: the file is missing or wrong.
     """
-    return Project(load_config(config_path))
+    project = Project(load_config(config_path))
+    reap_orphans(project.work_dir)
+    return project
 
 
 def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
