@@ -33,7 +33,7 @@ from tracker.ports import CheckpointSource, Lead, Notifier, Pins, Tracking
 
 if TYPE_CHECKING:
     from tracker.app.collect import Keeping
-from tracker.app.pipeline import Measurement, World
+    from tracker.app.pipeline import Measurement, World
 
 
 @dataclass(frozen=True)
