@@ -97,11 +97,7 @@ def tick(world: World, now: datetime) -> Tick:
             world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
         del world.found[0]
     skipped = skip_surplus(world, now)
-    gaps = []
-    for gap in world.source.gaps():
-        if world.history.append_gap(gap):
-            gaps.append(gap)
-            raise_alert(world.history, world.notifiers, alert_of_gap(gap))
+    gaps = remember_gaps(world)
     reports = []
     for record in world.queue.finished():  # written by workers, wherever they run
         reports.append(review(world, record, now))
@@ -110,11 +106,22 @@ def tick(world: World, now: datetime) -> Tick:
         collect(world.keeping)
     return Tick(
         checkpoints=checkpoints,
-        gaps=tuple(gaps),
+        gaps=gaps,
         skipped=skipped,
         reports=tuple(reports),
         unsent=world.tracking.flush(),
     )
+
+
+def remember_gaps(world: World) -> tuple[Gap, ...]:
+    """Remember what the source could not take, and tell people; return what is new."""
+    gaps = world.source.gaps()
+    told = {alert.fingerprint for run in {g.run_id for g in gaps} for alert in world.history.open_alerts(run)}
+    new = tuple(gap for gap in gaps if world.history.append_gap(gap))
+    for alert in map(alert_of_gap, gaps):
+        if alert.fingerprint not in told:  # not only for new gaps: a crash may have come before the alert
+            raise_alert(world.history, world.notifiers, alert)
+    return new
 
 
 def skip_surplus(world: World, now: datetime) -> tuple[Gap, ...]:

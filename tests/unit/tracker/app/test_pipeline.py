@@ -62,6 +62,16 @@ def test_a_gap_is_told_once() -> None:
     assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
 
 
+def test_a_gap_that_was_remembered_by_a_killed_process_is_told_by_the_next_one() -> None:
+    fakes = FakeWorld(run=forgetting_run())
+    for gap in fakes.run.gaps:
+        fakes.source.put_gap(gap)
+        fakes.history.append_gap(gap)
+    passes = [tick(fakes.world(), fakes.clock.now()) for _ in range(3)]
+    assert len(fakes.notifier.alerts) == len(fakes.run.gaps) > 0
+    assert [passed.gaps for passed in passes] == [(), (), ()]
+
+
 def test_a_channel_that_fails_does_not_stop_the_others() -> None:
     fakes = FakeWorld()
     broken = FakeNotifier(is_broken=True)
