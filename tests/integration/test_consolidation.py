@@ -6,9 +6,7 @@ import os
 import pickle
 import shutil
 import signal
-import stat
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +17,10 @@ from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUn
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests import trainer
 from tests.integration.raw_states import states
+from tests.integration.raw_watcher import STAND_IN, found_in_the_end, opened, stand_in, watch_until
 from tests.watchers import CLOCK, FRESH, pin_with_small_files_only, watch_for_ever
 from tracker.adapters.consolidate import CHILD, Consolidator
-from tracker.adapters.filesystem import FilesystemSource, pin_checkpoint
+from tracker.adapters.filesystem import pin_checkpoint
 from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
 from tracker.adapters.filesystem_manifest import Pin, read_pin
 from tracker.adapters.filesystem_pins import hold
@@ -57,13 +56,30 @@ def pinned(states: Path, kind: str, pins: Path) -> Checkpoint:
     return pin_checkpoint(source, run_id="run", pins_dir=pins, options=options_of(states, kind))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"zero1", "bin2"}])
 def test_a_state_becomes_safetensors_with_the_weights_that_were_trained(
     kind: str, states: Path, tmp_path: Path
 ) -> None:
     before = trainer.everything_below(states / KINDS[kind][0])
     checkpoint = pinned(states, kind, tmp_path / "pins")
     assert trainer.everything_below(states / KINDS[kind][0]) == before
+    assert_trained(checkpoint, states, kind)
+    assert checkpoint.format is (CheckpointFormat.LORA if kind == "bin3" else CheckpointFormat.FULL)
+    names = {path.name for path in Path(checkpoint.uri).iterdir()}
+    config = "adapter_config.json" if kind == "bin3" else "config.json"
+    assert {"adapter_model.safetensors" if kind == "bin3" else "model.safetensors", config} <= names
+    assert not [n for n in names if n.endswith((".bin", ".pt", ".distcp", ".py")) or n in {".metadata", "latest"}]
+    assert not [path for path in Path(checkpoint.uri).iterdir() if path.is_dir()]
+    assert list((tmp_path / "consolidation").iterdir()) == []
+
+
+def test_the_same_state_gives_the_same_bytes_and_so_the_same_identity(states: Path, tmp_path: Path) -> None:
+    first, second = (pinned(states, "bin2", tmp_path / name) for name in ("pins-1", "pins-2"))
+    assert first.digest == second.digest
+    assert_trained(first, states, "bin2")
+
+
+def assert_trained(checkpoint: Checkpoint, states: Path, kind: str) -> None:
     (weights,) = Path(checkpoint.uri).glob("*.safetensors")
     found, expected = load_file(weights), load_file(states / "expected" / f"{kind}.safetensors")
     if kind in TIED:
@@ -73,13 +89,6 @@ def test_a_state_becomes_safetensors_with_the_weights_that_were_trained(
     for name, tensor in found.items():
         assert tensor.dtype == np.float32, "as config.json of the base model says"
         np.testing.assert_array_equal(tensor, expected[name], err_msg=name)
-    assert checkpoint.format is (CheckpointFormat.LORA if kind == "bin3" else CheckpointFormat.FULL)
-    names = {path.name for path in Path(checkpoint.uri).iterdir()}
-    config = "adapter_config.json" if kind == "bin3" else "config.json"
-    assert {weights.name, config} <= names
-    assert not [n for n in names if n.endswith((".bin", ".pt", ".distcp", ".py")) or n in {".metadata", "latest"}]
-    assert not [path for path in Path(checkpoint.uri).iterdir() if path.is_dir()]
-    assert list((tmp_path / "consolidation").iterdir()) == []
 
 
 def test_accelerate_makes_the_same_of_an_fsdp_state(states: Path) -> None:
@@ -89,21 +98,6 @@ def test_accelerate_makes_the_same_of_an_fsdp_state(states: Path) -> None:
 
 
 # --- watched
-
-
-def opened(root: Path) -> FilesystemSource:
-    options = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
-    return FilesystemSource("run", root / "out", root / "pins", options, CLOCK)
-
-
-def found_in_the_end(source: FilesystemSource) -> list[Checkpoint]:
-    found = list(source.ready(CLOCK.now()))
-    found += source.ready(CLOCK.now())
-    deadline = CLOCK.now() + timedelta(seconds=120)
-    while source.is_behind() and CLOCK.now() < deadline:
-        source.wait(0.2)
-        found += source.ready(CLOCK.now())
-    return found
 
 
 @pytest.fixture
@@ -135,8 +129,33 @@ def test_a_state_is_held_before_rotation_and_found_after_a_kill_in_the_middle_of
     expected = load_file(states / "expected/zero3.safetensors")
     assert all((found[name] == expected[name]).all() for name in expected)
     assert [path.name for path in (root / "pins/run").iterdir()] == [Path(checkpoint.uri).name]
-    # A second conversion gives the same bytes, and so the same identity.
-    assert pinned(states, "zero3", root / "pins-2").digest == checkpoint.digest
+
+
+def test_a_kill_at_any_change_to_the_pins_loses_and_doubles_nothing(states: Path, tmp_path: Path) -> None:
+    script = STAND_IN.format(python=sys.executable, weights=states / "expected/zero3.safetensors")
+    python = stand_in(tmp_path, script)
+    number = 1
+    while True:
+        root = tmp_path / str(number)
+        shutil.copytree(states / "out-zero3", root / "out")
+        process = FRESH.Process(target=watch_until, args=(root, python, number))
+        process.start()
+        process.join()
+        if process.exitcode != -signal.SIGKILL:
+            break
+        source = opened(root, python)
+        try:
+            (checkpoint,) = found_in_the_end(source)
+            assert source.gaps() == ()
+        finally:
+            source.close()
+        pin = Path(checkpoint.uri)
+        assert [path.name for path in (root / "pins/run").iterdir()] == [pin.name]
+        assert not [path for path in pin.iterdir() if path.is_dir() or path.name == "latest"]
+        assert (pin / "model.safetensors").read_bytes() == (states / "expected/zero3.safetensors").read_bytes()
+        number += 1
+    assert process.exitcode == 0
+    assert number > 30, "the kills must reach from the first folder to the last rename"
 
 
 def wait_for_child(root: Path) -> int:
@@ -187,13 +206,6 @@ def held(root: Path, pins: Path) -> Pin:
     return pin
 
 
-def stand_in(folder: Path, script: str) -> str:
-    path = folder / "python"
-    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return str(path)
-
-
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -213,7 +225,7 @@ def test_what_this_machine_cannot_do_is_said_and_the_hold_is_kept(
     pin = held(root, root / "pins")
     silence_s = 0.5 if "sleep" in script else 60.0
     consolidator = Consolidator(
-        python=stand_in(root, script), allow_pickle=False, log_dir=root / "logs", silence_s=silence_s
+        python=stand_in(root, f"#!/bin/sh\n{script}\n"), allow_pickle=False, log_dir=root / "logs", silence_s=silence_s
     )
     with pytest.raises(ConsolidationFailed) as caught:
         consolidator.whole(pin)
@@ -254,8 +266,9 @@ def test_a_deepspeed_state_that_would_run_code_is_refused_unless_pickles_are_all
     assert "watch.allow_pickle" in caught.value.hint
     assert not (states / "ran").exists()
     allowed = WatchOptions(config_from=str(states / "base"), allow_pickle=True)
-    pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins", options=allowed)
+    checkpoint = pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins", options=allowed)
     assert (states / "ran").exists()
+    assert_trained(checkpoint, states, "zero1")
 
 
 class Call:
