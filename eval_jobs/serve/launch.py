@@ -27,6 +27,7 @@ RESERVED_ARGS: Mapping[str, str] = {
     "--served-model-name": "the engine is known by a random name",
     "--lora-modules": "adapters are found as checkpoints",
     "--api-key": "a key on the command line is visible to everybody on the machine, and none is needed",
+    "--hf-token": "a key on the command line is visible to everybody on the machine: set HF_TOKEN",
     "--trust-remote-code": "set serve.trust_remote_code",
     "--dtype": "set serve.dtype",
     "--max-model-len": "set serve.max_model_len",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from tracker.config.section import Section
+from tracker.config.section import Section, without_key
 from tracker.domain.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy
 
 
@@ -67,3 +67,11 @@ class TrackingSection(Section):
     run_id: str = Field(
         default="", description="The trainer's own MLflow run, to write into it; default: found by its output folder."
     )
+
+    @field_validator("uri")
+    @classmethod
+    def _address_holds_no_key(cls, value: str) -> str:
+        return without_key(
+            value,
+            instead="set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (for a database: PGPASSWORD and the like)",
+        )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.types import Benchmark, EngineKind, ProbeLoad, ServeSpec
-from tracker.config.section import Section
+from tracker.config.section import Section, without_key
 
 EXACT = "exact"
 OWN_ADAPTERS = (EXACT, "choice")
@@ -43,6 +43,11 @@ class ServeSection(Section):
     api_key_env: str = Field(
         default="", description="remote: name of the environment variable that holds the key (never the key itself)."
     )
+
+    @field_validator("base_url")
+    @classmethod
+    def _address_holds_no_key(cls, value: str) -> str:
+        return without_key(value, instead="set an environment variable and name it with serve.api_key_env")
 
     @model_validator(mode="after")
     def _remote_needs_an_address(self) -> ServeSection:

@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import BaseModel, ConfigDict
+
+_KEY_IN_QUERY = re.compile(r"(^|&)[^=&]*(key|token|secret|password)[^=&]*=", re.IGNORECASE)
+
+
+def without_key(url: str, *, instead: str) -> str:
+    """Return the address if it holds no key: it is stored with every plan, logged and shown.
+
+    Args:
+        url: any address.
+        instead: where a key belongs.
+
+    Raises:
+        ValueError: there is a password or a key in it; the message does not repeat it.
+    """
+    address, _, query = url.partition("?")
+    scheme, _, rest = address.partition("://")
+    user, separator, _ = rest.partition("/")[0].rpartition("@")
+    # A database is asked for as somebody; over HTTP a user's name alone may be a token.
+    has_key = ":" in user or (bool(separator) and scheme.startswith("http"))
+    if has_key or _KEY_IN_QUERY.search(query):
+        raise ValueError(f"there is a key or a password in it: leave it out, {instead}, and change it: it was seen")
+    return url
 
 
 class Section(BaseModel):

@@ -25,9 +25,51 @@ def refused(text: str) -> str:
 
 def test_five_lines_are_enough() -> None:
     config = parse_config(MINIMAL, HERE)
-    assert config.run.output_dir == Path("/project/out")
+    assert config.run.output_dir == "/project/out"
     assert config.run.state_dir == Path("/project/.tracker")
     assert [b.name for b in config.to_suite({}).benchmarks] == ["gsm8k"]
+
+
+def test_checkpoints_may_lie_in_a_bucket() -> None:
+    config = parse_config(MINIMAL.replace('"out"', '"s3://bucket/runs/sft"'), HERE)
+    assert config.run.output_dir == "s3://bucket/runs/sft"
+    assert config.run.is_bucket
+    assert not parse_config(MINIMAL, HERE).run.is_bucket
+
+
+@pytest.mark.parametrize("place", ["gs://bucket/x", "s3://", "s3://AKIAKEY:SECRETSECRET@bucket/x"])
+def test_other_addresses_are_refused_and_never_repeated(place: str) -> None:
+    message = refused(MINIMAL.replace('"out"', f'"{place}"'))
+    assert "s3://bucket/prefix" in message
+    assert "SECRETSECRET" not in message
+
+
+@pytest.mark.parametrize("url", ["minio:9000", "http://AKIAKEY:SECRETSECRET@minio:9000"])
+def test_an_endpoint_is_an_address_without_keys(url: str) -> None:
+    message = refused(MINIMAL + f'[s3]\nendpoint_url = "{url}"\n')
+    assert "s3.endpoint_url" in message
+    assert "SECRETSECRET" not in message
+
+
+@pytest.mark.parametrize(
+    ("setting", "instead"),
+    [
+        ('[serve]\nengine = "remote"\nbase_url = "https://SECRETSECRET@host/v1"\n', "serve.api_key_env"),
+        ('[serve]\nengine = "remote"\nbase_url = "https://host/v1?api_key=SECRETSECRET"\n', "serve.api_key_env"),
+        ('[tracking]\nuri = "https://me:SECRETSECRET@mlflow"\n', "MLFLOW_TRACKING_PASSWORD"),
+        ('[tracking]\nuri = "postgresql://me:SECRETSECRET@host/mlflow"\n', "MLFLOW_TRACKING_PASSWORD"),
+        ('[store]\ndatabase = "postgresql://me:SECRETSECRET@host/tracker"\n', "store.password_env"),
+    ],
+)
+def test_an_address_with_a_key_is_refused_and_never_repeated(setting: str, instead: str) -> None:
+    message = refused(MINIMAL + setting)
+    assert instead in message
+    assert "SECRETSECRET" not in message
+
+
+def test_a_database_may_be_asked_for_as_somebody() -> None:
+    uri = "postgresql://me@host/mlflow"
+    assert parse_config(MINIMAL + f'[tracking]\nuri = "{uri}"\n', HERE).tracking.uri == uri
 
 
 def test_two_lines_bring_a_data_set() -> None:
@@ -135,7 +177,7 @@ def test_the_commented_file_is_valid_and_uncommenting_nothing_gives_the_defaults
 def test_every_setting_has_a_description() -> None:
     assert "None |" not in settings_markdown()
     assert set(Config.model_fields) == {
-        "run", "watch", "serve", "suite", "benchmark", "probe", "policy", "phase", "tracking",
+        "run", "watch", "serve", "suite", "benchmark", "probe", "policy", "phase", "tracking", "s3", "keep", "store",
     }  # fmt: skip
 
 
