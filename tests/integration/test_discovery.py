@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -101,6 +102,48 @@ def test_forty_checkpoints_at_speed_are_all_held_while_the_reader_is_busy(
     assert source.gaps() == ()
     for checkpoint in found:
         assert (Path(checkpoint.uri) / "model.safetensors").read_bytes() == trainer.weights(checkpoint.step)
+
+
+@contextmanager
+def load(count: int) -> Iterator[None]:
+    """Keep the processors busy meanwhile."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def test_a_trainer_of_large_shards_on_a_busy_machine_loses_none_although_the_tracker_is_killed(tmp_path: Path) -> None:
+    """Keeps 2 and writes 100 MB every second or so: the tracker is killed in the middle and started again at once."""
+    first = FRESH.Process(target=watch_for_ever, args=(tmp_path,))
+    first.start()
+    with load(3):
+        command = ("tests.integration.sharded_training", str(tmp_path / "out"), "--saves", "6", "--pause", "1")
+        writer = started(tmp_path, *command)
+        while len(list((tmp_path / "pins").glob("*/*"))) < 4 and writer.poll() is None:
+            CLOCK.sleep(0.05)
+        first.kill()
+        first.join()
+        source = opened(tmp_path)
+        try:
+            found = watched_to_the_end(source, writer)
+            gaps = source.gaps()
+        finally:
+            source.close()
+    assert writer.returncode == 0, (tmp_path / "writer.log").read_text()
+    assert [c.step for c in found] == list(range(10, 61, 10))
+    assert gaps == ()
+    assert len(list((tmp_path / "out").iterdir())) == 2
+    for checkpoint in (found[0], found[-1]):
+        shards = [load_file(path) for path in sorted(Path(checkpoint.uri).glob("*.safetensors"))]
+        assert [list(shard) for shard in shards] == [[f"part.{number}.weight"] for number in range(4)]
+        assert all(
+            abs(float(part.mean()) - checkpoint.step - i) < 0.1 for i, s in enumerate(shards) for part in s.values()
+        )
+    shutil.rmtree(tmp_path / "pins")  # a gigabyte
 
 
 # --- killed
