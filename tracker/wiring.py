@@ -209,14 +209,7 @@ class Project:
             CheckpointError: it is no complete checkpoint.
             ConfigError, StoreError: it cannot be read, or the pin cannot be written.
         """
-        run_id = self.run_id_of(checkpoint)
-        if not checkpoint.startswith(SCHEME):
-            options = self.config.watch.to_options()
-            return pin_checkpoint(Path(checkpoint), run_id=run_id, pins_dir=self.pins_dir, options=options)
-        bucket = self._bucket(checkpoint)
-        once = importlib.import_module("tracker.adapters.bucket_once")
-        pinned: Checkpoint = once.pin_checkpoint(bucket, run_id=run_id, pins_dir=self.pins_dir)
-        return pinned
+        return self._pin(checkpoint, self.run_id_of(checkpoint), self.pins_dir)
 
     def run_id_of(self, checkpoint: str) -> str:
         """Return the run that a checkpoint belongs to, as watching names it."""
@@ -246,8 +239,16 @@ class Project:
         self.make_state_dir()
         # Apart from the pins of the run: what lies there is evaluated after a restart.
         pins_dir = self.state_dir / "reference"
-        options = self.config.watch.to_options()
-        return pin_checkpoint(Path(setting), run_id=self.config.run.name, pins_dir=pins_dir, options=options)
+        return self._pin(setting, self.config.run.name, pins_dir)
+
+    def _pin(self, checkpoint: str, run_id: str, pins_dir: Path) -> Checkpoint:
+        if not checkpoint.startswith(SCHEME):
+            options = self.config.watch.to_options()
+            return pin_checkpoint(Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options)
+        bucket = self._bucket(checkpoint)
+        once = importlib.import_module("tracker.adapters.bucket_once")
+        pinned: Checkpoint = once.pin_checkpoint(bucket, run_id=run_id, pins_dir=pins_dir)
+        return pinned
 
     def _source(self) -> CheckpointSource:
         self.make_state_dir()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
@@ -15,6 +16,8 @@ from tracker.app.pipeline import Tick, World, tick
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
+MAX_PASS_S = 5.0
+"""Of a pass counts as quiet at most."""
 
 Show = Callable[[Tick, QueueState], None]
 """Called after every pass."""
@@ -34,36 +37,84 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
     """Watch until the training has ended and everything that it left is judged and published.
 
     `keep_workers` is called once a pass: it restarts workers that died and raises when they cannot live. A store
-    that refuses (a full disk) is said once and asked again: pinning must go on, or rotation takes the checkpoints.
+    that refuses (a full disk, a database that is away) is said once and asked again: pinning must go on, or rotation
+    takes the checkpoints.
     """
-    revived = world.queue.revive()
-    if revived:
-        log.warning("%d checkpoints whose evaluation had failed are tried again", revived)
-    quiet_since: datetime | None = None
-    trouble = ""
+    stores, quiet = _Stores(), _QuietTime(stop.quiet_s)
+    has_begun = False
     while True:
         has_ended = stop.training_ended()  # asked before the look at the disk, which then sees what it left
-        started_at = clock.now()
-        try:
+        started_at, is_quiet = clock.now(), False
+        with stores.asked():
+            has_begun = has_begun or _revive(world)  # before the first plans are added: they bring today's settings
             is_quiet = _pass(world, started_at, show) and has_ended
-            trouble = ""
-        except StoreError as error:
-            if error.message != trouble:
-                log.warning("%s; trying again", error)
-            trouble, is_quiet = error.message, False
         keep_workers()
-        if not is_quiet:
-            quiet_since = None
-        elif quiet_since is None:
-            quiet_since = clock.now()
-        elif started_at - quiet_since >= timedelta(seconds=stop.quiet_s):
+        if quiet.is_over(started_at if is_quiet else None, clock.now()):
             break
         world.source.wait(TICK_S)
     world.source.give_up(clock.now())
-    _pass(world, clock.now(), show)
+    is_done = False
+    while not is_done:
+        with stores.asked():
+            _pass(world, clock.now(), show)
+            is_done = True
+        if not is_done:
+            keep_workers()
+            world.source.wait(TICK_S)
 
 
 # --- private
+
+
+class _Stores:
+    """Says once that a store refuses, and once that it works again."""
+
+    def __init__(self) -> None:
+        self._trouble = ""
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Survive what a store refuses in this context."""
+        try:
+            yield
+        except StoreError as error:
+            # By its code: what a database says of one and the same fault differs from try to try.
+            if error.code != self._trouble:
+                log.warning("%s; trying again", error)
+            self._trouble = error.code
+            return
+        if self._trouble:
+            log.warning("the stores work again")
+        self._trouble = ""
+
+
+class _QuietTime:
+    """Adds up how long nothing happened. A clock that is set is no time that passes, nor is a pass that took long."""
+
+    def __init__(self, enough_s: float) -> None:
+        self._enough_s = enough_s
+        self._since: datetime | None = None
+        self._quiet_s = 0.0
+
+    def is_over(self, quiet_at: datetime | None, now: datetime) -> bool:
+        """Say whether it was quiet for long enough; `quiet_at`: start of a quiet pass, None for a busy one."""
+        if quiet_at is None:
+            self._since, self._quiet_s = None, 0.0
+            return False
+        if self._since is None:
+            self._since = now
+            return False
+        passed_s = (quiet_at - self._since).total_seconds()
+        self._quiet_s += min(max(0.0, passed_s), MAX_PASS_S)
+        self._since = quiet_at
+        return self._quiet_s >= self._enough_s
+
+
+def _revive(world: World) -> bool:
+    revived = world.queue.revive()
+    if revived:
+        log.warning("%d checkpoints whose evaluation had failed are tried again", revived)
+    return True
 
 
 def _pass(world: World, now: datetime, show: Show) -> bool:
@@ -71,5 +122,5 @@ def _pass(world: World, now: datetime, show: Show) -> bool:
     passed = tick(world, now)
     state = world.queue.state()
     show(passed, state)
-    is_busy = passed.checkpoints or passed.gaps or passed.reports or state.waiting or state.running
+    is_busy = passed.checkpoints or passed.gaps or passed.skipped or passed.reports or state.waiting or state.running
     return not (is_busy or world.source.is_behind())

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from tracker.cli.checkpoints import known_run
 from tracker.cli.options import config_option, json_option, open_project
+from tracker.domain.overview import open_gaps
 from tracker.domain.types import Gap, Report
 from tracker.render import gaps_table, history_table
 
@@ -28,7 +29,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     runs = (known_run(history, run),) if run else history.runs()
     if as_json:
         reports = tuple(report for name in runs for report in history.reports(name))
-        gaps = tuple(gap for name in runs for gap in history.gaps(name))
+        gaps = tuple(gap for name in runs for gap in open_gaps(history.reports(name), history.gaps(name)))
         click.echo(
             b'{"reports": %b, "gaps": %b}'
             % (TypeAdapter(tuple[Report, ...]).dump_json(reports), TypeAdapter(tuple[Gap, ...]).dump_json(gaps))
@@ -38,6 +39,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     if not runs:
         console.print("nothing is evaluated yet: `tracker watch` does it as checkpoints appear")
     for name in runs:
-        console.print(history_table(history.outlines(name), last=last))
-        if gaps := history.gaps(name):
+        outlines = history.outlines(name)
+        console.print(history_table(outlines, last=last))
+        if gaps := open_gaps(outlines, history.gaps(name)):
             console.print(gaps_table(gaps, last=last))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -15,10 +16,15 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
 from tracker.app.daemon import StopRule, watch
+from tracker.app.leading import LeadLost, LedSource, stand_by
 from tracker.cli import interrupts
 from tracker.cli.options import config_option, open_project
 from tracker.cli.watch_display import WatchDisplay
 from tracker.config import Config
+from tracker.domain.buckets import PASSED_S
+from tracker.domain.leading import Leader
+from tracker.ports import Lead
+from tracker.wiring import Project
 
 
 @click.command("watch")
@@ -26,44 +32,87 @@ from tracker.config import Config
 @click.option(
     "--until-exit-of", "pid", type=click.IntRange(min=1), help="Stop after process PID has ended and all is judged."
 )
-@click.option("--until-idle", is_flag=True, help="Stop when everything that is there now is judged.")
-@click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes.")
+@click.option(
+    "--until-idle", is_flag=True, help="Evaluate everything that is there now, lowest step first, and stop."
+)
+@click.option(
+    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
+)
 @click.option("--polling", is_flag=True, help="Look at the disk instead of waiting for file events.")
 def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool) -> None:
     """Evaluate every checkpoint of a run as it appears.
 
     Finds each finished checkpoint, pins it before the trainer deletes it, serves and scores it, writes MLflow and
-    says what changed. Runs beside the trainer until Ctrl-C; the next start continues where this one stopped.
+    says what changed. Runs beside the trainer until Ctrl-C; the next start continues where this one stopped. A second
+    one on the same run stands by and takes over when the first one ends.
     """
     project = open_project(config_path)
     if polling:
         project = project.polling()
+    if until_idle:  # all of it is asked for, and nothing newer will come
+        project = project.in_order()
+    project.suite()  # a wrong setting is said now, not when this process takes over from another
     training_ended = _training_ended(pid, until_idle=until_idle)
-    world = project.world()
-    local = project.workers(workers)
+    session = _Session(project=project, config_path=config_path, workers=workers, training_ended=training_ended)
     console = Console()
     if console.is_terminal:  # log lines go above the live line, not into it
         handler = RichHandler(console=console, show_time=False, show_path=False)
         logging.basicConfig(handlers=[handler], format="%(message)s", force=True)
-    display = WatchDisplay(console)
-    display.welcome(project.config, world.measurement)
+    display = WatchDisplay(console, project.config)
+    lead = project.lead()
     try:
         with display:
-            watch(
-                world,
-                clock=SystemClock(),
-                keep_workers=lambda: _keep(local),
-                stop=StopRule(training_ended=training_ended, quiet_s=_quiet_s(project.config)),
-                show=display.show,
-            )
-        display.farewell(world.history)
+            while not _lead_and_watch(session, lead, display):
+                pass
+        display.farewell(project.history)
+    finally:
+        lead.release()
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Session:
+    """What was asked for on the command line."""
+
+    project: Project
+    config_path: Path
+    workers: int
+    training_ended: Callable[[], bool]
+
+
+def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
+    """Stand by until this process leads, then watch; False when another process leads in between."""
+    project, clock = session.project, SystemClock()
+    run = project.config.run
+
+    def show_leader(leader: Leader | None) -> None:
+        interrupts.check()
+        display.stands_by(leader)
+
+    stand_by(lead, run.name, output_dir=str(run.output_dir), clock=clock, show=show_leader)
+    world = project.world()
+    world = replace(world, source=LedSource(world.source, lead))
+    local = project.workers(session.workers)
+    display.welcome(world.measurement)
+    if session.workers == 0:
+        display.has_no_worker(session.config_path)
+    try:
+        watch(
+            world,
+            clock=clock,
+            keep_workers=lambda: _keep(local),
+            stop=StopRule(training_ended=session.training_ended, quiet_s=_quiet_s(project.config)),
+            show=display.show,
+        )
+    except LeadLost:
+        return False
     finally:
         local.stop()
         world.source.close()
         world.tracking.close()
-
-
-# --- private
+    return True
 
 
 def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
@@ -97,4 +146,6 @@ def _is_gone(trainer: psutil.Process) -> bool:
 
 def _quiet_s(config: Config) -> float:
     """Return how long the last checkpoint may need to settle and be seen by the slower of the two ways."""
+    if config.run.is_bucket:  # an uploader may lag behind the training that has ended
+        return PASSED_S + 2 * config.watch.settle_s + config.watch.rescan_s
     return 2 * config.watch.settle_s + (config.watch.rescan_s if config.watch.polling else 2.0)

@@ -15,6 +15,7 @@ from eval_jobs.types import QueueState
 from tracker.app.pipeline import Measurement, Tick
 from tracker.config import Config
 from tracker.domain.leading import Leader
+from tracker.domain.overview import open_gaps, skipped_text
 from tracker.ports import History
 from tracker.render import report_lines
 
@@ -71,6 +72,8 @@ class WatchDisplay:
             self._line("found", f"step {checkpoint.step}  {checkpoint.source_uri}")
         for gap in passed.gaps:
             self._line("gap", f"step {gap.step}  {gap.message} ({gap.hint})", style="red")
+        if passed.skipped:
+            self._line("skipped", skipped_text(passed.skipped), style="yellow")
         for report in passed.reports:
             # A terminal wraps; a file keeps one line for each verdict.
             self._console.print(*report_lines(report), sep="\n", soft_wrap=not self._console.is_terminal)
@@ -79,9 +82,9 @@ class WatchDisplay:
 
     def farewell(self, history: History) -> None:
         """Say what came out of the whole project, and what is still on its way."""
-        reports = [report for run in history.runs() for report in history.reports(run)]
-        gaps = [gap for run in history.runs() for gap in history.gaps(run)]
-        text = f"{len(reports)} checkpoints judged, {len(gaps)} gaps; `tracker history` shows them"
+        reports = {run: history.outlines(run) for run in history.runs()}
+        gaps = [gap for run in reports for gap in open_gaps(reports[run], history.gaps(run))]
+        text = f"{sum(map(len, reports.values()))} checkpoints judged, {len(gaps)} gaps; `tracker history` shows them"
         if self._unsent:
             text += f"; {self._unsent} results wait for MLflow: the next `tracker watch` sends them"
         self._line("done", text, style="red" if self._unsent else "dim")

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from eval_jobs.errors import DiskFull, TrackerError
+from eval_jobs.errors import DiskFull, StoreError, StoreUnavailable, TrackerError
 from eval_jobs.types import BenchmarkFailure, EvalPlan, QueueState
 from tests.fakes.queue import FakeQueue
 from tests.records import forgetting_run
@@ -55,6 +55,18 @@ def test_it_goes_on_while_the_training_runs_and_then_waits_for_the_last_checkpoi
     watching.until(lambda: len(watching.passes) >= 30)
     assert [r.step for p in watching.passes for r in p.reports] == [last.step]
     assert len(watching.passes) >= 45
+
+
+def test_it_does_not_end_while_the_storage_of_the_checkpoints_is_away() -> None:
+    fakes = FakeWorld()
+    fakes.source.behind = True
+
+    def on_pass(number: int) -> None:
+        fakes.source.behind = number < 50
+
+    watching = Watching(fakes, on_pass)
+    watching.until(lambda: True)
+    assert 50 < len(watching.passes) < 60
 
 
 def test_it_does_not_end_while_a_plan_waits() -> None:
@@ -109,12 +121,12 @@ def test_a_full_disk_is_waited_out_and_costs_no_checkpoint(caplog: pytest.LogCap
     refused: list[int] = []
 
     class Full(FakeQueue):
-        def add(self, plan: EvalPlan, *, now: datetime) -> bool:
+        def add(self, plan: EvalPlan, **arguments: object) -> bool:
             if len(refused) < 5:
                 refused.append(plan.checkpoint.step)
                 fakes.clock.advance(1.0)
                 raise DiskFull("no space is left", hint="free some")
-            return super().add(plan, now=now)
+            return super().add(plan, **arguments)  # type: ignore[arg-type]
 
     def on_pass(_: int) -> None:
         fakes.work()
@@ -125,6 +137,84 @@ def test_a_full_disk_is_waited_out_and_costs_no_checkpoint(caplog: pytest.LogCap
     assert len(refused) == 5
     assert [r.step for p in watching.passes for r in p.reports] == [refused[0]]
     assert len([r for r in caplog.records if "no space is left" in r.message]) == 1
+
+
+class Faulty(FakeQueue):
+    """Its database refuses the calls that are left in `refusals`, by method."""
+
+    def __init__(self, **refusals: list[StoreError]) -> None:
+        super().__init__()
+        self.refusals = refusals
+
+    def revive(self) -> int:
+        self._refuse("revive")
+        return super().revive()
+
+    def skipped(self) -> tuple[EvalPlan, ...]:
+        self._refuse("skipped")
+        return super().skipped()
+
+    def state(self) -> QueueState:
+        self._refuse("state")
+        return super().state()
+
+    def _refuse(self, method: str) -> None:
+        if self.refusals.get(method):
+            raise self.refusals[method].pop()
+
+
+def away(number: int) -> StoreError:
+    return StoreUnavailable(f"no answer from port {number}", hint="wait")
+
+
+@pytest.mark.parametrize("method", ["revive", "skipped", "state"])
+def test_a_database_that_is_away_is_said_once_whatever_its_words_and_once_when_it_is_back(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fakes = FakeWorld()
+    fakes.queue = Faulty(**{method: [*map(away, range(4))]})
+    fakes.source.put(fakes.run.records[0].plan.checkpoint)
+    watching = Watching(fakes, lambda _: _work_at(1, 1, fakes))
+    watching.until(lambda: True, quiet_s=3.0)
+    assert [r.step for p in watching.passes for r in p.reports] == [fakes.run.records[0].plan.checkpoint.step]
+    said = [r.message for r in caplog.records]
+    assert len([m for m in said if "no answer" in m]) == 1
+    assert said.count("the stores work again") == 1
+
+
+def test_what_a_store_refuses_in_the_last_pass_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    fakes = FakeWorld(run=forgetting_run())
+    queue = Faulty()
+    fakes.queue = queue
+    fakes.source.unfinished = list(fakes.run.gaps)
+    give_up = fakes.source.give_up
+
+    def and_fail(now: datetime) -> None:
+        give_up(now)
+        queue.refusals = {"skipped": [away(1), away(2)]}
+
+    fakes.source.give_up = and_fail  # type: ignore[method-assign]
+    Watching(fakes, lambda _: None).until(lambda: True)
+    assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
+    assert "the stores work again" in caplog.text
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_a_clock_that_is_set_neither_ends_the_watch_early_nor_keeps_it_for_hours(hours: int) -> None:
+    fakes = FakeWorld()
+    last = fakes.run.records[0].plan.checkpoint
+
+    def on_pass(number: int) -> None:
+        if number == 4:
+            fakes.clock.advance(3600.0 * hours)
+        if number == 8:
+            fakes.source.put(last)
+        fakes.work()
+
+    watching = Watching(fakes, on_pass)
+    watching.until(lambda: True, quiet_s=12.0)
+    assert [r.step for p in watching.passes for r in p.reports] == [last.step]
+    assert len(watching.passes) < 40
 
 
 def test_a_failed_evaluation_is_tried_again_at_the_next_start() -> None:

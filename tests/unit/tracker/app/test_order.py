@@ -1,0 +1,171 @@
+"""Newest first: what is skipped is remembered, and verdicts are those of a run that was evaluated in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from eval_jobs.types import Backlog, EvalRecord
+from tests.records import forgetting_run
+from tests.unit.tracker.app.fake_world import FakeWorld
+from tests.unit.tracker.app.test_pipeline import Fuse, Killed, cut
+from tracker.app.pipeline import Order, tick
+from tracker.domain.types import AlertState, Pinned, Report, VerdictWord
+
+NEWEST = Order(max_waiting=3)
+
+
+def fakes_with_all_found(order: Order = NEWEST) -> FakeWorld:
+    """Return a world in which the whole run lies on the disk at once."""
+    fakes = FakeWorld(order=order)
+    for record in fakes.run.records:
+        fakes.source.put(record.plan.checkpoint)
+    return fakes
+
+
+def steps_of(fakes: FakeWorld) -> list[int]:
+    return [record.plan.checkpoint.step for record in fakes.run.records]
+
+
+def in_order() -> FakeWorld:
+    fakes = FakeWorld()
+    for record in fakes.run.records:
+        fakes.source.put(record.plan.checkpoint)
+        tick(fakes.world(), fakes.clock.now())
+        fakes.work()
+        tick(fakes.world(), fakes.clock.now())
+    return fakes
+
+
+def newest_first(order: Order) -> FakeWorld:
+    """Return a world in which one worker and one watcher take turns: the results arrive newest first."""
+    fakes = fakes_with_all_found(order)
+    tick(fakes.world(), fakes.clock.now())
+    while fakes.work(at_most=1):
+        fakes.clock.advance(60)
+        tick(fakes.world(), fakes.clock.now())
+    return fakes
+
+
+def words(fakes: FakeWorld) -> dict[tuple[int, str], VerdictWord]:
+    reports = fakes.history.reports(fakes.run.run_id)
+    return {(report.step, v.benchmark): v.word for report in reports for v in report.verdicts}
+
+
+def losses_told(fakes: FakeWorld) -> set[str]:
+    return {a.subject for a in fakes.notifier.alerts if a.state is AlertState.FIRING}
+
+
+def test_too_many_waiting_checkpoints_leave_the_first_and_the_newest() -> None:
+    fakes = fakes_with_all_found()
+    steps = steps_of(fakes)
+    passed = tick(fakes.world(), fakes.clock.now())
+    assert [gap.step for gap in passed.skipped] == steps[1:-2]
+    assert {gap.code for gap in passed.skipped} == {"E-CKPT-SKIPPED"}
+    assert passed.skipped[0].message == "skipped: 3 newer checkpoints were waiting"
+    assert f"tracker run {fakes.run.records[1].plan.checkpoint.uri}" in passed.skipped[0].hint
+    assert fakes.history.gaps(fakes.run.run_id) == passed.skipped
+    assert fakes.notifier.alerts == []
+    assert fakes.work() == 3
+    assert [r.step for r in tick(fakes.world(), fakes.clock.now()).reports] == [steps[0], *steps[-2:]]
+
+
+def test_the_pinned_baseline_of_the_run_is_never_skipped() -> None:
+    fakes = fakes_with_all_found()
+    steps = steps_of(fakes)
+    pinned = replace(fakes.world().policy, pinned=Pinned(run_id=fakes.run.run_id, step=steps[4]))
+    passed = tick(replace(fakes.world(), policy=pinned), fakes.clock.now())
+    assert steps[4] not in [gap.step for gap in passed.skipped]
+    assert steps[0] not in [gap.step for gap in passed.skipped]
+
+
+def test_a_restart_skips_nothing_twice_and_brings_nothing_back() -> None:
+    fakes = fakes_with_all_found()
+    first = tick(fakes.world(), fakes.clock.now())
+    fakes.source.start_again()
+    second = tick(fakes.world(), fakes.clock.now())
+    assert second.skipped == ()
+    assert fakes.history.gaps(fakes.run.run_id) == first.skipped
+    assert fakes.work() == 3
+
+
+def test_another_backlog_evaluates_at_the_next_start_what_was_skipped() -> None:
+    fakes = fakes_with_all_found()
+    tick(fakes.world(), fakes.clock.now())
+    fakes.work()
+    fakes.source.start_again()
+    fakes.order = Order(backlog=Backlog.ALL)
+    tick(fakes.world(), fakes.clock.now())
+    assert fakes.work() == len(fakes.run.records) - 3
+    tick(fakes.world(), fakes.clock.now())
+    assert [report.step for report in fakes.history.reports(fakes.run.run_id)] == steps_of(fakes)
+
+
+@pytest.mark.parametrize("survived_calls", range(60))
+def test_a_kill_between_any_two_calls_skips_and_remembers_the_same(survived_calls: int) -> None:
+    undisturbed, killed = fakes_with_all_found(), fakes_with_all_found()
+    wanted = tick(undisturbed.world(), undisturbed.clock.now()).skipped
+    try:
+        tick(cut(killed.world(), Fuse(survived_calls)), killed.clock.now())
+    except Killed:
+        killed.source.start_again()
+    tick(killed.world(), killed.clock.now())
+    assert killed.history.gaps(killed.run.run_id) == wanted
+    assert killed.queue.skipped() == ()
+    assert killed.work() == 3
+
+
+def test_results_that_arrive_newest_first_end_in_the_verdicts_and_losses_of_a_run_in_order() -> None:
+    wanted, late = in_order(), newest_first(Order(backlog=Backlog.ALL))
+    assert words(late) == words(wanted)
+    assert losses_told(late) == losses_told(wanted) != set()
+    assert len(losses_told(late)) == len([a for a in late.notifier.alerts if a.state is AlertState.FIRING])
+
+
+def test_only_the_newest_checkpoint_may_raise_an_alarm_and_at_most_once_for_each_that_arrives() -> None:
+    """What `policy.alpha` is divided by: looks that can open a loss, one for every checkpoint of the run."""
+    fakes = fakes_with_all_found(Order(backlog=Backlog.ALL))
+    world = fakes.world()
+    looks: list[int] = []
+
+    def counting(record: EvalRecord, *arguments: object, **named: object) -> Report:
+        report: Report = world.judge(record, *arguments, **named)
+        looks.append(report.step)
+        assert not report.episodes or report.step == steps_of(fakes)[-1]
+        return report
+
+    tick(replace(world, judge=counting), fakes.clock.now())
+    while fakes.work(at_most=1):
+        tick(replace(world, judge=counting), fakes.clock.now())
+    assert looks[0] == steps_of(fakes)[0]  # the newest while it was alone
+    assert looks.count(steps_of(fakes)[-1]) == len(fakes.run.records) - 1
+
+
+def test_a_late_checkpoint_is_not_compared_with_later_ones_as_if_they_were_its_past() -> None:
+    fakes = newest_first(Order(backlog=Backlog.ALL))
+    for report in fakes.history.reports(fakes.run.run_id):
+        compared = [step for v in report.verdicts for c in v.comparisons for step in c.baseline_steps]
+        assert all(step < report.step for step in compared)
+
+
+def test_a_checkpoint_of_a_branch_that_was_left_is_not_judged_again_with_the_new_one_as_its_past() -> None:
+    run = forgetting_run(trouble=False)
+    fakes = FakeWorld(run=run)
+    last = run.records[-1].plan.checkpoint
+    early = run.records[3]
+    rewound = replace(early.plan.checkpoint, digest="f" * 64, ready_at=last.ready_at + timedelta(hours=1))
+    for record in fakes.run.records:
+        fakes.source.put(record.plan.checkpoint)
+    tick(fakes.world(), fakes.clock.now())
+    fakes.work()
+    tick(fakes.world(), fakes.clock.now())
+    before = fakes.history.reports(run.run_id)
+    fakes.clock.advance(60)
+    again = replace(early, plan=replace(early.plan, id="rewound", checkpoint=rewound))
+    fakes.run = replace(run, records=(*fakes.run.records, again))
+    fakes.queue.add(again.plan, now=fakes.clock.now())
+    fakes.work()
+    tick(fakes.world(), fakes.clock.now())
+    assert [r for r in fakes.history.reports(run.run_id) if r.plan_id != "rewound"] == list(before)
