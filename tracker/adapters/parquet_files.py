@@ -1,7 +1,7 @@
 """Parquet files that are whole or not there, and columns between Python, Arrow and numpy.
 
 with reading(path), pq.ParquetFile(path) as file: ...      # errors are ours
-write_whole(path, encoded(table, ...))                     # a crash leaves the old file or the new one
+write_whole(folder, {name: encoded(table, ...)})           # a crash leaves the old file or the new one
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -73,25 +74,36 @@ def encoded(
     return file.getvalue()
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, replacing what was there; a crash, of the machine too, leaves the old file or the new one.
+def write_whole(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files by name, in order, replacing what was there; each is whole or not there after any crash.
 
     Raises:
         DiskFull: no space is left.
-        StoreError: the file cannot be written.
+        StoreError: a file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    partials = {name: folder / f".{name}.{os.getpid()}.tmp" for name in files}
+    path = folder / next(iter(files))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        _keep_names(path.parent)
+        is_new = not folder.is_dir()
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            path = folder / name
+            _write(partials[name], data)
+        for name in files:
+            path = folder / name
+            partials[name].replace(path)
+        _keep_names(folder)
+        if is_new:
+            _keep_names(folder.parent)
     except OSError as error:
-        partial.unlink(missing_ok=True) if path.parent.is_dir() else None
+        for partial in partials.values() if folder.is_dir() else ():
+            partial.unlink(missing_ok=True)
         raise _write_error(path, error) from error
+
+
+def field_of(items: Sequence[object], name: str) -> list[Any]:
+    """Return one attribute of each of many items."""
+    return [*map(attrgetter(name), items)]
 
 
 def text_array(values: Sequence[str]) -> Any:  # noqa: ANN401 - pyarrow has no types
@@ -100,6 +112,12 @@ def text_array(values: Sequence[str]) -> Any:  # noqa: ANN401 - pyarrow has no t
         return pa.array(values, pa.string())
     except UnicodeEncodeError:
         return pa.array([value.encode("utf-8", "replace").decode() for value in values], pa.string())
+
+
+def repeated(values: Sequence[str], counts: Sequence[int]) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return each of `values` as often as `counts` says, as an Arrow array that holds it once."""
+    indices = np.repeat(np.arange(len(values), dtype=np.int32), counts)
+    return pa.DictionaryArray.from_arrays(pa.array(indices), text_array(values))
 
 
 def shared_texts(column: Any) -> ObjectArray:  # noqa: ANN401 - pyarrow has no types
@@ -133,14 +151,20 @@ def status_codes(column: Any) -> IntArray:  # noqa: ANN401 - pyarrow has no type
 # --- private
 
 
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def _keep_names(folder: Path) -> None:
-    """Make the names in a folder last over a crash of the machine, and the folder's own name as well."""
-    for one in (folder, folder.parent):
-        descriptor = os.open(one, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    """Make the names in a folder last over a crash of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_error(path: Path, error: OSError) -> StoreError:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from eval_jobs.errors import StoreError
 from eval_jobs.identity import DIGEST_CHARS
 from eval_jobs.types import SampleScore
-from tracker.adapters.parquet_files import encoded, reading, shared_texts, text_array, write_whole
+from tracker.adapters.parquet_files import encoded, field_of, reading, repeated, shared_texts, text_array, write_whole
 from tracker.domain.sample_columns import Questions, object_array
 
 FOLDER = "questions"
@@ -41,8 +41,8 @@ class Asked:
 
 def asked_of(samples: Sequence[SampleScore]) -> Asked:
     """Return what `samples` were asked, in their order."""
-    columns = {name: text_array([getattr(s, name) for s in samples]) for name in _TEXTS}
-    columns["repeat"] = pa.array([s.repeat for s in samples], pa.int32())
+    columns = {name: text_array(field_of(samples, name)) for name in _TEXTS}
+    columns["repeat"] = pa.array(field_of(samples, "repeat"), pa.int32())
     return Asked(digest=_digest(columns), columns=columns)
 
 
@@ -69,7 +69,7 @@ class QuestionFiles:
         path = self.path(asked.digest)
         if asked.digest not in self._whole or not path.exists():
             if not _is_whole(path):  # two processes at once write the same bytes, one after the other
-                write_whole(path, _file_of(asked))
+                write_whole(path.parent, {path.name: _file_of(asked)})
             self._whole.add(asked.digest)
 
     def read(self, digest: str) -> Questions:
@@ -122,7 +122,7 @@ def _digest(columns: Mapping[str, Any]) -> str:
 def _file_of(asked: Asked) -> bytes:
     n = len(asked.columns["repeat"])
     columns = {
-        "questions": text_array([asked.digest] * n),
+        "questions": repeated([asked.digest], [n]),
         "position": pa.array(np.arange(n, dtype=np.int32)),
         **{name: asked.columns[name] for name in _ALL},
     }

@@ -29,8 +29,10 @@ from eval_jobs.types import EvalRecord, EvalResult, SampleScore
 from tracker.adapters.parquet_files import (
     STATUS_OF_TEXT,
     encoded,
+    field_of,
     numbers,
     reading,
+    repeated,
     status_codes,
     text_array,
     write_whole,
@@ -92,8 +94,8 @@ class SampleFiles:
         """
         for asked in packed.asked:
             self._questions.keep(asked)
-        write_whole(self._path(_ANSWERS, packed.plan_id, packed.version), packed.answers)
-        write_whole(self._path(_SCORES, packed.plan_id, packed.version), packed.scores)
+        answers, scores = (self._path(kind, packed.plan_id, packed.version) for kind in (_ANSWERS, _SCORES))
+        write_whole(scores.parent, {answers.name: packed.answers, scores.name: packed.scores})
 
     def has_other_files(self, plan_id: str, version: str) -> bool:
         """Return whether the plan's folder holds what was replaced or cut off, beside the files of `version`."""
@@ -209,8 +211,8 @@ def _place_columns(results: Sequence[EvalResult], asked: Sequence[Asked]) -> dic
     counts = [len(result.samples) for result in results]
     positions = [np.arange(count, dtype=np.int32) for count in counts]
     return {
-        "benchmark": text_array([r.benchmark for r in results for _ in r.samples]),
-        "questions": text_array([a.digest for a, count in zip(asked, counts, strict=True) for _ in range(count)]),
+        "benchmark": repeated([r.benchmark for r in results], counts),
+        "questions": repeated([a.digest for a in asked], counts),
         "position": pa.array(np.concatenate([np.zeros(0, dtype=np.int32), *positions])),
     }
 
@@ -221,12 +223,12 @@ def _scores_file(
     samples = [sample for result in results for sample in result.samples]
     checkpoint = record.plan.checkpoint
     columns = {
-        "run_id": text_array([checkpoint.run_id] * len(samples)),
+        "run_id": repeated([checkpoint.run_id], [len(samples)]),
         "step": pa.array(np.full(len(samples), checkpoint.step, dtype=np.int64)),
         **place,
-        "score": pa.array([s.score for s in samples], pa.float64()),
-        "status": text_array([str(s.status) for s in samples]),
-        "output_tokens": pa.array([s.output_tokens for s in samples], pa.int64()),
+        "score": pa.array(field_of(samples, "score"), pa.float64()),
+        "status": text_array(field_of(samples, "status")),
+        "output_tokens": pa.array(field_of(samples, "output_tokens"), pa.int64()),
     }
     parts = [(r.benchmark, a.digest, len(r.samples)) for r, a in zip(results, asked, strict=True)]
     metadata = {_PARTS_KEY: json.dumps(parts, separators=(",", ":"))}
@@ -239,8 +241,8 @@ def _answers_file(results: Sequence[EvalResult], place: Mapping[str, Any]) -> by
     samples = [sample for result in results for sample in result.samples]
     columns = {
         **place,
-        "answer": text_array([s.answer for s in samples]),
-        "detail": text_array([s.detail for s in samples]),
+        "answer": text_array(field_of(samples, "answer")),
+        "detail": text_array(field_of(samples, "detail")),
     }
     return encoded(pa.table(columns), ["benchmark", "questions", "detail"], {"position": "DELTA_BINARY_PACKED"})
 

@@ -106,11 +106,12 @@ def write_samples(path: Path, samples: Sequence[SampleScore]) -> None:
     """
     values = {name: [getattr(sample, name) for sample in samples] for name in _FIELDS}
     columns = {
-        name: pa.array(column, _NUMBERS[name]) if name in _NUMBERS else text_array([*map(str, column)])
+        name: pa.array(column, _NUMBERS[name]) if name in _NUMBERS else text_array(column)
         for name, column in values.items()
     }
     digest = content_hash([values[name] for name in _QUESTIONS])
-    write_whole(path, encoded(pa.table(columns), _FIELDS, metadata={_QUESTIONS_KEY: digest}))
+    data = encoded(pa.table(columns), _FIELDS, metadata={_QUESTIONS_KEY: digest})
+    write_whole(path.parent, {path.name: data})
 
 
 def read_samples(path: Path) -> tuple[SampleScore, ...]:
