@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from safetensors.numpy import load_file
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnsafe, ConsolidationFailed
@@ -24,6 +25,7 @@ from tracker.adapters.filesystem import pin_checkpoint
 from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
 from tracker.adapters.filesystem_manifest import Pin, read_pin
 from tracker.adapters.filesystem_pins import hold
+from tracker.cli.init import command as init
 from tracker.domain.discovery import Complete, WatchOptions, assess
 from tracker.domain.listing import Listing
 
@@ -347,6 +349,15 @@ def test_the_configuration_above_a_sharded_state_is_taken_only_if_it_is_surely_o
     shutil.copyfile(states / "base/tokenizer.json", tmp_path / "out/tokenizer.json")
     checkpoint = pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins")
     assert {"config.json", "tokenizer.json"} <= {path.name for path in Path(checkpoint.uri).iterdir()}
+
+
+def test_init_says_what_the_weights_are_made_from_and_what_is_missing(states: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
+    arguments = ["--config", str(tmp_path / "tracker.toml"), "--force"]
+    zero = runner.invoke(init, [str(states / "out-zero3"), *arguments])
+    assert "1 checkpoint up to step 2 (full, made into safetensors from shards of DeepSpeed ZeRO)" in zero.output
+    fsdp = runner.invoke(init, [str(states / "out-fsdp"), *arguments])
+    assert "1 checkpoint up to step 10 (it holds no config.json)" in fsdp.output
 
 
 def test_nothing_is_read_through_a_path_that_leaves_the_folder(states: Path, tmp_path: Path) -> None:

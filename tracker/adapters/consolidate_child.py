@@ -77,6 +77,7 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
             `config` (content of config.json), `allow_pickle`.
         progress: is told what is being done.
     """
+    _demand_torch()
     progress("loading")
     weights = _without_tied(_READERS[request["kind"]](request), request["config"])
     if not weights:
@@ -89,6 +90,13 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
 
 
 # --- private: reading
+
+
+def _demand_torch() -> None:
+    """Before 2.6 a file could run code under weights_only as well (CVE-2025-32434)."""
+    version = importlib.import_module("torch").__version__
+    if tuple(int(part) for part in re.findall(r"[0-9]+", version)[:2]) < (2, 6):
+        raise Refused("missing", f"torch is {version}, and 2.6 or newer is needed")
 
 
 def _read_torch(request: Mapping[str, Any]) -> dict[str, Weight]:

@@ -43,7 +43,7 @@ ALLOWED = (
 )
 """Everything that an index may name; the conversion is held to the same list."""
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 29
 
 _FILE = re.compile(r"[\w.-]+\.distcp$")
 _WRAPPERS = re.compile(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
@@ -59,8 +59,10 @@ def read_world_size(path: Path) -> int:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
-            state = _Blind(io.BytesIO(archive.read(name))).load()
+            (entry,) = (entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl"))
+            if entry.file_size > MAX_BYTES:
+                return 0
+            state = _Blind(io.BytesIO(archive.read(entry))).load()
         size = state.get("dp_world_size")
     except OSError:
         raise
