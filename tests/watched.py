@@ -42,11 +42,11 @@ class Watched:
 
 
 @contextmanager
-def watching(root: Path, pattern: str = "checkpoint-*") -> Iterator[Watched]:
+def watching(root: Path, pattern: str = "checkpoint-*", below: str = "") -> Iterator[Watched]:
     marker = root / "clock"
     marker.touch()
     clock = FakeClock(time_of_ns(marker.stat().st_mtime_ns))
-    out, pins = root / "out", root / "state" / "pins"
+    out, pins = root / "out" / below, root / "state" / "pins"
     options = WatchOptions(pattern=pattern, settle_s=SETTLE_S, rescan_s=RESCAN_S, polling=True)
     source = FilesystemSource("run", out, pins, options, clock)
     try:

@@ -30,6 +30,7 @@ VIOLATIONS = {
     "sql": ("tracker/cli/history.py", "import sqlalchemy"),
     "alembic": ("eval_jobs/queue/sql_queue.py", "import alembic"),
     "engines": ("eval_jobs/serve/vllm.py", "import vllm"),
+    "s3": ("tracker/adapters/curves.py", "import s3fs"),
     "watchdog": ("tracker/cli/watch.py", "import watchdog"),
 }
 

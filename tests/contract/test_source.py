@@ -1,4 +1,4 @@
-"""The rules of `tracker.ports.CheckpointSource`, for the fake and for the file system."""
+"""The rules of `tracker.ports.CheckpointSource`, for the fake, for the file system and for buckets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests import trainer
+from tests.buckets import Uploads, open_source, s3_server
 from tests.fakes.clock import FakeClock
 from tests.fakes.source import FakeSource
 from tracker.adapters.filesystem import FilesystemSource
@@ -121,9 +122,49 @@ class OnDisk:
         )
 
 
-@pytest.fixture(params=[InMemory, OnDisk])
+class InBucket:
+    """A run whose trainer uploads its files to a real S3 server."""
+
+    def __init__(self, tmp_path: Path, endpoint: str) -> None:
+        self._folder = tmp_path
+        self._uploads = Uploads(endpoint)
+        self._clock = FakeClock(datetime.now(UTC))
+        self.source: CheckpointSource = open_source(self._uploads, tmp_path / "pins", self._clock)
+
+    @property
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    @now.setter
+    def now(self, value: datetime) -> None:
+        self._clock.advance((value - self._clock.now()).total_seconds())
+
+    def save(self, step: int, *, seed: int) -> None:
+        self._uploads.folder(trainer.save(self._folder / "out", step, seed=seed))
+
+    def save_half(self, step: int) -> None:
+        folder = trainer.save(self._folder / "out", step)
+        (folder / "trainer_state.json").unlink()
+        self._uploads.folder(folder)
+
+    def delete(self, step: int) -> None:
+        self._uploads.delete(f"checkpoint-{step}/")
+
+    def restart(self) -> None:
+        self.source.close()
+        self.source = open_source(self._uploads, self._folder / "pins", self._clock)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture(params=[InMemory, OnDisk, InBucket])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
-    world: Run = request.param(tmp_path)
+    needs = (request.getfixturevalue("endpoint"),) if request.param is InBucket else ()
+    world: Run = request.param(tmp_path, *needs)
     yield world
     world.source.close()
 
@@ -205,6 +246,12 @@ def test_what_cannot_be_evaluated_is_a_gap_and_never_a_checkpoint(run: Run) -> N
     assert (gap.run_id, gap.step, gap.code) == ("run", 10, "E-CKPT-INCOMPLETE")
     assert gap.message
     assert gap.hint
+
+
+def test_a_source_that_has_told_everything_is_not_behind(run: Run) -> None:
+    run.save(10, seed=1)
+    assert steps(run) == [10]
+    assert not run.source.is_behind()
 
 
 @pytest.mark.parametrize("act", [lambda r: r.source.wait(0.0), lambda r: r.source.close()])

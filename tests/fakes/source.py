@@ -20,6 +20,8 @@ class FakeSource:
         """What becomes a gap when the training has ended."""
         self.waited: list[float] = []
         self.is_closed = False
+        self.behind = False
+        """Storage does not answer."""
 
     def put(self, checkpoint: Checkpoint) -> None:
         """The trainer finished a checkpoint; content that is known already changes nothing."""
@@ -42,6 +44,9 @@ class FakeSource:
 
     def gaps(self) -> tuple[Gap, ...]:
         return tuple(self._gaps)
+
+    def is_behind(self) -> bool:
+        return self.behind
 
     def give_up(self, now: datetime) -> None:  # noqa: ARG002 - part of the port
         self._gaps += self.unfinished

@@ -51,9 +51,12 @@ class Hints:
             return False
         try:
             status = self._folder.stat()
-            identity = (status.st_dev, status.st_ino)
-            if identity == self._watched:
-                return False
+        except OSError:
+            return False  # not there yet, or its server is away
+        identity = (status.st_dev, status.st_ino)
+        if identity == self._watched:
+            return False
+        try:
             self._restart()
         except FileNotFoundError:
             return False

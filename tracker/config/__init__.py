@@ -25,6 +25,7 @@ from tracker.config.keeping import KeepSection
 from tracker.config.measuring import FIRST, BenchmarkSection, ProbeSection, ServeSection, SuiteSection
 from tracker.config.section import Section
 from tracker.config.storing import StoreSection
+from tracker.domain.buckets import SCHEME
 from tracker.domain.types import Phase, Policy
 
 __all__ = ["DEFAULT_NAME", "FIRST", "Config", "load_config", "parse_config"]
@@ -137,7 +138,7 @@ def _anchored(config: Config, folder: Path) -> Config:
     if store.password_file is not None:
         store = store.model_copy(update={"password_file": folder / store.password_file})
     probe = config.probe
-    if probe.reference not in {"", FIRST}:
+    if probe.reference not in {"", FIRST} and not probe.reference.startswith(SCHEME):
         probe = probe.model_copy(update={"reference": str(folder / probe.reference)})
     watch = config.watch
     if watch.config_from is not None:

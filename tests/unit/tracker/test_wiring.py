@@ -1,12 +1,13 @@
-"""What a tracker.toml becomes: the latency reference."""
+"""What a tracker.toml becomes: the latency reference, and the source of checkpoints."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from eval_jobs.errors import CheckpointNotFound
+from eval_jobs.errors import CheckpointNotFound, ConfigError
 from eval_jobs.types import Checkpoint
 from tests.tiny_model import write_checkpoint
 from tracker.config import parse_config
@@ -48,3 +49,35 @@ def test_a_reference_that_is_not_there_is_said_at_the_start(tmp_path: Path) -> N
 def test_without_a_folder_nothing_is_pinned(tmp_path: Path, probe: str, expected: str | None) -> None:
     assert project(tmp_path, probe).measurement().reference == expected
     assert not (tmp_path / ".tracker").exists()
+
+
+def in_bucket(folder: Path) -> Project:
+    local = project(folder, "")
+    run = local.config.run.model_copy(update={"output_dir": "s3://bucket/runs/sft"})
+    return Project(local.config.model_copy(update={"run": run}))
+
+
+def test_a_bucket_without_the_package_for_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.delitem(sys.modules, "tracker.adapters.bucket_client", raising=False)
+    with pytest.raises(ConfigError, match=r"checkpoint-tracker\[s3\]"):
+        in_bucket(tmp_path).world()
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "run_id"),
+    [
+        ("s3://bucket/runs/sft/checkpoint-10", "r"),
+        ("s3://bucket/runs/sft/v0/checkpoint-10", "r/v0"),
+        ("s3://bucket/elsewhere/checkpoint-10", "r"),
+    ],
+)
+def test_a_checkpoint_in_a_bucket_belongs_to_the_run_that_watching_names(
+    checkpoint: str, run_id: str, tmp_path: Path
+) -> None:
+    assert in_bucket(tmp_path).run_id_of(checkpoint) == run_id
+
+
+def test_a_checkpoint_in_a_folder_belongs_to_the_run_that_watching_names(tmp_path: Path) -> None:
+    assert project(tmp_path, "").run_id_of(str(tmp_path / "out/v0/checkpoint-10")) == "r/v0"
+    assert project(tmp_path, "").run_id_of(str(tmp_path / "out/checkpoint-10")) == "r"

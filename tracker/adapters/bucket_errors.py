@@ -1,0 +1,81 @@
+"""What S3 servers, networks and missing credentials say -> our errors."""
+
+from __future__ import annotations
+
+from botocore.exceptions import (
+    ClientError,
+    ConfigNotFound,
+    CredentialRetrievalError,
+    InvalidRegionError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+)
+
+from eval_jobs.errors import ConfigError, StoreUnavailable, TrackerError
+
+GONE = {"NoSuchKey", "404", "PreconditionFailed", "412", "InvalidRange", "416"}
+"""The object was deleted, or it is another one under the same name now."""
+
+_CREDENTIALS = (
+    ConfigNotFound,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+)
+_SETTINGS = (InvalidRegionError, NoRegionError, ParamValidationError, ValueError)
+
+_CREDENTIALS_HINT = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket needs s3.anonymous = true"
+)
+_REFUSED_HINT = "the tracker needs s3:ListBucket on the bucket and s3:GetObject below the prefix"
+_ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code of a server's answer, such as `NoSuchKey`; "" when there was no answer."""
+    answer = _answer(error)
+    return "" if answer is None else str(answer.response.get("Error", {}).get("Code", ""))
+
+
+def mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:
+    """Return what a person is told: a ConfigError where somebody must act, else StoreUnavailable."""
+    at = f"{uri} cannot be read at {endpoint or 'AWS'}"
+    answer = _answer(error)
+    if answer is not None:
+        return _refusal(answer, uri, at)
+    if isinstance(error, _CREDENTIALS):
+        return ConfigError(f"{at}: {error}", hint=_CREDENTIALS_HINT)
+    if isinstance(error, _SETTINGS):
+        return ConfigError(f"{at}: {error}", hint="correct run.output_dir, s3.endpoint_url or s3.region")
+    what = " ".join(str(error).split())[:200] or type(error).__name__
+    return StoreUnavailable(f"{at}: {what}", hint="it is tried again; check that s3.endpoint_url is an S3 server")
+
+
+# --- private
+
+
+def _answer(error: BaseException) -> ClientError | None:
+    """s3fs raises Python's own errors, with what the server said as their cause."""
+    for candidate in (error, error.__cause__):
+        if isinstance(candidate, ClientError):
+            return candidate
+    return None
+
+
+def _refusal(answer: ClientError, uri: str, at: str) -> TrackerError:
+    code, said = code_of(answer), str(answer.response.get("Error", {}).get("Message", ""))[:200]
+    status = int(answer.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    what = f"{at}: {code} {said}".rstrip()
+    if code in {"NoSuchBucket", "404"}:
+        return ConfigError(f"there is no bucket {uri.split('/')[2]!r}: {what}", hint="correct run.output_dir")
+    if code in _ELSEWHERE:
+        return ConfigError(what, hint="the bucket is in another region: set s3.region or AWS_REGION")
+    if status in {400, 401, 403} and code not in {"RequestTimeout", "SlowDown"}:
+        return ConfigError(what, hint=_REFUSED_HINT)
+    return StoreUnavailable(what, hint="it is tried again")
