@@ -12,6 +12,8 @@ import click
 
 from eval_jobs.errors import TrackerError
 from tracker.cli import interrupts
+from tracker.cli.log_text import log_with
+from tracker.domain.display import clean
 
 PLUGIN_GROUP = "tracker.commands"
 
@@ -27,6 +29,7 @@ class LazyCommand:
 COMMANDS = {
     "init": LazyCommand(module="tracker.cli.init", summary="Write a tracker.toml from what is in an output folder."),
     "watch": LazyCommand(module="tracker.cli.watch", summary="Evaluate every checkpoint of a run as it appears."),
+    "worker": LazyCommand(module="tracker.cli.worker", summary="Evaluate plans of a database on this machine."),
     "run": LazyCommand(module="tracker.cli.run", summary="Evaluate one checkpoint now."),
     "history": LazyCommand(module="tracker.cli.history", summary="Show scores and verdicts by step."),
     "compare": LazyCommand(module="tracker.cli.compare", summary="Compare two checkpoints sample by sample."),
@@ -87,11 +90,8 @@ def cli(*, debug: bool) -> None:
 
     Start with `tracker init OUTPUT_FOLDER`, then `tracker watch`.
     """
-    logging.basicConfig(
-        level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s" if debug else "%(levelname)s: %(message)s",
-        stream=sys.stderr,
-    )
+    pattern = "%(asctime)s %(levelname)s %(name)s: %(message)s" if debug else "%(levelname)s: %(message)s"
+    log_with(logging.StreamHandler(), pattern)
     if debug:
         for package in ("eval_jobs", "tracker", "dashboards"):
             logging.getLogger(package).setLevel(logging.DEBUG)
@@ -105,8 +105,9 @@ def main() -> None:
     except TrackerError as error:
         if "--debug" in sys.argv:
             raise
-        click.echo(f"{click.style('error', fg='red')} {error.code}: {error.message}", err=True)
-        click.echo(f"  {click.style('do', bold=True)}: {error.hint}", err=True)
+        # An engine's last words, a server's answer or a file's name may be part of it.
+        click.echo(f"{click.style('error', fg='red')} {error.code}: {clean(error.message)}", err=True)
+        click.echo(f"  {click.style('do', bold=True)}: {clean(error.hint)}", err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

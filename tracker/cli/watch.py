@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from eval_jobs.execute.local import LocalWorkers
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource, stand_by
 from tracker.cli import interrupts
+from tracker.cli.log_text import log_with
 from tracker.cli.options import config_option, open_project
 from tracker.cli.watch_display import WatchDisplay
 from tracker.config import Config
@@ -32,9 +32,7 @@ from tracker.wiring import Project
 @click.option(
     "--until-exit-of", "pid", type=click.IntRange(min=1), help="Stop after process PID has ended and all is judged."
 )
-@click.option(
-    "--until-idle", is_flag=True, help="Evaluate everything that is there now, lowest step first, and stop."
-)
+@click.option("--until-idle", is_flag=True, help="Evaluate everything that is there now, lowest step first, and stop.")
 @click.option(
     "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
 )
@@ -56,8 +54,7 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     session = _Session(project=project, config_path=config_path, workers=workers, training_ended=training_ended)
     console = Console()
     if console.is_terminal:  # log lines go above the live line, not into it
-        handler = RichHandler(console=console, show_time=False, show_path=False)
-        logging.basicConfig(handlers=[handler], format="%(message)s", force=True)
+        log_with(RichHandler(console=console, show_time=False, show_path=False), "%(message)s")
     display = WatchDisplay(console, project.config)
     lead = project.lead()
     try:

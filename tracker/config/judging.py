@@ -73,5 +73,5 @@ class TrackingSection(Section):
     def _address_holds_no_key(cls, value: str) -> str:
         return without_key(
             value,
-            instead="set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (for a database: PGPASSWORD and the like)",
+            instead="set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (for PostgreSQL: PGPASSWORD)",
         )

@@ -1,0 +1,62 @@
+"""Log lines and errors never control the terminal that shows them."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from eval_jobs.errors import ServerDied
+from tracker.cli import main as cli_main
+from tracker.cli.log_text import CleanFormatter, log_with
+from tracker.domain.display import REPLACEMENT
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2Jstep\r\u202e"
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+def test_control_characters_of_a_message_are_shown_and_not_obeyed() -> None:
+    stream = io.StringIO()
+    log_with(logging.StreamHandler(stream), "%(levelname)s: %(message)s")
+    logging.getLogger("tests").warning("%s is complete", HOSTILE)
+    shown = stream.getvalue()
+    assert "step" in shown
+    assert shown.startswith("WARNING: ")
+    assert not {"\x1b", "\x07", "\r", "\u202e"} & set(shown)
+
+
+def test_a_traceback_is_cleaned_too() -> None:
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        record = logging.LogRecord("tests", logging.ERROR, "", 1, "failed", (), sys.exc_info())
+    shown = CleanFormatter("%(message)s").format(record)
+    assert "ValueError" in shown
+    assert "\x1b" not in shown
+
+
+def test_an_error_that_quotes_an_engine_is_cleaned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        raise ServerDied(f"the engine said {HOSTILE}", hint=f"read {HOSTILE}")
+
+    monkeypatch.setattr(cli_main.cli, "main", fail)
+    monkeypatch.setattr(sys, "argv", ["tracker", "run"])
+    with pytest.raises(SystemExit) as ended:
+        cli_main.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == ServerDied.exit_code
+    assert REPLACEMENT in said
+    assert "\x1b]0;" not in said
+    assert "\x07" not in said
