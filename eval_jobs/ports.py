@@ -5,7 +5,7 @@ The contract suites in tests/contract run over every adapter and over the fakes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
@@ -135,8 +135,10 @@ class Queue(Protocol):
     def leave_out(self, plan_id: str) -> None:
         """Mark a skipped plan as taken note of. Repeating it is harmless; in any other state nothing changes."""
 
-    def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
-        """Take a plan that waits, or else None.
+    def claim(
+        self, *, worker: str, now: datetime, lease_until: datetime, except_runs: Collection[str] = ()
+    ) -> Claim | None:
+        """Take a plan that waits, or else None; those of `except_runs` are left to others.
 
         Of several runs the one that had no claim for the longest time comes first, and within it the plan whose turn
         it is. A plan whose lease has run out waits again, and its worker counts as crashed. A lease that ends later

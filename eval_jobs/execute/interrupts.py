@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from eval_jobs.types import Claim
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 WAKE_SIGNAL = signal.SIGUSR1
 """Sent to ourselves: only a signal gets the main thread out of a system call."""
 
@@ -43,7 +43,8 @@ class Interrupts:
     def install(self) -> None:
         """Take over the signals."""
         for number in STOP_SIGNALS:
-            signal.signal(number, lambda *_: self.stop())
+            if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` makes it
+                signal.signal(number, lambda *_: self.stop())
         signal.signal(WAKE_SIGNAL, lambda *_: self._raise_what_is_due())
 
     def stop(self) -> None:

@@ -6,7 +6,7 @@ No statement looks at more rows than it changes or returns, but for `revive`, wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    bindparam,
     case,
     func,
     literal,
@@ -126,11 +127,13 @@ class SqlQueue:
         """Mark a skipped plan as noted; see `ports.Queue`."""
         self._change(plan_id, PlanState.SKIPPED, state=PlanState.LEFT_OUT)
 
-    def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
+    def claim(
+        self, *, worker: str, now: datetime, lease_until: datetime, except_runs: Collection[str] = ()
+    ) -> Claim | None:
         """Take the next plan; see `ports.Queue`."""
         with transaction(self._engine) as connection:
             _end_leases(connection, now, lease_until)
-            run_id = connection.scalar(_NEXT_RUN)
+            run_id = connection.scalar(_NEXT_RUN, {"except_runs": tuple(except_runs)})
             if run_id is None:
                 return None
             taken = {
@@ -183,7 +186,9 @@ class SqlQueue:
         """Return who holds a plan; see `ports.Queue`."""
         query = select(PLANS.c.id, PLANS.c.worker, PLANS.c.attempt, PLANS.c.lease_until).where(_RUNS)
         with transaction(self._engine) as connection:
-            rows = connection.execute(query.order_by(PLANS.c.id)).all()
+            rows = connection.execute(query).all()
+        # Sorted here: asked for the order of ids, SQLite walks through all plans to have them in it.
+        rows = sorted(rows, key=lambda row: row.id)
         return tuple(Hold(plan_id=r.id, worker=r.worker, attempt=r.attempt, lease_until=r.lease_until) for r in rows)
 
     def take_back(self, hold: Hold, end: HoldEnd) -> bool:
@@ -282,7 +287,8 @@ def _next_run() -> Select[str]:
     next_one = select(func.min(PLANS.c.run_id)).where(_WAITS, PLANS.c.run_id > runs.c.run_id).scalar_subquery()
     runs = runs.union_all(select(next_one).where(runs.c.run_id.is_not(None)))
     last_claim = select(func.max(PLANS.c.claimed_at)).where(PLANS.c.run_id == runs.c.run_id).scalar_subquery()
-    found = select(runs.c.run_id).where(runs.c.run_id.is_not(None))
+    for_others = runs.c.run_id.in_(bindparam("except_runs", expanding=True))
+    found = select(runs.c.run_id).where(runs.c.run_id.is_not(None), ~for_others)
     return found.order_by(last_claim.nulls_first(), runs.c.run_id).limit(1)
 
 

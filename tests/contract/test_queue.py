@@ -318,3 +318,14 @@ def test_a_database_server_that_is_down_is_named_without_its_password() -> None:
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:9") as caught:
         SqlQueue(engine)
     assert "secret" not in str(caught.value)
+
+
+def test_plans_of_runs_that_a_worker_leaves_to_others_are_not_claimed(queue: Queue) -> None:
+    for run_id in ("near", "far"):
+        plan = forgetting_run(run_id=run_id, checkpoints=1, samples=2, trouble=False).records[0].plan
+        queue.add(plan, now=NOW)
+    taken = queue.claim(worker="a", now=NOW, lease_until=LEASE_END, except_runs=("far",))
+    assert taken is not None
+    assert taken.plan.checkpoint.run_id == "near"
+    assert queue.claim(worker="a", now=NOW, lease_until=LEASE_END, except_runs=("far",)) is None
+    assert queue.claim(worker="a", now=NOW, lease_until=LEASE_END) is not None

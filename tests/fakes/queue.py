@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -102,10 +102,12 @@ class FakeQueue:
             if entry is not None and entry.state is PlanState.SKIPPED:
                 self._put(replace(entry, state=PlanState.LEFT_OUT))
 
-    def claim(self, *, worker: str, now: datetime, lease_until: datetime) -> Claim | None:
+    def claim(
+        self, *, worker: str, now: datetime, lease_until: datetime, except_runs: Collection[str] = ()
+    ) -> Claim | None:
         with self._lock:
             self._end_leases(now, lease_until)
-            waiting = self._in(PlanState.WAITING)
+            waiting = [e for e in self._in(PlanState.WAITING) if e.run_id not in except_runs]
             if not waiting:
                 return None
             run_id = min({e.run_id for e in waiting}, key=lambda run: (self._last_claim(run), run))

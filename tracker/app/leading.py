@@ -88,16 +88,15 @@ def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Calla
             # Asked twice: one that has just taken the lead may not have put its name there yet.
             if has_asked and leader == before:
                 _check_folder(leader, run, output_dir)
-            show(leader)
+            if _is_at(leader, output_dir):
+                show(leader)
             before, has_asked, trouble = leader, True, ""
         except StoreUnavailable as error:
             if not has_asked:
                 raise
-            if error.message != trouble:
-                log.warning("%s; trying again", error)
-            trouble = error.message
+            trouble = _told(error, trouble)
         clock.sleep(STAND_BY_S)
-    if before is not None and before.output_dir != output_dir:
+    if before is not None and not _is_at(before, output_dir):
         log.warning("run %s was watched at %s before: both folders share one history", run, before.output_dir)
 
 
@@ -105,5 +104,16 @@ def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Calla
 
 
 def _check_folder(leader: Leader | None, run: str, output_dir: str) -> None:
-    if leader is not None and leader.output_dir != output_dir:
+    if leader is not None and not _is_at(leader, output_dir):
         raise ConfigError(leader.sentence(run), hint="give one of the two runs another run.name")
+
+
+def _is_at(leader: Leader | None, output_dir: str) -> bool:
+    return leader is None or leader.output_dir == output_dir
+
+
+def _told(error: StoreUnavailable, before: str) -> str:
+    """Say once what is wrong."""
+    if error.message != before:
+        log.warning("%s; trying again", error)
+    return error.message

@@ -1,0 +1,252 @@
+"""Workers and watchers as separate processes on one database: PostgreSQL with a password, or SQLite."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from eval_jobs.queue.database_sql import open_database, transaction
+from tests.fakes.openai_server import OpenAIServer, Reply, Request
+from tests.postgres import restartable_postgres
+from tests.tiny_model import write_checkpoint
+
+TRACKER = Path(sys.executable).parent / "tracker"
+STEPS = (100, 200, 300)
+ROWS = 4
+PATIENCE_S = 120.0
+SECRET = "open-sesame-4711"  # noqa: S105 - of a server of our own
+
+CONFIG = """
+[run]
+name = "sums"
+output_dir = "{out}"
+[watch]
+settle_s = 0.2
+rescan_s = 0.5
+backlog = "all"
+[serve]
+engine = "remote"
+base_url = "{base_url}"
+model = "step-{{step}}"
+[suite]
+max_tokens = 8
+[[benchmark]]
+benchmark = "exact"
+data = "sums.jsonl"
+[probe]
+enabled = false
+{more}
+"""
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OpenAIServer]:
+    names = [f"step-{step}" for step in (*STEPS, 500)]
+    with OpenAIServer(answer, model=names[0], more_models=tuple(names[1:])) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """URL of a server, without a database; the user `tracker` enters with a password only."""
+    with restartable_postgres() as server:
+        engine = open_database(f"{server.url}/postgres")
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            hba = Path(str(connection.scalar(text("SHOW hba_file"))))
+            hba.write_text("host all tracker 127.0.0.1/32 scram-sha-256\n" + hba.read_text())
+            connection.execute(text("SELECT pg_reload_conf()"))
+            connection.execute(text(f"CREATE ROLE tracker LOGIN PASSWORD '{SECRET}'"))
+        engine.dispose()
+        yield server.url
+
+
+@pytest.fixture
+def database(postgres: str, request: pytest.FixtureRequest) -> str:
+    """URL of a new database that its user enters with a password only."""
+    name = f"runs_{abs(hash(request.node.nodeid))}"
+    engine = open_database(f"{postgres}/postgres")
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(f"CREATE DATABASE {name} OWNER tracker"))
+    engine.dispose()
+    return f"{postgres.replace('postgres@', 'tracker@')}/{name}"
+
+
+def answer(request: Request) -> Reply:
+    left, right = request.prompt.removesuffix("=").split("+")
+    return Reply(text=str(int(left) + int(right)))
+
+
+class Site:
+    """A project folder and the processes that a test starts in it."""
+
+    def __init__(self, folder: Path, server: OpenAIServer, *, more: str = "") -> None:
+        self.folder = folder
+        self._started: list[subprocess.Popen[bytes]] = []
+        rows = [{"question": f"{i}+{i + 1}=", "answer": str(2 * i + 1)} for i in range(ROWS)]
+        (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self.configure("tracker.toml", server, more=more)
+
+    def configure(self, name: str, server: OpenAIServer, *, out: str = "out", more: str = "") -> None:
+        (self.folder / name).write_text(CONFIG.format(out=out, base_url=server.base_url, more=more))
+
+    def start(self, name: str, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        """Start `tracker` with what it says going to the file `name`."""
+        with (self.folder / name).open("ab") as output:
+            process = subprocess.Popen(
+                [str(TRACKER), *arguments],
+                cwd=self.folder,
+                env=os.environ | variables,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self._started.append(process)
+        return process
+
+    def said(self, name: str) -> str:
+        return (self.folder / name).read_text()
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        waited = threading.Event()
+        for _ in range(int(PATIENCE_S / 0.05)):
+            if condition():
+                return
+            waited.wait(0.05)
+        logs = "\n".join(f"{path.name}: {path.read_text()}" for path in self.folder.glob("*.out"))
+        pytest.fail(f"waited in vain until {what}\n{logs}")
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def stop(process: subprocess.Popen[bytes]) -> int:
+    process.send_signal(signal.SIGINT)
+    return process.wait(60)
+
+
+def test_two_workers_on_postgresql_carry_out_every_plan_once_and_nobody_sees_the_password(
+    tmp_path: Path, server: OpenAIServer, database: str
+) -> None:
+    site = Site(tmp_path, server, more=f'[store]\ndatabase = "{database}"\npassword_env = "RUNS_PASSWORD"')
+    for step in STEPS:
+        write_checkpoint(tmp_path / "out" / f"checkpoint-{step}", seed=step)
+    try:
+        server.requests.clear()
+        watch = site.start("watch.out", "watch", "--until-idle", "--workers", "0", RUNS_PASSWORD=SECRET)
+        site.until(lambda: "none here: `tracker worker --config tracker.toml`" in site.said("watch.out"), "it says so")
+        one = site.start("one.out", "worker", RUNS_PASSWORD=SECRET)
+        other = site.start(
+            "other.out", "worker", "--work-dir", "elsewhere",
+            TRACKER_DATABASE=database, TRACKER_DATABASE_PASSWORD=SECRET,
+        )  # fmt: skip
+        site.until(lambda: all("is ready" in site.said(f"{name}.out") for name in ("one", "other")), "both are ready")
+        cmdlines = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.is_file())
+        assert watch.wait(PATIENCE_S) == 0
+        assert [stop(one), stop(other)] == [0, 0]
+    finally:
+        site.close()
+    asked = Counter((r.body["model"], r.prompt) for r in server.requests)
+    assert asked == Counter({(f"step-{s}", f"{i}+{i + 1}="): 1 for s in STEPS for i in range(ROWS)})
+    finished = [
+        line for name in ("one.out", "other.out") for line in site.said(name).splitlines() if "finished" in line
+    ]
+    assert len(finished) == len(set(finished)) == len(STEPS)
+    assert f"{len(STEPS)} checkpoints judged, 0 gaps" in site.said("watch.out")
+    told = [path for path in tmp_path.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert not told
+    assert SECRET.encode() not in cmdlines
+
+
+def test_a_wrong_password_is_an_error_that_does_not_show_it(
+    tmp_path: Path, server: OpenAIServer, database: str
+) -> None:
+    site = Site(tmp_path, server)
+    (tmp_path / "password").write_text("wrong-sesame\n")
+    worker = site.start(
+        "worker.out", "worker", "--database", database, "--work-dir", "work", "--password-file", "password"
+    )
+    try:
+        site.until(lambda: "password authentication failed" in site.said("worker.out"), "it is refused")
+        stop(worker)
+    finally:
+        site.close()
+    logs = "".join(path.read_text() for path in (tmp_path / "work").glob("*.log"))
+    assert "wrong-sesame" not in site.said("worker.out") + logs
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_second_watcher_stands_by_and_takes_over_when_the_first_is_killed(
+    kind: str, tmp_path: Path, server: OpenAIServer, request: pytest.FixtureRequest
+) -> None:
+    more = ""
+    if kind == "postgresql":
+        more = f'[store]\ndatabase = "{request.getfixturevalue("database")}"\npassword_env = "RUNS_PASSWORD"'
+    site = Site(tmp_path, server, more=more)
+    site.configure("other.toml", server, out="elsewhere", more=more)
+    try:
+        first = site.start("first.out", "watch", "--workers", "0", RUNS_PASSWORD=SECRET)
+        site.until(lambda: "watching" in site.said("first.out"), "the first one watches")
+        second = site.start("second.out", "watch", "--workers", "0", RUNS_PASSWORD=SECRET)
+        site.until(lambda: f"process {first.pid} on" in site.said("second.out"), "the second one stands by")
+        refused = site.start("refused.out", "watch", "--config", "other.toml", RUNS_PASSWORD=SECRET)
+        assert refused.wait(60) == 2
+        assert f"run sums is watched at {tmp_path}/out by process {first.pid}" in site.said("refused.out")
+        write_checkpoint(tmp_path / "out" / "checkpoint-100", seed=1)
+        site.until(lambda: "found step 100" in site.said("first.out"), "the first one finds the checkpoint")
+        assert "watching" not in site.said("second.out")
+        first.kill()
+        site.until(lambda: "found step 100" in site.said("second.out"), "the second one goes on with it")
+        write_checkpoint(tmp_path / "out" / "checkpoint-200", seed=2)
+        site.until(lambda: "found step 200" in site.said("second.out"), "the second one finds the next")
+        assert stop(second) == 130
+    finally:
+        site.close()
+
+
+def test_a_worker_that_sees_no_checkpoint_leaves_the_plans_to_others(tmp_path: Path, server: OpenAIServer) -> None:
+    site = Site(tmp_path, server)
+    pins = tmp_path / ".tracker" / "pins"
+    write_checkpoint(tmp_path / "out" / "checkpoint-100", seed=1)
+    try:
+        watch = site.start("watch.out", "watch", "--workers", "0")
+        site.until(lambda: "found step 100" in site.said("watch.out"), "there is a plan")
+        assert stop(watch) == 130
+        pins.rename(tmp_path / "not-mounted")
+        blind = site.start("blind.out", "worker")
+        site.until(lambda: "not visible on this machine" in site.said("blind.out"), "it says what it does not see")
+        (tmp_path / "not-mounted").rename(pins)
+        seeing = site.start("seeing.out", "worker")
+        site.until(lambda: "finished" in site.said("seeing.out"), "another one carries the plan out")
+        assert site.said("blind.out").count("not visible") == 1
+        assert "try 1" in site.said("seeing.out")
+        assert [stop(blind), stop(seeing)] == [0, 0]
+    finally:
+        site.close()
+
+
+def test_tables_of_a_newer_program_are_refused_at_the_start(tmp_path: Path, server: OpenAIServer) -> None:
+    site = Site(tmp_path, server)
+    (tmp_path / "out").mkdir()
+    assert site.start("first.out", "watch", "--until-idle", "--workers", "0").wait(PATIENCE_S) == 0
+    engine = open_database(f"sqlite:///{tmp_path}/.tracker/tracker.db")
+    with transaction(engine) as connection:
+        connection.execute(text("UPDATE checkpoint_tracker_version SET version_num = '9001'"))
+    engine.dispose()
+    assert site.start("second.out", "watch", "--until-idle").wait(PATIENCE_S) == 4
+    assert "E-STORE-SCHEMA" in site.said("second.out")
+    assert "update checkpoint-tracker" in site.said("second.out")

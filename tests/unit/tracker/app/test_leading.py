@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from eval_jobs.errors import ConfigError, StoreUnavailable
+from tests.fakes.clock import FakeClock
+from tests.fakes.lead import FakeLead
+from tests.fakes.source import FakeSource
+from tests.records import forgetting_run
+from tracker.app.leading import LeadLost, LedSource, stand_by
+from tracker.domain.leading import Leader
+
+NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+CHECKPOINT = forgetting_run(checkpoints=1, samples=2, trouble=False).records[0].plan.checkpoint
+AWAY = StoreUnavailable("the database is away", hint="wait")
+
+
+class ReleasesAfter(FakeClock):
+    """Another process leads for a few seconds more; in between the database may be away."""
+
+    def __init__(self, seconds: int, leading: FakeLead, standing_by: FakeLead, away: range = range(0)) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._leading, self._standing_by, self._away = leading, standing_by, away
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self._standing_by.trouble = AWAY if len(self.slept) in self._away else None
+        if len(self.slept) == self._seconds:
+            self._leading.release()
+
+
+def test_a_free_run_is_led_at_once() -> None:
+    clock, shown = FakeClock(), list[Leader | None]()
+    stand_by(FakeLead("/out"), "run", output_dir="/out", clock=clock, show=shown.append)
+    assert (clock.slept, shown) == ([], [])
+
+
+def test_a_stand_by_says_who_leads_until_it_leads_itself() -> None:
+    first = FakeLead("/out")
+    first.take(NOW)
+    second, shown = first.another("/out"), list[Leader | None]()
+    leader = first.leader()
+    stand_by(second, "run", output_dir="/out", clock=ReleasesAfter(3, first, second), show=shown.append)
+    assert leader is not None
+    assert shown == [leader] * 3
+    assert not first.take(NOW)
+
+
+def test_a_stand_by_outlives_a_database_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    first = FakeLead("/out")
+    first.take(NOW)
+    second = first.another("/out")
+    clock = ReleasesAfter(6, first, second, away=range(2, 5))
+    stand_by(second, "run", output_dir="/out", clock=clock, show=lambda _: None)
+    assert second.take(NOW)
+    assert len(caplog.messages) == 1
+
+
+def test_a_database_that_is_away_at_the_start_is_an_error() -> None:
+    lead = FakeLead("/out", trouble=AWAY)
+    with pytest.raises(StoreUnavailable):
+        stand_by(lead, "run", output_dir="/out", clock=FakeClock(), show=lambda _: None)
+
+
+def test_a_run_that_is_watched_for_another_folder_is_refused() -> None:
+    first = FakeLead("/first")
+    first.take(NOW)
+    with pytest.raises(ConfigError, match="run sums is watched at /first by process") as raised:
+        stand_by(first.another("/second"), "sums", output_dir="/second", clock=FakeClock(), show=lambda _: None)
+    assert "run.name" in raised.value.hint
+
+
+def test_a_run_that_was_watched_for_another_folder_is_led_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    first = FakeLead("/first")
+    first.take(NOW)
+    first.release()
+    stand_by(first.another("/second"), "sums", output_dir="/second", clock=FakeClock(), show=lambda _: None)
+    assert "/first" in caplog.text
+
+
+def test_checkpoints_are_told_while_this_process_leads() -> None:
+    source = LedSource(FakeSource(CHECKPOINT), FakeLead("/out"))
+    assert source.ready(NOW) == (CHECKPOINT,)
+
+
+def test_nothing_is_told_when_another_process_leads() -> None:
+    first = FakeLead("/out")
+    first.take(NOW)
+    with pytest.raises(LeadLost):
+        LedSource(FakeSource(CHECKPOINT), first.another("/out")).ready(NOW)
+
+
+def test_what_is_found_while_nobody_can_say_who_leads_is_told_later() -> None:
+    lead = FakeLead("/out", trouble=AWAY)
+    source = LedSource(FakeSource(CHECKPOINT), lead)
+    with pytest.raises(StoreUnavailable):
+        source.ready(NOW)
+    lead.trouble = None
+    assert source.ready(NOW) == (CHECKPOINT,)
