@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from safetensors.numpy import load_file
 
-from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnsafe, ConsolidationFailed
+from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnsafe, ConsolidationFailed, DiskFull
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests import trainer
 from tests.integration.raw_states import states
@@ -254,6 +254,18 @@ def test_a_disk_that_fills_up_while_weights_are_written_is_a_full_disk(root: Pat
     assert error is not None
     assert error[0] == "E-STORE-DISK"
     assert str(root / "out/checkpoint-2") in error[1]
+
+
+def test_a_state_that_lacks_room_is_not_read_again_before_there_is_room(root: Path) -> None:
+    pin = held(root, root / "pins")
+    answer = '{"type": "error", "kind": "disk", "message": "no room", "needed_bytes": 1000000000000000000}'
+    script = f"#!/bin/sh\necho run >> {root}/runs\necho '{answer}'\nsleep 10\n"
+    consolidator = Consolidator(python=stand_in(root, script), allow_pickle=False, log_dir=root / "logs")
+    for _ in range(2):
+        with pytest.raises(DiskFull, match="checkpoint-2 cannot be made into safetensors"):
+            consolidator.whole(pin)
+    assert (root / "runs").read_text() == "run\n"
+    assert read_pin(Path(pin.folder)) == pin
 
 
 # --- pickles

@@ -67,6 +67,8 @@ class Consolidator:
     """A conversion that says nothing for so long is ended."""
     stopped: threading.Event = field(default_factory=threading.Event)
     """Set: the conversion under way is ended, and the hold waits for the next start."""
+    needed: dict[str, int] = field(default_factory=dict)
+    """Hold -> bytes that its last try lacked: a large state is not read again before there is room."""
 
     def whole(self, pin: Pin) -> Pin:
         """Return the hold with its weights as safetensors; one that has them already is returned as it is.
@@ -83,6 +85,7 @@ class Consolidator:
             _drop_raw(pin)
             return pin
         demand_unchanged(pin)
+        self._demand_room(pin)
         try:
             answer = self._converted(pin)
             demand_unchanged(pin)
@@ -101,6 +104,14 @@ class Consolidator:
 
     # --- private
 
+    def _demand_room(self, pin: Pin) -> None:
+        needed, free = self.needed.get(pin.folder, 0), shutil.disk_usage(pin.folder).free
+        if free < needed:
+            raise DiskFull(
+                f"{pin.source} cannot be made into safetensors: {needed >> 20} MiB are needed",
+                hint=f"free some space below {pin.folder}; it is tried again",
+            )
+
     def _converted(self, pin: Pin) -> Answer:
         """Write the result beside the raw state, and return what the child says of it."""
         out = Path(pin.folder) / OUT
@@ -114,6 +125,7 @@ class Consolidator:
         try:
             answer = self._ask(_request(pin, allow_pickle=self.allow_pickle), log_path)
             if answer["type"] == "error":
+                self.needed[pin.folder] = answer.get("needed_bytes", 0)
                 raise _error(pin, answer, log_path)
         except BaseException:
             remove_folder(out)

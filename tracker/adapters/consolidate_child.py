@@ -39,9 +39,10 @@ Answer = dict[str, Any]
 class Refused(Exception):
     """What is wrong, with the kind that the parent turns into an error."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, *, needed_bytes: int = 0) -> None:
         super().__init__(message)
         self.kind = kind
+        self.needed_bytes = needed_bytes
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
     if not weights:
         raise Refused("unreadable", "it holds no tensor")
     dtype, said = _dtype(request["config"])
-    targets = {n: dtype if dtype is not None and w.dtype.is_floating_point else w.dtype for n, w in weights.items()}
+    targets = {name: _target(weight.dtype, dtype) for name, weight in weights.items()}
     files = _write(weights, targets, request, progress)
     kinds = sorted({str(targets[name]).removeprefix("torch.") for name in weights})
     return {"type": "done", "files": files, "dtype": f"{', '.join(kinds)} ({said})", "tensors": len(weights)}
@@ -223,6 +224,12 @@ def _dtype(config: Mapping[str, Any]) -> tuple[Any, str]:
     return None, "as the state holds it"
 
 
+def _target(stored: Any, wanted: Any) -> Any:  # noqa: ANN401 - types of torch
+    """Integers, masks and numbers of eight bits, which have scales of their own, stay as they are."""
+    is_plain = str(stored) in {"torch.float64", "torch.float32", "torch.float16", "torch.bfloat16"}
+    return wanted if wanted is not None and is_plain else stored
+
+
 def _write(
     weights: Mapping[str, Weight],
     targets: Mapping[str, Any],
@@ -237,8 +244,10 @@ def _write(
     )
     total = sum(tensor.numel() * tensor.element_size() for tensor in empty.values())
     free = shutil.disk_usage(out).free
-    if free < total + (total >> 6) + (16 << 20):
-        raise Refused("disk", f"{total >> 20} MiB are needed and {free >> 20} MiB are free")
+    needed = total + (total >> 6) + (16 << 20)
+    if free < needed:
+        message = f"{needed >> 20} MiB are needed and {free >> 20} MiB are free"
+        raise Refused("disk", message, needed_bytes=needed)
     save_file = importlib.import_module("safetensors.torch").save_file
     for number, (file, names) in enumerate(split.filename_to_tensors.items(), 1):
         progress(f"writing {number}/{len(split.filename_to_tensors)}")
@@ -280,7 +289,8 @@ def _failure(error: BaseException) -> Answer:
         kind = "disk"
     elif isinstance(error, EOFError) or re.search(r"PytorchStreamReader|_optim_states|invalid load key", text):
         kind = "unreadable"
-    return {"type": "error", "kind": kind, "message": text[:600]}
+    needed = error.needed_bytes if isinstance(error, Refused) else 0
+    return {"type": "error", "kind": kind, "message": text[:600], "needed_bytes": needed}
 
 
 def _send(answers: IO[str], answer: Answer) -> None:
