@@ -11,9 +11,8 @@ times alone show no such thing: copied folders have them in any order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from eval_jobs.types import Checkpoint
 
@@ -23,7 +22,7 @@ class Branches:
     """The branches of one run."""
 
     rewrites: tuple[Checkpoint, ...] = ()
-    """Checkpoints whose folder held other weights before, in the order in which they were written."""
+    """The first checkpoint of each time that training went back, in the order in which they were written."""
 
     def left_by(self, checkpoint: Checkpoint) -> Checkpoint | None:
         """Return the first rewritten checkpoint that left this one behind; None: it is on the newest branch."""
@@ -39,24 +38,37 @@ class Branches:
 
 def branches_of(checkpoints: Iterable[Checkpoint]) -> Branches:
     """Return the branches of a run from all its checkpoints, in any order, each as often as it likes."""
-    first: dict[str, Checkpoint] = {}
-    several: dict[str, dict[str, Checkpoint]] = {}
+    known: dict[tuple[str, str], Checkpoint] = {}
+    digests: dict[str, str] = {}
+    several: set[str] = set()
     for checkpoint in checkpoints:
-        known = first.setdefault(checkpoint.source_uri, checkpoint)
-        if known.digest != checkpoint.digest and _is_trainers(checkpoint):
-            contents = several.setdefault(checkpoint.source_uri, {known.digest: known})
-            earlier = contents.setdefault(checkpoint.digest, checkpoint)
-            contents[checkpoint.digest] = min(earlier, checkpoint, key=lambda c: c.ready_at)
-    rewrites = (
-        c
-        for contents in several.values()
-        for c in contents.values()
-        if c.ready_at > _oldest(contents.values()).ready_at
-    )
-    return Branches(rewrites=tuple(sorted(rewrites, key=lambda c: (c.ready_at, c.step))))
+        place, digest = checkpoint.source_uri, checkpoint.digest
+        earlier = known.setdefault((place, digest), checkpoint)
+        if checkpoint.ready_at < earlier.ready_at:
+            known[place, digest] = checkpoint
+        if digests.setdefault(place, digest) != digest and _is_trainers(checkpoint):
+            several.add(place)
+    return Branches(rewrites=tuple(_rewrites(known.values(), several))) if several else Branches()
 
 
 # --- private
+
+
+def _rewrites(checkpoints: Iterable[Checkpoint], several: Collection[str]) -> Iterator[Checkpoint]:
+    """Yield what was written over other weights while a checkpoint of that step or above was the newest.
+
+    The steps that follow on the new branch are written over others too, and leave nothing more behind.
+    """
+    newest: dict[str, int] = {}
+    written: set[str] = set()
+    for checkpoint in sorted(checkpoints, key=lambda c: (c.ready_at, c.step)):
+        place, folder = checkpoint.source_uri, _parent(checkpoint)
+        if place in written and newest[folder] >= checkpoint.step:
+            newest[folder] = checkpoint.step
+            yield checkpoint
+        newest[folder] = max(newest.get(folder, checkpoint.step), checkpoint.step)
+        if place in several:
+            written.add(place)
 
 
 def _leaves(again: Checkpoint, other: Checkpoint) -> bool:
@@ -65,15 +77,15 @@ def _leaves(again: Checkpoint, other: Checkpoint) -> bool:
         return False
     if other.step == again.step:
         return other.source_uri == again.source_uri
-    return PurePosixPath(other.source_uri).parent == PurePosixPath(again.source_uri).parent
+    return _parent(other) == _parent(again)
+
+
+def _parent(checkpoint: Checkpoint) -> str:
+    return checkpoint.source_uri.rpartition("/")[0]
 
 
 def _is_trainers(checkpoint: Checkpoint) -> bool:
     """Return whether the folder is named by its step: others are overwritten for any reason."""
-    name = PurePosixPath(checkpoint.source_uri).name
+    name = checkpoint.source_uri.rpartition("/")[2]
     digits = name[len(name.rstrip("0123456789")) :]
     return digits != "" and int(digits) == checkpoint.step
-
-
-def _oldest(checkpoints: Iterable[Checkpoint]) -> Checkpoint:
-    return min(checkpoints, key=lambda c: c.ready_at)

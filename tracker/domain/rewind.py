@@ -6,8 +6,8 @@ rewound(memory, branches)                             # losses that a rewind end
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from eval_jobs.types import Checkpoint, EvalRecord, EvalResult
 from tracker.domain.branches import Branches, branches_of
@@ -44,7 +44,9 @@ def scene_of(record: EvalRecord, scores: RunScores, memory: Memory, policy: Poli
 
 def rewound(memory: Memory, branches: Branches) -> tuple[Episode, ...]:
     """Return the losses that end because training went back to before them, and those whose recovery it took back."""
-    return tuple(after for before, after in _as_they_are(memory, branches) if after != before)
+    if not branches.rewrites:
+        return ()
+    return tuple(fate.after for fate in _fates(memory, branches) if fate.after != fate.before)
 
 
 def scores_of_newest(scores: RunScores, branches: Branches) -> RunScores:
@@ -55,35 +57,49 @@ def scores_of_newest(scores: RunScores, branches: Branches) -> RunScores:
 # --- private
 
 
-def _as_they_are(memory: Memory, branches: Branches) -> Iterator[tuple[Episode, Episode]]:
-    """Yield every loss as it is stored, and as it is on the newest branch."""
+@dataclass(frozen=True, kw_only=True)
+class _Fate:
+    """What becomes of a loss where training went back."""
+
+    before: Episode
+    """As it is stored."""
+    after: Episode
+    """As it is on the newest branch."""
+    is_left: bool
+    """The checkpoint that raised the alarm was left behind."""
+
+
+def _fates(memory: Memory, branches: Branches) -> Iterator[_Fate]:
+    ends: dict[int, list[tuple[str, Checkpoint | None]]] = {}
+    for checkpoint in (r.plan.checkpoint for r in memory.records):
+        ends.setdefault(checkpoint.step, []).append((checkpoint.digest, branches.left_by(checkpoint)))
     for episode in memory.episodes:
-        opener = _left(memory, branches, episode.opened_step, episode.opened_digest)
+        opener = _end(ends.get(episode.opened_step, ()), episode.opened_digest)
         closer = None
-        if episode.closed_by is Closing.RECOVERED and episode.closed_step is not None and episode.closed_digest:
-            closer = _left(memory, branches, episode.closed_step, episode.closed_digest)
+        if episode.closed_by is Closing.RECOVERED and episode.closed_digest:
+            closer = _end(ends.get(episode.closed_step or 0, ()), episode.closed_digest)
+        after = episode
         if opener is not None and episode.closed_step is None:
-            yield episode, replace(episode, closed_step=opener.step, closed_by=Closing.SUPERSEDED)
+            after = replace(episode, closed_step=opener.step, closed_by=Closing.SUPERSEDED)
         elif opener is None and closer is not None:
-            yield episode, replace(episode, closed_step=None, closed_by=None, last_step=None, closed_digest="")
-        else:
-            yield episode, episode
+            after = replace(episode, closed_step=None, closed_by=None, last_step=None, closed_digest="")
+        yield _Fate(before=episode, after=after, is_left=opener is not None)
 
 
-def _left(memory: Memory, branches: Branches, step: int, digest: str) -> Checkpoint | None:
+def _end(known: Iterable[tuple[str, Checkpoint | None]], digest: str) -> Checkpoint | None:
     """Return what left the checkpoint of a step behind; without its digest, only if all of that step were left."""
-    found = [r.plan.checkpoint for r in memory.records if r.plan.checkpoint.step == step]
-    ends = [branches.left_by(c) for c in found if not digest or c.digest == digest]
+    ends = [end for own, end in known if not digest or own == digest]
     return ends[0] if ends and all(end is not None for end in ends) else None
 
 
 def _seen_by(own: Checkpoint, memory: Memory, branches: Branches) -> Iterator[Episode]:
     """Yield the losses of the candidate's branch; to a candidate that was left behind, as they were then."""
     is_left = branches.left_by(own) is not None
-    for before, after in _as_they_are(memory, branches):
-        opener = _left(memory, branches, before.opened_step, before.opened_digest)
-        if is_left or opener is None:
-            yield before if is_left else after
+    for fate in _fates(memory, branches):
+        if is_left:
+            yield fate.before
+        elif not fate.is_left:
+            yield fate.after
 
 
 def _with_own(scores: RunScores, record: EvalRecord) -> RunScores:
