@@ -216,9 +216,9 @@ def _short(texts: LostTexts) -> LostTexts:
     return LostTexts(
         prompt=_shown(texts.prompt),
         target=_shown(texts.target),
-        answer_before=_shown(texts.answer_before),
+        answer_before=None if texts.answer_before is None else _shown(texts.answer_before),
         right_before=texts.right_before,
-        answer_after=_shown(texts.answer_after),
+        answer_after=None if texts.answer_after is None else _shown(texts.answer_after),
         right_after=texts.right_after,
     )
 

@@ -43,8 +43,9 @@ class LostSample:
     subset: str
     prompt: str
     target: str
-    answer_then: str
-    answer_now: str
+    answer_then: str | None
+    """None: deleted to save space."""
+    answer_now: str | None
     moments: tuple[Moment, ...]
     """Its whole life, by step."""
 
@@ -85,6 +86,14 @@ class _Pair:
     series: BenchmarkSeries
     then: int
     now: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """One sample at one checkpoint."""
+
+    sample: SampleScore
+    answer: str | None
 
 
 def _pairs(data: RunData, view: Overview) -> list[_Pair]:
@@ -131,28 +140,29 @@ def _examples(data: RunData, sides: _Pair, lost: Mapping[str, FloatArray]) -> tu
     return tuple(_example(then_texts[key], now_texts[key], lives[key]) for key in ranked[:MAX_EXAMPLES])
 
 
-def _example(then: SampleScore, now: SampleScore, moments: tuple[Moment, ...]) -> LostSample:
+def _example(then: _Said, now: _Said, moments: tuple[Moment, ...]) -> LostSample:
     def shown(text: str) -> str:
         return shortened(clean(text).strip(), MAX_CHARS)
 
     return LostSample(
-        subset=one_line(now.subset),
-        prompt=shown(now.prompt),
-        target=shown(now.target),
-        answer_then=shown(then.answer),
-        answer_now=shown(now.answer),
+        subset=one_line(now.sample.subset),
+        prompt=shown(now.sample.prompt),
+        target=shown(now.sample.target),
+        answer_then=None if then.answer is None else shown(then.answer),
+        answer_now=None if now.answer is None else shown(now.answer),
         moments=moments,
     )
 
 
-def _texts(data: RunData, sides: _Pair, row: int) -> dict[str, SampleScore]:
+def _texts(data: RunData, sides: _Pair, row: int) -> dict[str, _Said]:
     """Return the first repeat that has a score of each sample; none when the texts were not fetched."""
     full = data.texts.get(sides.series.plans[row].id)
-    found: dict[str, SampleScore] = {}
+    found: dict[str, _Said] = {}
     for outcome in full.outcomes if full else ():
         if outcome.benchmark == sides.standing.benchmark and isinstance(outcome, EvalResult):
             for sample in filter(has_score, outcome.samples):
-                found.setdefault(sample.sample_id, sample)
+                answer = sample.answer if outcome.has_texts else None
+                found.setdefault(sample.sample_id, _Said(sample=sample, answer=answer))
     return found
 
 

@@ -334,5 +334,7 @@ def _example(example: Example) -> Table:
     return grid
 
 
-def _quoted(text: str) -> Text:
+def _quoted(text: str | None) -> Text:
+    if text is None:
+        return Text("(not kept)", style="dim")
     return Text(shortened(one_line(text), _EXAMPLE_CHARS) or "(empty)")

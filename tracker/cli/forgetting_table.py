@@ -134,5 +134,7 @@ def _place(step: int, *, right: bool) -> Text:
     return Text(f"✓ {step}", "green") if right else Text(f"✗ {step}", "red")
 
 
-def _quoted(text: str) -> Text:
+def _quoted(text: str | None) -> Text:
+    if text is None:
+        return Text("(not kept)", "dim")
     return Text(shortened(one_line(text), _TEXT_CHARS) or "(empty)")

@@ -44,8 +44,9 @@ class Example:
     subset: str
     prompt: str
     target: str
-    answer_before: str
-    answer_after: str
+    answer_before: str | None
+    """None: deleted to save space."""
+    answer_after: str | None
     score_before: float
     score_after: float
 
@@ -233,7 +234,9 @@ def _examples(possible: _Possible, limit: int) -> tuple[tuple[Example, ...], tup
     lost = [ids[i] for i in order if changes[i] < 0][:limit]
     gained = [ids[i] for i in sorted(order, key=lambda i: (-changes[i], i)) if changes[i] > 0][:limit]
     before, after = (_by_id(r, {*lost, *gained}) for r in (possible.before, possible.after))
-    return tuple(_example(before[k], after[k]) for k in lost), tuple(_example(before[k], after[k]) for k in gained)
+    kept = possible.before.has_texts, possible.after.has_texts
+    worse, better = (tuple(_example(before[k], after[k], kept) for k in keys) for keys in (lost, gained))
+    return worse, better
 
 
 def _by_id(result: EvalResult, wanted: set[str]) -> dict[str, SampleScore]:
@@ -245,14 +248,14 @@ def _by_id(result: EvalResult, wanted: set[str]) -> dict[str, SampleScore]:
     return found
 
 
-def _example(before: SampleScore, after: SampleScore) -> Example:
+def _example(before: SampleScore, after: SampleScore, kept: tuple[bool, bool]) -> Example:
     return Example(
         sample_id=after.sample_id,
         subset=after.subset,
         prompt=after.prompt,
         target=after.target,
-        answer_before=before.answer,
-        answer_after=after.answer,
+        answer_before=before.answer if kept[0] else None,
+        answer_after=after.answer if kept[1] else None,
         score_before=before.score or 0.0,
         score_after=after.score or 0.0,
     )

@@ -6,7 +6,7 @@ ledger = with_texts(run_ledger(scores, policy, details=3), history.record)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore
 from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, LostTexts, RunLedger
@@ -26,16 +26,25 @@ def with_texts(ledger: RunLedger, read: Read) -> RunLedger:
     Every plan is read once, and of its record only the wanted samples are kept.
     """
     wanted = set(_wanted(ledger))
-    found: dict[_Key, SampleScore] = {}
+    found: dict[_Key, _Said] = {}
     for plan_id in dict.fromkeys(plan_id for plan_id, _, _ in sorted(wanted)):
         record = read(plan_id)
-        for key, sample in () if record is None else _samples(record):
+        for key, said in () if record is None else _samples(record):
             if key in wanted:
-                found.setdefault(key, sample)  # the first repeat
+                found.setdefault(key, said)  # the first repeat
     return replace(ledger, benchmarks=tuple(_told(benchmark, found) for benchmark in ledger.benchmarks))
 
 
 # --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """One sample at one checkpoint."""
+
+    sample: SampleScore
+    answer: str | None
+    """None: deleted to save space."""
 
 
 def _wanted(ledger: RunLedger) -> Iterator[_Key]:
@@ -46,18 +55,19 @@ def _wanted(ledger: RunLedger) -> Iterator[_Key]:
                 yield one.window.after_plan_id, one.benchmark, sample.sample_id
 
 
-def _samples(record: EvalRecord) -> Iterator[tuple[_Key, SampleScore]]:
+def _samples(record: EvalRecord) -> Iterator[tuple[_Key, _Said]]:
     for outcome in record.outcomes:
         if isinstance(outcome, EvalResult):
             for sample in filter(has_score, outcome.samples):
-                yield (record.plan.id, outcome.benchmark, sample.sample_id), sample
+                answer = sample.answer if outcome.has_texts else None
+                yield (record.plan.id, outcome.benchmark, sample.sample_id), _Said(sample=sample, answer=answer)
 
 
-def _told(benchmark: BenchmarkLedger, found: dict[_Key, SampleScore]) -> BenchmarkLedger:
+def _told(benchmark: BenchmarkLedger, found: dict[_Key, _Said]) -> BenchmarkLedger:
     return replace(benchmark, details=tuple(_with_texts(s, benchmark, found) for s in benchmark.details))
 
 
-def _with_texts(sample: LostSample, benchmark: BenchmarkLedger, found: dict[_Key, SampleScore]) -> LostSample:
+def _with_texts(sample: LostSample, benchmark: BenchmarkLedger, found: dict[_Key, _Said]) -> LostSample:
     window = benchmark.window
     if window is None:
         return sample
@@ -70,12 +80,12 @@ def _with_texts(sample: LostSample, benchmark: BenchmarkLedger, found: dict[_Key
     return replace(
         sample,
         texts=LostTexts(
-            prompt=after.prompt,
-            target=after.target,
+            prompt=after.sample.prompt,
+            target=after.sample.target,
             answer_before=before.answer,
-            right_before=_is_right(before, benchmark),
+            right_before=_is_right(before.sample, benchmark),
             answer_after=after.answer,
-            right_after=_is_right(after, benchmark),
+            right_after=_is_right(after.sample, benchmark),
         ),
     )
 

@@ -66,9 +66,10 @@ class LostTexts:
 
     prompt: str
     target: str
-    answer_before: str
+    answer_before: str | None
+    """None: deleted to save space."""
     right_before: bool
-    answer_after: str
+    answer_after: str | None
     right_after: bool
 
 
