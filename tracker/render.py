@@ -73,7 +73,7 @@ def report_lines(report: Report) -> tuple[Text, ...]:
     lines = [
         Text.assemble(
             " " * 10, f"{_subject(verdict):<{width}}", "  ", _score(verdict), "  ", _word(verdict.word),
-            _coverage(verdict), (_remark(verdict), "dim"),
+            _coverage(verdict, " answered"), (_remark(verdict), "dim"),
         )
         for verdict in verdicts
     ]  # fmt: skip
@@ -100,6 +100,8 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
 def comparison_table(view: ComparisonView) -> RenderableType:
     """Return two checkpoints side by side: scores, what changed, how sure that is, and samples that changed."""
     parts: list[RenderableType] = [_sides(view.before, view.after), _compared_table(view.benchmarks)]
+    if any(min(one.before.coverage, one.after.coverage) < 1 for one in view.benchmarks):
+        parts.append(Text("percent: share of the samples that have a score", style="bold yellow"))
     for refused in view.refused:
         reasons = "; ".join(one_line(reason) for reason in refused.reasons)
         parts.append(Text.assemble((f"{one_line(refused.benchmark)} cannot be compared: ", "magenta"), reasons))
@@ -133,6 +135,7 @@ class _HistoryView:
         else:
             yield from _compact_tables(shown, fits)
             yield _legend(shown)
+        yield from _answered_legend(shown)
         yield from _findings(view)
         yield from _left(view)
         yield Text("")
@@ -243,10 +246,20 @@ def _score(verdict: Verdict) -> Text:
     return Text(f"{score_text(verdict.score):>5}")
 
 
-def _coverage(verdict: Verdict) -> Text:
+def _coverage(verdict: Verdict, word: str = "") -> Text:
     """Say how much of the samples the score rests on, where that is not all."""
-    partial_score = verdict.score is not None and verdict.coverage < 1
-    return Text(f" ({percent_text(verdict.coverage)})" if partial_score else "", style="yellow")
+    share = f" ({percent_text(verdict.coverage)}{word})" if _is_partial(verdict) else ""
+    return Text(share, style="bold yellow")
+
+
+def _is_partial(verdict: Verdict) -> bool:
+    return verdict.score is not None and verdict.coverage < 1
+
+
+def _answered_legend(view: Overview) -> Iterable[Text]:
+    shown = (view.at(step, name) for step in view.steps for name in view.benchmarks)
+    if any(verdict is not None and _is_partial(verdict) for verdict in shown):
+        yield Text("(percent): share of the samples that have a score, where it is not all", style="bold yellow")
 
 
 def _word(word: VerdictWord) -> Text:
@@ -300,12 +313,20 @@ def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
         interval = f"{signed_text(change.ci_low)}, {signed_text(change.ci_high)}"
         table.add_row(
             Text(one_line(one.benchmark)),
-            f"{score_text(one.before.mean)} → {score_text(one.after.mean)}",
+            Text.assemble(f"{score_text(one.before.mean)} → {score_text(one.after.mean)}\n", _answered(one)),
             Text.assemble(f"{signed_text(change.delta)} [{interval}]\n", (_p_values(one), "dim")),
             f"{change.n_lost}/{change.n_gained}",
             Text(f"{SYMBOLS[one.word]} {one.word}", style=STYLES[one.word]),
         )
     return table
+
+
+def _answered(one: ComparedBenchmark) -> tuple[str, str]:
+    """Say how much of the samples either score rests on: quietly where that is all."""
+    before, after = one.before, one.after
+    if before.coverage == after.coverage == 1:
+        return f"n = {after.planned}", "dim"
+    return f"{percent_text(before.coverage)} → {percent_text(after.coverage)}", "bold yellow"
 
 
 def _p_values(one: ComparedBenchmark) -> str:

@@ -41,6 +41,7 @@ step   facts                      sums                    reversal
  800   0.163 ▼  regressed         0.175 ▼  regressed      0.887 ▲  improved
  900   0.062 ▼▼ forgotten         0.113 ▼▼ forgotten      0.963 ~  inconclusive
 1000   0.037 ▼▼ forgotten         0.037 ▼▼ forgotten      0.988 ~  inconclusive
+(percent): share of the samples that have a score, where it is not all
 
 facts and sums were forgotten after step 600; reversal improved.
 """
@@ -151,7 +152,7 @@ def test_a_report_has_one_line_per_benchmark() -> None:
         shown(*report_lines(RUN.reports[3]))
         == """\
    judged step 400
-          facts     0.628  ▲  improved (97 %)  0.359 above step 300
+          facts     0.628  ▲  improved (97 % answered)  0.359 above step 300
           sums      0.338  ▲  improved  0.287 above step 200
           reversal  0.013  ~  inconclusive  (losses under 0.084 can go unseen)
 """
@@ -198,9 +199,10 @@ tiny-forgetting  step 400 compared with step 300
 benchmark         scores    change, 95 % interval  lost/gained  verdict
 ──────────────────────────────────────────────────────────────────────────────
 facts      0.275 → 0.628  +0.359 [+0.240, +0.460]         0/28  ▲ improved
-                                        p 3.7e-09
+            100 % → 97 %                p 3.7e-09
 reversal   0.000 → 0.013  +0.013 [−0.029, +0.054]          0/1  ~ inconclusive
-                                            p 0.5
+                  n = 80                    p 0.5
+percent: share of the samples that have a score
 sums cannot be compared: no result at step 300: the server went away after 31 of
 80 samples of checkpoint 300 (E-EVAL-ENDPOINT)
 

@@ -177,6 +177,7 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> BenchmarkLedger:
         window=None if shares is None else _window(series, shares.windows),
         lost=tuple(series.sample_ids[at] for at in lost),
         details=() if shares is None else _details(case, lives, shares, lost[:details]),
+        coverage=tuple(map(float, series.coverage[case.rows])),
     )
 
 

@@ -111,6 +111,8 @@ class BenchmarkLedger:
     """Ids of lost samples, the firmest first."""
     details: tuple[LostSample, ...]
     """The first of them."""
+    coverage: tuple[float, ...] = ()
+    """At every one of `steps`: the share of the planned samples that have a score."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from tracker.domain.display import count_text, names_text, one_line, signed_text
+from tracker.domain.display import count_text, names_text, one_line, percent_text, signed_text
 from tracker.domain.forgetting.sample_lives import Event
 from tracker.domain.forgetting.transfer import BackwardTransfer
 from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, RunLedger
@@ -39,6 +39,13 @@ def notes(benchmark: BenchmarkLedger) -> tuple[str, ...]:
         (benchmark.passed_over, "scored on too few samples"),
     )
     said = [f"{why}, not counted: step {names_text([str(step) for step in steps])}" for steps, why in reasons if steps]
+    partly = [
+        f"{step} ({percent_text(share)})"
+        for step, share in zip(benchmark.steps, benchmark.coverage, strict=False)
+        if share < 1
+    ]
+    if partly:
+        said.append(f"not all samples were answered: step {names_text(partly)}")
     if benchmark.whole.forgetting is None:
         said.append("too few checkpoints or samples to tell what was forgotten")
     return tuple(f"{one_line(benchmark.benchmark)}: {text}" for text in said)

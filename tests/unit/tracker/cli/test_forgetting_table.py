@@ -41,6 +41,7 @@ benchmark   best    steps    now   change (95 %)   kept  lost  net  by chance
 facts      0.875  500-600  0.050  −0.825 ± 0.077    0 %    62   62        0.3
 sums       0.550  600-700  0.075  −0.475 ± 0.087    8 %    39   39        0.3
 reversal   0.575  700-800  0.975  +0.400 ± 0.062  100 %     0   −6        0.6
+facts: not all samples were answered: step 400 (97 %)
 
 skills taught facts and sums: −0.700 [−0.763, −0.637] since its end
 backward transfer: −0.700 [−0.763, −0.637]

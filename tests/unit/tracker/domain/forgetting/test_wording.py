@@ -43,8 +43,9 @@ def test_phases_are_told_and_the_whole_is_last() -> None:
 
 def test_what_does_not_count_is_named() -> None:
     facts = LEDGER.benchmarks[0]
-    assert notes(facts) == ()
-    other = replace(facts, measured_otherwise=(100, 200), whole=replace(facts.whole, forgetting=None))
+    assert notes(facts) == ("facts: not all samples were answered: step 400 (97 %)",)
+    assert notes(replace(facts, coverage=(1.0,) * len(facts.steps))) == ()
+    other = replace(facts, coverage=(), measured_otherwise=(100, 200), whole=replace(facts.whole, forgetting=None))
     assert notes(other) == (
         "facts: measured otherwise than the newest one, not counted: step 100 and 200",
         "facts: too few checkpoints or samples to tell what was forgotten",
