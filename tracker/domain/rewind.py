@@ -13,7 +13,7 @@ from eval_jobs.types import Checkpoint, EvalRecord, EvalResult
 from tracker.domain.branches import Branches, branches_of
 from tracker.domain.run_scores import RunScores, series_key, with_record
 from tracker.domain.sample_columns import columns_of
-from tracker.domain.score_series import less_row
+from tracker.domain.score_series import less_rows
 from tracker.domain.trials import Memory, Scene
 from tracker.domain.types import Closing, Episode, Policy
 
@@ -112,7 +112,7 @@ def _with_own(scores: RunScores, record: EvalRecord) -> RunScores:
         if known is not None and row is not None:
             if known.plans[row].checkpoint.digest == own.digest:
                 continue
-            series[key] = less_row(known, row)
+            series[key] = less_rows(known, (row,))
         lacking.append(result)
     if not lacking:
         return scores
@@ -125,9 +125,7 @@ def _scores_where(scores: RunScores, branches: Branches, is_kept: Callable[[Chec
         return scores
     kept = {}
     for key, series in scores.series.items():
-        for row in reversed(range(len(series.plans))):
-            if not is_kept(series.plans[row].checkpoint):
-                series = less_row(series, row)  # noqa: PLW2901 - one row after the other
-        if series.plans:
-            kept[key] = series
+        gone = [row for row, plan in enumerate(series.plans) if not is_kept(plan.checkpoint)]
+        if len(gone) < len(series.plans):
+            kept[key] = less_rows(series, gone) if gone else series
     return replace(scores, series=kept)

@@ -25,7 +25,7 @@ from tracker.domain.score_series import (
     SeriesKey,
     all_asked,
     empty_series,
-    less_row,
+    less_rows,
     place_in,
     row_from,
     series_key,
@@ -88,7 +88,7 @@ def scores_of(run_id: str, records: Iterable[tuple[EvalRecord, Mapping[str, Samp
 def without_step(scores: RunScores, step: int) -> RunScores:
     """Return the scores without the checkpoint of a step."""
     rows = {key: series.row_of(step) for key, series in scores.series.items()}
-    left = {key: s if (row := rows[key]) is None else less_row(s, row) for key, s in scores.series.items()}
+    left = {key: s if (row := rows[key]) is None else less_rows(s, (row,)) for key, s in scores.series.items()}
     return replace(scores, series={key: series for key, series in left.items() if series.plans})
 
 

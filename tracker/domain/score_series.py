@@ -9,7 +9,7 @@ series.matrix(Measure.SCORE), series.subsets, series.sample_ids, series.steps
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -26,7 +26,7 @@ from tracker.domain.regression.score_matrix import (
     empty_matrix,
     inserted,
     rearranged,
-    without_row,
+    without_rows,
 )
 from tracker.domain.sample_columns import Questions, SampleColumns, averaged, in_order_of, object_array
 from tracker.domain.types import Measure
@@ -173,7 +173,7 @@ def with_row(series: BenchmarkSeries, row: Row) -> BenchmarkSeries:
         plan = series.plans[position]
         if (plan.checkpoint.ready_at, series.finished_at[position], plan.id) > row.rank:
             return series
-        series = less_row(series, position)
+        series = less_rows(series, (position,))
     else:
         position = bisect_left(series.steps, step)
     series = _over_samples(series, all_asked((series.samples, row.asked)))
@@ -191,16 +191,16 @@ def with_row(series: BenchmarkSeries, row: Row) -> BenchmarkSeries:
     )
 
 
-def less_row(series: BenchmarkSeries, position: int) -> BenchmarkSeries:
-    """Return the series without one checkpoint, and without the samples that were asked there alone."""
-    asked = _less(series.asked, position)
+def less_rows(series: BenchmarkSeries, positions: Sequence[int]) -> BenchmarkSeries:
+    """Return the series without some checkpoints, and without the samples that were asked there alone."""
+    asked = _less(series.asked, positions)
     left = replace(
         series,
-        plans=_less(series.plans, position),
-        finished_at=_less(series.finished_at, position),
-        coverage=np.delete(series.coverage, position),
+        plans=_less(series.plans, positions),
+        finished_at=_less(series.finished_at, positions),
+        coverage=np.delete(series.coverage, positions),
         asked=asked,
-        matrices={measure: without_row(matrix, position) for measure, matrix in series.matrices.items()},
+        matrices={measure: without_rows(matrix, positions) for measure, matrix in series.matrices.items()},
     )
     return _over_samples(left, all_asked(asked))
 
@@ -269,5 +269,6 @@ def _at(items: tuple[T, ...], position: int, item: T) -> tuple[T, ...]:
     return (*items[:position], item, *items[position:])
 
 
-def _less(items: tuple[T, ...], position: int) -> tuple[T, ...]:
-    return (*items[:position], *items[position + 1 :])
+def _less(items: tuple[T, ...], positions: Sequence[int]) -> tuple[T, ...]:
+    gone = set(positions)
+    return tuple(item for at, item in enumerate(items) if at not in gone)

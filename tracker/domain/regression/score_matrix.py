@@ -177,13 +177,13 @@ def inserted(matrix: ScoreMatrix, position: int, values: FloatArray) -> ScoreMat
     )
 
 
-def without_row(matrix: ScoreMatrix, position: int) -> ScoreMatrix:
-    """Return the matrix without the checkpoint at `position`."""
+def without_rows(matrix: ScoreMatrix, positions: Sequence[int]) -> ScoreMatrix:
+    """Return the matrix without the checkpoints at `positions`."""
     return replace(
         matrix,
-        codes=np.delete(matrix.codes, position, axis=0),
-        sums=np.delete(matrix.sums, position),
-        missing=np.delete(matrix.missing, position),
+        codes=np.delete(matrix.codes, positions, axis=0),
+        sums=np.delete(matrix.sums, positions),
+        missing=np.delete(matrix.missing, positions),
     )
 
 

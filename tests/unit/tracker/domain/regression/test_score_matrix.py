@@ -20,7 +20,7 @@ from tracker.domain.regression.score_matrix import (
     matrix_of,
     rearranged,
     values_at,
-    without_row,
+    without_rows,
 )
 
 RIGHT_OR_WRONG = st.sampled_from([0.0, 1.0, math.nan])
@@ -87,7 +87,7 @@ def test_all_checkpoints_at_once_are_what_inserting_gives(table: FloatArray) -> 
 @given(tables(ANY_SCORE), st.data())
 def test_a_checkpoint_that_is_taken_out_leaves_the_others(table: FloatArray, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, len(table) - 1))
-    check(without_row(inserted_one_by_one(table), position), np.delete(table, position, axis=0), tolerance=1e-12)
+    check(without_rows(inserted_one_by_one(table), (position,)), np.delete(table, position, axis=0), tolerance=1e-12)
 
 
 @given(tables(ANY_SCORE), st.data())
@@ -98,7 +98,7 @@ def test_a_checkpoint_that_is_replaced_is_as_if_it_had_been_there_from_the_start
     row = data.draw(arrays(np.float64, table.shape[1], elements=ANY_SCORE))
     replaced = table.copy()
     replaced[position] = row
-    check(inserted(without_row(inserted_one_by_one(table), position), position, row), replaced, tolerance=1e-12)
+    check(inserted(without_rows(inserted_one_by_one(table), (position,)), position, row), replaced, tolerance=1e-12)
 
 
 @given(tables(ANY_SCORE), st.data())
@@ -205,7 +205,7 @@ def test_a_matrix_never_changes() -> None:
     matrix = inserted_one_by_one(np.array([[1.0, 0.0], [0.5, 1.0]]))
     before = [array.copy() for array in (matrix.codes, matrix.palette, matrix.sums, matrix.missing)]
     inserted(matrix, 0, np.array([0.25, math.nan]))
-    without_row(matrix, 0)
+    without_rows(matrix, (0,))
     rearranged(matrix, np.array([1, 0, -1]))
     for array, copy in zip((matrix.codes, matrix.palette, matrix.sums, matrix.missing), before, strict=True):
         np.testing.assert_array_equal(array, copy)
