@@ -10,19 +10,25 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from eval_jobs.queue.database_sql import open_database, transaction
+from eval_jobs.queue.sql_queue import SqlQueue
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.postgres import restartable_postgres
+from tests.records import forgetting_run
+from tests.tables import open_all
 from tests.tiny_model import write_checkpoint
 
 TRACKER = Path(sys.executable).parent / "tracker"
 STEPS = (100, 200, 300)
 ROWS = 4
+NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 PATIENCE_S = 120.0
 SECRET = "open-sesame-4711"  # noqa: S105 - of a server of our own
 
@@ -220,33 +226,34 @@ def test_a_second_watcher_stands_by_and_takes_over_when_the_first_is_killed(
 
 def test_a_worker_that_sees_no_checkpoint_leaves_the_plans_to_others(tmp_path: Path, server: OpenAIServer) -> None:
     site = Site(tmp_path, server)
-    pins = tmp_path / ".tracker" / "pins"
-    write_checkpoint(tmp_path / "out" / "checkpoint-100", seed=1)
+    plan = forgetting_run(checkpoints=1, samples=2, trouble=False).records[0].plan
+    plan = replace(plan, checkpoint=replace(plan.checkpoint, uri=str(tmp_path / "not-mounted" / "run" / "pin")))
+    (tmp_path / ".tracker").mkdir()
+    engine = open_database(f"sqlite:///{tmp_path}/.tracker/tracker.db")
+    queue = SqlQueue(engine)
+    queue.add(plan, now=NOW)
     try:
-        watch = site.start("watch.out", "watch", "--workers", "0")
-        site.until(lambda: "found step 100" in site.said("watch.out"), "there is a plan")
-        assert stop(watch) == 130
-        pins.rename(tmp_path / "not-mounted")
-        blind = site.start("blind.out", "worker")
-        site.until(lambda: "not visible on this machine" in site.said("blind.out"), "it says what it does not see")
-        (tmp_path / "not-mounted").rename(pins)
-        seeing = site.start("seeing.out", "worker")
-        site.until(lambda: "finished" in site.said("seeing.out"), "another one carries the plan out")
-        assert site.said("blind.out").count("not visible") == 1
-        assert "try 1" in site.said("seeing.out")
-        assert [stop(blind), stop(seeing)] == [0, 0]
+        worker = site.start("worker.out", "worker")
+        site.until(lambda: "not visible on this machine" in site.said("worker.out"), "it says what it does not see")
+        assert stop(worker) == 0
     finally:
         site.close()
+    assert str(plan.checkpoint.uri) in " ".join(site.said("worker.out").split())
+    claim = queue.claim(worker="one that sees it", now=NOW, lease_until=NOW)
+    assert claim is not None
+    assert (claim.attempt, claim.lost) == (1, 0)
+    engine.dispose()
 
 
 def test_tables_of_a_newer_program_are_refused_at_the_start(tmp_path: Path, server: OpenAIServer) -> None:
     site = Site(tmp_path, server)
-    (tmp_path / "out").mkdir()
-    assert site.start("first.out", "watch", "--until-idle", "--workers", "0").wait(PATIENCE_S) == 0
-    engine = open_database(f"sqlite:///{tmp_path}/.tracker/tracker.db")
+    (tmp_path / ".tracker").mkdir()
+    url = f"sqlite:///{tmp_path}/.tracker/tracker.db"
+    open_all(url)
+    engine = open_database(url)
     with transaction(engine) as connection:
         connection.execute(text("UPDATE checkpoint_tracker_version SET version_num = '9001'"))
     engine.dispose()
-    assert site.start("second.out", "watch", "--until-idle").wait(PATIENCE_S) == 4
-    assert "E-STORE-SCHEMA" in site.said("second.out")
-    assert "update checkpoint-tracker" in site.said("second.out")
+    assert site.start("watch.out", "watch", "--until-idle").wait(PATIENCE_S) == 4
+    assert "E-STORE-SCHEMA" in site.said("watch.out")
+    assert "update checkpoint-tracker" in site.said("watch.out")

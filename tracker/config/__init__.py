@@ -143,7 +143,9 @@ def _anchored(config: Config, folder: Path) -> Config:
     watch = config.watch
     if watch.config_from is not None:
         watch = watch.model_copy(update={"config_from": folder / watch.config_from})
-    return config.model_copy(update={"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe})
+    return config.model_copy(
+        update={"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe, "store": store}
+    )
 
 
 def _sentence(detail: ErrorDetails) -> str:

@@ -1,0 +1,223 @@
+"""What is wrong with a database is one of our errors, which says whether waiting helps; then it works again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event, text
+
+from eval_jobs.errors import ConfigError, DiskFull, StoreError, StoreUnavailable, TrackerError
+from eval_jobs.queue.database_sql import open_database, transaction
+from eval_jobs.queue.sql_queue import SqlQueue
+from tests.postgres import PostgresServer, restartable_postgres
+
+NOBODY = 65534
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def open_queue(path: Path) -> Engine:
+    engine = open_database(f"sqlite:///{path}")
+    SqlQueue(engine)
+    return engine
+
+
+def impatient(path: Path) -> Engine:
+    """Open a SQLite database whose lock is waited for no longer than a moment."""
+    engine = open_database(f"sqlite:///{path}")
+    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA busy_timeout=20"))
+    return engine
+
+
+def error_of(action: Callable[[], object]) -> TrackerError:
+    with pytest.raises(TrackerError) as raised:
+        action()
+    return raised.value
+
+
+def write(engine: Engine, size: int = 1) -> None:
+    with transaction(engine) as connection:
+        connection.execute(text("CREATE TABLE IF NOT EXISTS filler (data BLOB)"))
+        connection.execute(text("INSERT INTO filler VALUES (zeroblob(:size))"), {"size": size})
+
+
+def test_a_database_that_somebody_else_locks_may_be_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "tracker.db"
+    open_queue(path).dispose()
+    engine, other = impatient(path), sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    error = error_of(lambda: write(engine))
+    assert isinstance(error, StoreUnavailable)
+    assert error.retryable
+    assert "locked by another process" in error.message
+    other.execute("COMMIT")
+    other.close()
+    write(engine)
+    engine.dispose()
+
+
+def test_a_full_disk_is_said_and_passes(tmp_path: Path) -> None:
+    engine = open_queue(tmp_path / "tracker.db")
+    write(engine)
+    with transaction(engine) as connection:
+        pages = connection.scalar(text("PRAGMA page_count"))
+        connection.execute(text(f"PRAGMA max_page_count = {pages}"))
+    assert isinstance(error_of(lambda: write(engine, 100_000)), DiskFull)
+    with transaction(engine) as connection:
+        connection.execute(text("PRAGMA max_page_count = 1000000"))
+    write(engine, 100_000)
+    engine.dispose()
+
+
+def write_with_small_files_only(path: Path, result: Connection) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    engine = open_queue(path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    send_error_of(lambda: write(engine, 400_000), result)
+
+
+def open_as_nobody(path: Path, result: Connection) -> None:
+    if os.geteuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    send_error_of(lambda: write(open_queue(path)), result)
+
+
+def send_error_of(action: Callable[[], object], result: Connection) -> None:
+    try:
+        action()
+    except TrackerError as error:
+        result.send((error.code, error.message))
+    else:
+        result.send(None)
+
+
+def in_another_process(target: Callable[[Path, Connection], None], path: Path) -> tuple[str, str] | None:
+    hears, says = multiprocessing.Pipe(duplex=False)
+    process = SPAWN.Process(target=target, args=(path, says))
+    process.start()
+    says.close()
+    result: tuple[str, str] | None = hears.recv()
+    process.join()
+    return result
+
+
+def test_a_file_that_may_not_grow_counts_as_a_full_disk(tmp_path: Path) -> None:
+    result = in_another_process(write_with_small_files_only, tmp_path / "tracker.db")
+    assert result is not None
+    assert result[0] == "E-STORE-DISK"
+    engine = open_queue(tmp_path / "tracker.db")
+    write(engine, 400_000)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_folder_that_may_not_be_written_is_said_with_its_name(*, exists: bool) -> None:
+    # Not pytest's folder: its parents are closed to other users.
+    folder = Path(tempfile.mkdtemp(prefix="tracker-read-only-"))
+    try:
+        path = folder / "tracker.db"
+        if exists:
+            open_queue(path).dispose()
+        folder.chmod(0o555)
+        result = in_another_process(open_as_nobody, path)
+        assert result is not None
+        assert result[0] == "E-STORE"
+        assert str(path) in result[1]
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+
+
+def test_a_file_that_is_no_database_is_said_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "tracker.db"
+    path.write_bytes(b"not a database " * 1000)
+    error = error_of(lambda: open_queue(path))
+    assert type(error) is StoreError
+    assert "is damaged" in error.message
+    assert "move the file away" in error.hint
+    assert path.read_bytes() == b"not a database " * 1000
+
+
+def test_pages_that_were_overwritten_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "tracker.db"
+    engine = open_queue(path)
+    write(engine, 50_000)
+    engine.dispose()
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
+    error = error_of(lambda: open_queue(path))
+    assert type(error) is StoreError
+    assert "is damaged" in error.message
+
+
+def test_a_missing_driver_is_said_with_how_to_install_it() -> None:
+    code = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from eval_jobs.queue.database_sql import open_database\n"
+        "open_database('postgresql://me@host/runs', password='sesame')"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "ConfigError: E-CONFIG: the driver of PostgreSQL is not installed" in result.stderr
+    assert "pip install 'checkpoint-tracker[postgresql]'" in result.stderr
+    assert "sesame" not in result.stderr
+
+
+def test_a_url_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot be used"):
+        open_database("postgresql://host:port/runs")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with restartable_postgres() as running:
+        yield running
+
+
+def test_a_server_that_is_away_may_be_asked_again_and_is_used_when_it_is_back(server: PostgresServer) -> None:
+    engine = open_database(f"{server.url}/postgres", password="sesame")  # noqa: S106 - it asks for none
+    queue = SqlQueue(engine)
+    server.stop("immediate")
+    for _ in range(2):
+        error = error_of(queue.state)
+        assert isinstance(error, StoreUnavailable)
+        assert error.retryable
+        assert "sesame" not in str(error)
+    server.start()
+    assert queue.state().waiting == ()
+    engine.dispose()
+
+
+def test_connections_that_were_cut_are_replaced_before_they_are_used(server: PostgresServer) -> None:
+    engine, other = open_database(f"{server.url}/postgres"), open_database(f"{server.url}/template1")
+    queue = SqlQueue(engine)
+    with transaction(other) as connection:
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres'"
+        assert connection.scalars(text(cut)).all() == [True]
+    assert queue.state().waiting == ()
+    engine.dispose()
+    other.dispose()
+
+
+def test_what_the_server_forbids_is_an_error_that_waiting_does_not_mend(server: PostgresServer) -> None:
+    engine = open_database(f"{server.url}/postgres")
+    with transaction(engine) as connection:
+        connection.execute(text("CREATE ROLE reader LOGIN"))
+    reader = open_database(f"{server.url.replace('postgres@', 'reader@')}/postgres")
+    SqlQueue(engine)
+    error = error_of(lambda: SqlQueue(reader).state())
+    assert type(error) is StoreError
+    assert "permission denied" in error.message
+    engine.dispose()
+    reader.dispose()
