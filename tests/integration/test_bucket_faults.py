@@ -20,7 +20,9 @@ from tests.fakes.s3_proxy import S3Proxy
 from tracker.adapters import bucket_client, bucket_fetch
 from tracker.adapters.bucket_client import Bucket
 from tracker.adapters.bucket_once import pin_checkpoint
+from tracker.config import parse_config
 from tracker.domain.buckets import S3Access, S3Location, parse_location
+from tracker.wiring import Project
 
 LARGE = (1024, 1024)
 """Three tensors of 4 MB: several blocks of a download."""
@@ -310,3 +312,17 @@ def test_closing_during_a_download_keeps_what_came(watched: WatchedBucket) -> No
     (kept,) = watched.pins.glob("*/.held-*/model.safetensors")
     assert content.startswith(kept.read_bytes())
     assert watched.reasons() == []
+
+
+def test_what_tracker_toml_says_of_a_bucket_is_what_is_asked(endpoint: str, tmp_path: Path) -> None:
+    uploads = Uploads(endpoint)
+    uploads.folder(trainer.save(tmp_path / "local", 10, seed=3), to="v1/checkpoint-10")
+    uri = uploads.location.uri
+    text = (
+        f'[run]\nname = "r"\noutput_dir = "{uri}"\n[s3]\nendpoint_url = "{endpoint}"\nregion = "eu-north-1"\n'
+        '[[benchmark]]\nbenchmark = "gsm8k"\n'
+    )
+    project = Project(parse_config(text, tmp_path / "tracker.toml"))
+    checkpoint = project.pin(f"{uri}/v1/checkpoint-10")
+    assert (checkpoint.run_id, checkpoint.step) == ("r/v1", 10)
+    assert Path(checkpoint.uri).is_relative_to(tmp_path / ".tracker" / "pins")

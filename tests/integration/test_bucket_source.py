@@ -11,15 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from eval_jobs.execute.clock import SystemClock
 from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.buckets import FIRST_S, SETTLE_S, WatchedBucket, open_source, s3_server, watching_bucket
 from tests.fakes.s3_proxy import S3Proxy
 from tests.tiny_model import write_lora, write_sharded_checkpoint
 from tracker.adapters.bucket_client import S3Object
+from tracker.adapters.bucket_source import BucketSource
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.filesystem import pin_checkpoint
 from tracker.adapters.filesystem_pins import MANIFEST
+from tracker.domain import buckets
+from tracker.domain.discovery import WatchOptions
 
 
 @pytest.fixture(scope="module")
@@ -348,3 +352,23 @@ def test_a_gap_is_taken_back_when_the_upload_is_completed(
     watched.uploads.folder(folder)
     assert watched.steps() == [10]
     assert watched.reasons() == []
+
+
+def test_its_own_thread_finds_checkpoints_while_the_trainer_uploads(
+    watched: WatchedBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "FIRST_S", 0.1)
+    clock = SystemClock()
+    options = WatchOptions(settle_s=0.1, rescan_s=0.1)
+    source = BucketSource("run", watched.source.bucket, tmp_path / "other", options, clock)
+    found: list[int] = []
+    assert source.is_behind()  # nothing is known before the first look has ended
+    assert source.ready(clock.now()) == ()
+    for step in (10, 20, 30):
+        watched.save(step)
+        while step not in found:
+            source.wait(5.0)
+            found += [c.step for c in source.ready(clock.now())]
+    source.close()
+    assert found == [10, 20, 30]
+    assert source.gaps() == ()
