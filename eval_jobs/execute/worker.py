@@ -178,7 +178,7 @@ def run_worker(options: WorkerOptions) -> None:
             closing.callback(tools.evaluator.close)
             queue = _open_queue(options, tools.clock, interrupts)
             name = str(own_name(log_path))
-            log.info("worker %s is ready", name)
+            log.info("worker %d is ready; its log: %s", os.getpid(), log_path)
             worker = Worker(
                 name=name,
                 queue=queue,
