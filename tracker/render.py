@@ -6,6 +6,7 @@ console.print(*report_lines(report), sep="\n")
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -195,12 +196,15 @@ def _compact_tables(view: Overview, fits: Callable[[Table], bool]) -> Iterable[R
     """Yield tables of symbols, each with as many benchmarks as fit and at least one."""
     left = list(view.benchmarks)
     while left:
-        count = len(left)
-        while count > 1 and not fits(_table(view, left[:count], _compact_cell)):
-            count -= 1
+        beyond = partial(_is_beyond, view, left, fits)
+        count = max(1, bisect_left(range(1, len(left) + 1), 1, key=beyond))
         yield _table(view, left[:count], _compact_cell)
         yield Text("")
         left = left[count:]
+
+
+def _is_beyond(view: Overview, benchmarks: Sequence[str], fits: Callable[[Table], bool], count: int) -> bool:
+    return not fits(_table(view, benchmarks[:count], _compact_cell))
 
 
 def _table(view: Overview, benchmarks: Sequence[str], cell: Cell) -> Table:

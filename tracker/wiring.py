@@ -20,7 +20,6 @@ from eval_jobs.queue.database_sql import Database, open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.types import Backlog, Checkpoint, Suite
 from tracker.adapters.curves import TrainerCurves
-from tracker.adapters.filesystem import FilesystemSource, pin_checkpoint
 from tracker.adapters.history_sql import SqlHistory
 from tracker.adapters.lead_sql import SqlLead
 from tracker.adapters.log_notifier import LogNotifier
@@ -244,7 +243,11 @@ class Project:
     def _pin(self, checkpoint: str, run_id: str, pins_dir: Path) -> Checkpoint:
         if not checkpoint.startswith(SCHEME):
             options = self.config.watch.to_options()
-            return pin_checkpoint(Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options)
+            folders = importlib.import_module("tracker.adapters.filesystem")
+            found: Checkpoint = folders.pin_checkpoint(
+                Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options
+            )
+            return found
         bucket = self._bucket(checkpoint)
         once = importlib.import_module("tracker.adapters.bucket_once")
         pinned: Checkpoint = once.pin_checkpoint(bucket, run_id=run_id, pins_dir=pins_dir)
@@ -254,7 +257,11 @@ class Project:
         self.make_state_dir()
         run, options = self.config.run, self.config.watch.to_options()
         if not run.is_bucket:
-            return FilesystemSource(run.name, Path(run.output_dir), self.pins_dir, options, SystemClock())
+            folders = importlib.import_module("tracker.adapters.filesystem")
+            watched: CheckpointSource = folders.FilesystemSource(
+                run.name, Path(run.output_dir), self.pins_dir, options, SystemClock()
+            )
+            return watched
         bucket = self._bucket(run.output_dir)
         adapter = importlib.import_module("tracker.adapters.bucket_source")
         source: CheckpointSource = adapter.BucketSource(run.name, bucket, self.pins_dir, options, SystemClock())
