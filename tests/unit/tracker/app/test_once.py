@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from eval_jobs.errors import EndpointFailed, EndpointRefused
 from eval_jobs.run import Tools
-from eval_jobs.types import Endpoint, EngineInfo, ReferenceProbe
+from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, ReferenceProbe
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
@@ -35,3 +36,24 @@ def test_a_named_checkpoint_is_timed_against_the_first_that_was_measured(index: 
     [(record, _)] = evaluate_once(checkpoint, world, tools=tools, progress=lambda _: None)
     assert engine.served_steps == served
     assert [p.reference_step for p in record.reference_probes if isinstance(p, ReferenceProbe)] == served[1:2]
+
+
+@pytest.mark.parametrize("may_pass", [True, False])
+def test_what_was_answered_is_kept_for_another_try_when_the_failure_may_pass(*, may_pass: bool) -> None:
+    fakes = FakeWorld()
+    forgotten: list[str] = []
+
+    class Failing(FakeEvaluator):
+        def evaluate(self, *_: object, **__: object) -> EvalResult:
+            raise (EndpointFailed if may_pass else EndpointRefused)("no", hint="look")
+
+        def forget(self, plan_id: str) -> None:
+            forgotten.append(plan_id)
+
+    world = fakes.world()
+    suite = replace(world.measurement.suites[0], benchmarks=(Benchmark(name="b", adapter="exact"),))
+    world = replace(world, measurement=replace(world.measurement, suites=(suite,), loads=()))
+    tools = Tools(engine=FakeEngine(ENDPOINT), evaluator=Failing(str), prober=FakeProber(), clock=fakes.clock)
+    checkpoint = fakes.run.records[0].plan.checkpoint
+    [(record, _)] = evaluate_once(checkpoint, world, tools=tools, progress=lambda _: None)
+    assert forgotten == ([] if may_pass else [record.plan.id])
