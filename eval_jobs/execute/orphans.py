@@ -29,11 +29,13 @@ _EVALUATOR_LOG = re.compile(r"evaluator-(\d+)-(\d+)-([0-9a-f]{8})\.log")
 def evaluator_log_name() -> str:
     """Return the name of the log for evaluators that this process starts: process id, start time and machine."""
     own = proc.stat(os.getpid())
-    return f"evaluator-{os.getpid()}-{own.start_time if own else 0}-{_machine()}.log"
+    return f"evaluator-{os.getpid()}.log" if own is None else f"evaluator-{own.pid}-{own.start_time}-{_machine()}.log"
 
 
 def reap_orphans(work_dir: Path) -> tuple[str, ...]:
     """End engines and evaluators below `work_dir` whose worker is gone; return the names of their logs."""
+    if not proc.is_visible():
+        return ()
     folder = work_dir.resolve()
     engines = reap(folder / "engines", SystemClock()) if (folder / "engines").is_dir() else ()
     found = [(process.pid, name) for process in proc.every_process() if (name := _evaluator_of(process, folder))]

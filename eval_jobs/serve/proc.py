@@ -26,6 +26,11 @@ class ProcessStat:
         return self.state not in "ZX"
 
 
+def is_visible() -> bool:
+    """Return whether this system shows its processes in /proc, as Linux does and others do not."""
+    return (_PROC / "self" / "stat").is_file()
+
+
 def stat(pid: int) -> ProcessStat | None:
     """Return what is known of process `pid`, or None when there is none."""
     try:

@@ -104,6 +104,12 @@ def test_only_what_writes_to_the_log_of_a_dead_owner_is_ended(
     assert [other.poll() for other in others] == [None] * len(others)
 
 
+def test_a_system_that_shows_no_processes_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_jobs.serve.proc._PROC", tmp_path / "no-proc")
+    assert reap_orphans(tmp_path) == ()
+    assert evaluator_log_name() == f"evaluator-{os.getpid()}.log"
+
+
 def test_what_a_killed_tracker_run_leaves_is_ended_by_the_next_command(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "out" / "checkpoint-100")
     (tmp_path / "sums.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n')
