@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts bench-judge bench-replay clean
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts bench-judge bench-replay bench-scale clean
 BIN := .venv/bin
 
 help: ## show this list
@@ -40,6 +40,10 @@ bench-verdicts: setup ## false alarms and found losses of our verdicts and of th
 
 bench-judge: setup ## the time that one more checkpoint of a long run takes to judge
 	@$(BIN)/python -m benchmarks.judge_time
+
+bench-scale: setup ## what a project of 100,000 plans and 40 million graded answers costs
+	@$(BIN)/python -m benchmarks.scale
+	@$(BIN)/python -m benchmarks.scale --runs
 
 bench-replay: setup ## our verdicts on published training runs, and how far repeated runs differ
 	@$(BIN)/python -m benchmarks.replay_series

@@ -1,0 +1,24 @@
+"""The benchmark of a large project runs, on a small one: its figures are for people."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("arguments", [[], ["--runs"]], ids=["one run", "many runs"])
+def test_the_benchmark_measures_everything_that_is_promised(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "benchmarks.scale", "--quick", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    for what in (
+        "a sample: its score, in files",
+        "a sample: with blocks and folders",
+        "tracker history RUN",
+        "adding a checkpoint, then",
+        "one more checkpoint: its verdicts",
+        "idle watch of 50 files, with file events",
+        "idle watch of 50 files, polling",
+    ):
+        assert what in done.stdout
