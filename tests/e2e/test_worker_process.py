@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -43,9 +44,20 @@ from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request
 
 SAMPLES = 12
 ANSWERED_BEFORE_THE_KILL = 5
-LEASE_S = 6.0
+LONG_LEASE_S = 600.0
+SHORT_LEASE_S = 3.0
 PATIENCE_S = 120.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+QUICKLY_BUSY = """
+import sys
+from eval_jobs.execute import worker
+from eval_jobs.queue import database_sql
+database_sql.BUSY_TIMEOUT_MS, worker.STORE_RETRY_S = 100, 0.1
+sys.exit(worker.main(sys.argv[1:]))
+"""
+"""A worker that does not wait half a minute for a lock before it says so."""
 
 
 class Site:
@@ -156,7 +168,7 @@ def is_running(pid: int) -> bool:
 
 
 def test_a_plan_survives_a_killed_worker_and_a_stopped_one(site: Site) -> None:
-    """Killed with -9 in the middle: the lease runs out, another worker continues. Stopped: given back at once."""
+    """Killed with -9 in the middle: the next worker takes over at once, whatever the lease. Stopped: given back."""
     hang = threading.Event()
 
     def answer(request: Request) -> Reply:
@@ -165,7 +177,7 @@ def test_a_plan_survives_a_killed_worker_and_a_stopped_one(site: Site) -> None:
         return right_answer(request)
 
     site.server.answer = answer
-    first = site.start("--lease-s", str(LEASE_S))
+    first = site.start("--lease-s", str(LONG_LEASE_S))
     site.until(lambda: len(site.server.requests) > ANSWERED_BEFORE_THE_KILL, "the first worker is in the middle")
     children = [child.pid for child in psutil.Process(first.pid).children(recursive=True)]
     assert children
@@ -174,19 +186,61 @@ def test_a_plan_survives_a_killed_worker_and_a_stopped_one(site: Site) -> None:
     site.until(lambda: not any(map(is_running, children)), "the killed worker's evaluator is gone too")
     assert site.queue.finished() == ()
 
-    second = site.start("--lease-s", str(LEASE_S))
+    second = site.start("--lease-s", str(LONG_LEASE_S))
     site.until(lambda: f":{second.pid}" in str(site.queue.state().running), "the second worker has the plan")
     second.terminate()
     assert second.wait(PATIENCE_S) == 0
     assert [one.plan_id for one in site.queue.state().waiting] == [site.plan.id]
 
     hang.set()
-    third = site.start("--lease-s", str(LEASE_S))
+    third = site.start("--lease-s", str(LONG_LEASE_S))
     site.until(site.queue.finished, "the third worker has finished")
     third.terminate()
     assert third.wait(PATIENCE_S) == 0
 
     check_that_everything_was_measured_once(site)
+
+
+def test_a_worker_that_sleeps_past_its_lease_holds_up_nobody(site: Site) -> None:
+    """It holds the lock on the plan's folder; its successor ends it, and nothing is measured twice."""
+    hang = threading.Event()
+
+    def answer(request: Request) -> Reply:
+        if request.number >= ANSWERED_BEFORE_THE_KILL and not hang.is_set():
+            return Reply(fault=Fault.HANG)
+        return right_answer(request)
+
+    site.server.answer = answer
+    sleeper = site.start("--lease-s", str(SHORT_LEASE_S))
+    site.until(lambda: len(site.server.requests) > ANSWERED_BEFORE_THE_KILL, "the first worker is in the middle")
+    sleeper.send_signal(signal.SIGSTOP)
+    hang.set()
+    second = site.start("--lease-s", str(LONG_LEASE_S))
+    site.until(site.queue.finished, "the second worker has finished")
+    assert sleeper.wait(PATIENCE_S) == -signal.SIGKILL
+    second.terminate()
+    assert second.wait(PATIENCE_S) == 0
+    check_that_everything_was_measured_once(site)
+    assert "E-PLAN-POISONED" not in str(site.queue.finished())
+
+
+def test_a_worker_waits_for_a_database_that_is_not_there_yet(tmp_path: Path, site: Site) -> None:
+    """Another program holds the database locked; the worker neither ends nor gives up."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "locked.db", isolation_level=None)) as other:
+        other.execute("CREATE TABLE busy (a)")
+        other.execute("BEGIN EXCLUSIVE")
+        command = [sys.executable, "-c", QUICKLY_BUSY, "--queue", f"sqlite:///{tmp_path}/locked.db"]
+        worker = subprocess.Popen([*command, "--work-dir", str(site.work_dir)], start_new_session=True)
+        site.started.append(worker)
+        log = site.work_dir / f"worker-{worker.pid}.log"
+        site.until(
+            lambda: log.exists() and "cannot be opened, trying again" in log.read_text(), "it says that it waits"
+        )
+        assert is_running(worker.pid)
+        other.execute("ROLLBACK")
+    site.until(lambda: "is ready" in log.read_text(), "the worker is ready")
+    worker.terminate()
+    assert worker.wait(PATIENCE_S) == 0
 
 
 def test_a_module_in_the_users_folder_is_not_taken_for_a_known_one(tmp_path: Path) -> None:
