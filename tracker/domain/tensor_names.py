@@ -98,7 +98,7 @@ def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...
     expected |= _LLAMA_LAYER if kind in _LLAMA_LIKE else set()
     absent = [f"{stem}.{layer}.{rest}" for layer in range(count) for rest in sorted(expected - rests.get(layer, set()))]
     whole = {_EMBEDDING, "model.norm.weight"} if kind in _LLAMA_LIKE else set()
-    whole |= {_OUTPUT} if _has_own_output(config) and _is_causal(config) else set()
+    whole |= {_OUTPUT} if whole and _has_own_output(config) and _is_causal(config) else set()
     return (*absent, *sorted(whole - set(names)))
 
 

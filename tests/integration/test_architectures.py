@@ -1,0 +1,51 @@
+"""Whole models of many architectures, as transformers saves them, pass; any missing tensor of a layer is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.types import CheckpointFormat
+from tests.requires import PROJECT
+from tracker.adapters.filesystem import pin_checkpoint
+from tracker.adapters.safetensors_file import read_tensors
+from tracker.domain.tensor_names import absent_by_config
+
+ALIKE = tuple(
+    "llama mistral qwen2 qwen3 gemma gemma2 olmo olmo2 phi3 granite starcoder2 stablelm gpt_neox gpt2".split()
+)
+"""All layers of these hold the same tensors."""
+MIXED = ("mixtral", "gemma3_text", "deepseek_v3", "opt")
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("zoo")
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.integration.model_zoo", str(folder), *ALIKE, *MIXED]
+    subprocess.run(command, cwd=PROJECT, env=environment, check=True, capture_output=True)
+    return folder
+
+
+def test_no_whole_model_is_refused(zoo: Path, tmp_path: Path) -> None:
+    models = sorted(zoo.iterdir())
+    assert len(models) == 2 * (len(ALIKE) + len(MIXED))
+    for model in models:
+        checkpoint = pin_checkpoint(model, run_id=model.name, pins_dir=tmp_path / "pins")
+        assert checkpoint.format is CheckpointFormat.FULL
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_any_tensor_of_one_layer_that_is_missing_is_named(kind: str, zoo: Path) -> None:
+    folder = zoo / f"{kind}-True"
+    config = json.loads((folder / "config.json").read_text())
+    names = {tensor.name for tensor in read_tensors([folder / "model.safetensors"])}
+    of_a_layer = sorted(name for name in names if ".1." in name)
+    assert len(of_a_layer) > 5
+    for name in of_a_layer:
+        assert absent_by_config(names - {name}, config) == (name,)
