@@ -6,10 +6,10 @@ console.print(*report_lines(report), sep="\n")
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -129,12 +129,12 @@ class _HistoryView:
         yield _title(self.reports[0].run_id, view)
         shown = replace(view, steps=view.steps[-self.last :])
         yield from _earlier(len(view.steps) - len(shown.steps), "step")
-        fits = partial(_fits, console=console, options=options)
+        width = partial(_width, console=console, options=options)
         full = _table(shown, view.benchmarks, _full_cell)
-        if fits(full):
+        if width(full) <= options.max_width:
             yield full
         else:
-            yield from _compact_tables(shown, fits)
+            yield from _compact_tables(shown, width, options.max_width)
             yield _legend(shown)
         yield from _answered_legend(shown)
         yield from _findings(view)
@@ -188,23 +188,21 @@ def _earlier(count: int, what: str) -> Iterable[Text]:
         yield Text(f"\u2026 {count:,} earlier {what}{'s' if count > 1 else ''}: --last 0 shows all", style="dim")
 
 
-def _fits(table: Table, *, console: Console, options: ConsoleOptions) -> bool:
-    return Measurement.get(console, options.update(max_width=100_000), table).maximum <= options.max_width
+def _width(table: Table, *, console: Console, options: ConsoleOptions) -> int:
+    return Measurement.get(console, options.update(max_width=100_000), table).maximum
 
 
-def _compact_tables(view: Overview, fits: Callable[[Table], bool]) -> Iterable[RenderableType]:
+def _compact_tables(view: Overview, width: Callable[[Table], int], room: int) -> Iterable[RenderableType]:
     """Yield tables of symbols, each with as many benchmarks as fit and at least one."""
+    steps = width(_table(view, (), _compact_cell))
+    widths = [width(_table(view, (name,), _compact_cell)) - steps for name in view.benchmarks]
     left = list(view.benchmarks)
     while left:
-        beyond = partial(_is_beyond, view, left, fits)
-        count = max(1, bisect_left(range(1, len(left) + 1), 1, key=beyond))
+        fitting = sum(total <= room for total in accumulate(widths[-len(left) :], initial=steps)) - 1
+        count = max(1, fitting)
         yield _table(view, left[:count], _compact_cell)
         yield Text("")
         left = left[count:]
-
-
-def _is_beyond(view: Overview, benchmarks: Sequence[str], fits: Callable[[Table], bool], count: int) -> bool:
-    return not fits(_table(view, benchmarks[:count], _compact_cell))
 
 
 def _table(view: Overview, benchmarks: Sequence[str], cell: Cell) -> Table:
