@@ -202,13 +202,13 @@ class Project:
             ) from error
 
     def pin(self, checkpoint: str) -> Checkpoint:
-        """Pin one checkpoint that a person names: a folder, or s3://bucket/prefix.
+        """Pin one checkpoint that a person names: a folder, s3://bucket/prefix, or a pin of ours.
 
         Raises:
             CheckpointError: it is no complete checkpoint.
             ConfigError, StoreError: it cannot be read, or the pin cannot be written.
         """
-        return self._pin(checkpoint, self.run_id_of(checkpoint), self.pins_dir)
+        return self._held(checkpoint) or self._pin(checkpoint, self.run_id_of(checkpoint), self.pins_dir)
 
     def run_id_of(self, checkpoint: str) -> str:
         """Return the run that a checkpoint belongs to, as watching names it."""
@@ -239,6 +239,14 @@ class Project:
         # Apart from the pins of the run: what lies there is evaluated after a restart.
         pins_dir = self.state_dir / "reference"
         return self._pin(setting, self.config.run.name, pins_dir)
+
+    def _held(self, checkpoint: str) -> Checkpoint | None:
+        """Return the checkpoint of one of our pins: that is all that rotation may have left of it."""
+        folder = Path(checkpoint).absolute()
+        if checkpoint.startswith(SCHEME) or not folder.is_relative_to(self.pins_dir.absolute()):
+            return None
+        held = (pin.checkpoint for pin in self.pins.held())
+        return next((found for found in held if Path(found.uri) == folder), None)
 
     def _pin(self, checkpoint: str, run_id: str, pins_dir: Path) -> Checkpoint:
         if not checkpoint.startswith(SCHEME):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from eval_jobs.errors import CheckpointNotFound, ConfigError
-from eval_jobs.types import Checkpoint
+from eval_jobs.types import Backlog, Checkpoint
 from tests.tiny_model import write_checkpoint
+from tracker.app.pipeline import Order
 from tracker.config import parse_config
 from tracker.wiring import Project
 
@@ -81,3 +83,19 @@ def test_a_checkpoint_in_a_bucket_belongs_to_the_run_that_watching_names(
 def test_a_checkpoint_in_a_folder_belongs_to_the_run_that_watching_names(tmp_path: Path) -> None:
     assert project(tmp_path, "").run_id_of(str(tmp_path / "out/v0/checkpoint-10")) == "r/v0"
     assert project(tmp_path, "").run_id_of(str(tmp_path / "out/checkpoint-10")) == "r"
+
+
+def test_a_pin_that_a_person_names_is_the_checkpoint_that_it_holds(tmp_path: Path) -> None:
+    """`tracker run PIN`, as a skipped checkpoint says: rotation may have left nothing else of it."""
+    made = project(tmp_path, "")
+    folder = write_checkpoint(tmp_path / "out" / "v0" / "checkpoint-10")
+    pinned = made.pin(str(folder))
+    shutil.rmtree(folder)
+    assert made.pin(pinned.uri) == pinned
+    assert pinned.run_id == "r/v0"
+
+
+def test_the_order_of_a_run_is_that_of_its_settings(tmp_path: Path) -> None:
+    made = project(tmp_path, "requests = 4\n[watch]\nmax_waiting = 7\n")
+    assert made.world().order == Order(backlog=Backlog.NEWEST, max_waiting=7)
+    assert made.in_order().world().order.backlog is Backlog.OLDEST
