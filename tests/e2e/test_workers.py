@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from sqlalchemy import text
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.sql_queue import SqlQueue
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
-from tests.postgres import restartable_postgres
+from tests.postgres import PostgresServer, restartable_postgres
 from tests.records import forgetting_run
 from tests.tables import open_all
 from tests.tiny_model import write_checkpoint
@@ -65,8 +66,8 @@ def server() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    """URL of a server, without a database; the user `tracker` enters with a password only."""
+def postgres() -> Iterator[PostgresServer]:
+    """A server that the user `tracker` enters with a password only."""
     with restartable_postgres() as server:
         engine = open_database(f"{server.url}/postgres")
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -75,18 +76,18 @@ def postgres() -> Iterator[str]:
             connection.execute(text("SELECT pg_reload_conf()"))
             connection.execute(text(f"CREATE ROLE tracker LOGIN PASSWORD '{SECRET}'"))
         engine.dispose()
-        yield server.url
+        yield server
 
 
 @pytest.fixture
-def database(postgres: str, request: pytest.FixtureRequest) -> str:
+def database(postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
     """URL of a new database that its user enters with a password only."""
     name = f"runs_{abs(hash(request.node.nodeid))}"
-    engine = open_database(f"{postgres}/postgres")
+    engine = open_database(f"{postgres.url}/postgres")
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text(f"CREATE DATABASE {name} OWNER tracker"))
     engine.dispose()
-    return f"{postgres.replace('postgres@', 'tracker@')}/{name}"
+    return f"{postgres.url.replace('postgres@', 'tracker@')}/{name}"
 
 
 def answer(request: Request) -> Reply:
@@ -220,6 +221,33 @@ def test_a_second_watcher_stands_by_and_takes_over_when_the_first_is_killed(
         write_checkpoint(tmp_path / "out" / "checkpoint-200", seed=2)
         site.until(lambda: "found step 200" in site.said("second.out"), "the second one finds the next")
         assert stop(second) == 130
+    finally:
+        site.close()
+
+
+def test_rotation_loses_nothing_while_postgresql_is_away_and_one_watcher_leads_when_it_is_back(
+    tmp_path: Path, server: OpenAIServer, postgres: PostgresServer, database: str
+) -> None:
+    site = Site(tmp_path, server, more=f'[store]\ndatabase = "{database}"\npassword_env = "RUNS_PASSWORD"')
+    (tmp_path / "out").mkdir()
+    watchers = ("first.out", "second.out")
+    try:
+        site.start("first.out", "watch", "--workers", "0", RUNS_PASSWORD=SECRET)
+        site.until(lambda: "watching" in site.said("first.out"), "the first one watches")
+        site.start("second.out", "watch", "--workers", "0", RUNS_PASSWORD=SECRET)
+        site.until(lambda: "takes over" in site.said("second.out"), "the second one stands by")
+        postgres.stop("immediate")
+        site.until(lambda: all("trying again" in site.said(name) for name in watchers), "both miss the database")
+        checkpoint = write_checkpoint(tmp_path / "out" / "checkpoint-100", seed=1)
+        site.until(lambda: list((tmp_path / ".tracker" / "pins").glob("*/[!.]*/.pin.json")), "it is pinned")
+        shutil.rmtree(checkpoint)
+        postgres.start()
+        site.until(lambda: any("found step 100" in site.said(name) for name in watchers), "a watcher tells it")
+        leaders = [name for name in watchers if "found step 100" in site.said(name)]
+        assert len(leaders) == 1
+        write_checkpoint(tmp_path / "out" / "checkpoint-200", seed=2)
+        site.until(lambda: "found step 200" in site.said(leaders[0]), "the same one goes on")
+        assert all("gap" not in site.said(name) for name in watchers)
     finally:
         site.close()
 

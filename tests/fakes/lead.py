@@ -39,6 +39,8 @@ class FakeLead:
         return self._shared.holder is self
 
     def leader(self) -> Leader | None:
+        if self.trouble is not None:
+            raise self.trouble
         return self._shared.leader
 
     def release(self) -> None:

@@ -20,6 +20,8 @@ from tracker.ports import CheckpointSource, Lead
 log = logging.getLogger(__name__)
 
 STAND_BY_S = 1.0
+GIVE_WAY_S = 5.0
+"""After the database was away: the one that led until then is let in first, because it knows what it saw meanwhile."""
 
 
 class LeadLost(Exception):
@@ -82,30 +84,38 @@ def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Calla
     has_asked, trouble = False, ""
     while True:
         try:
+            if trouble:
+                lead.leader()  # it answers again
+                trouble = ""
+                clock.sleep(GIVE_WAY_S)
             if lead.take(clock.now()):
                 break
             leader = lead.leader()
-            # Asked twice: one that has just taken the lead may not have put its name there yet.
-            if has_asked and leader == before:
-                _check_folder(leader, run, output_dir)
             if _is_at(leader, output_dir):
                 show(leader)
-            before, has_asked, trouble = leader, True, ""
+            elif has_asked and leader == before:
+                # Asked twice: one that has just taken the lead may not have put its name there yet.
+                raise _refusal(leader, run)
+            before, has_asked = leader, True
         except StoreUnavailable as error:
             if not has_asked:
                 raise
             trouble = _told(error, trouble)
         clock.sleep(STAND_BY_S)
-    if before is not None and not _is_at(before, output_dir):
-        log.warning("run %s was watched at %s before: both folders share one history", run, before.output_dir)
+    _warn_of_other_folder(before, run, output_dir)
 
 
 # --- private
 
 
-def _check_folder(leader: Leader | None, run: str, output_dir: str) -> None:
-    if leader is not None and not _is_at(leader, output_dir):
-        raise ConfigError(leader.sentence(run), hint="give one of the two runs another run.name")
+def _warn_of_other_folder(before: Leader | None, run: str, output_dir: str) -> None:
+    if before is not None and not _is_at(before, output_dir):
+        log.warning("run %s was watched at %s before: both folders share one history", run, before.output_dir)
+
+
+def _refusal(leader: Leader | None, run: str) -> ConfigError:
+    where = "elsewhere" if leader is None else leader.sentence(run)
+    return ConfigError(where, hint="give one of the two runs another run.name")
 
 
 def _is_at(leader: Leader | None, output_dir: str) -> bool:
