@@ -16,23 +16,9 @@ from tracker.adapters.filesystem import pin_checkpoint
 from tracker.adapters.safetensors_file import read_tensors
 from tracker.domain.tensor_names import absent_by_config
 
-ALIKE = tuple(
-    [
-        "llama",
-        "mistral",
-        "qwen2",
-        "qwen3",
-        "gemma",
-        "gemma2",
-        "olmo",
-        "olmo2",
-        "phi3",
-        "granite",
-        "starcoder2",
-        "stablelm",
-        "gpt_neox",
-        "gpt2",
-    ]
+ALIKE = (
+    *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "olmo", "olmo2", "phi3"),
+    *("granite", "starcoder2", "stablelm", "gpt_neox", "gpt2"),
 )
 """All layers of these hold the same tensors."""
 MIXED = ("mixtral", "gemma3_text", "deepseek_v3", "opt")
