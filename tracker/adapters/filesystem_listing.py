@@ -210,13 +210,12 @@ def _state_files(folder: os.DirEntry[str], root: Path | None) -> Iterator[FileFa
 
 def _file_fact(entry: os.DirEntry[str], status: os.stat_result, root: Path | None) -> FileFact:
     is_outside = root is not None and entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root)
-    return FileFact(
-        name=entry.name,
-        size=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        inode=status.st_ino,
-        outside=is_outside,
-    )
+    return _known_fact(entry.name, status.st_size, status.st_mtime_ns, status.st_ino, is_outside)
+
+
+@lru_cache(maxsize=1 << 17)  # of a finished checkpoint the same is found at every look: one object, compared at once
+def _known_fact(name: str, size: int, mtime_ns: int, inode: int, outside: bool) -> FileFact:  # noqa: FBT001 - private
+    return FileFact(name=name, size=size, mtime_ns=mtime_ns, inode=inode, outside=outside)
 
 
 def _header(path: Path) -> Header | Broken:
