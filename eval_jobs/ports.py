@@ -10,20 +10,16 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
+from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState
 from eval_jobs.types import (
-    Backlog,
     Benchmark,
     Checkpoint,
-    Claim,
     Endpoint,
     EvalPlan,
     EvalRecord,
     EvalResult,
-    Hold,
-    HoldEnd,
     ProbeLoad,
     ProbeResult,
-    QueueState,
     ServeSpec,
     Suite,
 )
@@ -85,6 +81,9 @@ class Evaluator(Protocol):
             UnknownBenchmark, BadData: asking again is useless.
             EndpointFailed, EvaluatorDied: the server or the evaluator went away; asking again may help.
         """
+
+    def kept(self) -> tuple[str, ...]:
+        """Return the ids of plans of which something is kept for resuming, whoever left it."""
 
     def forget(self, plan_id: str) -> None:
         """Drop what was kept of this plan for resuming: its results are safe elsewhere. Nothing kept: no-op."""
@@ -173,6 +172,9 @@ class Queue(Protocol):
 
         The caller must know that nobody works on it.
         """
+
+    def done(self, plan_ids: Collection[str]) -> frozenset[str]:
+        """Return which of these plans are finished or acknowledged and have nothing left that could be tried again."""
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return records not yet acknowledged, lowest step first, ties by plan id."""

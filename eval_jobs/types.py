@@ -6,8 +6,7 @@ Times are timezone-aware UTC; durations carry their unit in the name; a failure 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -40,6 +39,8 @@ class Checkpoint:
     """When the trainer finished it: the newest modification time of its files."""
     base_model: str | None = None
     """For LORA: path of the base model."""
+    unpickled: bool = False
+    """Whether its weights came out of a pickle, which can run code; part of no identity."""
 
 
 # --- how it is evaluated
@@ -336,101 +337,3 @@ class EvalRecord:
     finished_at: datetime
     reference_probes: tuple[ReferenceOutcome, ...] = ()
     """One for each load of a plan with a reference."""
-
-
-class Backlog(StrEnum):
-    """Which of a run's waiting checkpoints is next, and whether one may be skipped."""
-
-    NEWEST = "newest"
-    """The highest step first; the oldest are skipped when too many wait."""
-    OLDEST = "oldest"
-    """The lowest step first; nothing is skipped."""
-    ALL = "all"
-    """The highest step first; nothing is skipped."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Crash:
-    """A worker that went away in the middle of a plan, and nobody is known to have killed it."""
-
-    worker: str
-    """As it named itself when it took the plan: on which machine, as which process, where its log is."""
-    note: str
-    """Its last progress note."""
-    claimed_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hold:
-    """Who holds a plan, under which number and for how long."""
-
-    plan_id: str
-    worker: str
-    attempt: int
-    lease_until: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A worker's hold on a plan."""
-
-    plan: EvalPlan
-    worker: str
-    attempt: int
-    """1 for the first claim; one that was only interrupted does not count."""
-    lost: int = 0
-    """How often a worker went away in the middle of this plan, whatever the reason."""
-    crashes: tuple[Crash, ...] = ()
-    """Crashes in a row, oldest first: since the plan last got further."""
-    stalled: int = 0
-    """Workers that went away in a row, for whatever reason, since the plan last got further."""
-    lease_until: datetime
-
-    @property
-    def hold(self) -> Hold:
-        """The same without the plan."""
-        return Hold(plan_id=self.plan.id, worker=self.worker, attempt=self.attempt, lease_until=self.lease_until)
-
-
-class HoldEnd(StrEnum):
-    """Why a plan is taken back from a worker that does not work on it any more."""
-
-    INTERRUPTED = "interrupted"
-    """It never began, or gave the plan up itself: as if the claim had not been."""
-    KILLED = "killed"
-    """Somebody killed the worker: not the plan's fault, unless that never ends."""
-    CRASHED = "crashed"
-    """It may have been the plan's fault."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """A plan that waits, without what only a worker needs."""
-
-    plan_id: str
-    run_id: str
-    step: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueueState:
-    """What the queue holds, for display."""
-
-    waiting: tuple[Waiting, ...] = ()
-    """The first ones of every run, next first; `rules.SHOWN` at most in all."""
-    running: tuple[Running, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """Plans that are still on their way, by state: waiting, running, finished, skipped."""
-    unfinished: Mapping[str, int] = field(default_factory=dict)
-    """Plans that wait or run, by run; no entry for none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """A claimed plan and how far it is."""
-
-    plan: EvalPlan
-    worker: str
-    note: str
-    """One line: `starting the engine`, `sums 120/300`."""
-    since: datetime

@@ -18,7 +18,8 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.queue.database_sql import Database, open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.types import Backlog, Checkpoint, Suite
+from eval_jobs.queue_types import Backlog
+from eval_jobs.types import Checkpoint, Suite
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.history_sql import SqlHistory
 from tracker.adapters.lead_sql import SqlLead

@@ -11,7 +11,7 @@ from typing import Self
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock, Queue
 from eval_jobs.queue.rules import BEAT_S, LEASE_S, answered_in, lease_end
-from eval_jobs.types import Claim
+from eval_jobs.queue_types import Claim
 
 log = logging.getLogger(__name__)
 

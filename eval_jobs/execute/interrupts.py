@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eval_jobs.types import Claim
+from eval_jobs.queue_types import Claim
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 WAKE_SIGNAL = signal.SIGUSR1

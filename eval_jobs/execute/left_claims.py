@@ -18,8 +18,8 @@ from pathlib import Path
 from eval_jobs.execute.worker_name import WorkerName, machine_hash, oom_kills, parse_name
 from eval_jobs.ports import Queue
 from eval_jobs.queue.rules import has_run_out
+from eval_jobs.queue_types import Hold, HoldEnd
 from eval_jobs.serve import proc
-from eval_jobs.types import Hold, HoldEnd
 
 log = logging.getLogger(__name__)
 

@@ -29,6 +29,7 @@ from eval_jobs.execute.heartbeat import Heartbeat
 from eval_jobs.execute.interrupts import Interrupts, LeaseLost, Stopped
 from eval_jobs.execute.left_claims import UNEXPECTED_END, take_back_left_claims
 from eval_jobs.execute.local import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
+from eval_jobs.execute.masking import MaskingFormatter
 from eval_jobs.execute.orphans import evaluator_log_name, reap_orphans
 from eval_jobs.execute.sight import Sight
 from eval_jobs.execute.worker_name import own_name
@@ -47,9 +48,11 @@ from eval_jobs.queue.rules import (
     tries,
 )
 from eval_jobs.queue.sql_queue import SqlQueue
+from eval_jobs.queue_types import Claim
 from eval_jobs.run import Tools, record_of_failure, run_plan
+from eval_jobs.secrets import remember
 from eval_jobs.serve.selection import EngineByKind
-from eval_jobs.types import Claim, EvalRecord
+from eval_jobs.types import EvalRecord
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +110,7 @@ def work(worker: Worker) -> None:
     Raises:
         Stopped: always, in the end.
     """
+    _forget_what_is_done(worker)
     while True:
         claim = _next_claim(worker)
         if claim is None:
@@ -155,7 +159,7 @@ def carry_out(claim: Claim, worker: Worker) -> None:
 
 def database_from_environment() -> tuple[str, str]:
     """Return URL and password of the queue's database, and take both out of what our child processes inherit."""
-    return os.environ.pop(QUEUE_URL_VARIABLE, ""), os.environ.pop(PASSWORD_VARIABLE, "")
+    return os.environ.pop(QUEUE_URL_VARIABLE, ""), remember(os.environ.pop(PASSWORD_VARIABLE, ""))
 
 
 def run_worker(options: WorkerOptions) -> None:
@@ -299,6 +303,18 @@ def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
     log.info("plan %s finished", claim.plan.id)
 
 
+def _forget_what_is_done(worker: Worker) -> None:
+    """Delete the answers that a worker which was killed after it had handed in its results could not delete."""
+    evaluator = worker.tools.evaluator
+    try:
+        done = worker.queue.done(evaluator.kept())
+    except StoreError as error:  # the next start does it
+        log.warning("what earlier workers left is not cleared away now: %s", error)
+        return
+    for plan_id in sorted(done):
+        evaluator.forget(plan_id)
+
+
 def _give_back(claim: Claim, worker: Worker, *, counts: bool) -> None:
     try:
         worker.queue.release(claim, counts=counts)
@@ -330,7 +346,7 @@ def _parse(arguments: Sequence[str] | None) -> WorkerOptions:
 
 def _log_to(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s")
+    formatter = MaskingFormatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s")
     formatter.converter = time.gmtime
     file = path.open("a", encoding="utf-8")
     handler = logging.StreamHandler(file)

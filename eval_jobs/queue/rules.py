@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from eval_jobs.errors import PlanPoisoned
-from eval_jobs.types import Backlog, BenchmarkFailure, Claim, EvalRecord, Hold
+from eval_jobs.queue_types import Backlog, Claim, Hold
+from eval_jobs.types import BenchmarkFailure, EvalRecord
 
 LEASE_S = 60.0
 BEAT_S = 2.0

@@ -45,19 +45,8 @@ from eval_jobs.queue.rules import (
     shown_note,
     was_poisoned,
 )
-from eval_jobs.types import (
-    Backlog,
-    BenchmarkFailure,
-    Claim,
-    Crash,
-    EvalPlan,
-    EvalRecord,
-    Hold,
-    HoldEnd,
-    QueueState,
-    Running,
-    Waiting,
-)
+from eval_jobs.queue_types import Backlog, Claim, Crash, Hold, HoldEnd, QueueState, Running, Waiting
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 
 __all__ = ["METADATA", "SqlQueue", "UtcText"]
 
@@ -196,6 +185,13 @@ class SqlQueue:
         if end is HoldEnd.INTERRUPTED:
             return self._change_held(hold, attempt=hold.attempt - 1, **_UNCLAIMED)
         return self._change_held(hold, **_lost(crashed=end is HoldEnd.CRASHED))
+
+    def done(self, plan_ids: Collection[str]) -> frozenset[str]:
+        """Return which plans need no answers any more; see `ports.Queue`."""
+        states = (PlanState.FINISHED, PlanState.ACKNOWLEDGED)
+        query = select(PLANS.c.id).where(PLANS.c.id.in_(plan_ids), PLANS.c.state.in_(states), PLANS.c.failed.is_(False))
+        with transaction(self._engine) as connection:
+            return frozenset(connection.scalars(query))
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return what nobody has taken over yet; see `ports.Queue`."""

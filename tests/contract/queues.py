@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from eval_jobs.identity import make_plan
 from eval_jobs.ports import Queue
-from eval_jobs.types import BenchmarkFailure, Claim, EvalPlan, EvalRecord
+from eval_jobs.queue_types import Claim
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 from tests.records import forgetting_run
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)

@@ -15,7 +15,8 @@ from eval_jobs.errors import StoreError
 from eval_jobs.ports import Queue
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.types import Claim, EvalPlan
+from eval_jobs.queue_types import Claim
+from eval_jobs.types import EvalPlan
 from tests.contract.queues import (
     AFTER_LEASE,
     LEASE_END,
@@ -233,6 +234,20 @@ def test_a_finished_record_comes_back_as_it_was_until_it_is_acknowledged(queue: 
     queue.acknowledge(PLANS[1].id)
     assert queue.finished() == (RECORDS[0], *RECORDS[2:])
     assert queue.state().counts == {"waiting": 0, "running": 0, "finished": 3, "skipped": 0}
+
+
+def test_what_is_handed_in_without_a_failure_is_done(queue: Queue) -> None:
+    for plan in PLANS:
+        queue.add(plan, now=NOW)
+    for taken in (claim(queue), claim(queue)):
+        queue.finish(taken, without_failures(record_of(taken)), now=NOW)
+    fail(queue, PLANS[2])
+    claim(queue)
+    for plan in PLANS[1:]:
+        queue.acknowledge(plan.id)
+    assert queue.done([*ids(*PLANS), "unknown"]) == {PLANS[0].id, PLANS[1].id}
+    assert queue.done([PLANS[1].id, PLANS[3].id]) == {PLANS[1].id}
+    assert queue.done([]) == frozenset()
 
 
 def test_finishing_twice_stores_once(queue: Queue) -> None:

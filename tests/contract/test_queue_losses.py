@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from eval_jobs.errors import PlanPoisoned
 from eval_jobs.ports import Queue
 from eval_jobs.queue.rules import MAX_REVIVALS, is_worn_out, tries
-from eval_jobs.types import Crash, Hold, HoldEnd
+from eval_jobs.queue_types import Crash, Hold, HoldEnd
 from tests.contract.queues import (
     AFTER_LEASE,
     LEASE_END,

@@ -17,7 +17,7 @@ from eval_jobs.errors import StoreError
 from eval_jobs.execute.left_claims import take_back_left_claims
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.types import Backlog, Claim
+from eval_jobs.queue_types import Backlog, Claim
 from tests.contract.queues import LEASE_END, NOW, RECORDS, plan_at
 from tests.postgres import PostgresServer, restartable_postgres
 

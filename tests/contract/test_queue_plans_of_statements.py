@@ -12,7 +12,7 @@ from sqlalchemy import Engine, event, text
 
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.types import Backlog, HoldEnd
+from eval_jobs.queue_types import Backlog, HoldEnd
 from tests.contract.queues import LEASE_END, NOW, PLANS, RECORDS, claim, plan_at, record_of
 
 MANY = 3000

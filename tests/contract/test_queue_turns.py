@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from eval_jobs.ports import Queue
-from eval_jobs.types import Backlog, EvalPlan
+from eval_jobs.queue_types import Backlog
+from eval_jobs.types import EvalPlan
 from tests.contract.queues import (
     AFTER_LEASE,
     LEASE_END,

@@ -19,19 +19,8 @@ from eval_jobs.queue.rules import (
     shown_note,
     was_poisoned,
 )
-from eval_jobs.types import (
-    Backlog,
-    BenchmarkFailure,
-    Claim,
-    Crash,
-    EvalPlan,
-    EvalRecord,
-    Hold,
-    HoldEnd,
-    QueueState,
-    Running,
-    Waiting,
-)
+from eval_jobs.queue_types import Backlog, Claim, Crash, Hold, HoldEnd, QueueState, Running, Waiting
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +145,11 @@ class FakeQueue:
             else:
                 self._lose(entry, crashed=end is HoldEnd.CRASHED)
             return True
+
+    def done(self, plan_ids: Collection[str]) -> frozenset[str]:
+        with self._lock:
+            entries = (*self._in(PlanState.FINISHED), *self._in(PlanState.ACKNOWLEDGED))
+            return frozenset(e.plan.id for e in entries if not e.failed) & frozenset(plan_ids)
 
     def finished(self) -> tuple[EvalRecord, ...]:
         with self._lock:

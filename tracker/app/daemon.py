@@ -10,7 +10,7 @@ from datetime import datetime
 
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
-from eval_jobs.types import QueueState
+from eval_jobs.queue_types import QueueState
 from tracker.app.pipeline import Tick, World, tick
 
 log = logging.getLogger(__name__)

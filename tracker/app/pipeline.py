@@ -14,7 +14,8 @@ from typing import Literal
 from eval_jobs.errors import CheckpointSkipped, TrackerError
 from eval_jobs.identity import make_plan
 from eval_jobs.ports import Queue
-from eval_jobs.types import Backlog, Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
+from eval_jobs.queue_types import Backlog
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
 from tracker.app.collect import Keeping, collect
 from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
 from tracker.domain.late import judged_again, overtaken_by

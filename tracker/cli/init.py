@@ -37,7 +37,7 @@ def command(*, folder: Path, config_path: Path, data: tuple[Path, ...], name: st
     benchmarks = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path)
     chosen = {
         "run": ({"name": name or found.path.name, "output_dir": _relative(found.path, config_path)},),
-        "watch": ({"pattern": found.pattern},),
+        "watch": ({"pattern": found.pattern, "backlog": "newest"},),
         "benchmark": benchmarks or (EXAMPLE_BENCHMARK,),
     }
     _write(config_path, commented_toml(chosen))

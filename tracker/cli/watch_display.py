@@ -11,7 +11,8 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from eval_jobs.types import QueueState
+from eval_jobs.queue_types import QueueState
+from eval_jobs.types import EngineKind
 from tracker.app.pipeline import Measurement, Tick
 from tracker.config import Config
 from tracker.domain.leading import Leader
@@ -64,6 +65,12 @@ class WatchDisplay:
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
         self._line("watching", f"{config.run.output_dir} for {config.watch.pattern}")
         self._line("scoring", f"{names} through {measurement.serve.engine}")
+        if measurement.serve.trust_remote_code and measurement.serve.engine is not EngineKind.REMOTE:
+            what = "Python code that comes with a checkpoint is run (serve.trust_remote_code)"
+            self._line("trusting", what, style="yellow")
+        if config.watch.allow_pickle:
+            what = "weights are unpickled, which can run code (watch.allow_pickle)"
+            self._line("trusting", what, style="yellow")
         self._line("keeping", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
 
     def show(self, passed: Tick, state: QueueState) -> None:

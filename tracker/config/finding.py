@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.types import Backlog
+from eval_jobs.queue_types import Backlog
 from tracker.config.section import Section
 from tracker.domain.buckets import SCHEME, S3Access, parse_location
 from tracker.domain.discovery import WatchOptions

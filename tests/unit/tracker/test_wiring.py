@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import CheckpointNotFound, ConfigError
-from eval_jobs.types import Backlog, Checkpoint
+from eval_jobs.queue_types import Backlog
+from eval_jobs.types import Checkpoint
 from tests.tiny_model import write_checkpoint
 from tracker.app.pipeline import Order
 from tracker.config import parse_config

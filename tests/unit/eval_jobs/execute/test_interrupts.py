@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from eval_jobs.execute.interrupts import STOP_SIGNALS, WAKE_SIGNAL, Interrupts, LeaseLost, Stopped
-from eval_jobs.types import Claim
+from eval_jobs.queue_types import Claim
 from tests.records import forgetting_run
 
 PLAN = forgetting_run(checkpoints=1, samples=2).records[0].plan

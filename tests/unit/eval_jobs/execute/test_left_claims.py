@@ -17,8 +17,8 @@ import pytest
 from eval_jobs.execute import left_claims
 from eval_jobs.execute.left_claims import take_back_left_claims
 from eval_jobs.execute.worker_name import WorkerName, own_name
+from eval_jobs.queue_types import Claim
 from eval_jobs.serve import proc
-from eval_jobs.types import Claim
 from tests.contract.queues import AFTER_LEASE, NOW, PLANS, claim, ids, waiting
 from tests.fakes.queue import FakeQueue
 

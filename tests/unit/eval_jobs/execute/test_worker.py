@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,11 +14,11 @@ from eval_jobs.execute.worker import IDLE_S, STORE_RETRY_S, Worker, work
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Progress
 from eval_jobs.queue.rules import MAX_ATTEMPTS, MAX_CRASHES
+from eval_jobs.queue_types import Claim
 from eval_jobs.run import Tools
 from eval_jobs.types import (
     Benchmark,
     BenchmarkFailure,
-    Claim,
     Endpoint,
     EngineInfo,
     EvalRecord,
@@ -51,6 +51,8 @@ class ScriptedEvaluator:
         self.script: Script = lambda *_: None
         self.evaluated: list[tuple[str, str]] = []
         self.forgotten: list[str] = []
+        self.left: tuple[str, ...] = ()
+        """By an earlier worker."""
 
     def evaluate(
         self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
@@ -65,6 +67,9 @@ class ScriptedEvaluator:
             samples=(SampleScore(sample_id="a", subset="", score=1.0, status=SampleStatus.SCORED),),
             duration_s=0.0,
         )
+
+    def kept(self) -> tuple[str, ...]:
+        return self.left
 
     def forget(self, plan_id: str) -> None:
         self.forgotten.append(plan_id)
@@ -91,6 +96,10 @@ class UnreliableQueue(FakeQueue):
     def release(self, claim: Claim, **arguments: object) -> None:
         self._refuse("release")
         super().release(claim, **arguments)  # type: ignore[arg-type]
+
+    def done(self, plan_ids: Collection[str]) -> frozenset[str]:
+        self._refuse("done")
+        return super().done(plan_ids)
 
     def _refuse(self, method: str) -> None:
         if self.refusals.get(method, 0) > 0:
@@ -323,6 +332,20 @@ def test_a_queue_that_does_not_answer_is_asked_again(bench: Bench) -> None:
     bench.add(0)
     bench.run()
     assert len(bench.queue.finished()) == 1
+
+
+def test_answers_that_a_worker_killed_after_handing_in_left_are_dropped_by_the_next_start(bench: Bench) -> None:
+    bench.add(0)
+    bench.add(1)
+    bench.run()
+    done = bench.queue.finished()[0].plan.id
+    bench.evaluator.forgotten.clear()
+    bench.evaluator.left = (done, "a plan of another queue")
+    bench.queue.refusals = {"done": 1}
+    bench.run()
+    assert bench.evaluator.forgotten == []
+    bench.run()
+    assert bench.evaluator.forgotten == [done]
 
 
 def test_a_plan_that_brought_down_three_workers_is_not_tried_again(bench: Bench) -> None:

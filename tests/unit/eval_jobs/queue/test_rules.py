@@ -19,7 +19,8 @@ from eval_jobs.queue.rules import (
     should_retry,
     tries,
 )
-from eval_jobs.types import Backlog, BenchmarkFailure, Claim, Crash, EvalRecord, EvalResult
+from eval_jobs.queue_types import Backlog, Claim, Crash
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
 from tests.records import forgetting_run
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)

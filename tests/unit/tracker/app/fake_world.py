@@ -7,7 +7,8 @@ from pathlib import Path
 
 from eval_jobs.errors import StoreError
 from eval_jobs.queue.rules import lease_end
-from eval_jobs.types import Backlog, EvalRecord
+from eval_jobs.queue_types import Backlog
+from eval_jobs.types import EvalRecord
 from tests.fakes.clock import FakeClock
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory

@@ -8,7 +8,8 @@ from datetime import datetime
 import pytest
 
 from eval_jobs.errors import DiskFull, StoreError, StoreUnavailable, TrackerError
-from eval_jobs.types import BenchmarkFailure, EvalPlan, QueueState
+from eval_jobs.queue_types import QueueState
+from eval_jobs.types import BenchmarkFailure, EvalPlan
 from tests.fakes.queue import FakeQueue
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld

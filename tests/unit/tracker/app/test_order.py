@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from eval_jobs.types import Backlog, EvalRecord
+from eval_jobs.queue_types import Backlog
+from eval_jobs.types import EvalRecord
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_pipeline import Fuse, Killed, cut
