@@ -117,7 +117,7 @@ def test_a_plan_outlives_every_process_of_its_engine(tmp_path: Path, decoys: lis
         for _ in range(len(VICTIMS) + 1):
             now = datetime.now(UTC)
             claim = queue.claim(worker="w", now=now, lease_until=now + timedelta(hours=1))
-            assert claim is not None
+            assert claim is not None, [outcome for record in queue.finished() for outcome in record.outcomes]
             carry_out(claim, worker)
     tools.evaluator.close()
     tools.engine.close()
