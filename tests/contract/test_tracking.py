@@ -21,7 +21,7 @@ from tracker.adapters.outbox_lock_sql import sender_lock
 from tracker.adapters.outbox_sql import OutboxTracking
 from tracker.domain.tracking import tracking_batch
 from tracker.domain.tracking_types import TrackingBatch
-from tracker.domain.types import CurvePoint
+from tracker.domain.types import CurvePoint, VerdictWord
 from tracker.ports import Tracking, TrackingSink
 
 RUN = forgetting_run(checkpoints=3, samples=6, trouble=False)
@@ -88,6 +88,16 @@ def test_a_newer_record_of_the_same_plan_adds_what_is_new(store: Store) -> None:
         assert handle.flush() == 0
     expected_rows = {(m.key, m.step, m.value) for m in tracking_batch(repaired, report).metrics}
     assert store.rows() == sorted(expected_rows | {("coverage/facts", missing.step, 0.0)})
+
+
+def test_other_words_on_the_same_record_are_published_too_and_double_no_row(store: Store) -> None:
+    record, report = RUN.records[1], RUN.reports[1]
+    changed = replace(report, verdicts=tuple(replace(v, word=VerdictWord.REGRESSED) for v in report.verdicts))
+    tracking = store.open()
+    for said in (report, changed, changed):
+        tracking.publish(record, replace(said, created_at=said.created_at + timedelta(seconds=1)))
+    assert tracking.flush() == 0
+    assert store.rows() == sorted((m.key, m.step, m.value) for m in tracking_batch(record, report).metrics)
 
 
 def test_another_process_changes_nothing_either(store: Store) -> None:

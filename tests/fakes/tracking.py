@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from eval_jobs.errors import StoreError, TrackingUnreachable
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.late import words_of
 from tracker.domain.tracking_types import TrackingItem
 from tracker.domain.types import CurvePoint, Report
 
@@ -23,7 +24,7 @@ class FakeTracking:
         self._known: set[object] = set()
 
     def publish(self, record: EvalRecord, report: Report) -> None:
-        key = (record.plan.id, record.finished_at)
+        key = (record.plan.id, record.finished_at, words_of(report))
         if key not in self._known:
             self._known.add(key)
             self._waiting.append(lambda: self.records.append((record, report)))

@@ -7,8 +7,9 @@
 An item is marked as sent after the store took it: a crash in between sends it again, which doubles nothing.
 What is sent never changes after it was queued: keys, values and times are fixed in the same transaction.
 
-A newer record of a plan, such as a repair, is an item of its own. A value that did not change keeps its time and so
-stays the same row; one that changed is a millisecond newer than the one that it replaces, and a store shows the newest.
+A newer record of a plan, such as a repair, is an item of its own, and so is a record whose verdicts have changed. A value
+that did not change keeps its time and so stays the same row; one that changed is a millisecond newer than the one that
+it replaces, and a store shows the newest.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.outbox_lock_sql import sender_lock
 from tracker.adapters.tables import TRACKER_TABLES
+from tracker.domain.late import words_of
 from tracker.domain.tracking import curve_batch, tracking_batch
 from tracker.domain.tracking_types import CurveBatch, TrackedMetric, TrackingBatch, TrackingItem
 from tracker.domain.types import CurvePoint, Report
@@ -63,6 +65,7 @@ FLUSH_BUDGET_S = 10.0
 FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 300.0
 POINTS_PER_ITEM = 2000
+_WORDS_CHARS = 12
 
 METADATA = MetaData()
 ITEMS = Table(
@@ -121,7 +124,7 @@ class OutboxTracking:
         """Queue a record with its verdicts; see `ports.Tracking`."""
         with transaction(self._engine) as connection:
             batch = _newer_than_queued(connection, tracking_batch(record, report))
-            if _queue(connection, f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}", batch):
+            if _queue(connection, _record_key(record, report), batch):
                 _remember_values(connection, batch)
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
@@ -214,6 +217,12 @@ class OutboxTracking:
     def _is_waiting(self) -> ColumnElement[bool]:
         waits = ITEMS.c.sent.is_(False)
         return and_(waits, or_(ITEMS.c.run_id.is_(None), belongs_to(ITEMS.c.run_id, self._run))) if self._run else waits
+
+
+def _record_key(record: EvalRecord, report: Report) -> str:
+    """Return what makes a record and its words one item, whenever it was judged."""
+    words = content_hash(words_of(report))[:_WORDS_CHARS]
+    return f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}:{words}"
 
 
 def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:

@@ -18,7 +18,7 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
 from tracker.app.collect import Keeping, collect
 from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
-from tracker.domain.late import judged_again, overtaken_by
+from tracker.domain.late import judged_again, overtaken_by, words_of
 from tracker.domain.run_scores import series_key
 from tracker.domain.trials import Memory
 from tracker.domain.types import Alert, Gap, Policy, Report
@@ -203,6 +203,8 @@ def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: d
         for episode in report.episodes:
             world.history.append_episode(episode)
         world.history.append_report(report)
+        if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
+            world.tracking.publish(full, report)
         for alert in loss_alerts(report, world.history.open_alerts(run_id)):
             raise_alert(world.history, world.notifiers, alert)
 

@@ -48,3 +48,8 @@ def judged_again(before: Report, after: Report) -> Report:
     missing = {v.benchmark: v for v in before.verdicts if v.word is VerdictWord.MISSING}
     verdicts = tuple(missing.get(v.benchmark, v) for v in after.verdicts)
     return replace(after, verdicts=verdicts, latency=before.latency)
+
+
+def words_of(report: Report) -> tuple[tuple[str, VerdictWord], ...]:
+    """Return what is said of every benchmark."""
+    return tuple((verdict.benchmark, verdict.word) for verdict in report.verdicts)
