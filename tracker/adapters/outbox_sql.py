@@ -7,8 +7,8 @@
 An item is marked as sent after the store took it: a crash in between sends it again, which doubles nothing.
 What is sent never changes after it was queued: keys, values and times are fixed in the same transaction.
 
-A newer record of a plan, such as a repair, is an item of its own, and so is a record whose verdicts have changed. A value
-that did not change keeps its time and so stays the same row; one that changed is a millisecond newer than the one that
+A newer record of a plan, such as a repair, is an item of its own, and so is a record whose verdicts have changed. What
+did not change keeps its time and so stays the same row; what changed is a millisecond newer than the one that
 it replaces, and a store shows the newest.
 """
 
