@@ -111,6 +111,10 @@ class EvalScopeEvaluator:
             higher_is_better=benchmark.higher_is_better,
         )
 
+    def kept(self) -> tuple[str, ...]:
+        """Return the plans that have a folder; see the port."""
+        return tuple(sorted(path.name for path in (self.work_dir / "runs").glob("*") if path.is_dir()))
+
     def forget(self, plan_id: str) -> None:
         """Delete the half-done or finished evaluations of a plan, unless another process works on them.
 
@@ -149,7 +153,7 @@ class EvalScopeEvaluator:
         name = request["benchmark"]
         finished = False
         try:
-            child = self._running_child(progress, offline=offline)
+            child = self._running_child(progress, offline=offline, key=request["api_key_env"])
             progress(f"{name}: loading")
             reply = child.ask(
                 request,
@@ -162,13 +166,15 @@ class EvalScopeEvaluator:
                 self.close()
         return reply
 
-    def _running_child(self, progress: Progress, *, offline: bool) -> ChildProcess:
-        # The hub's client reads its switch once, at its import: local data gets a child that never asks the hub.
-        if self._child is not None and not (self._child.is_running() and self._child.offline == offline):
+    def _running_child(self, progress: Progress, *, offline: bool, key: str) -> ChildProcess:
+        # The hub's client reads its switch once, at its import: local data gets a child that never asks the hub. And a
+        # child has no other key than that of its endpoint.
+        child = self._child
+        if child is not None and not (child.is_running() and (child.offline, child.key) == (offline, key)):
             self.close()
         if self._child is None:
             progress("starting the evaluator")
-            self._child = ChildProcess(self._python, self.work_dir, self._log_path, offline=offline)
+            self._child = ChildProcess(self._python, self.work_dir, self._log_path, offline=offline, key=key)
             self._child.wait_ready()
         return self._child
 

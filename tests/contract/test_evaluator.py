@@ -258,8 +258,11 @@ def test_what_is_forgotten_is_asked_again_and_forgetting_twice_is_harmless(bench
     benchmark = sums(tmp_path)
     for plan_id in ("kept", "dropped"):
         bench.evaluate(benchmark, plan_id=plan_id)
+    assert {"dropped", "kept"} <= set(bench.evaluator.kept())
     for plan_id in ("dropped", "dropped", "never heard of", "..", ""):
         bench.evaluator.forget(plan_id)
+    assert "kept" in bench.evaluator.kept()
+    assert "dropped" not in bench.evaluator.kept()
     bench.asked.clear()
     bench.evaluate(benchmark, plan_id="kept")
     assert bench.asked == []

@@ -49,6 +49,10 @@ class FakeEvaluator:
             higher_is_better=benchmark.higher_is_better,
         )
 
+    def kept(self) -> tuple[str, ...]:
+        """Return the plans with answers."""
+        return tuple(sorted({key[0] for key in self._answers}))
+
     def forget(self, plan_id: str) -> None:
         """Drop the answers of a plan."""
         self._answers = {key: answer for key, answer in self._answers.items() if key[0] != plan_id}
