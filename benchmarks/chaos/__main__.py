@@ -1,7 +1,8 @@
 """Kill everything, again and again, and count what is lost, doubled, misread or left behind.
 
     python -m benchmarks.chaos --kills 300 --seed 1
-    python -m benchmarks.chaos --round 17          # one round again
+    python -m benchmarks.chaos --kills 100 --database postgresql
+    python -m benchmarks.chaos --kills 20 --seed 17     # round 17 again
 
 Each round is a training run of seven checkpoints beside a real `tracker watch`, with its workers, evaluators, probers,
 engines and MLflow store. Processes are killed with SIGKILL or stopped for longer than their lease at random moments,
@@ -16,13 +17,50 @@ import shutil
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.chaos.audit import Seen, Verdict, audit, look
 from benchmarks.chaos.place import Place, Setting
+from benchmarks.chaos.postgres import make_cluster
 from benchmarks.chaos.storm import Line, Storm
 
 KILLS_PER_ROUND = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """What all rounds share."""
+
+    folder: Path
+    reference: Seen
+    lines: list[Line]
+    cluster: Path | None
+    keep: Path | None
+
+    def round(self, seed: int, kills: int) -> dict[str, int]:
+        """Run one round, show what came out and return the counts."""
+        setting = Setting(
+            cluster=self.cluster,
+            has_mlflow_server=seed % 4 == 0,
+            has_standby=seed % 3 == 0,
+            has_second_worker=seed % 5 == 0,
+        )
+        place = Place(home=self.folder / str(seed), setting=setting)
+        place.prepare()
+        storm = Storm(place=place, chance=random.Random(seed), lines=self.lines)  # noqa: S311 - a game of chance
+        begun_s = time.monotonic()
+        storm.rage(kills)
+        trouble = storm.calm()
+        seen = look(place)
+        place.stop_services()
+        verdict = audit(place, seen, self.reference)
+        _show(seed, verdict, trouble, storm, time.monotonic() - begun_s)
+        if self.keep is not None and (any(verdict.counts().values()) or trouble):
+            (place.home / "storm.log").write_text("\n".join(storm.log))
+            shutil.copytree(place.home, self.keep / str(seed), symlinks=True, dirs_exist_ok=True)
+        shutil.rmtree(place.home, ignore_errors=True)
+        return {"kills": storm.kills} | verdict.counts()
 
 
 def main() -> None:
@@ -31,11 +69,10 @@ def main() -> None:
     total: Counter[str] = Counter()
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="chaos-") as name:
-        reference, lines = _undisturbed(Path(name))
+        campaign = _begin(Path(name), options)
         seed = options.seed
         while total["kills"] < options.kills:
-            kills = min(KILLS_PER_ROUND, options.kills - total["kills"])
-            total += Counter(_round(Path(name) / str(seed), seed, kills, reference, lines, keep=options.keep))
+            total += Counter(campaign.round(seed, min(KILLS_PER_ROUND, options.kills - total["kills"])))
             seed += 1
     names = ("kills", "lost", "doubled", "misread", "orphans")
     print(" ".join(f"{name}={total[name]}" for name in names), f"({time.monotonic() - begun_s:.0f} s)")
@@ -44,10 +81,20 @@ def main() -> None:
 # --- private
 
 
+def _begin(folder: Path, options: argparse.Namespace) -> Campaign:
+    folder.chmod(0o755)  # for the database's own user
+    cluster = folder / "cluster" if options.database == "postgresql" else None
+    if cluster is not None:
+        make_cluster(cluster)
+    reference, lines = _undisturbed(folder)
+    return Campaign(folder=folder, reference=reference, lines=lines, cluster=cluster, keep=options.keep)
+
+
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
     parser.add_argument("--keep", type=Path, help="folder for the remains of rounds that went wrong")
     return parser.parse_args()
 
@@ -62,8 +109,9 @@ def _undisturbed(folder: Path) -> tuple[Seen, list[Line]]:
     storm.rage(0)
     trouble = storm.calm()
     seen = look(place)
+    place.stop_services()
     verdict = audit(place, seen, None)
-    _show(0, 0, verdict, trouble, storm, time.monotonic() - begun_s)
+    _show(0, verdict, trouble, storm, time.monotonic() - begun_s)
     lines = set()
     for path in (place.home / "lines").iterdir():
         role = path.name.partition("-")[0]
@@ -71,28 +119,9 @@ def _undisturbed(folder: Path) -> tuple[Seen, list[Line]]:
     return seen, sorted((role, file, int(number)) for role, file, number in lines)
 
 
-def _round(
-    home: Path, seed: int, kills: int, reference: Seen, lines: list[Line], *, keep: Path | None
-) -> dict[str, int]:
-    chance = random.Random(seed)  # noqa: S311 - a game of chance
-    place = Place(home=home, setting=Setting())
-    place.prepare()
-    storm = Storm(place=place, chance=chance, lines=lines)
-    begun_s = time.monotonic()
-    storm.rage(kills)
-    trouble = storm.calm()
-    verdict = audit(place, look(place), reference)
-    _show(seed, storm.kills, verdict, trouble, storm, time.monotonic() - begun_s)
-    if keep is not None and (any(verdict.counts().values()) or trouble):
-        (home / "storm.log").write_text("\n".join(storm.log))
-        shutil.copytree(home, keep / str(seed), symlinks=True, dirs_exist_ok=True)
-    shutil.rmtree(home, ignore_errors=True)
-    return {"kills": storm.kills} | verdict.counts()
-
-
-def _show(seed: int, kills: int, verdict: Verdict, trouble: str, storm: Storm, took_s: float) -> None:
+def _show(seed: int, verdict: Verdict, trouble: str, storm: Storm, took_s: float) -> None:
     counts = " ".join(f"{name}={n}" for name, n in verdict.counts().items())
-    print(f"round {seed}: kills={kills} {counts} in {took_s:.0f} s {trouble}", flush=True)
+    print(f"round {seed}: kills={storm.kills} {counts} in {took_s:.0f} s {trouble}", flush=True)
     for name, sentences in vars(verdict).items():
         for sentence in sentences[:5]:
             print(f"    {name}: {sentence}", flush=True)

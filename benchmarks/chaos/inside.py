@@ -31,6 +31,7 @@ ROLES = {
     "eval_jobs.evaluate.child": "evaluator",
     "eval_jobs.probe.client": "prober",
 }
+COMMANDS = {"watch": "watcher", "worker": "worker"}
 Tracer = Callable[[FrameType, str, Any], Any]
 
 
@@ -53,7 +54,7 @@ def begin() -> None:
     if not role:
         return
     if (home / "lines").is_dir():
-        record(lambda place: _append(home / "lines" / f"{role}-{os.getpid()}", place))
+        watch_lines(_once_each(lambda place: _append(home / "lines" / f"{role}-{os.getpid()}", place)))
     elif (bomb := _take_bomb(home / "bombs", role)) is not None:
         fired = f"{role} {os.getpid()} {bomb.file}:{bomb.line} #{bomb.nth}"
         arm(bomb, lambda: _append(home / "fired.log", fired))
@@ -74,16 +75,13 @@ def arm(bomb: Bomb, last_words: Callable[[], None]) -> None:
     _trace(lambda frame, *_: in_function if frame.f_code.co_filename.endswith(f"/{bomb.file}") else None)
 
 
-def record(note: Callable[[str], None]) -> None:
-    """Call `note` with `file:line` for every line of ours that this process runs, once each."""
-    seen: set[tuple[str, int]] = set()
+def watch_lines(note: Callable[[str], None]) -> None:
+    """Call `note` with `file:line` whenever this process runs a line of ours, in any thread."""
     files: dict[str, str] = {}
 
     def in_function(frame: FrameType, event: str, _: object) -> Tracer:
-        place = (files[frame.f_code.co_filename], frame.f_lineno)
-        if event == "line" and place not in seen:
-            seen.add(place)
-            note(f"{place[0]}:{place[1]}")
+        if event == "line":
+            note(f"{files[frame.f_code.co_filename]}:{frame.f_lineno}")
         return in_function
 
     def in_module(frame: FrameType, *_: object) -> Tracer | None:
@@ -133,9 +131,20 @@ class _Changed(importlib.machinery.SourceFileLoader):
         return code
 
 
+def _once_each(note: Callable[[str], None]) -> Callable[[str], None]:
+    seen: set[str] = set()
+
+    def note_if_new(place: str) -> None:
+        if place not in seen:
+            seen.add(place)
+            note(place)
+
+    return note_if_new
+
+
 def _role(words: Sequence[str]) -> str:
-    if "watch" in words and any(word.endswith("/tracker") for word in words):
-        return "watcher"
+    if any(word.endswith("/tracker") for word in words):
+        return next((role for word, role in COMMANDS.items() if word in words), "")
     return next((role for module, role in ROLES.items() if module in words), "")
 
 

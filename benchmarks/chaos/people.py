@@ -18,6 +18,7 @@ ROLES = (
     ("uvicorn", "mlflow"),
     ("postgres", "database"),
     ("watch", "watcher"),
+    ("worker", "worker"),
 )
 """A word of the command line and what it shows; the first that fits."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.chaos import postgres
 from benchmarks.chaos.engine import write_interpreter
 from benchmarks.chaos.trainer import SCRIPT, read_number
 
@@ -26,6 +27,7 @@ CONSTANTS: Mapping[str, Mapping[str, float]] = {
     "eval_jobs.serve.process": {"STOP_GRACE_S": 3.0, "GROUP_GRACE_S": 0.5},
     "eval_jobs.probe.client": {"PARENT_CHECK_S": 0.2},
     "tracker.app.daemon": {"TICK_S": 0.3},
+    "tracker.app.leading": {"STAND_BY_S": 0.3},
     "tracker.adapters.outbox_sql": {"FIRST_WAIT_S": 0.5, "LONGEST_WAIT_S": 4.0},
 }
 """What becomes shorter, so that hundreds of kills fit into minutes; see `inside`."""
@@ -59,6 +61,8 @@ output_tokens = 8
 warmup_requests = 1
 [tracking]
 uri = "{uri}"
+[store]
+database = "{database}"
 """
 
 
@@ -66,8 +70,16 @@ uri = "{uri}"
 class Setting:
     """What a round is made of."""
 
+    cluster: Path | None = None
+    """A PostgreSQL cluster to copy; None: SQLite."""
     has_mlflow_server: bool = False
+    """Else MLflow's store is a SQLite file."""
+    has_standby: bool = False
+    """A second watcher."""
+    has_second_worker: bool = False
+    """`tracker worker` beside the one that the watcher starts."""
     real_engine: bool = False
+    """vLLM instead of the stand-in."""
 
 
 @dataclass(kw_only=True)
@@ -76,8 +88,8 @@ class Place:
 
     home: Path
     setting: Setting = field(default_factory=Setting)
-    port: int = 0
-    """Of the MLflow server."""
+    mlflow_port: int = 0
+    database_port: int = 0
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def prepare(self) -> None:
@@ -88,15 +100,18 @@ class Place:
         for name, offset in zip(BENCHMARKS, (0, 1000), strict=True):
             rows = [{"question": f"{offset + n}+{n}=", "answer": str(offset + 2 * n)} for n in range(SAMPLES)]
             (self.home / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        uri = ""
+        uri = database = ""
         if self.setting.has_mlflow_server:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.port = probe.getsockname()[1]
-            uri = f"http://127.0.0.1:{self.port}"
+            self.mlflow_port = postgres.free_port()
+            uri = f"http://127.0.0.1:{self.mlflow_port}"
+        if self.setting.cluster is not None:
+            self.database_port = postgres.free_port()
+            database = postgres.url_of(self.database_port)
+            postgres.copy_cluster(self.setting.cluster, self.home / "cluster")
         python = "" if self.setting.real_engine else str(write_interpreter(self.home))
         serve = "max_model_len = 256" if self.setting.real_engine else ""
-        (self.home / "tracker.toml").write_text(CONFIG.format(python=python, serve=serve, uri=uri))
+        text = CONFIG.format(python=python, serve=serve, uri=uri, database=database)
+        (self.home / "tracker.toml").write_text(text)
 
     @property
     def state(self) -> Path:
@@ -121,16 +136,21 @@ class Place:
             self._keep("trainer", command, cwd=REPOSITORY)
         self.keep_running_services()
         self.keep_watching()
+        if self.setting.has_standby:
+            self._keep_tracker("standby", "watch")
+        if self.setting.has_second_worker:
+            self._keep_tracker("worker", "worker")
 
     def keep_running_services(self) -> None:
         """Start the servers that are missing."""
+        if self.setting.cluster is not None:
+            self._keep("database", postgres.server_command(self.home / "cluster", self.database_port))
         if self.setting.has_mlflow_server:
             self._keep("mlflow", self._mlflow_command(), MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false")
 
     def keep_watching(self, *options: str) -> subprocess.Popen[bytes]:
         """Start the watcher if there is none."""
-        path = os.pathsep.join((str(Path(__file__).parent / "site"), str(REPOSITORY)))
-        return self._keep("watcher", [str(TRACKER), "watch", *options], PYTHONPATH=path)
+        return self._keep_tracker("watcher", "watch", *options)
 
     def stop(self, name: str) -> None:
         """End what was started under this name."""
@@ -139,13 +159,25 @@ class Place:
             process.kill()
             process.wait()
 
+    def stop_services(self) -> None:
+        """End the servers in good order."""
+        for name in ("mlflow", "database"):
+            process = self.running.pop(name, None)
+            if process is not None:
+                process.send_signal(signal.SIGINT if name == "database" else signal.SIGTERM)
+                process.wait()
+
     # --- private
 
     def _mlflow_command(self) -> Sequence[str]:
         store, files = f"sqlite:///{self.state}/mlflow.db", (self.state / "mlartifacts").as_uri()
-        where = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
+        where = ["--host", "127.0.0.1", "--port", str(self.mlflow_port), "--workers", "1"]
         keeps = ["--backend-store-uri", store, "--artifacts-destination", files]
         return [sys.executable, "-m", "mlflow", "server", *where, *keeps]
+
+    def _keep_tracker(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join((str(Path(__file__).parent / "site"), str(REPOSITORY)))
+        return self._keep(name, [str(TRACKER), *words], PYTHONPATH=path)
 
     def _keep(
         self, name: str, command: Sequence[str], *, cwd: Path | None = None, **environment: str
