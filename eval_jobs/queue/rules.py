@@ -16,13 +16,15 @@ from enum import StrEnum
 
 from eval_jobs.errors import PlanPoisoned
 from eval_jobs.queue_types import Backlog, Claim, Hold
-from eval_jobs.types import BenchmarkFailure, EvalRecord
+from eval_jobs.types import BenchmarkFailure, EvalRecord, ProbeFailure
 
 LEASE_S = 60.0
 BEAT_S = 2.0
 """Also how fresh the progress note is."""
 MAX_ATTEMPTS = 4
 """Tries of a plan of which a benchmark failed for a reason that may pass."""
+MAX_PROBE_ATTEMPTS = 2
+"""The same where only a latency could not be measured."""
 MAX_CRASHES = 3
 MAX_STALLED = 30
 """Whoever kills workers at random hits one plan so often in a row with a probability that does not matter."""
@@ -74,14 +76,21 @@ def should_retry(record: EvalRecord, claim: Claim) -> bool:
     """Say whether the plan is to be tried again instead of being finished with `record`.
 
     One failure that may pass is reason enough: what is measured comes back at once from the answers that the
-    evaluator kept, and what the engine took down with it would be missing for good.
+    evaluator kept, and what the engine took down with it would be missing for good. A latency that could not be
+    measured beside scores that could is worth one more start of the engine.
     """
-    return may_pass(record) and tries(claim) < MAX_ATTEMPTS
+    return tries(claim) < (MAX_ATTEMPTS if may_pass(record) else MAX_PROBE_ATTEMPTS if lacks_latency(record) else 1)
 
 
 def may_pass(record: EvalRecord) -> bool:
     """Say whether a benchmark failed for a reason that may pass."""
     return any(isinstance(o, BenchmarkFailure) and o.retryable for o in record.outcomes)
+
+
+def lacks_latency(record: EvalRecord) -> bool:
+    """Say whether everything was scored and a load could not be timed."""
+    is_scored = not any(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes)
+    return is_scored and any(isinstance(p, ProbeFailure) for p in (*record.probes, *record.reference_probes))
 
 
 def tries(claim: Claim) -> int:

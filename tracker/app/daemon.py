@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 MAX_PASS_S = 5.0
 """Of a pass counts as quiet at most."""
+LAST_PASSES = 60
+"""In the end, while a tracking store is away; what it has not taken by then is sent by the next start."""
 
 Show = Callable[[Tick, QueueState], None]
 """Called after every pass."""
@@ -47,18 +49,18 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
         started_at, is_quiet = clock.now(), False
         with stores.asked():
             has_begun = has_begun or _revive(world)  # before the first plans are added: they bring today's settings
-            is_quiet = _pass(world, started_at, show) and has_ended
+            _, is_quiet = _pass(world, started_at, show)
         keep_workers()
-        if quiet.is_over(started_at if is_quiet else None, clock.now()):
+        if quiet.is_over(started_at if is_quiet and has_ended else None, clock.now()):
             break
         world.source.wait(TICK_S)
     world.source.give_up(clock.now())
-    is_done = False
-    while not is_done:
+    passes_left = LAST_PASSES
+    while passes_left:
         with stores.asked():
-            _pass(world, clock.now(), show)
-            is_done = True
-        if not is_done:
+            passed, _ = _pass(world, clock.now(), show)
+            passes_left = passes_left - 1 if passed.unsent else 0
+        if passes_left:
             keep_workers()
             world.source.wait(TICK_S)
 
@@ -117,10 +119,10 @@ def _revive(world: World) -> bool:
     return True
 
 
-def _pass(world: World, now: datetime, show: Show) -> bool:
-    """Do one pass and return whether nothing happened and nothing is under way."""
+def _pass(world: World, now: datetime, show: Show) -> tuple[Tick, bool]:
+    """Do one pass; return what it found, and whether nothing happened and nothing is under way."""
     passed = tick(world, now)
     state = world.queue.state()
     show(passed, state)
     is_busy = passed.checkpoints or passed.gaps or passed.skipped or passed.reports or state.waiting or state.running
-    return not (is_busy or world.source.is_behind())
+    return passed, not (is_busy or world.source.is_behind())

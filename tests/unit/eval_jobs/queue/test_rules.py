@@ -11,6 +11,7 @@ from eval_jobs.queue.rules import (
     MAX_STALLED,
     answered_in,
     is_worn_out,
+    lacks_latency,
     may_pass,
     may_skip,
     place_of,
@@ -20,7 +21,7 @@ from eval_jobs.queue.rules import (
     tries,
 )
 from eval_jobs.queue_types import Backlog, Claim, Crash
-from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, ProbeFailure
 from tests.records import forgetting_run
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
@@ -43,6 +44,17 @@ def test_failures_that_may_pass_are_tried_four_times() -> None:
     record = failed(RECORD, [True, True])
     assert [should_retry(record, claim(n)) for n in (1, 2, 3, 4, 5)] == [True, True, True, False, False]
     assert MAX_ATTEMPTS == 4
+
+
+def test_a_latency_that_is_missing_beside_all_scores_is_tried_once_more() -> None:
+    failure = ProbeFailure(
+        load=RECORD.plan.loads[0], code="E-PROBE", message="the client was killed", hint="see its log"
+    )
+    no_latency = replace(RECORD, probes=(failure,))
+    assert lacks_latency(no_latency)
+    assert [should_retry(no_latency, claim(n)) for n in (1, 2)] == [True, False]
+    assert not should_retry(replace(no_latency, outcomes=failed(RECORD, [False]).outcomes), claim())
+    assert not should_retry(RECORD, claim())
 
 
 def test_one_failure_that_may_pass_is_enough_beside_scores_and_lasting_failures() -> None:

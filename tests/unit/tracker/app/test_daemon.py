@@ -13,7 +13,7 @@ from eval_jobs.types import BenchmarkFailure, EvalPlan
 from tests.fakes.queue import FakeQueue
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.daemon import StopRule, watch
+from tracker.app.daemon import LAST_PASSES, StopRule, watch
 from tracker.app.pipeline import Tick
 
 
@@ -114,6 +114,22 @@ def test_what_is_unfinished_when_the_training_has_ended_is_a_gap() -> None:
     assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
     assert watching.passes[-1].gaps == fakes.run.gaps
     assert fakes.notifier.alerts
+
+
+@pytest.mark.parametrize(("back_after", "unsent"), [(20, 0), (10_000, 2)])
+def test_what_the_tracking_store_has_not_taken_is_waited_for_but_not_for_ever(back_after: int, unsent: int) -> None:
+    fakes = FakeWorld()
+    fakes.tracking.is_down = True
+    fakes.source.put(fakes.run.records[0].plan.checkpoint)
+
+    def on_pass(number: int) -> None:
+        fakes.work()
+        fakes.tracking.is_down = number < back_after
+
+    watching = Watching(fakes, on_pass)
+    watching.until(lambda: True)
+    assert watching.passes[-1].unsent == unsent
+    assert len(watching.passes) < 20 + LAST_PASSES
 
 
 def test_a_full_disk_is_waited_out_and_costs_no_checkpoint(caplog: pytest.LogCaptureFixture) -> None:
