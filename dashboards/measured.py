@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from urllib.parse import urlsplit
 
 from dashboards.run_data import RunData, changes_of
 from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec, Suite
-from tracker.domain.display import NOTHING, count_text, duration_text, one_line
+from tracker.domain.display import NOTHING, count_text, duration_text, names_text, one_line
 from tracker.domain.scores import summarise
 
 FINGERPRINT_CHARS = 12
+MAX_STEPS_NAMED = 12
 _SECRET = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
 
 
@@ -55,6 +56,7 @@ def measured(data: RunData) -> Measured:
             ("Engine", _engines_text(data.records)),
             ("Served with", _serve_text(newest.plan.serve)),
             ("Weights loaded", _loads_text(data.records)),
+            *_trust_facts(data.records),
             ("Time per checkpoint, median", _times_text(data.records)),
         ),
         benchmarks=tuple(_benchmark(b, data) for b in newest.plan.suite.benchmarks),
@@ -105,6 +107,25 @@ def _serve_text(spec: ServeSpec) -> str:
         return f"{one_line(without_user(spec.base_url))}, model {one_line(spec.model) or 'the only one'}"
     length = f", context {spec.max_model_len} tokens" if spec.max_model_len else ""
     return f"dtype {one_line(spec.dtype)}{length}{''.join(f' {one_line(a)}' for a in without_secrets(spec.args))}"
+
+
+def _trust_facts(records: Sequence[EvalRecord]) -> Iterator[tuple[str, str]]:
+    """Yield what was allowed to run code of others, with the steps; nothing where nothing was."""
+    trusting = {
+        r.plan.checkpoint.step
+        for r in records
+        if r.plan.serve.trust_remote_code and r.plan.serve.engine is not EngineKind.REMOTE
+    }
+    if trusting:
+        yield ("Code of the checkpoint", f"trusted (serve.trust_remote_code), {_steps_text(trusting)}")
+    unpickled = {r.plan.checkpoint.step for r in records if r.plan.checkpoint.unpickled}
+    if unpickled:
+        yield ("Pickles", f"weights were unpickled (watch.allow_pickle), {_steps_text(unpickled)}")
+
+
+def _steps_text(steps: set[int]) -> str:
+    ordered = [str(step) for step in sorted(steps)]
+    return f"{'step' if len(ordered) == 1 else 'steps'} {names_text(ordered, at_most=MAX_STEPS_NAMED)}"
 
 
 def without_user(url: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from typing import TypeVar
 
@@ -14,6 +15,8 @@ from eval_jobs.types import EvalPlan, EvalRecord
 SCHEMA_VERSION = 1
 
 T = TypeVar("T")
+
+_ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 _PLAN = TypeAdapter(EvalPlan)
 _RECORD = TypeAdapter(EvalRecord)
@@ -30,7 +33,9 @@ def plan_from_json(text: str) -> EvalPlan:
     Raises:
         StoreError: the text is not a plan of this schema version.
     """
-    return _read(_PLAN, "plan", text)
+    plan = _read(_PLAN, "plan", text)
+    _check_id(plan)
+    return plan
 
 
 def record_to_bytes(record: EvalRecord) -> bytes:
@@ -48,7 +53,9 @@ def record_from_bytes(data: bytes) -> EvalRecord:
         text = zlib.decompress(data).decode()
     except (zlib.error, UnicodeDecodeError) as error:
         raise StoreError("a stored record is damaged", hint="restore the tracker's database from a backup") from error
-    return _read(_RECORD, "record", text)
+    record = _read(_RECORD, "record", text)
+    _check_id(record.plan)
+    return record
 
 
 # --- private
@@ -56,6 +63,12 @@ def record_from_bytes(data: bytes) -> EvalRecord:
 
 def _wrap(value: object) -> str:
     return json.dumps({"schema_version": SCHEMA_VERSION, "value": value}, separators=(",", ":"))
+
+
+def _check_id(plan: EvalPlan) -> None:
+    """Refuse an id that is no name of a folder: whoever may write to the database could lead us out of ours."""
+    if not _ID.fullmatch(plan.id):
+        raise StoreError(f"a stored plan has the id {plan.id!r}", hint="somebody else has written to the database")
 
 
 def _read(adapter: TypeAdapter[T], what: str, text: str) -> T:

@@ -43,6 +43,7 @@ from eval_jobs.evaluate.blame import Blame, blame, describe, is_overflow
 from eval_jobs.evaluate.child_pipes import Send, own_stdout, requests_from_stdin
 from eval_jobs.evaluate.http_client import http_client
 from eval_jobs.evaluate.journal import Failure, Journal, PlanChanged
+from eval_jobs.evaluate.known_benchmarks import code_refusal, runs_code
 from eval_jobs.evaluate.outputs import Outputs
 from eval_jobs.evaluate.own_benchmarks import register_own
 from eval_jobs.evaluate.parse import Place
@@ -73,14 +74,15 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
     """EvalScope's client, except that a refused request is an error and not an answer to be scored."""
 
     def __init__(self, request: Message, config: GenerateConfig) -> None:
+        key = _api_key(request["api_key_env"])
         super().__init__(
             model_name=request["model"],
             base_url=request["base_url"],
-            api_key=_api_key(request["api_key_env"]),
+            api_key=key,
             config=config,
             max_retries=0,
             timeout=request["timeout_s"],
-            http_client=http_client(request["timeout_s"]),
+            http_client=http_client(request["timeout_s"], secret=key),
         )
         own_engine = bool(request["own_engine"])
         self.gate = Gate(is_alive=self._is_alive, limit=request["concurrency"], own_engine=own_engine)
@@ -141,8 +143,9 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
 
     def eval(self) -> object:
         """Evaluate; from here on errors are about data and no longer about settings."""
-        if self.benchmark.benchmark_meta.sandbox_config:
-            raise EvaluateError(f"`{self.benchmark.name}` runs code that the model wrote", hint="there is no sandbox")
+        meta = self.benchmark.benchmark_meta
+        if meta.sandbox_config or meta.agent_config or runs_code(self.benchmark.name):  # by whatever way it came here
+            raise code_refusal(self.benchmark.name)
         self.journal.stage = "loading"
         return super().eval()
 

@@ -18,6 +18,7 @@ from eval_jobs.errors import EvaluatorDied
 from eval_jobs.evaluate.protocol import Message, decode, encode
 from eval_jobs.evaluate.storage import storage_error
 from eval_jobs.loopback import LOOPBACK
+from eval_jobs.secrets import HUB_TOKENS, without_secrets
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +40,11 @@ CACHE_VARIABLES = {
 class ChildProcess:
     """One running child. It says `ready` when EvalScope is imported, then answers one request at a time."""
 
-    def __init__(self, python: str, work_dir: Path, log_path: Path, *, offline: bool) -> None:
+    def __init__(self, python: str, work_dir: Path, log_path: Path, *, offline: bool, key: str = "") -> None:
         self.log_path = log_path
         self.offline = offline
+        self.key = key
+        """Name of the environment variable with the key that it may know."""
         with _open_log(log_path) as log_file:
             self._process = self._start(python, work_dir, log_file)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -102,7 +105,7 @@ class ChildProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log_file,
-                env=child_environment(os.environ, work_dir, offline=self.offline),
+                env=child_environment(os.environ, work_dir, offline=self.offline, key=self.key),
                 cwd=work_dir,
                 start_new_session=True,
             )
@@ -147,16 +150,20 @@ class ChildProcess:
         )
 
 
-def child_environment(environment: Mapping[str, str], work_dir: Path, *, offline: bool) -> dict[str, str]:
-    """Return the child's environment: caches below `work_dir`, no GPU, no proxy to this machine.
+def child_environment(
+    environment: Mapping[str, str], work_dir: Path, *, offline: bool, key: str = ""
+) -> dict[str, str]:
+    """Return the child's environment: caches below `work_dir`, no GPU, no proxy to this machine, no key but one.
 
     Args:
         environment: the user's, whose word on caches and the hub stands.
         work_dir: where the caches go.
         offline: no hub, unless the user says otherwise.
+        key: name of the variable with the endpoint's key.
     """
     caches = {name: str(work_dir / "cache" / folder) for name, folder in CACHE_VARIABLES.items()}
-    result = caches | ({"HF_HUB_OFFLINE": "1"} if offline else {}) | dict(environment)
+    result = caches | ({"HF_HUB_OFFLINE": "1"} if offline else {})
+    result |= without_secrets(environment, keep=(key, *HUB_TOKENS))
     no_proxy = ",".join(filter(None, [environment.get("NO_PROXY") or environment.get("no_proxy"), *LOOPBACK]))
     result |= {
         "CUDA_VISIBLE_DEVICES": "",

@@ -1,28 +1,33 @@
-"""The HTTP client of the evaluator's child: no answer may take for ever or fill the memory."""
+"""The HTTP client of the evaluator's child: no answer may take for ever, fill the memory or repeat our key."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
+
+from eval_jobs.secrets import masked
 
 MAX_ANSWER_BYTES = 64 * 2**20
 MAX_CONNECTIONS = 1000
 
 
-def http_client(timeout_s: float) -> httpx.Client:
-    """Return a client whose answers must be whole `timeout_s` after their first line.
+def http_client(timeout_s: float, *, secret: str = "") -> httpx.Client:
+    """Return a client whose answers must be whole `timeout_s` after their first line, with `secret` masked in them.
 
     The timeout of an HTTP library counts from one byte to the next: a server that sends a byte now and then, or that
-    never stops sending, would keep a request busy for ever.
+    never stops sending, would keep a request busy for ever. A server that repeats the key that it was sent, in an error
+    or in an answer, would bring it into files, databases and reports.
     """
 
     def limit(response: httpx.Response) -> None:
         if isinstance(response.stream, httpx.SyncByteStream):
             response.stream = _Limited(response.stream, response.request, time.monotonic() + timeout_s)
 
-    return httpx.Client(
+    return _Masking(
+        secret,
         timeout=timeout_s,
         limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
         follow_redirects=True,
@@ -31,6 +36,24 @@ def http_client(timeout_s: float) -> httpx.Client:
 
 
 # --- private
+
+
+class _Masking(httpx.Client):
+    def __init__(self, secret: str, **options: Any) -> None:  # noqa: ANN401 - httpx's own
+        super().__init__(**options)
+        self._secret = secret
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
+        response = super().send(request, **options)
+        if options.get("stream"):  # nobody asks for one
+            response.read()
+        text = response.content.decode("latin-1")  # any byte, and back to the same
+        shown = masked(text, (self._secret,))
+        if shown == text:
+            return response
+        left_out = ("content-length", "content-encoding", "transfer-encoding")
+        headers = [(name, value) for name, value in response.headers.multi_items() if name not in left_out]
+        return httpx.Response(response.status_code, headers=headers, content=shown.encode("latin-1"), request=request)
 
 
 class _Limited(httpx.SyncByteStream):

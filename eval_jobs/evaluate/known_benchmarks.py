@@ -15,8 +15,11 @@ EXACT = "exact"
 CHOICE = "choice"
 OWN_ADAPTERS = (EXACT, CHOICE)
 
-CODE_FAMILIES = ("bird_sql", "deep_swe", "skillsbench", "swe_bench", "terminal_bench")
-"""Benchmarks that run what the model wrote and declare no sandbox in EvalScope's cards; the others do."""
+CODE_FAMILIES = (
+    *("automation_bench", "bfcl", "bird_sql", "claw_eval", "deep_swe", "skillsbench", "swe_bench", "terminal_bench"),
+    "data_collection",  # may mix in any of the others
+)
+"""Benchmarks that run what the model wrote and whose card in EvalScope does not say so; the others' do."""
 
 
 def check_name(adapter: str) -> None:
@@ -27,10 +30,7 @@ def check_name(adapter: str) -> None:
         EvaluateError: it runs code that the model wrote.
     """
     if runs_code(adapter):
-        raise EvaluateError(
-            f"benchmark `{adapter}` runs code that the model wrote, as the current user of this machine",
-            hint="there is no sandbox for it yet: take it out of the configuration",
-        )
+        raise code_refusal(adapter)
     names = evalscope_names()
     if adapter in OWN_ADAPTERS or adapter in names or not names:
         return
@@ -53,8 +53,19 @@ def evalscope_names() -> frozenset[str]:
 
 
 def runs_code(adapter: str) -> bool:
-    """Tell whether scoring this EvalScope benchmark executes code that the model wrote."""
-    return bool(_card(adapter).get("sandbox_config")) or adapter.startswith(CODE_FAMILIES)
+    """Tell whether this EvalScope benchmark executes what the model wrote: to score it, or as an agent's commands."""
+    name = adapter.lower()
+    card = _card(name)
+    return bool(card.get("sandbox_config") or card.get("agent_config")) or name.startswith(CODE_FAMILIES)
+
+
+def code_refusal(adapter: str) -> EvaluateError:
+    """Return why a benchmark that executes what the model wrote is never run; docs/decisions/0018 has the reasons."""
+    return EvaluateError(
+        f"benchmark `{adapter}` runs code that the model wrote",
+        hint="take it out: it would run as the current user, and EvalScope's sandbox scores its own failures as wrong "
+        "answers (docs/security.md)",
+    )
 
 
 def subsets_of(adapter: str) -> tuple[str, ...]:

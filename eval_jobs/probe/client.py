@@ -22,6 +22,7 @@ from eval_jobs.probe.latency import Measurement, Timeline
 from eval_jobs.probe.priority import run_first, waited_for_cpu_s
 from eval_jobs.probe.prompts import LONG_WORDS, SHORT_WORDS, calibrate, word_prompt
 from eval_jobs.probe.wire import REPLY, REQUEST, ClientReply, ClientRequest
+from eval_jobs.secrets import masked
 from eval_jobs.types import ProbeLoad
 
 PARENT_CHECK_S = 1.0
@@ -40,7 +41,9 @@ def main() -> None:
     """Read a request on stdin, write the reply on stdout."""
     run_first()
     request = REQUEST.validate_json(sys.stdin.buffer.read())
-    sys.stdout.buffer.write(REPLY.dump_json(asyncio.run(_reply(request))))
+    reply = REPLY.dump_json(asyncio.run(_reply(request))).decode()
+    # A server may say back to us which key it was sent.
+    sys.stdout.buffer.write(masked(reply, [os.environ.get(request.api_key_env, "")]).encode())
 
 
 async def measure(request: ClientRequest) -> Measurement:

@@ -6,6 +6,7 @@ result = LatencyProber().probe(endpoint, ProbeLoad(requests=32, concurrency=4))
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 from threading import Event
@@ -18,6 +19,7 @@ from eval_jobs.errors import ProbeError
 from eval_jobs.probe.latency import Measurement, summarize
 from eval_jobs.probe.metrics import requests_in_flight
 from eval_jobs.probe.wire import REPLY, REQUEST, ClientRequest
+from eval_jobs.secrets import without_secrets
 from eval_jobs.types import Endpoint, ProbeLoad, ProbeResult
 
 log = logging.getLogger(__name__)
@@ -94,7 +96,8 @@ class LatencyProber:
         """Return what the client wrote; None when somebody killed it, which says nothing about the server."""
         command = [sys.executable, "-P", "-m", "eval_jobs.probe.client"]  # -P: see nothing of the current folder
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        env = without_secrets(os.environ, keep=(endpoint.api_key_env,))
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env) as process:
             try:
                 out, err = process.communicate(REQUEST.dump_json(request), timeout=self._timeout_s)
             except subprocess.TimeoutExpired as error:

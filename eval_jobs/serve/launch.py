@@ -15,11 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointUnreadable, ConfigError
+from eval_jobs.secrets import HUB_TOKENS, without_secrets
 from eval_jobs.types import Checkpoint, CheckpointFormat, ServeSpec
 
 HOST = "127.0.0.1"
 
 RESERVED_ARGS: Mapping[str, str] = {
+    "--config": "a file of further arguments could hold what is decided elsewhere: write them into serve.args",
     "--model": "the checkpoint is the model",
     "--host": "the engine answers on this machine only",
     "--port": "set serve.port",
@@ -32,6 +34,11 @@ RESERVED_ARGS: Mapping[str, str] = {
     "--dtype": "set serve.dtype",
     "--max-model-len": "set serve.max_model_len",
 }
+
+OPENS_MORE = frozenset(
+    {"VLLM_API_KEY", "VLLM_SERVER_DEV_MODE", "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_ALLOW_INSECURE_SERIALIZATION"}
+)
+"""Not passed on: a key locks us out of our own engine, the others add routes that change or run what is served."""
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM accepts as --max-lora-rank (vllm/config/lora.py)."""
@@ -76,7 +83,7 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
 
 
 def environment(inherited: Mapping[str, str], launch: Launch) -> dict[str, str]:
-    """Return the engine's environment: the inherited one, and our defaults where it says nothing."""
+    """Return the engine's environment: the inherited one without our keys, and our defaults where it says nothing."""
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
@@ -91,17 +98,17 @@ def environment(inherited: Mapping[str, str], launch: Launch) -> dict[str, str]:
     }
     if launch.on_cpu:
         defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"
-    # A key in the environment would lock us out of our own engine.
-    kept = {name: value for name, value in inherited.items() if name != "VLLM_API_KEY"}
-    return defaults | kept
+    kept = without_secrets(inherited, keep=HUB_TOKENS)
+    return defaults | {name: value for name, value in kept.items() if name not in OPENS_MORE}
 
 
 def refuse_reserved(args: tuple[str, ...]) -> None:
-    """Raise ConfigError when `serve.args` sets what is decided elsewhere."""
+    """Raise ConfigError when `serve.args` sets what is decided elsewhere; argparse takes `--trust` for it too."""
     for argument in args:
         name = argument.split("=", 1)[0].replace("_", "-")
-        if name in RESERVED_ARGS:
-            raise ConfigError(f"serve.args must not contain {name}", hint=RESERVED_ARGS[name])
+        meant = [known for known in RESERVED_ARGS if len(name) > len("--") and known.startswith(name)]
+        if meant:
+            raise ConfigError(f"serve.args must not contain {name}", hint=RESERVED_ARGS[meant[0]])
 
 
 def rank_of(adapter_config: Mapping[str, object], *, where: str) -> int:

@@ -18,6 +18,7 @@ from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError, Wro
 from eval_jobs.identity import content_hash
 from eval_jobs.loopback import LOOPBACK
 from eval_jobs.ports import Clock, Progress
+from eval_jobs.secrets import masked
 from eval_jobs.serve.checkpoint_files import tokenizer_folder
 from eval_jobs.serve.port import model_names
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
@@ -139,7 +140,7 @@ def _offered_models(url: str, key: str, variable: str) -> tuple[str, ...]:
         raise WrongModel(
             f"{url}/models does not answer like an OpenAI-compatible server", hint="does serve.base_url end in /v1?"
         )
-    return model_names(body)
+    return tuple(masked(name, (key,)) for name in model_names(body))  # shown and stored where none of them fits
 
 
 def _mapped(error: openai.OpenAIError, url: str, variable: str) -> TrackerError:

@@ -33,6 +33,7 @@ from eval_jobs.errors import (
     DiskFull,
     StoreError,
 )
+from eval_jobs.secrets import without_secrets
 from eval_jobs.types import CheckpointFormat
 from tracker.adapters.dcp_index import ALLOWED, read_index
 from tracker.adapters.filesystem_listing import facts_of, read_document
@@ -89,7 +90,7 @@ class Consolidator:
         try:
             answer = self._converted(pin)
             demand_unchanged(pin)
-            done = _finished(pin, answer["files"])
+            done = _finished(replace(pin, unpickled=answer["unpickled"]), answer["files"])
         except OSError as error:
             raise store_error(error, f"{pin.source} cannot be made into safetensors in {pin.folder}") from error
         log.info(
@@ -236,7 +237,8 @@ def _request(pin: Pin, *, allow_pickle: bool) -> Mapping[str, Any]:
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {
+    """Return what the child inherits: no key, because a pickle that may run code is read there."""
+    return without_secrets(os.environ) | {
         "CUDA_VISIBLE_DEVICES": "",  # the trainer's
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",

@@ -87,7 +87,10 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
     targets = {name: _target(weight.dtype, dtype) for name, weight in weights.items()}
     files = _write(weights, targets, request, progress)
     kinds = sorted({str(targets[name]).removeprefix("torch.") for name in weights})
-    return {"type": "done", "files": files, "dtype": f"{', '.join(kinds)} ({said})", "tensors": len(weights)}
+    # Torch reads a `.bin` under weights_only; it is told all the same, because only `allow_pickle` lets it come here.
+    unpickled = request["kind"] == "torch" or "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
+    dtypes = f"{', '.join(kinds)} ({said})"
+    return {"type": "done", "files": files, "dtype": dtypes, "tensors": len(weights), "unpickled": unpickled}
 
 
 # --- private: reading

@@ -48,6 +48,8 @@ class Pin:
     """What is unusual about its weights and no fault."""
     raw_weights: tuple[str, ...] = ()
     """Names of the trainer's files that the weights were made from; empty: they are the trainer's own files."""
+    unpickled: bool = False
+    """Whether those were pickles that only `watch.allow_pickle` lets in."""
 
     def weights(self) -> tuple[FileFact, ...]:
         """Return the facts of the trainer's weights: what a checkpoint's identity rests on."""

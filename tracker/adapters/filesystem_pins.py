@@ -303,4 +303,5 @@ def _checkpoint(pin: Pin, final: Path, digest: str) -> Checkpoint:
         digest=digest,
         ready_at=time_of_ns(pin.ready_ns),
         base_model=pin.complete.base_model,
+        unpickled=pin.unpickled,
     )

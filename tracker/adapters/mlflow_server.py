@@ -23,6 +23,7 @@ from pathlib import Path
 import httpx
 
 from eval_jobs.errors import PortTaken, TrackingUnreachable
+from eval_jobs.secrets import without_secrets
 from tracker.adapters.mlflow_client import connect, public
 from tracker.adapters.mlflow_errors_sql import mapped_errors
 from tracker.adapters.mlflow_view import VIEW_TAG, view_link
@@ -123,7 +124,8 @@ def _free_port(port: int) -> int:
 
 def _start(store_uri: str, artifacts_dir: Path, port: int, output: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
-    environment = os.environ | {
+    needed = (name for name in os.environ if name.startswith(("MLFLOW_", "AWS_", "PG")))
+    environment = without_secrets(os.environ, keep=needed) | {
         "MLFLOW_BACKEND_STORE_URI": store_uri,  # not an argument: it may hold a password, and `ps` shows arguments
         "MLFLOW_ARTIFACTS_DESTINATION": artifacts_dir.absolute().as_uri(),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # 230 MB for jobs that nobody gives it

@@ -6,16 +6,19 @@ import os
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.secrets import remember
 
 
 def read_secret(*, variable: str, file: Path | None, setting: str) -> str:
     """Return the secret in an environment variable or in the first line of a file; empty where neither is named.
 
+    It is never shown from now on, and taken out of what child processes inherit.
+
     Raises:
         ConfigError: the variable is not set, or the file cannot be read or is empty. `setting` is named in both.
     """
     if variable:
-        value = os.environ.get(variable, "")
+        value = remember(os.environ.pop(variable, ""))
         if not value:
             raise ConfigError(
                 f"the environment variable {variable} is not set", hint=f"{setting}_env names it: set it before"
@@ -29,4 +32,4 @@ def read_secret(*, variable: str, file: Path | None, setting: str) -> str:
         raise ConfigError(f"{file} cannot be read: {error}", hint=f"{setting}_file names it") from error
     if not first:
         raise ConfigError(f"{file} has no password in its first line", hint=f"{setting}_file names it")
-    return first
+    return remember(first)

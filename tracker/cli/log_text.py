@@ -1,18 +1,33 @@
-"""Log lines as text for a terminal: what a model, a file name or a server put into them is data."""
+"""What is shown on a terminal: text of a model, a file name or a server is data, and no key is shown."""
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
+import traceback
+from types import TracebackType
 
+from eval_jobs.secrets import held_secrets, masked
 from tracker.domain.display import clean
 
 
 class CleanFormatter(logging.Formatter):
-    """A formatter that shows control characters instead of obeying them."""
+    """A formatter that shows control characters instead of obeying them, and no key."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the whole line, with its traceback where there is one."""
-        return clean(super().format(record))
+        return shown(super().format(record))
+
+
+def shown(text: str) -> str:
+    """Return `text` as it may be shown: without control characters, without the keys of this process."""
+    return clean(masked(text, held_secrets(os.environ)))
+
+
+def show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Write a traceback, as `sys.excepthook`: a foreign error may repeat what it was sent."""
+    sys.stderr.write(shown("".join(traceback.format_exception(kind, error, trace))))
 
 
 def log_with(handler: logging.Handler, pattern: str) -> None:

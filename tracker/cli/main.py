@@ -12,8 +12,7 @@ import click
 
 from eval_jobs.errors import TrackerError
 from tracker.cli import interrupts
-from tracker.cli.log_text import log_with
-from tracker.domain.display import clean
+from tracker.cli.log_text import log_with, show_traceback, shown
 
 PLUGIN_GROUP = "tracker.commands"
 
@@ -100,14 +99,15 @@ def cli(*, debug: bool) -> None:
 def main() -> None:
     """Run the command line; exit codes are those of `eval_jobs.errors`, 2 for usage and 130 for Ctrl-C."""
     interrupts.install()
+    sys.excepthook = show_traceback
     try:
         code = cli.main(standalone_mode=False)
     except TrackerError as error:
         if "--debug" in sys.argv:
             raise
         # An engine's last words, a server's answer or a file's name may be part of it.
-        click.echo(f"{click.style('error', fg='red')} {error.code}: {clean(error.message)}", err=True)
-        click.echo(f"  {click.style('do', bold=True)}: {clean(error.hint)}", err=True)
+        click.echo(f"{click.style('error', fg='red')} {error.code}: {shown(error.message)}", err=True)
+        click.echo(f"  {click.style('do', bold=True)}: {shown(error.hint)}", err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

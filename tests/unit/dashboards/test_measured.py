@@ -30,6 +30,23 @@ def test_how_a_run_was_measured_is_said_in_words() -> None:
     }
 
 
+def test_code_that_was_trusted_and_weights_that_were_unpickled_are_shown_with_their_steps() -> None:
+    plans = [record.plan for record in DATA.records]
+    plans[1] = replace(plans[1], serve=replace(plans[1].serve, trust_remote_code=True))
+    for index in (2, 3):
+        plans[index] = replace(plans[index], checkpoint=replace(plans[index].checkpoint, unpickled=True))
+    records = tuple(replace(record, plan=plan) for record, plan in zip(DATA.records, plans, strict=True))
+    facts = _facts(records=records)
+    assert facts["Code of the checkpoint"] == "trusted (serve.trust_remote_code), step 200"
+    assert facts["Pickles"] == "weights were unpickled (watch.allow_pickle), steps 300 and 400"
+
+
+def test_an_endpoint_of_others_trusts_nothing_by_our_setting() -> None:
+    serve = ServeSpec(engine=EngineKind.REMOTE, base_url="http://x/v1", trust_remote_code=True)
+    records = tuple(replace(r, plan=replace(r.plan, serve=serve)) for r in DATA.records)
+    assert "Code of the checkpoint" not in _facts(records=records)
+
+
 def test_benchmarks_name_their_samples_and_fingerprints() -> None:
     rows = measured(DATA).benchmarks
     assert [(r.name, r.adapter, r.metric, r.samples, r.settings, r.changed_at) for r in rows] == [

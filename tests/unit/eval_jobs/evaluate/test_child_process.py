@@ -47,6 +47,13 @@ def test_a_variable_that_breaks_evalscope_is_taken_away() -> None:
     assert "TQDM_DISABLE" not in child_environment({"TQDM_DISABLE": "1"}, WORK, offline=True)
 
 
+def test_the_child_knows_the_key_of_its_endpoint_and_no_other() -> None:
+    keys = {"GATEWAY_KEY": "a", "OTHER_KEY": "b", "PGPASSWORD": "c", "HF_TOKEN": "d"}
+    environment = child_environment(keys, WORK, offline=True, key="GATEWAY_KEY")
+    assert environment.items() >= {("GATEWAY_KEY", "a"), ("HF_TOKEN", "d")}
+    assert not {"OTHER_KEY", "PGPASSWORD"} & environment.keys()
+
+
 def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):

@@ -85,7 +85,12 @@ def test_arguments_of_the_user_come_after_ours_and_before_the_identity() -> None
 
 
 @pytest.mark.parametrize(
-    "args", [("--port", "1"), ("--port=1",), ("--served_model_name", "x"), ("--api-key", "secret"), ("--model", "x")]
+    "args",
+    [
+        *(("--port", "1"), ("--port=1",), ("--served_model_name", "x"), ("--api-key", "secret"), ("--model", "x")),
+        *(("--host", "0.0.0.0"), ("--hos=0.0.0.0",), ("--ud", "s"), ("--trust",), ("--trust_remote_code",)),
+        *(("--config", "args.yaml"), ("--conf=args.yaml",), ("--hf_token=secret",)),
+    ],
 )
 def test_what_is_decided_elsewhere_is_refused_among_the_users_arguments(args: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=r"serve\.args must not contain --") as caught:
@@ -110,6 +115,20 @@ def test_what_the_user_set_in_the_environment_wins() -> None:
 
 def test_a_key_in_the_environment_does_not_lock_us_out_of_our_own_engine() -> None:
     assert "VLLM_API_KEY" not in environment({"VLLM_API_KEY": "secret"}, LAUNCH)
+
+
+def test_the_server_listens_on_this_machine_only_whatever_the_user_adds() -> None:
+    arguments = argv(ServeSpec(args=("--max-num-seqs", "4", "--enable-log-requests")))
+    assert arguments[arguments.index("--host") :] == ("--host", "127.0.0.1", "--port", value_of(arguments, "--port"))
+    assert arguments.count("--host") == 1
+
+
+def test_what_would_open_more_routes_and_keys_that_it_does_not_need_are_not_passed_on() -> None:
+    opening = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
+    keys = {"PGPASSWORD": "x", "GATEWAY_API_KEY": "x", "MLFLOW_TRACKING_PASSWORD": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    env = environment(opening | keys | {"HF_TOKEN": "needed", "VLLM_LOGGING_LEVEL": "DEBUG"}, LAUNCH)
+    assert not (opening | keys).keys() & env.keys()
+    assert env.items() >= {("HF_TOKEN", "needed"), ("VLLM_LOGGING_LEVEL", "DEBUG")}
 
 
 def test_cpu_defaults_are_for_the_cpu_only() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from eval_jobs.errors import ServerDied
 from tracker.cli import main as cli_main
-from tracker.cli.log_text import CleanFormatter, log_with
+from tracker.cli.log_text import CleanFormatter, log_with, show_traceback
 from tracker.domain.display import REPLACEMENT
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jstep\r\u202e"
@@ -43,6 +43,23 @@ def test_a_traceback_is_cleaned_too() -> None:
     shown = CleanFormatter("%(message)s").format(record)
     assert "ValueError" in shown
     assert "\x1b" not in shown
+
+
+def test_a_key_is_shown_neither_in_a_line_nor_in_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = "canary" + "-4711"  # not as one word of a line that a traceback shows
+    monkeypatch.setenv("GATEWAY_KEY", key)
+    stream = io.StringIO()
+    log_with(logging.StreamHandler(stream), "%(message)s")
+    try:
+        raise ValueError(f"refused: Bearer {key}")
+    except ValueError as error:
+        logging.getLogger("tests").exception("failed with %s", key)
+        show_traceback(type(error), error, error.__traceback__)
+    said = stream.getvalue() + capsys.readouterr().err
+    assert said.count("ValueError: refused: Bearer ***") == 2
+    assert key not in said
 
 
 def test_an_error_that_quotes_an_engine_is_cleaned(

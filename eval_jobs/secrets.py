@@ -1,0 +1,65 @@
+"""Keys and passwords: kept from processes that do not need them, and out of every text that is stored or shown. Pure.
+
+env = without_secrets(os.environ, keep=("GATEWAY_KEY",))     # for a child process
+line = masked(line, held_secrets(os.environ))                # a server may echo the key that it was sent
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote
+
+MASK = "***"
+MIN_CHARS = 8
+"""Shorter values are words that occur in any text, such as `none` or `EMPTY`: they are not looked for."""
+
+HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_SDK_TOKEN", "MODELSCOPE_API_TOKEN")
+"""With these models and data are downloaded."""
+
+_SECRET = re.compile(r"passw(or)?d|passphrase|(^|_)(secrets?|token|credentials?|api_?key|key)(_|$)", re.IGNORECASE)
+_PLACE = re.compile(r"_(path|file|dir|url|uri)$", re.IGNORECASE)
+_REMEMBERED: set[str] = set()
+"""What was read from a file or taken out of the environment: log lines are written for the whole process."""
+
+
+def is_secret(variable: str) -> bool:
+    """Tell by its name whether an environment variable holds a key, a token or a password."""
+    return _SECRET.search(variable) is not None
+
+
+def without_secrets(environment: Mapping[str, str], *, keep: Iterable[str] = ()) -> dict[str, str]:
+    """Return the environment without every key, token and password that is not named in `keep`."""
+    kept = frozenset(keep)
+    return {name: value for name, value in environment.items() if name in kept or not is_secret(name)}
+
+
+def remember(secret: str) -> str:
+    """Return `secret`, which `held_secrets` names from now on."""
+    if secret:
+        _REMEMBERED.add(secret)
+    return secret
+
+
+def held_secrets(environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the values that no text may show: of variables that are secret by their name, and what is remembered."""
+    values = {value for name, value in environment.items() if is_secret(name) and not _PLACE.search(name)}
+    user, password = (environment.get(f"MLFLOW_TRACKING_{name}", "") for name in ("USERNAME", "PASSWORD"))
+    if password:  # as it travels over HTTP
+        values.add(base64.b64encode(f"{user}:{password}".encode()).decode())
+    return frozenset(values | _REMEMBERED)
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """Return `text` with `***` in the place of each secret, also as it stands in a URL or in JSON."""
+    forms = {
+        form
+        for secret in secrets
+        if len(secret) >= MIN_CHARS
+        for form in (secret, quote(secret, safe=""), json.dumps(secret)[1:-1])
+    }
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, MASK)
+    return text
