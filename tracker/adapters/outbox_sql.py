@@ -124,7 +124,8 @@ class OutboxTracking:
         """Queue a record with its verdicts; see `ports.Tracking`."""
         with transaction(self._engine) as connection:
             batch = _newer_than_queued(connection, tracking_batch(record, report))
-            if _queue(connection, _record_key(record, report), batch):
+            key = _record_key(connection, record, report)
+            if key is not None and _queue(connection, key, batch):
                 _remember_values(connection, batch)
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
@@ -219,10 +220,18 @@ class OutboxTracking:
         return and_(waits, or_(ITEMS.c.run_id.is_(None), belongs_to(ITEMS.c.run_id, self._run))) if self._run else waits
 
 
-def _record_key(record: EvalRecord, report: Report) -> str:
-    """Return what makes a record and its words one item, whenever it was judged."""
-    words = content_hash(words_of(report))[:_WORDS_CHARS]
-    return f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}:{words}"
+def _record_key(connection: Connection, record: EvalRecord, report: Report) -> str | None:
+    """Return the key of an item for these words on the record, None when its last item says them already.
+
+    Words may change and change back: the last item then says what the first one said, and is sent all the same.
+    """
+    of_record = f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}"
+    said = f"{of_record}:{content_hash(words_of(report))[:_WORDS_CHARS]}"
+    query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_record)).order_by(ITEMS.c.id)
+    keys = connection.scalars(query).all()
+    if keys and keys[-1].startswith(said):
+        return None
+    return said if said not in keys else f"{said}:{len(keys)}"
 
 
 def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:

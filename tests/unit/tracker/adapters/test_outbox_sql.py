@@ -26,7 +26,7 @@ from tests.records import forgetting_run
 from tracker.adapters.outbox_lock_sql import sender_lock
 from tracker.adapters.outbox_sql import FIRST_WAIT_S, FLUSH_BUDGET_S, LONGEST_WAIT_S, POINTS_PER_ITEM, OutboxTracking
 from tracker.domain.tracking_types import CurveBatch, TrackingBatch, TrackingItem
-from tracker.domain.types import CurvePoint
+from tracker.domain.types import CurvePoint, Report, VerdictWord
 
 RUN = forgetting_run(checkpoints=4, samples=6, trouble=False)
 CHECKPOINT = RUN.records[3].plan.checkpoint
@@ -60,6 +60,19 @@ class SlowSink(FakeSink):
 
     def send(self, item: TrackingItem) -> None:
         self._clock.advance(self._seconds)
+        super().send(item)
+
+
+class ListeningSink(FakeSink):
+    """Remembers the words of every item in the order of their arrival."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[set[str]] = []
+
+    def send(self, item: TrackingItem) -> None:
+        assert isinstance(item, TrackingBatch)
+        self.words.append({str(v.word) for v in item.verdicts})
         super().send(item)
 
 
@@ -249,6 +262,16 @@ def test_a_value_that_changed_is_newer_than_the_one_it_replaces_and_others_keep_
     assert {ms for t in times for name, ms in t.items() if name != key} == {ready_ms}
 
 
+def test_words_that_change_and_change_back_end_as_they_stand(outbox: Open) -> None:
+    record, report = RUN.records[1], RUN.reports[1]
+    sink = ListeningSink()
+    for word in ("suspect", "regressed", "suspect", "suspect"):
+        tracking = outbox(sink)
+        tracking.publish(record, _with_word(report, VerdictWord(word)))
+        tracking.flush()
+    assert sink.words == [{"suspect"}, {"regressed"}, {"suspect"}]
+
+
 def test_two_runs_may_have_the_same_points(outbox: Open) -> None:
     sink = FakeSink()
     tracking = outbox(sink)
@@ -309,6 +332,10 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 
 # --- parts
+
+
+def _with_word(report: Report, word: VerdictWord) -> Report:
+    return replace(report, verdicts=tuple(replace(v, word=word) for v in report.verdicts))
 
 
 def _hold_the_lock(url: str, pipe: multiprocessing.connection.Connection) -> None:
