@@ -174,7 +174,7 @@ class Tracking(Protocol):
     """Writes results and curves where people look at them. Never loses, never doubles, never blocks the watcher."""
 
     def publish(self, record: EvalRecord, report: Report) -> None:
-        """Queue a record with its verdicts for publication; the same record with the same words as last changes nothing.
+        """Queue a record with its verdicts for publication; one with the words that it had last changes nothing.
 
         A record of the same plan that finished later, such as a repair, is published too, and so are other words on
         the same record: what they hold newly or otherwise is what people see from then on.
