@@ -143,9 +143,9 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
 
     def eval(self) -> object:
         """Evaluate; from here on errors are about data and no longer about settings."""
-        meta = self.benchmark.benchmark_meta
-        if meta.sandbox_config or meta.agent_config or runs_code(self.benchmark.name):  # by whatever way it came here
-            raise code_refusal(self.benchmark.name)
+        name = self.benchmark.name
+        if self.benchmark.benchmark_meta.sandbox_config or runs_code(name):  # by whatever way it came here
+            raise code_refusal(name)
         self.journal.stage = "loading"
         return super().eval()
 
