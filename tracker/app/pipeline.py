@@ -184,9 +184,10 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
         world.history.append_episode(episode)
     world.history.append_report(report)
     world.tracking.publish(record, report)
-    for alert in alerts_for(report, world.history.open_alerts(run_id)):
+    later = overtaken_by(record, memory.records)
+    for alert in alerts_for(report, world.history.open_alerts(run_id), later):
         raise_alert(world.history, world.notifiers, alert)
-    if later := overtaken_by(record, memory.records):
+    if later:
         look_again(world, later, memory, now)
     return report
 
@@ -202,9 +203,9 @@ def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: d
         report = judged_again(before, world.judge(record, scores, memory, world.policy, now=now))
         for episode in report.episodes:
             world.history.append_episode(episode)
-        world.history.append_report(report)
         if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
             world.tracking.publish(full, report)
+        world.history.append_report(report)  # after MLflow: a crash in between must leave the words different
         for alert in loss_alerts(report, world.history.open_alerts(run_id)):
             raise_alert(world.history, world.notifiers, alert)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from eval_jobs.identity import content_hash
+from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.display import subject_text
 from tracker.domain.types import (
     Acceptance,
@@ -27,12 +28,14 @@ from tracker.domain.types import (
 )
 
 
-def alerts_for(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[EvalRecord] = ()) -> tuple[Alert, ...]:
     """Return what people must be told: losses that open or end, results that are missing or there again.
 
     One loss is told once, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
+    A result that is missing makes nobody blind when one of the `later` checkpoints, evaluated before, has it.
     """
-    blind = (_of_blind_spot(report, verdict) for verdict in report.verdicts)
+    seen = {o.benchmark for record in later for o in record.outcomes if isinstance(o, EvalResult)}
+    blind = (_of_blind_spot(report, v) for v in report.verdicts if not (_is_missing(v) and v.benchmark in seen))
     return _news_of([*_of_losses(report), *blind, *_of_latency(report)], report, open_alerts)
 
 
@@ -122,8 +125,12 @@ def _of_latency(report: Report) -> Iterator[Alert]:
         )
 
 
+def _is_missing(verdict: Verdict) -> bool:
+    return verdict.word is VerdictWord.MISSING
+
+
 def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
-    missing = verdict.word is VerdictWord.MISSING
+    missing = _is_missing(verdict)
     return Alert(
         fingerprint=content_hash([report.run_id, verdict.benchmark, VerdictWord.MISSING]),
         run_id=report.run_id,

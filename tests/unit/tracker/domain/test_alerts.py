@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from eval_jobs.types import BenchmarkFailure
+from tests.records import forgetting_run
 from tracker.domain.alerts import alert_of_acceptance, alert_of_gap, alerts_for
 from tracker.domain.types import (
     Acceptance,
@@ -205,6 +207,17 @@ def test_benchmarks_and_runs_are_told_apart() -> None:
         ["resolved sums no longer missing"],
         [],
     ]
+
+
+def test_a_result_that_is_missing_is_not_told_when_a_later_checkpoint_has_it() -> None:
+    later = forgetting_run(checkpoints=2, samples=2, trouble=False).records[-1:]
+    name = later[0].outcomes[0].benchmark
+    report = replace(report_of(1), verdicts=(verdict_of(name, W.MISSING), verdict_of("other", W.MISSING)))
+    assert [alert.subject for alert in alerts_for(report, ())] == [name, "other"]
+    assert [alert.subject for alert in alerts_for(report, (), later)] == ["other"]
+    failure = BenchmarkFailure(benchmark=name, fingerprint="f", code="E", message="m", hint="h", retryable=False)
+    failed = [replace(later[0], outcomes=(failure,))]
+    assert [alert.subject for alert in alerts_for(report, (), failed)] == [name, "other"]
 
 
 def test_open_alerts_of_another_run_are_never_resolved() -> None:
