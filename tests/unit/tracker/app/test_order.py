@@ -13,6 +13,7 @@ from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_pipeline import Fuse, Killed, cut
 from tracker.app.pipeline import Order, tick
+from tracker.domain.late import words_of
 from tracker.domain.types import AlertState, Pinned, Report, VerdictWord
 
 NEWEST = Order(max_waiting=3)
@@ -170,3 +171,33 @@ def test_a_checkpoint_of_a_branch_that_was_left_is_not_judged_again_with_the_new
     fakes.work()
     tick(fakes.world(), fakes.clock.now())
     assert [r for r in fakes.history.reports(run.run_id) if r.plan_id != "rewound"] == list(before)
+
+
+@pytest.mark.parametrize("survived_calls", range(0, 60, 3))
+def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published(survived_calls: int) -> None:
+    undisturbed, killed = (_before_the_last_of(Order(backlog=Backlog.ALL)) for _ in range(2))
+    tick(undisturbed.world(), undisturbed.clock.now())
+    try:
+        tick(cut(killed.world(), Fuse(survived_calls)), killed.clock.now())
+    except Killed:
+        killed.source.start_again()
+    tick(killed.world(), killed.clock.now())
+    assert _published(killed) == _published(undisturbed)
+
+
+# --- private
+
+
+def _before_the_last_of(order: Order) -> FakeWorld:
+    """Return a world in which the results of all but one of the late checkpoints were taken over."""
+    fakes = fakes_with_all_found(order)
+    tick(fakes.world(), fakes.clock.now())
+    for _ in fakes.run.records[1:]:
+        fakes.work(at_most=1)
+        tick(fakes.world(), fakes.clock.now())
+    fakes.work()
+    return fakes
+
+
+def _published(fakes: FakeWorld) -> dict[str, tuple[tuple[str, VerdictWord], ...]]:
+    return {record.plan.id: words_of(report) for record, report in fakes.tracking.records}
