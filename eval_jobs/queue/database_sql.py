@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, create_engine, event, func, make_url, or_
 from sqlalchemy.dialects import postgresql, sqlite
@@ -29,6 +31,8 @@ POSTGRES_OPTIONS: dict[str, str | int] = {
     "tcp_user_timeout": 20_000,
 }
 """Of libpq, in seconds, the last in milliseconds; what the URL says otherwise counts."""
+SILENCE_S = 30.0
+"""How long PostgreSQL may say nothing after it was asked; migrations may take longer."""
 
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _NO_SPACE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
@@ -39,10 +43,11 @@ _POSTGRES_PASSING = ("08", "40001", "40P01", "53", "55P03", "57P")
 """Beginnings of the SQL states that pass: connections, conflicts, resources, locks, a server that stops or starts."""
 
 
-def open_database(url: str, *, password: str = "") -> Engine:
+def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S) -> Engine:
     """Return an engine whose SQLite connections use WAL, so that readers never block the one writer.
 
-    Connections to PostgreSQL are tried before they are used: one that was cut is replaced.
+    Connections to PostgreSQL are tried before they are used: one that was cut is replaced. A server that says nothing
+    for `silence_s` does not answer.
 
     Raises:
         ConfigError: the URL cannot be used, holds a password, or its driver is missing.
@@ -51,7 +56,7 @@ def open_database(url: str, *, password: str = "") -> Engine:
     try:
         address = make_url(checked)
         if address.get_backend_name() != "sqlite":
-            return create_engine(_with_password(address, password), pool_pre_ping=True, connect_args=_options(address))
+            return _open_postgres(_with_password(address, password), silence_s)
         engine = create_engine(address)
     except ImportError as error:
         raise ConfigError(
@@ -107,6 +112,20 @@ def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:
 # --- private
 
 
+def _open_postgres(address: URL, silence_s: float) -> Engine:
+    # Imported here: the driver need not be installed.
+    patience = importlib.import_module("eval_jobs.queue.patience_sql")
+    engine = create_engine(address, pool_pre_ping=True, connect_args=_options(address))
+
+    def connect(_dialect: object, _record: object, args: Any, options: Any) -> DBAPIConnection:  # noqa: ANN401
+        connection: DBAPIConnection = patience.PatientConnection.connect(*args, **options)
+        connection.silence_s = silence_s
+        return connection
+
+    event.listen(engine, "do_connect", connect)
+    return engine
+
+
 def _with_password(address: URL, password: str) -> URL:
     return address.set(password=password) if password else address
 
@@ -131,7 +150,8 @@ def _mapped(error: DBAPIError, where: str) -> StoreError:
     reason = " ".join(str(cause).split())
     if state == _POSTGRES_NO_SPACE:
         return DiskFull(f"no space is left for the database {where}: {reason}", hint="free some space on its server")
-    cut = error.connection_invalidated or (not state and type(cause).__name__ == "OperationalError")
+    is_operational = any(kind.__name__ == "OperationalError" for kind in type(cause).__mro__)  # a time-out is one, too
+    cut = error.connection_invalidated or (not state and is_operational)
     if cut or state.startswith(_POSTGRES_PASSING):
         return StoreUnavailable(
             f"the database {where} does not answer: {reason}", hint="check that its server runs and can be reached"

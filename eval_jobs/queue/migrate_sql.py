@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Select, String, column, func, inspect, select, table
 
@@ -106,6 +107,10 @@ def _alone(engine: Engine) -> Iterator[Connection]:
             yield connection
             connection.exec_driver_sql("COMMIT")
         return
-    with engine.begin() as connection:
-        connection.execute(select(func.pg_advisory_xact_lock(_POSTGRES_LOCK)))
-        yield connection
+    with engine.connect() as connection:
+        driver: Any = connection.connection.dbapi_connection
+        driver.silence_s = None  # steps may take long
+        connection.detach()  # used once: nobody else gets a connection that waits for ever
+        with connection.begin():
+            connection.execute(select(func.pg_advisory_xact_lock(_POSTGRES_LOCK)))
+            yield connection

@@ -11,17 +11,22 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import psutil
 import pytest
 from sqlalchemy import Engine, event, text
 
 from eval_jobs.errors import ConfigError, DiskFull, StoreError, StoreUnavailable, TrackerError
+from eval_jobs.queue import migrate_sql
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.sql_queue import SqlQueue
 from tests.postgres import PostgresServer, restartable_postgres
+from tracker.adapters.lock_sql import named_lock
 
 NOBODY = 65534
 SPAWN = multiprocessing.get_context("spawn")
@@ -197,6 +202,57 @@ def test_a_server_that_is_away_may_be_asked_again_and_is_used_when_it_is_back(se
     server.start()
     assert queue.state().waiting == ()
     engine.dispose()
+
+
+def test_a_server_that_is_frozen_is_noticed_and_used_again_when_it_goes_on(server: PostgresServer) -> None:
+    engine = open_database(f"{server.url}/postgres?connect_timeout=2", silence_s=0.5)
+    queue, lock = SqlQueue(engine), named_lock(engine, "lead")
+    assert lock.take()
+
+    def ask_in_the_middle() -> None:
+        with transaction(engine) as connection, frozen(engine):
+            connection.execute(text("SELECT 1"))
+
+    assert "said nothing for 0.5 s" in error_of(ask_in_the_middle).message
+    with frozen(engine):
+        assert isinstance(error_of(queue.state), StoreUnavailable)  # no connection of before, and no new one
+        assert not lock.is_held()
+    assert queue.state().waiting == ()
+    lock.release()
+    engine.dispose()
+
+
+def test_tables_are_changed_however_long_that_takes(server: PostgresServer) -> None:
+    engine, other = (open_database(f"{server.url}/postgres", silence_s=s) for s in (0.2, 30.0))
+    with transaction(other) as connection:
+        connection.execute(text("DROP TABLE IF EXISTS eval_plans, eval_jobs_version"))
+    with transaction(other) as connection:
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({migrate_sql._POSTGRES_LOCK})"))
+        changing = threading.Thread(target=SqlQueue, args=(engine,))
+        changing.start()
+        changing.join(1.0)
+        assert changing.is_alive()
+    changing.join()
+    assert SqlQueue(engine).state().waiting == ()
+    engine.dispose()
+    other.dispose()
+
+
+@contextmanager
+def frozen(engine: Engine) -> Iterator[None]:
+    """Stop every process of the server, as when the machine that it runs on is paused."""
+    with transaction(engine) as connection:
+        backend = connection.scalar(text("SELECT pg_backend_pid()"))
+    main = psutil.Process(backend).parent()
+    assert main is not None
+    processes = [main, *main.children(recursive=True)]
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.resume()
 
 
 def test_connections_that_were_cut_are_replaced_before_they_are_used(server: PostgresServer) -> None:
