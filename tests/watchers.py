@@ -24,7 +24,7 @@ OPTIONS = WatchOptions(settle_s=1.0, rescan_s=2.0)
 AT_ONCE = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
 
 FRESH = multiprocessing.get_context("forkserver")
-FRESH.set_forkserver_preload([__name__])
+FRESH.set_forkserver_preload([__name__, "tests.small_world"])
 
 WRITING_EVENTS = {
     "open",

@@ -1,0 +1,396 @@
+"""A whole tracker in one process that may be killed at any line: tick, review and worker on real stores.
+
+Source, queue, history, samples and outbox are the real ones, on files below one folder; engine, evaluator, prober and
+what lies behind the outbox are fakes, and now and then fail. `live` runs until everything is judged; killed, it is
+called again on the same folder. What it leaves does not depend on how often that happened: `left` says what that is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import alembic.context  # noqa: F401 - what is loaded late elsewhere is loaded here once for all processes
+import pandas as pd  # noqa: F401
+from pydantic import TypeAdapter
+
+from benchmarks.chaos.engine import answer_to
+from benchmarks.chaos.inside import Bomb, arm, watch_lines
+from eval_jobs.errors import EndpointFailed, StoreError, TrackingUnreachable
+from eval_jobs.execute.interrupts import Interrupts, Stopped
+from eval_jobs.execute.worker import IDLE_S, Worker, work
+from eval_jobs.identity import content_hash
+from eval_jobs.ports import Progress
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.rules import MAX_STALLED
+from eval_jobs.queue.sql_queue import SqlQueue
+from eval_jobs.queue_types import Claim
+from eval_jobs.run import Tools
+from eval_jobs.types import Benchmark, Checkpoint, Endpoint, EngineInfo, EvalRecord, EvalResult, ServeSpec, Suite
+from tests import trainer
+from tests.fakes.clock import FakeClock
+from tests.fakes.engine import FakeEngine
+from tests.fakes.evaluator import FakeEvaluator
+from tests.fakes.prober import FakeProber
+from tracker.adapters.filesystem import FilesystemSource
+from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.outbox_sql import OutboxTracking
+from tracker.app.daemon import StopRule, watch
+from tracker.config import load_config
+from tracker.domain.discovery import WatchOptions
+from tracker.domain.tracking_types import TrackingItem
+from tracker.domain.types import Alert, Pinned
+from tracker.wiring import Project
+
+RUN = "run"
+STEPS = (10, 20, 30, 40, 50, 60, 70, 80)
+REFUSED_ONCE, LOST_ONCE, BUGGY, WORN = 30, 40, 50, 60
+"""Steps at which the server fails once, another worker comes in between once, a bug shows, workers crash. 20 is one too
+many, and skipped."""
+LATE = ((30, 40), (40,))
+"""Of each of two worlds: steps that are reviewed when the others have been, so that later ones are judged again."""
+ORDERLY = "orderly"
+"""A file: where it exists, nothing is late any more."""
+HALF_WRITTEN = 65
+SAMPLES = 30
+SEEDS = {70: 50, 80: 51}
+"""Of the weights, where not the step: these answer badly."""
+LEASE_S = 0.4
+CONFIG = f"""
+[run]
+name = "{RUN}"
+output_dir = "out"
+state_dir = "."
+[watch]
+max_waiting = {len(STEPS) - 1}
+[suite]
+max_tokens = 8
+[[benchmark]]
+benchmark = "exact"
+data = "sums.jsonl"
+[probe]
+requests = 4
+concurrency = 2
+input_tokens = 8
+output_tokens = 3
+warmup_requests = 1
+reference = "first"
+[tracking]
+enabled = false
+"""
+TIMES = ("created_at", "finished_at", "raised_at", "seen_at", "started_at", "timestamp_ms")
+"""Depend on when somebody was killed."""
+
+_ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
+
+
+def write(home: Path, world: int) -> None:
+    """Write what a trainer left and the questions, for one of the two worlds."""
+    for step in STEPS:
+        trainer.save(home / "out", step, seed=SEEDS.get(step, step))
+    half = home / "out" / f"checkpoint-{HALF_WRITTEN}"
+    half.mkdir()
+    trainer.write_json(half / "config.json", trainer.CONFIG)
+    rows = [{"question": f"{n}+{n}=", "answer": str(2 * n)} for n in range(SAMPLES)]
+    (home / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (home / "tracker.toml").write_text(CONFIG)
+    (home / "world").write_text(str(world))
+
+
+def live(home: Path, number: int, bomb: Bomb | None) -> None:
+    """Be the process number `number`: watch and work until all is judged, then write down what is left."""
+    if bomb is not None:
+        arm(bomb, lambda: None)
+    _live(home, number)
+    (home / "left.json").write_text(json.dumps(left(home), sort_keys=True))
+
+
+def live_and_count(home: Path) -> None:
+    """Live undisturbed, and write down how often each line of ours ran, and what is left."""
+    counts: Counter[str] = Counter()
+    watch_lines(lambda place: counts.update((place,)))
+    _live(home, 0)
+    (home / "counts.json").write_text(json.dumps(counts))
+    (home / "left.json").write_text(json.dumps(left(home), sort_keys=True))
+
+
+def left(home: Path) -> dict[str, Any]:
+    """Return everything that must be the same after any number of kills."""
+    engine = open_database(f"sqlite:///{home}/tracker.db")
+    history = SqlHistory(engine, home / "samples")
+    records = [history.record(record.plan.id) for record in history.records(RUN)]
+    state = SqlQueue(engine).state()
+    found: dict[str, Any] = {
+        "records": sorted(_timeless(record, home) for record in records),
+        "reports": sorted(_timeless(report, home) for report in history.reports(RUN)),
+        "episodes": sorted(_timeless(episode, home) for episode in history.episodes(RUN)),
+        "gaps": sorted(_timeless(gap, home) for gap in history.gaps(RUN)),
+        "alerts": sorted(_timeless(alert, home) for alert in history.open_alerts(RUN)),
+        "queue": {name: n for name, n in state.counts.items() if n},
+        "sent": sorted({_timeless(json.loads(path.read_text()), home) for path in (home / "sent").iterdir()}),
+        "pins": sorted(path.name for path in home.glob("pins/*/*")),
+        "files": sorted(str(path.relative_to(home)) for path in home.glob("samples/**/*") if path.is_file()),
+        "answers": sorted(path.name for path in (home / "answers").iterdir()),
+    }
+    engine.dispose()
+    return found
+
+
+def told(home: Path) -> Counter[str]:
+    """Return how often each alert was told."""
+    return Counter((home / "told").read_text().splitlines())
+
+
+# --- private
+
+
+def _live(home: Path, number: int) -> None:
+    logging.disable(logging.CRITICAL)  # of hundreds of processes
+    for name in ("sent", "answers", "failed"):
+        (home / name).mkdir(exist_ok=True)
+    clock = _Clock(datetime.now(UTC) + timedelta(hours=number + 1))
+    database = open_database(f"sqlite:///{home}/tracker.db")
+    once = _Once(home / "failed")
+    queue = _FlakyQueue(database, once)
+    queue.late = () if (home / ORDERLY).exists() else LATE[int((home / "world").read_text())]
+    options = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
+    source = _QuickSource(RUN, home / "out", home / "pins", options, clock)
+    source.before_the_end = lambda: setattr(queue, "is_ending", True)
+    world = replace(
+        Project(load_config(home / "tracker.toml")).world(),
+        source=source,
+        queue=queue,
+        tracking=OutboxTracking(database, _Sink(home / "sent", once), clock),
+        notifiers=(_BrokenNotifier(), _Notifier(home / "told")),
+    )
+    tools = Tools(
+        engine=_Engine(_endpoint("")),
+        evaluator=_Evaluator(queue, home / "answers", once, clock),
+        prober=FakeProber(),
+        clock=clock,
+    )
+    rule = StopRule(training_ended=lambda: True, quiet_s=2.0)
+
+    def keep_workers() -> None:
+        clock.interrupts = Interrupts()
+        clock.interrupts.install()
+        with suppress(Stopped):
+            work(Worker(name=f"w{number}", queue=queue, tools=tools, interrupts=clock.interrupts, lease_s=LEASE_S))
+
+    for pinned in (Pinned(run_id="another", step=10), None):
+        # First compared with a baseline that has no results; the second time, what failed is tried again.
+        policy = replace(world.policy, pinned=pinned)
+        watch(
+            replace(world, policy=policy),
+            clock=clock,
+            keep_workers=keep_workers,
+            stop=rule,
+            show=lambda *_: None,
+        )
+    while world.tracking.flush():
+        clock.advance(400.0)
+    source.close()
+
+
+class _Clock(FakeClock):
+    """Stops the worker when it would wait for work."""
+
+    interrupts: Interrupts
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if seconds == IDLE_S:
+            self.interrupts.stop()
+
+
+class _QuickSource(FilesystemSource):
+    before_the_end: Callable[[], None]
+
+    def give_up(self, now: datetime) -> None:
+        self.before_the_end()
+        super().give_up(now)
+
+    def wait(self, timeout_s: float) -> None:
+        """Let the clock run instead."""
+        clock = self._clock
+        assert isinstance(clock, FakeClock)
+        clock.advance(timeout_s)
+
+
+@dataclass(frozen=True)
+class _Once:
+    """Remembers over kills what has failed already."""
+
+    folder: Path
+
+    def __call__(self, what: str) -> bool:
+        """Return True the first time that it is asked for `what`."""
+        path = self.folder / what
+        is_first = not path.exists()
+        path.touch()
+        return is_first
+
+
+class _FlakyQueue(SqlQueue):
+    """Refuses each kind of request once, takes a plan away from its worker, and lets one wear its workers out.
+
+    Records are handed out when all plans are finished, of `late` steps last: their order is then the same every time.
+    """
+
+    def __init__(self, database: Any, once: _Once) -> None:
+        super().__init__(database)
+        self._once = once
+        self.takes_away = False
+        self.is_ending = False
+        self.late: tuple[int, ...] = ()
+
+    def claim(self, **arguments: Any) -> Claim | None:
+        self._refuse_once("claim")
+        claim = super().claim(**arguments)
+        is_worn = claim is not None and claim.plan.checkpoint.step == WORN
+        return replace(claim, stalled=MAX_STALLED) if claim is not None and is_worn else claim
+
+    def extend(self, *arguments: Any, **options: Any) -> bool:
+        if not self.takes_away:
+            return super().extend(*arguments, **options)
+        self._refuse_once("extend")
+        return False
+
+    def done(self, *arguments: Any) -> frozenset[str]:
+        self._refuse_once("done")
+        return super().done(*arguments)
+
+    def finish(self, *arguments: Any, **options: Any) -> bool:
+        self._refuse_once("finish")
+        return not self._once("finished by another") and super().finish(*arguments, **options)
+
+    def release(self, *arguments: Any, **options: Any) -> None:
+        self._refuse_once("release")
+        super().release(*arguments, **options)
+
+    def finished(self) -> tuple[EvalRecord, ...]:
+        self._refuse_once("finished in the end" if self.is_ending else "finished")
+        state = self.state()
+        records = () if state.waiting or state.running else super().finished()
+        return tuple(record for record in records if record.plan.checkpoint.step not in self.late) or records
+
+    def _refuse_once(self, what: str) -> None:
+        if self._once(what):
+            raise StoreError(f"the database refuses: {what}", hint="wait")
+
+
+class _Engine(FakeEngine):
+    @contextmanager
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+        """Name the endpoint after the weights."""
+        with super().serving(checkpoint, spec, progress=progress) as endpoint:
+            yield replace(endpoint, model=f"{checkpoint.step}-{checkpoint.digest}")
+
+
+class _Evaluator(FakeEvaluator):
+    """Fails as the steps' names say; keeps a file for every plan until it is told to forget it."""
+
+    def __init__(self, queue: _FlakyQueue, folder: Path, once: _Once, clock: _Clock) -> None:
+        super().__init__(str)
+        self._queue = queue
+        self._clock = clock
+        self._folder = folder
+        self._once = once
+
+    def evaluate(
+        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> EvalResult:
+        (self._folder / plan_id).touch()
+        step, _, digest = endpoint.model.partition("-")
+        if int(step) == BUGGY:
+            raise RuntimeError("a bug")
+        if self._once("stopped"):
+            self._clock.interrupts.stop()
+        if int(step) in (REFUSED_ONCE, LOST_ONCE) and self._once(step):
+            self._fail(int(step))
+        self.answer = lambda question: answer_to(question, digest)
+        return super().evaluate(benchmark, suite, endpoint, plan_id=plan_id, progress=progress)
+
+    def kept(self) -> tuple[str, ...]:
+        return tuple(path.name for path in self._folder.iterdir())
+
+    def forget(self, plan_id: str) -> None:
+        (self._folder / plan_id).unlink(missing_ok=True)
+        super().forget(plan_id)
+
+    def _fail(self, step: int) -> None:
+        if step == REFUSED_ONCE:
+            raise EndpointFailed("the server is away", hint="wait")
+        self._queue.takes_away = True
+        try:
+            while True:  # until the next beat of the heart finds out
+                threading.Event().wait(0.01)
+        finally:
+            self._queue.takes_away = False
+
+
+class _Sink:
+    """Keeps one file for each item, as an idempotent store does; away once, and refuses one item once."""
+
+    def __init__(self, folder: Path, once: _Once) -> None:
+        self._folder = folder
+        self._once = once
+
+    def send(self, item: TrackingItem) -> None:
+        if self._once("answer"):
+            raise TrackingUnreachable("the store does not answer", hint="start it")
+        if self._once("take"):
+            raise StoreError("the store refuses", hint="look at its log")
+        text = _ITEM.dump_json(item).decode()
+        draft = self._folder.parent / "draft"
+        draft.write_text(text)
+        draft.rename(self._folder / content_hash(text))
+
+    def close(self) -> None:
+        """Keep nothing open."""
+
+
+class _Notifier:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def notify(self, alert: Alert) -> None:
+        with self._path.open("a") as file:
+            file.write(f"{alert.state} {alert.subject} {alert.step}\n")
+
+
+class _BrokenNotifier:
+    def notify(self, alert: Alert) -> None:
+        raise StoreError(f"{alert.fingerprint} cannot be delivered", hint="look at the channel")
+
+
+def _endpoint(model: str) -> Endpoint:
+    info = EngineInfo(name="fake", version="1", load_method="cold", load_s=0.0, log="")
+    return Endpoint(base_url="http://127.0.0.1:9/v1", model=model, api_key_env="", info=info)
+
+
+def _timeless(value: Any, home: Path) -> str:
+    plain = value if isinstance(value, dict) else json.loads(_adapter(value.__class__).dump_json(value))
+    text = json.dumps(_without_times(plain), sort_keys=True).replace(str(home), "HOME")
+    return re.sub(r"worker-\d+\.log", "worker-PID.log", text)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_times(inner) for key, inner in value.items() if key not in TIMES}
+    return [*map(_without_times, value)] if isinstance(value, list) else value
