@@ -15,6 +15,7 @@ from benchmarks.chaos.people import everybody
 from benchmarks.chaos.place import BENCHMARKS, SAMPLES, Place
 from benchmarks.chaos.store import Store, read_store
 from benchmarks.chaos.trainer import WEIGHTS, files_of, hash_of_weights, whole_saves
+from eval_jobs.queue_types import Hold
 from eval_jobs.types import EvalRecord, EvalResult, ProbeResult, SampleScore, SampleStatus
 from tracker.adapters.safetensors_file import digest_weights
 from tracker.config import load_config
@@ -25,6 +26,7 @@ Key = tuple[int, str]
 
 PASSING = re.compile(r"^(?:work(?:/|$)|tracker\.db|mlflow\.db|mlartifacts|samples|pins|mlflow-server\.log)")
 """What may lie in a state folder."""
+TOLD = re.compile(r"WARNING: firing: chaos: (.*)$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,17 @@ class Seen:
     records: Mapping[Key, Sequence[EvalRecord]]
     reports: Sequence[Report]
     gaps: frozenset[int]
+    words: Mapping[Key, Mapping[str, str]]
+    """Checkpoint -> benchmark -> the word that stands in the end."""
+    firing: frozenset[str]
+    """Messages of the alerts that are open."""
+    told: Mapping[str, int]
+    """Message of an alert -> how often somebody was told."""
+    deaths: int
+    """How often a watcher, or the database that it writes to, was started again."""
+    held: Sequence[Hold]
+    open_plans: int
+    """Plans that nobody will finish any more."""
     store: Store
 
 
@@ -53,18 +66,32 @@ class Verdict:
 
 def look(place: Place) -> Seen:
     """Read everything that a round left."""
-    history = Project(load_config(place.home / "tracker.toml")).history
+    project = Project(load_config(place.home / "tracker.toml"))
+    history = project.history
     records: dict[Key, list[EvalRecord]] = {}
-    reports: list[Report] = []
-    gaps: set[int] = set()
-    for run in history.runs():
-        for bare in history.records(run):
-            checkpoint = bare.plan.checkpoint
-            whole = history.record(bare.plan.id)
-            records.setdefault((checkpoint.step, checkpoint.digest), []).append(whole or bare)
-        reports += history.reports(run)
-        gaps |= {gap.step for gap in history.gaps(run)}
-    return Seen(records=records, reports=reports, gaps=frozenset(gaps), store=read_store(place.state))
+    for bare in (record for run in history.runs() for record in history.records(run)):
+        key = (bare.plan.checkpoint.step, bare.plan.checkpoint.digest)
+        records.setdefault(key, []).append(history.record(bare.plan.id) or bare)
+    reports = [report for run in history.runs() for report in history.reports(run)]
+    keys = {record.plan.id: key for key, found in records.items() for record in found}
+    return Seen(
+        records=records,
+        reports=reports,
+        gaps=frozenset(gap.step for run in history.runs() for gap in history.gaps(run)),
+        words={keys[r.plan_id]: {v.benchmark: v.word for v in r.verdicts} for r in reports if r.plan_id in keys},
+        firing=frozenset(alert.message for run in history.runs() for alert in history.open_alerts(run)),
+        told=told(place),
+        deaths=sum(place.starts[name] - 1 for name in ("watcher", "standby", "database") if place.starts[name]),
+        held=project.queue.holds(),
+        open_plans=sum(project.queue.state().counts.values()),
+        store=read_store(place.state),
+    )
+
+
+def told(place: Place) -> Counter[str]:
+    """Return how often each alert that fires was written to the logs of the watchers."""
+    lines = (line for log in place.home.glob("*.log") for line in log.read_text(errors="replace").splitlines())
+    return Counter(found.group(1) for line in lines if (found := TOLD.match(line)))
 
 
 def audit(place: Place, seen: Seen, reference: Seen | None) -> Verdict:
@@ -78,8 +105,14 @@ def audit(place: Place, seen: Seen, reference: Seen | None) -> Verdict:
     if 70 not in seen.gaps:
         verdict.lost.append("step 70, which the trainer never finished, is no gap")
     _judge_reports(verdict, seen)
+    _judge_alerts(verdict, seen)
+    if reference is not None:
+        _compare_words(verdict, seen.words, reference.words)
     _judge_store(verdict, seen.store, None if reference is None else reference.store)
     verdict.orphans += orphans(place)
+    verdict.orphans += [f"plan {hold.plan_id} is still held by {hold.worker}" for hold in seen.held]
+    if seen.open_plans:
+        verdict.lost.append(f"{seen.open_plans} plans are not finished")
     return verdict
 
 
@@ -152,6 +185,26 @@ def _judge_reports(verdict: Verdict, seen: Seen) -> None:
     verdict.doubled += [f"plan {plan} has {n} reports" for plan, n in plans.items() if n > 1]
     known = {record.plan.id for records in seen.records.values() for record in records}
     verdict.lost += [f"plan {plan} has no report" for plan in known - plans.keys()]
+
+
+def _judge_alerts(verdict: Verdict, seen: Seen) -> None:
+    verdict.lost += [f"nobody was told: {message}" for message in seen.firing if not seen.told.get(message)]
+    # A death between telling and remembering repeats one message; any other repetition is a mistake.
+    again = {message: n for message, n in seen.told.items() if n > 1}
+    if sum(again.values()) - len(again) > seen.deaths:
+        verdict.doubled.append(f"{seen.deaths} watchers or databases died, but told were {again}")
+    if not any("checkpoint 70" in message for message in seen.told):
+        verdict.lost.append("nobody was told that step 70 will not be evaluated")
+
+
+def _compare_words(
+    verdict: Verdict, ours: Mapping[Key, Mapping[str, str]], theirs: Mapping[Key, Mapping[str, str]]
+) -> None:
+    for key, words in theirs.items():
+        for benchmark, word in words.items():
+            found = ours.get(key, {}).get(benchmark)
+            if found != word:
+                verdict.misread.append(f"step {key[0]} {key[1][:8]} {benchmark} is {found} and not {word}")
 
 
 def _judge_store(verdict: Verdict, store: Store, reference: Store | None) -> None:

@@ -1,4 +1,7 @@
-"""Who takes part in a round: every process that inherited the round's CHAOS_DIR, and what it is for."""
+"""Who takes part in a round: every process that inherited the round's CHAOS_DIR or writes below it, and what it is for.
+
+vLLM's processes write their titles over their environments: those are known by their log.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def everybody(home: Path) -> Iterator[Person]:
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            if mark not in (entry / "environ").read_bytes().split(b"\0"):
+            if mark not in (entry / "environ").read_bytes().split(b"\0") and not _writes_below(entry, home):
                 continue
             words = (entry / "cmdline").read_bytes().decode(errors="replace").strip("\0").split("\0")
             state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
@@ -53,6 +56,12 @@ def everybody(home: Path) -> Iterator[Person]:
 # --- private
 
 
+def _writes_below(entry: Path, home: Path) -> bool:
+    return (entry / "fd" / "1").readlink().is_relative_to(home)
+
+
 def _role(words: list[str]) -> str:
+    if words[0].startswith("VLLM::"):
+        return "engine"
     found = (role for word, role in ROLES if any(w == word or w.endswith(f"/{word}") for w in words))
     return next(found, "")

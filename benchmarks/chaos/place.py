@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +92,8 @@ class Place:
     mlflow_port: int = 0
     database_port: int = 0
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    starts: Counter[str] = field(default_factory=Counter)
+    """How often each was started."""
 
     def prepare(self) -> None:
         """Write configuration and data."""
@@ -197,4 +200,5 @@ class Place:
                 start_new_session=True,
             )
         self.running[name] = process
+        self.starts[name] += 1
         return process

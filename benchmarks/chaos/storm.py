@@ -40,6 +40,8 @@ PAUSE_SHARE = 0.12
 PAUSES_S = (0.5, 8.0)
 EVERYBODY_SHARE = 0.06
 BETWEEN_S = (0.2, 2.5)
+REAL_ENGINE_SLOWER = 10.0
+"""How much longer a real engine takes to start than the stand-in and all around it."""
 
 Line = tuple[str, str, int]
 """Role, file and number."""
@@ -71,7 +73,7 @@ class Storm:
     def rage(self, kills: int) -> None:
         """Let the trainer go through its script and strike until `kills` processes are dead or all is done."""
         begun_s = time.monotonic()
-        while time.monotonic() - begun_s < PATIENCE_S and not (self.place.has_trained and self.kills >= kills):
+        while time.monotonic() - begun_s < self._patience_s and not (self.place.has_trained and self.kills >= kills):
             if self.place.has_trained and not self._has_work():
                 break
             self.place.keep_running()
@@ -79,7 +81,7 @@ class Storm:
             self._wake_the_stopped()
             if self.kills < kills and time.monotonic() >= self._next_s:
                 self._strike()
-                self._next_s = time.monotonic() + self.chance.uniform(*BETWEEN_S)
+                self._next_s = time.monotonic() + self._slower * self.chance.uniform(*BETWEEN_S)
             time.sleep(0.05)
 
     def calm(self) -> str:
@@ -88,7 +90,7 @@ class Storm:
         for path in (self.place.home / "bombs").glob("*.json"):
             path.unlink()
         begun_s = time.monotonic()
-        while not self.place.has_trained and time.monotonic() - begun_s < PATIENCE_S:
+        while not self.place.has_trained and time.monotonic() - begun_s < self._patience_s:
             self.place.keep_running()
             self._allow_next_save()
             time.sleep(0.05)
@@ -97,14 +99,24 @@ class Storm:
         for _ in range(3):
             self.place.keep_running_services()
             try:
-                code = self.place.keep_watching("--until-idle").wait(PATIENCE_S)
+                code = self.place.keep_watching("--until-idle").wait(self._patience_s)
             except subprocess.TimeoutExpired:
-                return f"the last watcher did not end within {PATIENCE_S:.0f} s"
+                return f"the last watcher did not end within {self._patience_s:.0f} s"
             if code != 0:
                 return f"the last watcher ended with exit code {code}"
             if not self._unsent():
                 return ""
         return "results still wait for MLflow"
+
+    # --- private
+
+    @property
+    def _slower(self) -> float:
+        return REAL_ENGINE_SLOWER if self.place.setting.real_engine else 1.0
+
+    @property
+    def _patience_s(self) -> float:
+        return PATIENCE_S * self._slower
 
     # --- private: the trainer
 
