@@ -6,13 +6,13 @@ import difflib
 from pathlib import Path
 
 import click
-from pydantic import TypeAdapter
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.clock import SystemClock
 from tracker.app.accept import Level, accept
 from tracker.cli.checkpoints import known_checkpoint
-from tracker.cli.options import config_option, json_option, open_project
+from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.domain.display import one_line
 from tracker.domain.types import Acceptance
 from tracker.ports import History
 
@@ -38,9 +38,10 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
     level = Level(run_id=run_id, step=step, benchmark=benchmark, reason=reason)
     acceptance = accept(history, project.notifiers, level, now=SystemClock().now())
     if as_json:
-        click.echo(TypeAdapter(Acceptance).dump_json(acceptance, indent=2))
+        click.echo(json_text(Acceptance, acceptance))
         return
-    click.echo(f"accepted {benchmark} of {run_id} at step {step}: checkpoints before step {acceptance.from_step} no")
+    what = f"{one_line(benchmark)} of {one_line(run_id)} at step {step}"
+    click.echo(f"accepted {what}: checkpoints before step {acceptance.from_step} no")
     click.echo("longer count for it; the next verdict begins a new history of its peak and its jitter")
 
 

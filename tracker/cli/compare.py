@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from eval_jobs.errors import StoreError
 from eval_jobs.types import EvalRecord
 from tracker.cli.checkpoints import known_checkpoint
-from tracker.cli.options import config_option, json_option, open_project
+from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.compare import ComparisonView, compare_records
 from tracker.domain.trials import known_jitter
 from tracker.domain.types import Report
@@ -38,7 +37,7 @@ def command(*, a: str, b: str, config_path: Path, as_json: bool, examples: int) 
     jitters = known_jitter(history.scores(after.plan.checkpoint.run_id), policy.min_coverage)
     view = compare_records(before, after, policy, jitters, examples=examples)
     if as_json:
-        click.echo(TypeAdapter(ComparisonView).dump_json(view, indent=2))
+        click.echo(json_text(ComparisonView, view))
         return
     Console().print(comparison_table(view))
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from tracker.cli.forgetting_table import ledger_view
-from tracker.cli.options import choose_run, config_option, json_option, open_project
+from tracker.cli.options import choose_run, config_option, json_option, json_text, open_project
 from tracker.domain.branches import branches_of
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
@@ -39,6 +38,6 @@ def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, 
     ledger = run_ledger(scores, project.config.to_policy(), details=samples)
     ledger = with_texts(ledger, history.record)
     if as_json:
-        click.echo(TypeAdapter(RunLedger).dump_json(ledger, indent=2))
+        click.echo(json_text(RunLedger, ledger))
         return
     Console().print(ledger_view(ledger, subsets=subsets))

@@ -7,14 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from pydantic import TypeAdapter
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tracker.app.collect import Item, collect
-from tracker.cli.options import config_option, json_option, open_project
+from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.display import bytes_text, one_line
 
 KINDS = {"pin": "pins", "answers": "sets of answers"}
@@ -32,7 +31,7 @@ def command(*, dry_run: bool, config_path: Path, as_json: bool) -> None:
     project = open_project(config_path)
     items = collect(project.keeping(), dry_run=dry_run)
     if as_json:
-        click.echo(TypeAdapter(list[dict[str, object]]).dump_json([asdict(item) for item in items], indent=2))
+        click.echo(json_text(list[dict[str, object]], [asdict(item) for item in items]))
         return
     console = Console()
     if items:

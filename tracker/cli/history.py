@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from tracker.cli.checkpoints import known_run
-from tracker.cli.options import config_option, json_option, open_project
+from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.overview import open_gaps
 from tracker.domain.types import Gap, Report
 from tracker.render import gaps_table, history_table
@@ -30,10 +29,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     if as_json:
         reports = tuple(report for name in runs for report in history.reports(name))
         gaps = tuple(gap for name in runs for gap in open_gaps(history.reports(name), history.gaps(name)))
-        click.echo(
-            b'{"reports": %b, "gaps": %b}'
-            % (TypeAdapter(tuple[Report, ...]).dump_json(reports), TypeAdapter(tuple[Gap, ...]).dump_json(gaps))
-        )
+        click.echo(json_text(dict[str, tuple[Report | Gap, ...]], {"reports": reports, "gaps": gaps}))
         return
     console = Console()
     if not runs:

@@ -14,6 +14,7 @@ from eval_jobs.types import Benchmark
 from tracker.adapters.filesystem_runs import FoundFolder, FoundRun, find_runs
 from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
+from tracker.domain.display import one_line
 from tracker.domain.listing import RawKind
 
 EXAMPLE_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
@@ -92,7 +93,7 @@ def _write(path: Path, text: str) -> None:
 def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for run in found.runs:
-        console.print(f"found  {_described(run)}", markup=False)
+        console.print(f"found  {one_line(_described(run))}", markup=False)
     if not found.runs:
         console.print(f"found  no checkpoint in {found.path} yet: they will be seen as they appear", markup=False)
     for benchmark in benchmarks:

@@ -9,7 +9,7 @@ import traceback
 from types import TracebackType
 
 from eval_jobs.secrets import held_secrets, masked
-from tracker.domain.display import clean
+from tracker.domain.display import clean, one_line
 
 
 class CleanFormatter(logging.Formatter):
@@ -18,6 +18,10 @@ class CleanFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the whole line, with its traceback where there is one."""
         return shown(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as in the base class
+        """Return the line itself as one line: a text must not look like two."""
+        return one_line(super().formatMessage(record))
 
 
 def shown(text: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from pydantic import TypeAdapter
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.orphans import reap_orphans
@@ -31,6 +33,11 @@ def config_option(function: Function) -> Function:
 def json_option(function: Function) -> Function:
     """Add `--json`, passed on as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for a script.")(function)
+
+
+def json_text(kind: Any, value: object) -> str:  # noqa: ANN401 - a type expression has no common type
+    """Return a record of type `kind` as JSON in ASCII: a file's name may hold what is no UTF-8."""
+    return json.dumps(TypeAdapter[Any](kind).dump_python(value, mode="json"), indent=2)
 
 
 def open_project(config_path: Path) -> Project:

@@ -6,13 +6,12 @@ import logging
 from pathlib import Path
 
 import click
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from eval_jobs.execute.worker import make_tools
 from eval_jobs.types import BenchmarkFailure, EvalRecord
 from tracker.app.once import evaluate_once
-from tracker.cli.options import config_option, json_option, open_project
+from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.types import Measure, Report, Verdict, VerdictWord
 from tracker.render import report_lines
 
@@ -47,7 +46,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
         world.tracking.close()
     reports = tuple(report for _, report in results)
     if as_json:
-        click.echo(TypeAdapter(tuple[Report, ...]).dump_json(reports, indent=2))
+        click.echo(json_text(tuple[Report, ...], reports))
     for report in reports:
         console.print(*report_lines(report), sep="\n")
     return _exit_code(tuple(record for record, _ in results), reports)

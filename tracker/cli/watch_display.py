@@ -15,6 +15,7 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.types import EngineKind
 from tracker.app.pipeline import Measurement, Tick
 from tracker.config import Config
+from tracker.domain.display import one_line
 from tracker.domain.leading import Leader
 from tracker.domain.overview import open_gaps, skipped_text
 from tracker.ports import History
@@ -99,7 +100,7 @@ class WatchDisplay:
     # --- private
 
     def _line(self, word: str, text: str, style: str = "dim") -> None:
-        self._console.print(Text.assemble((f"{word:>9} ", style), text), soft_wrap=True)
+        self._console.print(Text.assemble((f"{word:>9} ", style), one_line(text)), soft_wrap=True)
 
 
 def _status(passed: Tick, state: QueueState) -> Text:
@@ -108,7 +109,7 @@ def _status(passed: Tick, state: QueueState) -> Text:
         parts.append(_waiting(state))
     if passed.unsent:
         parts.append(f"{passed.unsent} results wait for MLflow")
-    return Text(" | ".join(parts) or "looking for checkpoints", style="dim")
+    return Text(one_line(" | ".join(parts)) or "looking for checkpoints", style="dim")
 
 
 def _waiting(state: QueueState) -> str:

@@ -22,7 +22,7 @@ from eval_jobs.types import (
     ProbeOutcome,
     ProbeResult,
 )
-from tracker.domain.display import baseline_text
+from tracker.domain.display import baseline_text, one_line
 from tracker.domain.metric_keys import metric_key, unique_keys
 from tracker.domain.scores import summarise
 from tracker.domain.tracking_types import (
@@ -195,7 +195,7 @@ def _folder(checkpoint: Checkpoint) -> str:
 
 
 def _why(failure: BenchmarkFailure | ProbeFailure) -> str:
-    return f"{failure.code}: {failure.message}"[:MAX_TAG_CHARS]
+    return one_line(f"{failure.code}: {failure.message}")[:MAX_TAG_CHARS]
 
 
 def _tracked_verdict(verdict: Verdict, key: str, step: int) -> TrackedVerdict:

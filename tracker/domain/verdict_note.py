@@ -10,12 +10,16 @@ Records arrive in any order: a late step never replaces a later one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
+from tracker.domain.display import one_line
 from tracker.domain.tracking import urgency
 from tracker.domain.tracking_types import TrackedVerdict
 from tracker.domain.types import VerdictWord
 
+_MARKUP = re.compile(r"([\\`*<>\[\]|])")
+"""What begins a link, an image, HTML or a column in Markdown."""
 MAX_CHARS = 8000
 """MLflow cuts longer tags of a run without a word."""
 
@@ -94,7 +98,7 @@ def _row(verdict: TrackedVerdict, last: int) -> str:
     word = str(verdict.word) if verdict.step == last else f"{verdict.word} (step {verdict.step})"
     score = "-" if verdict.score is None else f"{verdict.score:.3f}"
     change = "-" if verdict.change is None else f"{verdict.change:+.3f} ({verdict.baseline})"
-    return _line(verdict.benchmark.replace("|", "\\|"), f"**{word}**", score, change)
+    return _line(_MARKUP.sub(r"\\\1", one_line(verdict.benchmark)), f"**{word}**", score, change)
 
 
 def _line(*cells: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,21 @@ def test_a_damaged_plan_is_an_error_with_a_hint(text: str) -> None:
 def test_a_damaged_record_is_an_error_with_a_hint(data: bytes) -> None:
     with pytest.raises(StoreError, match="backup"):
         record_from_bytes(data)
+
+
+@pytest.mark.parametrize("plan_id", ["../../etc", "/etc", "a/b", "..", "", "a" * 65, "a\n"])
+def test_a_plan_whose_id_would_lead_out_of_our_folders_is_refused(plan_id: str) -> None:
+    record = replace(RECORDS[0], plan=replace(RECORDS[0].plan, id=plan_id))
+    with pytest.raises(StoreError, match="a stored plan has the id"):
+        plan_from_json(plan_to_json(record.plan))
+    with pytest.raises(StoreError, match="a stored plan has the id"):
+        record_from_bytes(record_to_bytes(record))
+
+
+def test_a_checkpoint_of_before_pickles_were_noted_is_read_as_one_without() -> None:
+    plan = RECORDS[0].plan
+    assert plan_from_json(plan_to_json(plan).replace(',"unpickled":false', "")) == plan
+    assert ',"unpickled":false' in plan_to_json(plan)
 
 
 def test_a_newer_schema_is_refused_by_its_number() -> None:

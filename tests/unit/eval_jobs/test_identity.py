@@ -27,6 +27,10 @@ def test_a_plan_does_not_depend_on_paths_or_times() -> None:
     assert again(PLAN, uri="/elsewhere", source_uri="/gone", ready_at=later).id == again(PLAN).id
 
 
+def test_a_plan_does_not_depend_on_how_its_weights_were_read() -> None:
+    assert again(PLAN, unpickled=True).id == again(PLAN).id
+
+
 def test_a_step_that_was_written_again_is_another_plan() -> None:
     assert again(PLAN, digest="other").id != again(PLAN).id
 

@@ -35,6 +35,13 @@ def test_control_characters_of_a_message_are_shown_and_not_obeyed() -> None:
     assert not {"\x1b", "\x07", "\r", "\u202e"} & set(shown)
 
 
+def test_a_message_cannot_look_like_two_lines() -> None:
+    stream = io.StringIO()
+    log_with(logging.StreamHandler(stream), "%(levelname)s: %(message)s")
+    logging.getLogger("tests").warning("%s is complete", "a\nERROR: all is lost")
+    assert stream.getvalue() == "WARNING: a ERROR: all is lost is complete\n"
+
+
 def test_a_traceback_is_cleaned_too() -> None:
     try:
         raise ValueError(HOSTILE)

@@ -69,6 +69,12 @@ def test_a_bar_in_a_name_does_not_break_the_table() -> None:
     assert r"a\|b" in render([replace(FACTS, benchmark="a|b")])
 
 
+def test_a_name_is_shown_and_is_neither_a_link_nor_html_nor_another_row() -> None:
+    name = "<img src=//x>[a](javascript:b)`c`\n| d"
+    (row,) = [line for line in render([replace(FACTS, benchmark=name)]).splitlines() if "img" in line]
+    assert r"\<img src=//x\>\[a\](javascript:b)\`c\` \| d" in row
+
+
 def test_a_persons_note_stays_and_our_section_is_replaced() -> None:
     first = with_section("My best run.", render([FACTS]))
     assert first.startswith("My best run.\n\n" + BEGIN)

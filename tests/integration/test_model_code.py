@@ -1,0 +1,65 @@
+"""No code that a model wrote is run: through the real EvalScope, whatever way a code benchmark is reached by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import EvaluateError
+from eval_jobs.evaluate import evalscope as evaluating
+from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.types import Benchmark
+from tests.evaluating import ask
+from tests.fakes.openai_server import OpenAIServer, Reply
+
+TASK = {
+    "task_id": "HumanEval/0",
+    "prompt": "def add(a, b):\n",
+    "canonical_solution": "    return a + b\n",
+    "entry_point": "add",
+    "test": "def check(candidate):\n    assert candidate(1, 2) == 3\n",
+}
+
+
+@pytest.fixture(scope="module")
+def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvalScopeEvaluator]:
+    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("code"))
+    yield evaluator
+    evaluator.close()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "openai_humaneval.jsonl").write_text(json.dumps(TASK) + "\n")
+    (folder / "test.jsonl").write_text(json.dumps(TASK) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("adapter", ["humaneval", "HumanEval", "mbpp", "gaia", "data_collection", "live_code_bench"])
+def test_a_plan_for_a_code_benchmark_is_refused_before_anything_is_asked(
+    adapter: str, evaluator: EvalScopeEvaluator, data: Path
+) -> None:
+    """However the plan came into the queue: by an older version, or by hand."""
+    with OpenAIServer(lambda _: Reply(text="x")) as server, pytest.raises(EvaluateError, match="runs code"):
+        ask(evaluator, server, Benchmark(name="code", adapter=adapter, data=str(data)), plan_id="code")
+    assert server.requests == []
+
+
+def test_the_evaluator_itself_runs_no_code_when_it_is_asked_to(
+    evaluator: EvalScopeEvaluator, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second lock: without the first one, a model's program is neither asked for nor run."""
+    ran = tmp_path / "ran"
+    program = f"```python\nimport pathlib\npathlib.Path({str(ran)!r}).touch()\ndef add(a, b):\n    return a + b\n```"
+    monkeypatch.setattr(evaluating, "check_name", lambda _: None)
+    with OpenAIServer(lambda _: Reply(text=program)) as server, pytest.raises(EvaluateError) as caught:
+        ask(evaluator, server, Benchmark(name="code", adapter="humaneval", data=str(data)), plan_id="direct")
+    assert "runs code that the model wrote" in caught.value.message
+    assert "sandbox" in caught.value.hint
+    assert server.requests == []
+    assert not ran.exists()
