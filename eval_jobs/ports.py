@@ -182,11 +182,12 @@ class Queue(Protocol):
     def acknowledge(self, plan_id: str) -> None:
         """Mark a finished plan as taken over. Repeating it is harmless; in any other state nothing changes."""
 
-    def revive(self) -> int:
+    def revive(self, *, given_up: Collection[str] = ()) -> int:
         """Let every plan wait again whose acknowledged record held a failed benchmark; return how many.
 
-        Their attempts start anew. The next `add` brings their present settings. A plan that brought its workers down
-        is revived `rules.MAX_REVIVALS` times in all.
+        Not those of checkpoints whose `uri` is in `given_up`: their weights are gone, and another failure would take
+        the place of what was measured. Attempts start anew. The next `add` brings the plans' present settings. A plan
+        that brought its workers down is revived `rules.MAX_REVIVALS` times in all.
         """
 
     def open_steps(self, run_id: str) -> frozenset[int]:

@@ -60,6 +60,9 @@ class Pins(Protocol):
     def held(self) -> tuple[HeldPin, ...]:
         """Return every pin that holds weights, of every run, ordered by (run, step, digest)."""
 
+    def given_up(self) -> frozenset[str]:
+        """Return the `uri` of every checkpoint whose weights were given up."""
+
     def release(self, pin: HeldPin) -> bool:
         """Give up the files of a pin; False and nothing is done when somebody uses it or it is gone.
 

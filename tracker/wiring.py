@@ -170,6 +170,7 @@ class Project:
     def keeping(self) -> Keeping:
         """Open what is given up beyond the budget of [keep]."""
         keeping: Keeping = importlib.import_module("tracker.app.collect").Keeping(
+            run=self.config.run.name,
             pins=self.pins,
             queue=self.queue,
             history=self.history,

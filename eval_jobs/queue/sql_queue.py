@@ -205,14 +205,17 @@ class SqlQueue:
         # The record now lives in the history; keeping it here too would double the database.
         self._change(plan_id, PlanState.FINISHED, state=PlanState.ACKNOWLEDGED, record=None)
 
-    def revive(self) -> int:
+    def revive(self, *, given_up: Collection[str] = ()) -> int:
         """Let failed plans wait again; see `ports.Queue`."""
         has_failed = and_(PLANS.c.state == PlanState.ACKNOWLEDGED, PLANS.c.failed.is_(True))
         allowed = or_(PLANS.c.poisoned.is_(False), PLANS.c.revived < MAX_REVIVALS)
         revived = case((PLANS.c.poisoned.is_(True), PLANS.c.revived + 1), else_=PLANS.c.revived)
         anew = {"attempt": 0, "lost": 0, "crashes": "", "stalled": 0, "poisoned": False, "revived": revived}
-        again = update(PLANS).where(has_failed, allowed, self._mine)
+        failed = and_(has_failed, allowed, self._mine)
         with transaction(self._engine) as connection:
+            plans = connection.scalars(select(PLANS.c.plan).where(failed)).all() if given_up else ()
+            useless = [plan.id for plan in map(plan_from_json, plans) if plan.checkpoint.uri in given_up]
+            again = update(PLANS).where(failed, PLANS.c.id.not_in(useless))
             return connection.execute(again.values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})).rowcount
 
     def open_steps(self, run_id: str) -> frozenset[int]:

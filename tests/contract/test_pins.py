@@ -56,6 +56,16 @@ def test_a_released_pin_holds_nothing_and_is_not_listed(tmp_path: Path, pins: Fo
     assert [path.name for path in Path(checkpoint.uri).iterdir()] == [MANIFEST]
 
 
+def test_what_was_given_up_is_known_until_it_is_pinned_again(tmp_path: Path, pins: FolderOfPins) -> None:
+    ten = pinned(tmp_path, 10)
+    pinned(tmp_path, 20, seed=2)
+    assert pins.given_up() == frozenset()
+    pins.release(pins.held()[0])
+    assert pins.given_up() == {ten.uri}
+    pinned(tmp_path, 10)
+    assert pins.given_up() == frozenset()
+
+
 def test_the_trainers_files_stay_as_they_were(tmp_path: Path, pins: FolderOfPins) -> None:
     pinned(tmp_path)
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in _files(tmp_path / "out")}

@@ -195,6 +195,17 @@ def test_a_plan_that_failed_can_be_measured_again_with_other_settings(queue: Que
     assert queue.revive() == 0
 
 
+def test_a_plan_whose_weights_were_given_up_is_not_revived(queue: Queue) -> None:
+    for plan in PLANS[:2]:
+        fail(queue, plan)
+        queue.acknowledge(plan.id)
+    gone = {PLANS[0].checkpoint.uri}
+    assert PLANS[1].checkpoint.uri not in gone
+    assert queue.revive(given_up=gone) == 1
+    assert waiting(queue) == ids(PLANS[1])
+    assert queue.revive() == 1
+
+
 def test_only_plans_that_failed_and_were_taken_over_are_revived(queue: Queue) -> None:
     for plan in PLANS:
         queue.add(plan, now=NOW)

@@ -162,11 +162,11 @@ class FakeQueue:
             if entry is not None and entry.state is PlanState.FINISHED:
                 self._put(replace(entry, state=PlanState.ACKNOWLEDGED, record=None))
 
-    def revive(self) -> int:
+    def revive(self, *, given_up: Collection[str] = ()) -> int:
         with self._lock:
-            again = [
-                e for e in self._in(PlanState.ACKNOWLEDGED) if e.failed and (not e.poisoned or e.revived < MAX_REVIVALS)
-            ]
+            failed = (e for e in self._in(PlanState.ACKNOWLEDGED) if e.failed)
+            allowed = (e for e in failed if not e.poisoned or e.revived < MAX_REVIVALS)
+            again = [e for e in allowed if e.plan.checkpoint.uri not in given_up]
             for e in again:
                 self._put(
                     _Entry(

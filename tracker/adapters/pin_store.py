@@ -31,13 +31,19 @@ class FolderOfPins:
 
     def held(self) -> tuple[HeldPin, ...]:
         """Return all pins that hold weights; see `ports.Pins`."""
-        found = ((pin, pin.checkpoint) for pin in self._published())
+        # One that was given up holds nothing else. A process that was killed on the way has left files: those are
+        # given up by the next one.
+        found = ((pin, pin.checkpoint) for pin in self._published(is_bare=False))
         pins = (
             HeldPin(checkpoint=replace(checkpoint, uri=pin.folder), own_bytes=_own_bytes(Path(pin.folder)))
             for pin, checkpoint in found
             if checkpoint is not None
         )
         return tuple(sorted(pins, key=lambda p: (p.checkpoint.run_id, p.checkpoint.step, p.checkpoint.digest)))
+
+    def given_up(self) -> frozenset[str]:
+        """Return whose weights were given up; see `ports.Pins`."""
+        return frozenset(pin.folder for pin in self._published(is_bare=True))
 
     def release(self, pin: HeldPin) -> bool:
         """Delete the weights of a pin; see `ports.Pins`."""
@@ -58,11 +64,9 @@ class FolderOfPins:
 
     # --- private
 
-    def _published(self) -> Iterator[Pin]:
+    def _published(self, *, is_bare: bool) -> Iterator[Pin]:
         for manifest in self._pins_dir.glob(f"*/*/{MANIFEST}"):
-            # One that was given up holds nothing else. A process that was killed on the way has left files: those
-            # are given up by the next one.
-            if manifest.parent.name.startswith(HELD) or _is_bare(manifest.parent):
+            if manifest.parent.name.startswith(HELD) or _is_bare(manifest.parent) is not is_bare:
                 continue
             pin = read_pin(manifest.parent)
             if pin is not None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from eval_jobs.errors import CheckpointSkipped
 from eval_jobs.ports import Queue
 from tracker.domain.retention import (
     BASELINE,
     FIRST,
+    REFERENCE,
     UNFINISHED,
     Choice,
     Identity,
@@ -21,6 +23,7 @@ from tracker.domain.retention import (
     best_checkpoints,
     choose,
     identity_of,
+    is_of,
     merged,
 )
 from tracker.domain.types import Pinned
@@ -31,6 +34,8 @@ from tracker.ports import History, Pins
 class Keeping:
     """What the use case works with."""
 
+    run: str
+    """Name of the run; what is of others is left to their own settings, although it may lie in the same place."""
     pins: Pins
     queue: Queue
     history: History
@@ -62,7 +67,8 @@ def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[Item, ...]:
 
 
 def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[Item]:
-    pins = {identity_of(pin.checkpoint): pin for pin in keeping.pins.held()}
+    held = ((identity_of(pin.checkpoint), pin) for pin in keeping.pins.held())
+    pins = {checkpoint: pin for checkpoint, pin in held if is_of(checkpoint.run_id, keeping.run)}
     reasons = _reasons(keeping, pins)
     items = []
     for choice in choose(pins, keep=keeping.policy.pins, reasons=reasons):
@@ -75,7 +81,8 @@ def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[Item]:
 def _collect_texts(keeping: Keeping, *, dry_run: bool) -> list[Item]:
     if keeping.policy.samples is None:
         return []
-    return [item for run_id in keeping.history.runs() for item in _texts_of(keeping, run_id, dry_run=dry_run)]
+    runs = (run_id for run_id in keeping.history.runs() if is_of(run_id, keeping.run))
+    return [item for run_id in runs for item in _texts_of(keeping, run_id, dry_run=dry_run)]
 
 
 def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[Item]:
@@ -103,15 +110,17 @@ def _reasons(keeping: Keeping, held: Iterable[Identity]) -> Mapping[Identity, Se
 
 def _standing(keeping: Keeping, run_id: str, held: Sequence[Identity]) -> Mapping[Identity, tuple[str, ...]]:
     """Return what a run's own results say, and what is still to come."""
-    measured = {identity_of(record.plan.checkpoint) for record in keeping.history.records(run_id)}
+    plans = [record.plan for record in keeping.history.records(run_id)]
+    measured = {identity_of(plan.checkpoint) for plan in plans}
+    references = {identity_of(plan.reference) for plan in plans if plan.reference is not None}
     on_their_way = keeping.queue.open_steps(run_id)
-    # What was left out without being measured has its reason among the gaps.
-    left_out = {gap.step for gap in keeping.history.gaps(run_id)}
+    left_out = {gap.step for gap in keeping.history.gaps(run_id) if gap.code == CheckpointSkipped.code}
     first = min((c.step for c in (*measured, *held)), default=None)
     baseline = keeping.baseline
     return merged(
         {c: (UNFINISHED,) for c in held if c.step in on_their_way or (c not in measured and c.step not in left_out)},
         {c: (FIRST,) for c in held if c.step == first},
+        dict.fromkeys(references, (REFERENCE,)),
         {c: (BASELINE,) for c in held if baseline == Pinned(run_id=c.run_id, step=c.step)},
         best_checkpoints(keeping.history.scores(run_id)),
     )

@@ -113,7 +113,7 @@ class _QuietTime:
 
 
 def _revive(world: World) -> bool:
-    revived = world.queue.revive()
+    revived = world.queue.revive(given_up=world.keeping.pins.given_up())
     if revived:
         log.warning("%d checkpoints whose evaluation had failed are tried again", revived)
     return True

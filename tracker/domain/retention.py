@@ -20,6 +20,7 @@ from tracker.domain.types import Measure
 LAST = "one of the last {count}"
 FIRST = "first of the run"
 BEST = "best at {names}"
+REFERENCE = "latency is compared with it"
 BASELINE = "policy.baseline"
 UNFINISHED = "not evaluated yet"
 
@@ -48,6 +49,11 @@ class Choice:
     checkpoint: Identity
     reasons: tuple[str, ...]
     """Why it is kept; empty: it may go."""
+
+
+def is_of(run_id: str, run: str) -> bool:
+    """Return whether a checkpoint is of `run` or of one of its sub-folders, `run/name`."""
+    return run_id == run or run_id.startswith(f"{run}/")
 
 
 def identity_of(checkpoint: Checkpoint) -> Identity:

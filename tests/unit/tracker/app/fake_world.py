@@ -67,7 +67,11 @@ class FakeWorld:
             policy=Policy(phases=self.run.phases),
             order=self.order,
             keeping=Keeping(
-                pins=FolderOfPins(NOWHERE), queue=self.queue, history=self.history, policy=KeepPolicy(pins=1, samples=2)
+                run=self.run.run_id,
+                pins=FolderOfPins(NOWHERE),
+                queue=self.queue,
+                history=self.history,
+                policy=KeepPolicy(pins=1, samples=2),
             ),
         )
 

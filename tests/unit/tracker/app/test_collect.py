@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_jobs.errors import CheckpointIncomplete, CheckpointSkipped
 from eval_jobs.types import Checkpoint, EvalRecord
 from tests import trainer
 from tests.fakes.clock import FakeClock
@@ -42,7 +43,9 @@ def keep(tmp_path: Path) -> Keep:
             else:
                 queue.add(mine.plan, now=clock.now())
         pins = FolderOfPins(tmp_path / "pins")
-        return Keeping(pins=pins, queue=queue, history=history, policy=KeepPolicy(**policy), baseline=baseline)
+        return Keeping(
+            run=RUN.run_id, pins=pins, queue=queue, history=history, policy=KeepPolicy(**policy), baseline=baseline
+        )
 
     return prepared
 
@@ -105,7 +108,7 @@ def test_what_was_skipped_counts_against_the_budget(keep: Keep) -> None:
             run_id=RUN.run_id,
             step=step,
             source_uri="",
-            code="E-SKIPPED",
+            code=CheckpointSkipped.code,
             message="",
             hint="",
             seen_at=FakeClock().now(),
@@ -113,6 +116,41 @@ def test_what_was_skipped_counts_against_the_budget(keep: Keep) -> None:
         keeping.history.append_gap(gap)
     collect(keeping)
     assert kept_pins(keeping) == [STEPS[0], STEPS[-1]]
+
+
+def test_what_could_not_be_taken_at_first_and_was_found_then_is_kept(keep: Keep) -> None:
+    keeping = replace(keep(measured=1, pins=1), queue=FakeQueue())
+    gap = Gap(
+        run_id=RUN.run_id,
+        step=STEPS[1],
+        source_uri="",
+        code=CheckpointIncomplete.code,
+        message="",
+        hint="",
+        seen_at=FakeClock().now(),
+    )
+    keeping.history.append_gap(gap)
+    collect(keeping)
+    assert STEPS[1] in kept_pins(keeping)
+
+
+def test_what_latency_is_compared_with_is_kept_although_a_lower_step_came_later(keep: Keep) -> None:
+    keeping = keep(pins=1)
+    reference = keeping.history.records(RUN.run_id)[4].plan.checkpoint
+    for plan_id in [record.plan.id for record in keeping.history.records(RUN.run_id)[5:]]:
+        record = keeping.history.record(plan_id)
+        assert record is not None
+        keeping.history.append(replace(record, plan=replace(record.plan, reference=reference)))
+    assert STEPS[4] not in _best(keeping)
+    collect(keeping)
+    assert STEPS[4] in kept_pins(keeping)
+
+
+def test_what_is_of_another_run_is_left_to_its_own_settings(keep: Keep) -> None:
+    keeping = replace(keep(pins=1, samples=1), run="another")
+    assert collect(keeping) == ()
+    assert kept_pins(keeping) == STEPS
+    assert len(keeping.history.texts(RUN.run_id)) == len(STEPS)
 
 
 def test_a_checkpoint_that_is_measured_again_keeps_its_pin(keep: Keep) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 import pytest
@@ -163,9 +163,9 @@ class Faulty(FakeQueue):
         super().__init__()
         self.refusals = refusals
 
-    def revive(self) -> int:
+    def revive(self, *, given_up: Collection[str] = ()) -> int:
         self._refuse("revive")
-        return super().revive()
+        return super().revive(given_up=given_up)
 
     def skipped(self) -> tuple[EvalPlan, ...]:
         self._refuse("skipped")
