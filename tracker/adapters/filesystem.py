@@ -36,8 +36,11 @@ __all__ = ["FilesystemSource", "FoundFolder", "FoundRun", "find_runs", "pin_chec
 
 log = logging.getLogger(__name__)
 
-QUICK_S = 1.0
-"""Time between two quick looks when no event comes: entries of folders, not the files of finished checkpoints."""
+QUICK_S = 1.5
+"""Time between two quick looks when no event comes: entries of folders, not the files of finished checkpoints.
+
+A little more than the second between two calls of `ready`, which look too: the thread steps in when they take long.
+"""
 
 ABSENT_S = 0.1
 """The same while the output folder does not exist, which costs next to nothing."""
