@@ -51,6 +51,6 @@ def pin_checkpoint(bucket: Bucket, *, run_id: str, pins_dir: Path) -> Checkpoint
     if pin is None:
         raise CheckpointIncomplete(f"{uri} changed while it was downloaded", hint="try again when its upload has ended")
     try:
-        return publish(pin)
+        return publish(replace(pin, by_hand=True))
     finally:
         remove_folder(Path(pin.folder))

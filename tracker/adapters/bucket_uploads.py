@@ -62,7 +62,7 @@ class Uploads:
             facts = Facts(path=pin.source, mtime_ns=0, files=pin.source_files)
             site = Prefix(run_id=pin.run_id, step=pin.step, uri=pin.source)
             self._uploads[pin.source] = Upload(site=site, prefix=None, facts=facts, since=now, pin=pin)
-            self.gaps.remember_step(site, pin.complete.save_every, is_pinned=True)
+            self.gaps.remember_step(site, pin.complete.save_every, was_watched=not pin.by_hand)
             self._learn(pin)
 
     def unread(self, prefixes: Iterable[Prefix]) -> tuple[Prefix, ...]:

@@ -93,7 +93,7 @@ class Folders:
                 pin=pin,
                 is_passed=pin.step < last[pin.run_id],
             )
-            self.gaps.remember_step(place, pin.complete.save_every, is_pinned=True)
+            self.gaps.remember_step(place, pin.complete.save_every, was_watched=not pin.by_hand)
             self._learn(pin)
 
     def sweep(self, now: datetime, *, is_full: bool) -> bool:

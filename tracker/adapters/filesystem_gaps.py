@@ -62,13 +62,13 @@ class Gaps:
                     self.add_vanished(place, "was never seen, though the trainer saves in this rhythm", now)
         self._is_first_look = False
 
-    def remember_step(self, place: Site, save_every: int | None, *, is_pinned: bool = False) -> None:
-        """Note that a step exists; `is_pinned`: an earlier process watched this run at least up to it."""
+    def remember_step(self, place: Site, save_every: int | None, *, was_watched: bool = False) -> None:
+        """Note that a step exists; `was_watched`: an earlier process watched this run from it on, if not before."""
         known = self._steps.setdefault(place.run_id, {})
         known[place.step] = save_every or known.get(place.step)
         self._places[place.run_id] = place
-        if is_pinned:
-            self._joined[place.run_id] = max(place.step, self._joined.get(place.run_id, place.step))
+        if was_watched:
+            self._joined[place.run_id] = min(place.step, self._joined.get(place.run_id, place.step))
         elif not self._is_first_look:
             self._joined.setdefault(place.run_id, place.step)
 
@@ -90,6 +90,7 @@ class Gaps:
             message=message,
             hint=hint,
             seen_at=now,
+            is_inferred=isinstance(place, _Missed),
         )
 
 

@@ -50,6 +50,8 @@ class Pin:
     """Names of the trainer's files that the weights were made from; empty: they are the trainer's own files."""
     unpickled: bool = False
     """Whether those were pickles that only `watch.allow_pickle` lets in."""
+    by_hand: bool = False
+    """A person named it: it does not say that the run was watched when it was written."""
 
     def weights(self) -> tuple[FileFact, ...]:
         """Return the facts of the trainer's weights: what a checkpoint's identity rests on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from eval_jobs.errors import (
@@ -56,7 +57,7 @@ def pin_checkpoint(path: Path, *, run_id: str, pins_dir: Path, options: WatchOpt
             f"{folder} changed while it was being pinned", hint="try again when the trainer has finished saving"
         )
     try:
-        return publish(_consolidator(options, pins_dir).whole(pin))
+        return publish(replace(_consolidator(options, pins_dir).whole(pin), by_hand=True))
     finally:
         remove_folder(Path(pin.folder))
 

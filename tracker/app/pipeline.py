@@ -18,6 +18,7 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
 from tracker.app.collect import Keeping, collect
 from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
+from tracker.domain.gaps import unsettled
 from tracker.domain.late import judged_again, overtaken_by, words_of
 from tracker.domain.run_scores import series_key
 from tracker.domain.trials import Memory
@@ -69,6 +70,8 @@ class World:
     """Not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
     """The first checkpoint of each run that was planned; a restarted source tells the lowest step first again."""
+    told: set[Gap] = field(default_factory=set)
+    """Remembered and told by this process: a source names its gaps at every pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,13 +119,19 @@ def tick(world: World, now: datetime) -> Tick:
 
 def remember_gaps(world: World) -> tuple[Gap, ...]:
     """Remember what the source could not take, and tell people; return what is new."""
-    gaps = world.source.gaps()
-    told = {alert.fingerprint for run in {g.run_id for g in gaps} for alert in world.history.open_alerts(run)}
-    new = tuple(gap for gap in gaps if world.history.append_gap(gap))
-    for alert in map(alert_of_gap, gaps):
-        if alert.fingerprint not in told:  # not only for new gaps: a crash may have come before the alert
-            raise_alert(world.history, world.notifiers, alert)
-    return new
+    found = tuple(gap for gap in world.source.gaps() if gap not in world.told)
+    new: list[Gap] = []
+    for run_id in sorted({gap.run_id for gap in found}):
+        of_run = (gap for gap in found if gap.run_id == run_id)
+        told = {alert.fingerprint for alert in world.history.open_alerts(run_id)}
+        for gap in unsettled(of_run, world.history.gaps(run_id), world.history.records(run_id)):
+            if world.history.append_gap(gap):
+                new.append(gap)
+            alert = alert_of_gap(gap)
+            if alert.fingerprint not in told:  # not only for new gaps: a crash may have come before the alert
+                raise_alert(world.history, world.notifiers, alert)
+    world.told.update(found)
+    return tuple(new)
 
 
 def skip_surplus(world: World, now: datetime) -> tuple[Gap, ...]:

@@ -9,6 +9,7 @@ One cause of one benchmark has one fingerprint, so that repeating a step after a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from eval_jobs.identity import content_hash
 from eval_jobs.types import EvalRecord, EvalResult
@@ -36,7 +37,8 @@ def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[Eva
     """
     seen = {o.benchmark for record in later for o in record.outcomes if isinstance(o, EvalResult)}
     blind = (_of_blind_spot(report, v) for v in report.verdicts if not (_is_missing(v) and v.benchmark in seen))
-    return _news_of([*_of_losses(report), *blind, *_of_latency(report)], report, open_alerts)
+    found = [*_of_losses(report), *blind, *_of_latency(report), *_of_gaps(report, open_alerts)]
+    return _news_of(found, report, open_alerts)
 
 
 def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
@@ -63,7 +65,7 @@ def alert_of_gap(gap: Gap) -> Alert:
         fingerprint=content_hash([gap.run_id, "checkpoint", gap.step, gap.code]),
         run_id=gap.run_id,
         step=gap.step,
-        subject="checkpoint",
+        subject=_CHECKPOINT,
         state=AlertState.FIRING,
         message=f"checkpoint {gap.step} will not be evaluated: {gap.message} ({gap.hint})",
         raised_at=gap.seen_at,
@@ -72,12 +74,21 @@ def alert_of_gap(gap: Gap) -> Alert:
 
 # --- private
 
+_CHECKPOINT = "checkpoint"
 _MEDIAN = 0.5
 _MARGIN = 1.05
 
 
 def _is_no_slower(verdict: LatencyVerdict) -> bool:
     return verdict.ci_high is not None and verdict.ci_high < _MARGIN
+
+
+def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
+    """A checkpoint that was called lost and is there: it was finished late, or a person had it evaluated."""
+    for alert in open_alerts:
+        if alert.subject == _CHECKPOINT and alert.step == report.step:
+            message = f"checkpoint {report.step} was evaluated after all"
+            yield replace(alert, state=AlertState.RESOLVED, message=message, raised_at=report.created_at)
 
 
 def _of_losses(report: Report) -> Iterator[Alert]:

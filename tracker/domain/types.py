@@ -22,6 +22,8 @@ class Gap:
     message: str
     hint: str
     seen_at: datetime
+    is_inferred: bool = False
+    """Nobody saw the checkpoint: the rhythm in which the trainer saves says that it was there."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import pytest
 
 from tests import trainer
 from tests.watched import Watched, watching
+from tracker.adapters.filesystem import pin_checkpoint
 
 
 @pytest.fixture
@@ -84,6 +85,31 @@ def test_holes_from_before_the_first_look_are_not_ours(watched: Watched) -> None
         trainer.save(watched.out, step)
     assert watched.steps() == [10, 20, 50]
     assert watched.source.gaps() == ()
+
+
+def test_a_lost_step_that_only_a_killed_process_knew_of_is_found_again(tmp_path: Path) -> None:
+    with watching(tmp_path) as watched:
+        for step in (10, 20, 40):
+            trainer.save(watched.out, step)
+            watched.settle()
+        assert watched.reasons() == [(30, "E-CKPT-VANISHED")]
+    with watching(tmp_path) as watched:
+        watched.look()
+        assert watched.reasons() == [(30, "E-CKPT-VANISHED")]
+        assert [gap.is_inferred for gap in watched.source.gaps()] == [True]
+
+
+def test_an_early_checkpoint_that_a_person_had_evaluated_says_nothing_about_those_after_it(tmp_path: Path) -> None:
+    with watching(tmp_path) as watched:
+        trainer.save(watched.out, 50)
+        trainer.save(watched.out, 60)
+        assert watched.steps() == [50, 60]
+    early = trainer.save(watched.out, 10)
+    pin_checkpoint(early, run_id="run", pins_dir=watched.pins)
+    shutil.rmtree(early)
+    with watching(tmp_path) as watched:
+        assert [checkpoint.step for checkpoint in watched.look()] == [10, 50, 60]
+        assert watched.reasons() == []
 
 
 def test_weights_behind_a_link_out_of_the_folder_are_refused(watched: Watched) -> None:

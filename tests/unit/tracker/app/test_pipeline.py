@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from eval_jobs.queue.rules import lease_end
+from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeNotifier, FakeWorld
-from tracker.app.pipeline import World, plans_for, review, tick
-from tracker.domain.types import AlertState, Pinned, VerdictWord
+from tracker.app.pipeline import World, plans_for, remember_gaps, review, tick
+from tracker.domain.types import Alert, AlertState, Gap, Pinned, VerdictWord
+
+GAP = forgetting_run().gaps[0]
 
 
 def run_through(fakes: FakeWorld) -> None:
@@ -70,6 +73,41 @@ def test_a_gap_that_was_remembered_by_a_killed_process_is_told_by_the_next_one()
     passes = [tick(fakes.world(), fakes.clock.now()) for _ in range(3)]
     assert len(fakes.notifier.alerts) == len(fakes.run.gaps) > 0
     assert [passed.gaps for passed in passes] == [(), (), ()]
+
+
+def test_a_checkpoint_that_is_evaluated_after_all_ends_the_alert_of_its_gap() -> None:
+    fakes = FakeWorld()
+    record, now = fakes.run.records[2], fakes.clock.now()
+    gap = replace(GAP, run_id=fakes.run.run_id, step=record.plan.checkpoint.step, seen_at=record.started_at)
+    fakes.source.put_gap(gap)
+    tick(fakes.world(), now)
+    review(fakes.world(), record, now)
+    told = [alert.state for alert in fakes.notifier.alerts if alert.subject == "checkpoint"]
+    assert told == [AlertState.FIRING, AlertState.RESOLVED]
+    assert not [alert for alert in fakes.history.open_alerts(gap.run_id) if alert.subject == "checkpoint"]
+    fakes.source.put_gap(replace(gap, seen_at=now))  # as the next process finds it
+    tick(fakes.world(), now)
+    assert len([alert for alert in fakes.notifier.alerts if alert.subject == "checkpoint"]) == 2
+
+
+def test_a_pass_asks_the_history_nothing_about_gaps_that_are_told() -> None:
+    fakes = FakeWorld(run=forgetting_run())
+    for gap in fakes.run.gaps:
+        fakes.source.put_gap(gap)
+    world = fakes.world()
+    tick(world, fakes.clock.now())
+    asked = replace(world, history=Unasked())
+    assert remember_gaps(asked) == ()
+
+
+class Unasked(FakeHistory):
+    """A history that must not be asked."""
+
+    def append_gap(self, gap: Gap) -> bool:
+        raise AssertionError(gap)
+
+    def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
+        raise AssertionError(run_id)
 
 
 def test_a_channel_that_fails_does_not_stop_the_others() -> None:
