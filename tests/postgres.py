@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sqlalchemy import text
+
+from eval_jobs.queue.database_sql import open_database
 from tests.requires import requires_binary
 
 
@@ -36,6 +39,17 @@ class PostgresServer:
     def start(self) -> None:
         options = f"-p {self._port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off"
         self._run("pg_ctl", "-o", options, "-l", str(self._home / "log"), "-w", "start")
+
+    def add_user(self, name: str, password: str) -> None:
+        """Add a user who enters with a password only."""
+        engine = open_database(f"{self.url}/postgres")
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            hba = Path(str(connection.scalar(text("SHOW hba_file"))))
+            hba.write_text(f"host all {name} 127.0.0.1/32 scram-sha-256\n{hba.read_text()}")
+            connection.execute(text("SELECT pg_reload_conf()"))
+            connection.execute(text(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'"))
+            connection.execute(text(f"GRANT ALL ON SCHEMA public TO {name}"))
+        engine.dispose()
 
     def stop(self, mode: str = "fast") -> None:
         """Stop it; `immediate` is like a crash."""

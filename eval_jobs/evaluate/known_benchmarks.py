@@ -60,7 +60,7 @@ def runs_code(adapter: str) -> bool:
 
 
 def code_refusal(adapter: str) -> EvaluateError:
-    """Return why a benchmark that executes what the model wrote is never run; docs/decisions/0018 has the reasons."""
+    """Return why a benchmark that executes what the model wrote is never run; docs/decisions/0022 has the reasons."""
     return EvaluateError(
         f"benchmark `{adapter}` runs code that the model wrote",
         hint="take it out: it would run as the current user, and EvalScope's sandbox scores its own failures as wrong "

@@ -358,6 +358,17 @@ def test_a_client_that_is_killed_again_is_an_error(server: OpenAIServer) -> None
         LatencyProber().probe(endpoint_of(server), LOAD)
 
 
+def test_a_key_that_the_server_repeats_is_masked(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_KEY", "canary-4711")
+    server.api_key = "canary-4711"
+    endpoint = endpoint_of(server, api_key_env="GATEWAY_KEY")
+    server.answer = bad_from(2, Reply(status=500, text="failed with Bearer canary-4711"))
+    assert "failed with Bearer ***" in LatencyProber().probe(endpoint, LOAD).first_error
+    server.answer = lambda _: Reply(status=401, text="canary-4711 is refused")
+    with pytest.raises(ProbeError, match=r"\*\*\* is refused"):
+        LatencyProber().probe(endpoint, LOAD)
+
+
 @pytest.mark.parametrize("wrong", [{"requests": 0}, {"concurrency": 0}, {"output_tokens": 0}, {"warmup_requests": -1}])
 def test_a_load_of_nothing_is_refused(server: OpenAIServer, wrong: dict[str, int]) -> None:
     with pytest.raises(ProbeError, match="asks for nothing"):

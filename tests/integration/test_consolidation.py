@@ -280,6 +280,7 @@ def test_a_deepspeed_state_that_would_run_code_is_refused_unless_pickles_are_all
     allowed = WatchOptions(config_from=str(states / "base"), allow_pickle=True)
     checkpoint = pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins", options=allowed)
     assert (states / "ran").exists()
+    assert checkpoint.unpickled
     assert_trained(checkpoint, states, "zero1")
 
 

@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 from dashboards.page import render_page
 from dashboards.run_data import RunData
 from dashboards.view import build_view
+from eval_jobs.types import EvalRecord, EvalResult, Outcome
 from tests.browser import LOW_CONTRAST, open_page, screenshot, wait_for_texts
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
@@ -20,7 +21,11 @@ from tracker.domain.types import Phase
 
 pytestmark = pytest.mark.chromium
 
-HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+HOSTILE = (
+    "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script></script></style></svg>"
+    "<a href=javascript:document.title='owned'>a</a><svg onload=document.title='owned'>{{ 7 * 7 }}"
+    "\x1b[2J\x00\u202e\ud83d"
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +60,20 @@ def wide_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(data: RunData, path: Path) -> Path:
     path.write_text(render_page(build_view(data), version="0.1.0"), encoding="utf-8")
     return path
+
+
+def answered(record: EvalRecord) -> EvalRecord:
+    """Return the record with hostile prompts, targets, answers and details; the first answer is a megabyte long."""
+    outcomes: list[Outcome] = []
+    for outcome in record.outcomes:
+        if isinstance(outcome, EvalResult):
+            text = {"prompt": HOSTILE, "target": HOSTILE, "answer": HOSTILE, "detail": HOSTILE}
+            first, *rest = (replace(sample, **text) for sample in outcome.samples)  # type: ignore[arg-type]
+            long = replace(first, answer=HOSTILE + "x" * 2**20)
+            outcomes.append(replace(outcome, samples=(long, *rest)))
+        else:
+            outcomes.append(replace(outcome, message=HOSTILE, hint=HOSTILE))
+    return replace(record, outcomes=tuple(outcomes))
 
 
 def page_width(page: Page) -> int:
@@ -199,14 +218,21 @@ def test_text_of_a_model_runs_nothing(page: Page, tmp_path: Path) -> None:
     )
     hostile = RecordedRun(
         run_id=HOSTILE,
-        records=run.records,
+        records=tuple(map(answered, run.records)),
         reports=reports,
         gaps=tuple(replace(g, message=HOSTILE) for g in run.gaps),
         phases=(*run.phases[:1], Phase(name=HOSTILE, from_step=600)),
     )
     page.goto(written(run_data(hostile), tmp_path / "hostile.html").as_uri())
     assert page.title().startswith("<img src=x")
-    assert page.locator("script, img").count() == 0
+    assert page.locator("script, img, iframe, object, [onload], [onerror]").count() == 0
+    links: list[str] = page.evaluate("[...document.links].map(link => link.getAttribute('href'))")
+    assert links
+    assert all(link.startswith("#") for link in links)
+    shown: str = page.evaluate("document.body.textContent")
+    assert shown.count("<img src=x") > 10
+    assert "{{ 7 * 7 }}" in shown
+    assert not set("\x1b\x00\u202e\ud83d") & set(shown)
 
 
 def test_names_without_a_place_to_break_never_widen_the_page(page: Page, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import openai
+import psutil
 import pytest
 
 from eval_jobs.errors import ServerDied
@@ -57,6 +58,17 @@ def test_the_rules_of_the_port_hold_for_the_real_vllm(served: Endpoint) -> None:
     assert served.info.load_method == "cold"
     assert served.info.load_s > 1
     assert Path(served.tokenizer, "tokenizer.json").is_file()
+
+
+def test_no_process_of_the_engine_listens_beyond_this_machine(served: Endpoint) -> None:
+    engine = writers(served.info.log)
+    listening = {
+        connection.laddr.ip
+        for pid in engine
+        for connection in psutil.Process(pid).net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert listening == {"127.0.0.1"}
 
 
 def test_an_adapter_answers_beside_its_base_and_differently(adapter_server: AdapterServer) -> None:

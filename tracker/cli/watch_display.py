@@ -15,7 +15,7 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.types import EngineKind
 from tracker.app.pipeline import Measurement, Tick
 from tracker.config import Config
-from tracker.domain.display import one_line
+from tracker.domain.display import clean, one_line
 from tracker.domain.leading import Leader
 from tracker.domain.overview import open_gaps, skipped_text
 from tracker.ports import History
@@ -100,7 +100,7 @@ class WatchDisplay:
     # --- private
 
     def _line(self, word: str, text: str, style: str = "dim") -> None:
-        self._console.print(Text.assemble((f"{word:>9} ", style), one_line(text)), soft_wrap=True)
+        self._console.print(Text.assemble((f"{word:>9} ", style), " ".join(clean(text).splitlines())), soft_wrap=True)
 
 
 def _status(passed: Tick, state: QueueState) -> Text:

@@ -94,3 +94,10 @@ def test_no_name_leads_out_of_the_folder(name: str, plan_id: str) -> None:
     folder = run_folder(replace(BENCHMARK, name=name), SUITE, plan_id)
     assert folder.count("/") == 1
     assert not {"", ".", ".."} & set(folder.split("/"))
+
+
+@pytest.mark.parametrize("name", ["../../x", "..", "/etc/x", "a/../b", "\x00", "\u202e", "."])
+def test_neither_a_name_nor_an_id_leads_out_of_the_folder_of_evaluations(name: str) -> None:
+    plan, evaluation = run_folder(replace(BENCHMARK, name=name), SUITE, name).split("/")
+    assert not {plan, evaluation} & {"", ".", ".."}
+    assert "\x00" not in plan + evaluation

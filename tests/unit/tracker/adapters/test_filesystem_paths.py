@@ -92,3 +92,15 @@ def test_a_base_model_may_lie_anywhere_by_its_full_path(tmp_path: Path, caplog: 
     folder = adapter(tmp_path / "out", str(tmp_path / "base"))
     assert pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins").base_model == str(tmp_path / "base")
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("run_id", ["../../x", "..", "/etc/x", "a/../../b", "\x00", "x" * 300, "\u202e\x1b[2J"])
+def test_a_runs_name_never_leads_its_pins_elsewhere(run_id: str, tmp_path: Path) -> None:
+    folder = trainer.save(tmp_path / "out", 10)
+    pins = tmp_path / "state" / "pins"
+    before = {path for path in tmp_path.rglob("*") if not path.is_relative_to(pins)}
+    checkpoint = pin_checkpoint(folder, run_id=run_id, pins_dir=pins)
+    assert Path(checkpoint.uri).resolve().parent.parent == pins.resolve()
+    assert checkpoint.run_id == run_id
+    after = {path for path in tmp_path.rglob("*") if not path.is_relative_to(pins)}
+    assert after - before <= {tmp_path / "state"} | {path for path in after if "consolidation" in path.name}
