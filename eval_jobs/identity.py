@@ -73,7 +73,7 @@ def make_plan(
     loads: Iterable[ProbeLoad],
     reference: Checkpoint | None = None,
 ) -> EvalPlan:
-    """Build the plan; its id depends on the weights, the suite's content and the settings, not on paths or times.
+    """Build the plan; its id depends on what is served, the suite's content and the settings, not on paths or times.
 
     Nor on the latency reference: no score depends on it, and a lower step that appears late may become the run's first.
     """
@@ -88,6 +88,7 @@ def make_plan(
             serve_settings(serve),
             serve.base_url,
             [asdict(load) for load in loads],
+            *([checkpoint.files_digest] if checkpoint.files_digest else []),  # older plans keep their ids
         ]
     )
     return EvalPlan(id=plan_id, checkpoint=checkpoint, suite=suite, serve=serve, loads=loads, reference=reference)

@@ -41,6 +41,8 @@ class Checkpoint:
     """For LORA: path of the base model."""
     unpickled: bool = False
     """Whether its weights came out of a pickle, which can run code; part of no identity."""
+    files_digest: str = ""
+    """Hash of what is served beside the weights, such as the tokenizer; empty: pinned before it was kept."""
 
 
 # --- how it is evaluated

@@ -54,7 +54,7 @@ class BucketSource:
         self._lock = threading.Lock()
         self._fresh: list[Checkpoint] = []
         self._gaps: tuple[Gap, ...] = ()
-        self._returned: set[tuple[str, int, str]] = set()
+        self._returned: set[tuple[str, int, str, str]] = set()
         self._due: list[Pin] = []
         self._told: set[str] = set()
         self._outage: ConfigError | StoreError | None = None
@@ -231,7 +231,7 @@ class BucketSource:
             self._told.add(error.message)
 
     def _is_first(self, checkpoint: Checkpoint) -> bool:
-        key = (checkpoint.run_id, checkpoint.step, checkpoint.digest)
+        key = (checkpoint.run_id, checkpoint.step, checkpoint.digest, checkpoint.files_digest)
         is_first = key not in self._returned
         self._returned.add(key)
         return is_first

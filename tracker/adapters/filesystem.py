@@ -72,7 +72,7 @@ class FilesystemSource:
         self._consolidations = Consolidations(consolidator, self._wake.set)
         self._thread: threading.Thread | None = None
         self._fresh: list[Checkpoint] = []
-        self._returned: set[tuple[str, int, str]] = set()
+        self._returned: set[tuple[str, int, str, str]] = set()
         self._swept_at: datetime | None = None
         self._looked_s = -math.inf
         """Reading of the monotonic clock at the last look of any kind."""
@@ -196,7 +196,7 @@ class FilesystemSource:
             self._fresh.append(checkpoint)
 
     def _is_first(self, checkpoint: Checkpoint) -> bool:
-        key = (checkpoint.run_id, checkpoint.step, checkpoint.digest)
+        key = (checkpoint.run_id, checkpoint.step, checkpoint.digest, checkpoint.files_digest)
         is_first = key not in self._returned
         self._returned.add(key)
         return is_first

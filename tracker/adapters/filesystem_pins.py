@@ -10,6 +10,7 @@ process (see `filesystem_recovery`).
 from __future__ import annotations
 
 import errno
+import hashlib
 import logging
 import os
 import re
@@ -28,7 +29,7 @@ from tracker.adapters.filesystem_manifest import MANIFEST, Pin, is_unchanged, re
 from tracker.adapters.filesystem_soundness import PUBLISHED, demand_sound
 from tracker.adapters.safetensors_file import read_weights
 from tracker.domain.discovery import Complete, assess
-from tracker.domain.listing import Facts, FileFact, RawKind, Site
+from tracker.domain.listing import TRAINER_STATE, Facts, FileFact, RawKind, Site
 from tracker.domain.tensors import WeightsContent
 from tracker.domain.watching import Change, change_of, time_of_ns
 
@@ -293,6 +294,12 @@ def _small_files(pin: Pin) -> list[str]:
     return sorted(name for name in pin.complete.held if name not in pin.complete.weights)
 
 
+def _files_digest(pin: Pin) -> str:
+    """Return the hash of what is served beside the weights. What the trainer notes for itself changes no answer."""
+    held, served = Path(pin.folder), (name for name in _small_files(pin) if name != TRAINER_STATE)
+    return content_hash([[name, hashlib.sha256((held / name).read_bytes()).hexdigest()] for name in served])
+
+
 def _checkpoint(pin: Pin, final: Path, digest: str) -> Checkpoint:
     return Checkpoint(
         run_id=pin.run_id,
@@ -304,4 +311,5 @@ def _checkpoint(pin: Pin, final: Path, digest: str) -> Checkpoint:
         ready_at=time_of_ns(pin.ready_ns),
         base_model=pin.complete.base_model,
         unpickled=pin.unpickled,
+        files_digest=_files_digest(pin),
     )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.identity import benchmark_fingerprint, make_plan, numbered, sample_key, serve_settings
-from eval_jobs.types import Benchmark, EngineKind, EvalPlan, ProbeLoad, ServeSpec
+from eval_jobs.types import Benchmark, EngineKind, EvalPlan, ProbeLoad, ServeSpec, Suite
 from tests.records import forgetting_run
 
 PLAN = forgetting_run().records[0].plan
@@ -29,6 +29,19 @@ def test_a_plan_does_not_depend_on_paths_or_times() -> None:
 
 def test_a_plan_does_not_depend_on_how_its_weights_were_read() -> None:
     assert again(PLAN, unpickled=True).id == again(PLAN).id
+
+
+def test_another_tokenizer_beside_the_same_weights_is_another_plan() -> None:
+    ids = {again(PLAN, files_digest=digest).id for digest in ("", "one", "other")}
+    assert len(ids) == 3
+
+
+def test_plans_keep_the_ids_that_earlier_versions_gave_them() -> None:
+    checkpoint = replace(
+        PLAN.checkpoint, run_id="run", step=300, digest="ab" * 32, uri="/pin", source_uri="/out/checkpoint-300"
+    )
+    suite = Suite(name="s", benchmarks=(Benchmark(name="sums", adapter="exact", data_digest="cd" * 32),))
+    assert make_plan(checkpoint, suite, ServeSpec(), ()).id == "a7ca05c05c7001dd161545473fe73170"
 
 
 def test_a_step_that_was_written_again_is_another_plan() -> None:
