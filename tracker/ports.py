@@ -114,9 +114,6 @@ class History(Protocol):
         Where texts were deleted to save space, the samples have none and their result says so (`has_texts`).
         """
 
-    def find_record(self, run_id: str, step: int) -> EvalRecord | None:
-        """Return the record of a step that finished last, with all samples and their texts, or None."""
-
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records ordered by (step, finished_at, plan id), every result without its samples."""
 

@@ -30,10 +30,6 @@ class FakeHistory:
     def record(self, plan_id: str) -> EvalRecord | None:
         return self._records.get(plan_id)
 
-    def find_record(self, run_id: str, step: int) -> EvalRecord | None:
-        found = [r for r in self._of_run(run_id) if r.plan.checkpoint.step == step]
-        return found[-1] if found else None
-
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         return tuple(without_samples(record) for record in self._of_run(run_id))
 

@@ -160,12 +160,16 @@ class SqlHistory:
 
     def record(self, plan_id: str) -> EvalRecord | None:
         """Return one record with its texts; see `ports.History`."""
-        return self._one(_RECORDED.where(RECORDS.c.plan_id == plan_id))
-
-    def find_record(self, run_id: str, step: int) -> EvalRecord | None:
-        """Return the newest record of a step with its texts; see `ports.History`."""
-        query = _RECORDED.where(RECORDS.c.run_id == run_id, RECORDS.c.step == step)
-        return self._one(query.order_by(RECORDS.c.finished_at.desc(), RECORDS.c.plan_id.desc()).limit(1))
+        row = self._row(plan_id)
+        while row is not None:
+            try:
+                return self._with_samples(record_from_bytes(row.record), row.samples)
+            except StoreError:
+                newer = self._row(plan_id)
+                if newer == row:
+                    raise
+                row = newer  # replaced while its files were read
+        return None
 
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records without samples; see `ports.History`."""
@@ -307,21 +311,9 @@ class SqlHistory:
 
     # --- private
 
-    def _one(self, query: Select[tuple[bytes, str | None]]) -> EvalRecord | None:
-        row = self._row(query)
-        while row is not None:
-            try:
-                return self._with_samples(record_from_bytes(row.record), row.samples)
-            except StoreError:
-                newer = self._row(query)
-                if newer == row:
-                    raise
-                row = newer  # replaced while its files were read
-        return None
-
-    def _row(self, query: Select[tuple[bytes, str | None]]) -> Row[tuple[bytes, str | None]] | None:
+    def _row(self, plan_id: str) -> Row[bytes, str | None] | None:
         with transaction(self._engine) as connection:
-            return connection.execute(query).one_or_none()
+            return connection.execute(_RECORDED.where(RECORDS.c.plan_id == plan_id)).one_or_none()
 
     def _stored(self, run_id: str) -> tuple[StoredRecord, ...]:
         query = (
