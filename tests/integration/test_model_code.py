@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,3 +65,14 @@ def test_the_evaluator_itself_runs_no_code_when_it_is_asked_to(
     assert "sandbox" in caught.value.hint
     assert server.requests == []
     assert not ran.exists()
+
+
+def test_code_that_comes_with_a_data_set_is_not_trusted() -> None:
+    program = (
+        "from eval_jobs.evaluate.child import DatasetHub, trust_no_data_set\n"
+        "before = DatasetHub('x/y', trust_remote=True).trust_remote\n"
+        "trust_no_data_set()\n"
+        "print(before, DatasetHub('x/y', trust_remote=True).trust_remote, DatasetHub('x/y').trust_remote)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "True False False"
