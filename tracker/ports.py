@@ -86,6 +86,7 @@ class Lead(Protocol):
 
         Raises:
             StoreError: the database cannot be asked, and so nobody can say who leads.
+            ConfigError: another run of the database has a name that cannot be told from one of this run's sub-folders.
         """
 
     def leader(self) -> Leader | None:

@@ -26,6 +26,7 @@ from tracker.adapters.lead_sql import SqlLead
 from tracker.adapters.log_notifier import LogNotifier
 from tracker.adapters.no_tracking import NoTracking
 from tracker.adapters.pin_store import FolderOfPins
+from tracker.adapters.samples_place_sql import demand_samples
 from tracker.adapters.secrets import read_secret
 from tracker.config import FIRST, Config
 from tracker.domain.buckets import SCHEME, parse_location
@@ -56,6 +57,11 @@ class Project:
     def work_dir(self) -> Path:
         """Folder of the workers: logs, half-done evaluations, engine caches."""
         return self.state_dir / "work"
+
+    @property
+    def samples_dir(self) -> Path:
+        """Folder of what was asked and answered."""
+        return self.state_dir / "samples"
 
     @property
     def database_url(self) -> str:
@@ -91,7 +97,7 @@ class Project:
     @cached_property
     def history(self) -> SqlHistory:
         """All results and verdicts."""
-        return SqlHistory(self.database, self.state_dir / "samples")
+        return SqlHistory(self.database, self.samples_dir)
 
     @cached_property
     def tracking(self) -> Tracking:
@@ -150,7 +156,11 @@ class Project:
         return measurement
 
     def world(self) -> World:
-        """Open everything that watching needs."""
+        """Open everything that watching needs.
+
+        Raises:
+            ConfigError: the run was watched with another state folder.
+        """
         pipeline, judging = (importlib.import_module(f"tracker.{name}") for name in ("app.pipeline", "domain.judge"))
         world: World = pipeline.World(
             source=self._source(),
@@ -165,6 +175,7 @@ class Project:
             keeping=self.keeping(),
             order=pipeline.Order(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),
         )
+        demand_samples(self.database, self.samples_dir, self.config.run.name)
         return world
 
     def keeping(self) -> Keeping:

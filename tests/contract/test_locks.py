@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from eval_jobs.errors import StoreError
+from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.queue.database_sql import open_database, transaction
 from tests.fakes.lead import FakeLead
 from tracker.adapters.lead_sql import SqlLead
@@ -185,3 +185,17 @@ def test_leads_of_different_runs_do_not_disturb_one_another(engine: Engine, othe
     assert other.take(NOW)
     one.release()
     other.release()
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "a/b"), ("a/b", "a")])
+def test_a_run_whose_name_looks_like_a_sub_folder_of_another_is_refused(
+    engine: Engine, first: str, second: str
+) -> None:
+    one, other, unlike = SqlLead(engine, first, "/a"), SqlLead(engine, second, "/b"), SqlLead(engine, "ab", "/c")
+    assert one.take(NOW)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="cannot be kept in one database"):
+            other.take(NOW)
+    assert unlike.take(NOW)
+    one.release()
+    unlike.release()

@@ -6,8 +6,9 @@ import os
 import socket
 from datetime import datetime
 
-from sqlalchemy import Column, Engine, Integer, MetaData, Table, Text, select
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Text, select
 
+from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.queue.sql_queue import UtcText
@@ -58,6 +59,7 @@ class SqlLead:
         }
         try:
             with transaction(self._engine) as connection:
+                self._demand_own_name(connection)
                 put = insert_into(connection, LEADERS).values(row)
                 connection.execute(put.on_conflict_do_update(index_elements=["run_id"], set_=row))
         except BaseException:
@@ -74,3 +76,15 @@ class SqlLead:
     def release(self) -> None:
         """Let another process lead; see `ports.Lead`."""
         self._lock.release()
+
+    # --- private
+
+    def _demand_own_name(self, connection: Connection) -> None:
+        """Refuse a run that looks like a sub-folder of another one: each would take the other's plans for its own."""
+        names = sorted(connection.scalars(select(LEADERS.c.run_id)))
+        other = next((n for n in names if n.startswith(f"{self._run}/") or self._run.startswith(f"{n}/")), None)
+        if other is not None:
+            raise ConfigError(
+                f"{self._run} and {other} cannot be kept in one database: one would count as a sub-folder of the other",
+                hint="give this run another run.name, or a store.database of its own",
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from eval_jobs.errors import CheckpointNotFound, ConfigError
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint
+from tests.records import forgetting_run
 from tests.tiny_model import write_checkpoint
 from tracker.app.pipeline import Order
 from tracker.config import parse_config
@@ -100,3 +102,20 @@ def test_the_order_of_a_run_is_that_of_its_settings(tmp_path: Path) -> None:
     made = project(tmp_path, "requests = 4\n[watch]\nmax_waiting = 7\n")
     assert made.world().order == Order(backlog=Backlog.NEWEST, max_waiting=7)
     assert made.in_order().world().order.backlog is Backlog.OLDEST
+
+
+def test_a_run_that_was_watched_with_another_state_folder_is_refused(tmp_path: Path) -> None:
+    def with_state(name: str, run: str = "r") -> Project:
+        config = project(tmp_path, "").config
+        moved = config.run.model_copy(update={"state_dir": tmp_path / name, "name": run})
+        store = config.store.model_copy(update={"database": f"sqlite:///{tmp_path}/shared.db"})
+        return Project(config.model_copy(update={"run": moved, "store": store}))
+
+    record = forgetting_run().records[0]
+    checkpoint = replace(record.plan.checkpoint, run_id="r/sub")
+    with_state("one").history.append(replace(record, plan=replace(record.plan, checkpoint=checkpoint)))
+    with_state("one").world()
+    with pytest.raises(ConfigError, match="holds the answers of none") as raised:
+        with_state("two").world()
+    assert "run.state_dir" in raised.value.hint
+    with_state("two", run="other").world()
