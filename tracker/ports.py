@@ -134,6 +134,9 @@ class History(Protocol):
     def append_report(self, report: Report) -> None:
         """Store a report under its plan id; the same id again replaces it."""
 
+    def report(self, plan_id: str) -> Report | None:
+        """Return the report of a plan, or None."""
+
     def reports(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports ordered by step."""
 

@@ -262,6 +262,8 @@ def test_the_same_plan_again_replaces_its_report(history: History) -> None:
     newer = replace(RECORDED.reports[0], verdicts=(), created_at=NOW)
     history.append_report(newer)
     assert history.reports(RUN) == (newer,)
+    assert history.report(newer.plan_id) == newer
+    assert history.report("nothing") is None
 
 
 def test_an_accepted_episode_stays_accepted(reopen: ReopenHistory) -> None:

@@ -52,6 +52,9 @@ class FakeHistory:
     def append_report(self, report: Report) -> None:
         self._reports[report.plan_id] = report
 
+    def report(self, plan_id: str) -> Report | None:
+        return self._reports.get(plan_id)
+
     def reports(self, run_id: str) -> tuple[Report, ...]:
         found = [r for r in self._reports.values() if r.run_id == run_id]
         return tuple(sorted(found, key=lambda r: (r.step, r.created_at, r.plan_id)))

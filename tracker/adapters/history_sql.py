@@ -212,6 +212,11 @@ class SqlHistory:
             _put(connection, REPORTS, row)
             _put(connection, OUTLINES, {"plan_id": report.plan_id, "outline": outline_to_json(report)})
 
+    def report(self, plan_id: str) -> Report | None:
+        """Return one report; see `ports.History`."""
+        with transaction(self._engine) as connection:
+            return next(_reports(connection, [plan_id]), None)
+
     def reports(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports; see `ports.History`."""
         query = select(REPORTS.c.report).where(REPORTS.c.run_id == run_id)
@@ -242,7 +247,9 @@ class SqlHistory:
             "episode": to_json(e),
         }
         with transaction(self._engine) as connection:
-            known = connection.scalar(select(EPISODES.c.episode).where(EPISODES.c.key == row["key"]))
+            # Changed, to what it is: whoever accepts it at this moment comes before or after.
+            held = update(EPISODES).where(EPISODES.c.key == row["key"]).values(run_id=e.run_id)
+            known = connection.scalar(held.returning(EPISODES.c.episode))
             stays = known is not None and from_json(Episode, known).closed_by is Closing.ACCEPTED
             if not stays or e.closed_by is Closing.ACCEPTED:
                 _put(connection, EPISODES, row)

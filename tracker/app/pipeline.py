@@ -204,9 +204,9 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
 def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: datetime) -> None:
     """Judge checkpoints again whose past has grown; a loss that the newest one shows now is told."""
     run_id = later[0].plan.checkpoint.run_id
-    scores, reports = world.history.scores(run_id), {r.plan_id: r for r in world.history.reports(run_id)}
+    scores = world.history.scores(run_id)
     for record in later:
-        before = reports.get(record.plan.id)
+        before = world.history.report(record.plan.id)
         if before is None:
             continue  # its own review comes
         report = judged_again(before, world.judge(record, scores, memory, world.policy, now=now))

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +15,16 @@ import pytest
 from sqlalchemy import Engine, text
 
 from eval_jobs.errors import DiskFull, StoreError
-from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
 from tracker.adapters.codec import from_json, to_json
-from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.history_sql import EPISODES, SqlHistory
 from tracker.adapters.samples_parquet import SampleFiles, StoredSamples
 from tracker.adapters.samples_table_parquet import samples_path, write_samples
 from tracker.domain.sample_columns import SampleColumns
-from tracker.domain.types import Gap, Report
+from tracker.domain.types import Closing, Episode, Gap, Report
 
 RECORDED = forgetting_run(checkpoints=4, samples=4)
 RECORDS = RECORDED.records
@@ -162,9 +163,9 @@ def test_reading_goes_on_with_what_replaced_a_record_meanwhile(
 KILLED_WHILE_REPLACING = """
 import os, pathlib, signal, sys
 import eval_jobs.queue.steps_sql
-from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.database_sql import open_database, transaction
 from tests.unit.tracker.adapters.test_history_sql import RECORDS, shorter
-from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.history_sql import EPISODES, SqlHistory
 
 calls, last = 0, 0
 
@@ -292,3 +293,18 @@ def test_half_a_surrogate_pair_in_a_message_can_be_stored(history: SqlHistory) -
     gap = replace(RECORDED.gaps[0], message="the model said \ud83d")
     assert history.append_gap(gap) is True
     assert history.gaps(RUN) == (gap,)
+
+
+def test_a_loss_that_somebody_accepts_while_it_is_judged_stays_accepted(engine: Engine, tmp_path: Path) -> None:
+    loss = Episode(run_id=RUN, suite="s", benchmark="sums", opened_step=200, onset_step=100)
+    accepted = replace(loss, closed_step=200, closed_by=Closing.ACCEPTED)
+    history, other = SqlHistory(engine, tmp_path / "samples"), open_database(str(engine.url))
+    history.append_episode(loss)
+    judging = threading.Thread(target=history.append_episode, args=(replace(loss, forgotten=True),))
+    with transaction(other) as connection:
+        connection.execute(EPISODES.update().values(episode=to_json(accepted)))
+        judging.start()
+        judging.join(0.3)
+    judging.join()
+    assert history.episodes(RUN) == (accepted,)
+    other.dispose()
