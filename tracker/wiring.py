@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from eval_jobs.errors import ConfigError, DiskFull, StoreError
+from eval_jobs.errors import CheckpointNotFound, ConfigError, DiskFull, StoreError
 from eval_jobs.evaluate.data_files import check_benchmark, read_data_digest
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
@@ -254,10 +254,19 @@ class Project:
         return self._pin(setting, self.config.run.name, pins_dir)
 
     def _held(self, checkpoint: str) -> Checkpoint | None:
-        """Return the checkpoint of one of our pins: that is all that rotation may have left of it."""
+        """Return the checkpoint of one of our pins: that is all that rotation may have left of it.
+
+        Raises:
+            CheckpointNotFound: it was given up.
+        """
         folder = Path(checkpoint).absolute()
         if checkpoint.startswith(SCHEME) or not folder.is_relative_to(self.pins_dir.absolute()):
             return None
+        if str(folder) in self.pins.given_up():
+            raise CheckpointNotFound(
+                f"the weights in {folder} were given up to save space",
+                hint="name the trainer's own folder, if it is still there; keep.pins says how many are kept",
+            )
         held = (pin.checkpoint for pin in self.pins.held())
         return next((found for found in held if Path(found.uri) == folder), None)
 

@@ -98,6 +98,15 @@ def test_a_pin_that_a_person_names_is_the_checkpoint_that_it_holds(tmp_path: Pat
     assert pinned.run_id == "r/v0"
 
 
+def test_a_pin_that_was_given_up_is_said_to_be_so(tmp_path: Path) -> None:
+    opened = project(tmp_path, "")
+    pinned = opened.pin(str(write_checkpoint(tmp_path / "out" / "checkpoint-7")))
+    opened.pins.release(opened.pins.held()[0])
+    with pytest.raises(CheckpointNotFound, match="given up to save space") as caught:
+        opened.pin(pinned.uri)
+    assert "keep.pins" in caught.value.hint
+
+
 def test_the_order_of_a_run_is_that_of_its_settings(tmp_path: Path) -> None:
     made = project(tmp_path, "requests = 4\n[watch]\nmax_waiting = 7\n")
     assert made.world().order == Order(backlog=Backlog.NEWEST, max_waiting=7)
