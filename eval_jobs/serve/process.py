@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -22,6 +24,7 @@ from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError, DiskFull, ServeError
+from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
 from eval_jobs.serve import proc
 
@@ -90,6 +93,8 @@ def start(argv: Sequence[str], env: Mapping[str, str], *, folder: Path, name: st
     try:
         # Written before the start: if we are killed right after it, the engine is still found by its log.
         _write(pid_file, record)
+        with mapped_os_errors(Path(record.tmp_dir).parent):
+            Path(record.tmp_dir).mkdir(mode=0o700)
         popen = _popen(argv, {**env, "TMPDIR": record.tmp_dir}, Path(record.log))
         found = proc.stat(popen.pid)
         record = replace(record, pid=popen.pid, start_time=found.start_time if found else 0)
@@ -102,6 +107,10 @@ def start(argv: Sequence[str], env: Mapping[str, str], *, folder: Path, name: st
 
 def reap(folder: Path, clock: Clock) -> tuple[str, ...]:
     """Stop engines whose owner died without stopping them; return their names. Nothing else is touched."""
+    for draft in folder.glob("*.pid-draft"):
+        if _is_left(draft):
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
     return tuple(pid_file.stem for pid_file in sorted(folder.glob("*.pid")) if _reap_one(pid_file, clock))
 
 
@@ -120,18 +129,19 @@ def mapped_os_errors(where: Path) -> Iterator[None]:
 
 # --- private
 
+_DRAFT = re.compile(r"\.([0-9a-f]{8})-(\d+)-(\d+)\.pid-draft$")
+
 
 def _new_record(log_file: Path) -> EngineRecord:
     own = proc.stat(os.getpid())
     # In the system's place for such folders, because the path of a Unix socket in it may have 107 characters at most.
-    with mapped_os_errors(Path(tempfile.gettempdir())):
-        tmp_dir = tempfile.mkdtemp(prefix="tracker-engine-")
+    tmp_dir = Path(tempfile.gettempdir()) / f"tracker-engine-{secrets.token_hex(8)}"
     return EngineRecord(
         machine=proc.this_machine(),
         owner_pid=os.getpid(),
         owner_start_time=own.start_time if own else 0,
         log=str(log_file.resolve()),
-        tmp_dir=tmp_dir,
+        tmp_dir=str(tmp_dir),
     )
 
 
@@ -157,10 +167,25 @@ def _popen(argv: Sequence[str], env: Mapping[str, str], log_file: Path) -> subpr
 
 def _write(pid_file: Path, record: EngineRecord) -> None:
     """Write the file whole or not at all: a killed writer must not leave half a record."""
-    draft = pid_file.with_suffix(".pid-draft")
+    owner = f"{_machine(record.machine)}-{record.owner_pid}-{record.owner_start_time}"
+    draft = pid_file.with_suffix(f".{owner}.pid-draft")
     with mapped_os_errors(pid_file.parent):
         draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
         draft.replace(pid_file)
+
+
+def _is_left(draft: Path) -> bool:
+    """Say whether the process that wrote this, perhaps not to its end, is gone: its name says who that was."""
+    found = _DRAFT.search(draft.name)
+    return (
+        found is not None
+        and found.group(1) == _machine(proc.this_machine())
+        and not proc.is_running(int(found.group(2)), int(found.group(3)))
+    )
+
+
+def _machine(name: str) -> str:
+    return content_hash(name)[:8]
 
 
 def _reap_one(pid_file: Path, clock: Clock) -> bool:
