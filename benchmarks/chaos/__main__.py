@@ -35,7 +35,8 @@ class Campaign:
     """What all rounds share."""
 
     folder: Path
-    reference: Seen
+    reference: Seen | None
+    """None with a real engine: the trainer's script alone says what must be there."""
     lines: list[Line]
     cluster: Path | None
     keep: Path | None
@@ -51,31 +52,39 @@ class Campaign:
             real_engine=self.real_engine,
         )
         place = Place(home=self.folder / str(seed), setting=setting)
-        place.prepare()
         storm = Storm(place=place, chance=random.Random(seed), lines=self.lines)  # noqa: S311 - a game of chance
         begun_s = time.monotonic()
+        try:
+            verdict = self._judged(storm, kills)
+            counts = {"kills": storm.kills} | verdict.counts()
+            _show(seed, verdict, storm, time.monotonic() - begun_s)
+            if self.keep is not None and any(verdict.counts().values()):
+                (place.home / "storm.log").write_text("\n".join(storm.log))
+                shutil.copytree(place.home, self.keep / str(seed), symlinks=True, dirs_exist_ok=True)
+        finally:
+            place.stop_all()
+        shutil.rmtree(place.home, ignore_errors=True)
+        return counts
+
+    def _judged(self, storm: Storm, kills: int) -> Verdict:
+        place = storm.place
+        place.prepare()
         storm.rage(kills)
         trouble = storm.calm()
         seen = look(place)
         place.stop_services()
         verdict = audit(place, seen, self.reference)
         verdict.lost += [trouble] if trouble else []
-        counts = {"kills": storm.kills} | verdict.counts()
-        _show(seed, verdict, storm, time.monotonic() - begun_s)
-        if self.keep is not None and any(verdict.counts().values()):
-            (place.home / "storm.log").write_text("\n".join(storm.log))
-            shutil.copytree(place.home, self.keep / str(seed), symlinks=True, dirs_exist_ok=True)
-        shutil.rmtree(place.home, ignore_errors=True)
-        return counts
+        return verdict
 
 
 def begin(folder: Path, *, database: str = "sqlite", keep: Path | None = None, real_engine: bool = False) -> Campaign:
-    """Run the undisturbed round, and remember every line that it came to."""
+    """Prepare a campaign; with the stand-in that is a round in which nobody dies, of which every line is noted."""
     folder.chmod(0o755)  # for the database's own user
     cluster = folder / "cluster" if database == "postgresql" else None
     if cluster is not None:
         make_cluster(cluster)
-    reference, lines = _undisturbed(folder, real=real_engine)
+    reference, lines = (None, []) if real_engine else _undisturbed(folder)
     return Campaign(
         folder=folder, reference=reference, lines=lines, cluster=cluster, keep=keep, real_engine=real_engine
     )
@@ -111,18 +120,20 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _undisturbed(folder: Path, *, real: bool) -> tuple[Seen, list[Line]]:
+def _undisturbed(folder: Path) -> tuple[Seen, list[Line]]:
     """Run one round in which nobody dies; return what it left and every line that it ran."""
-    place = Place(home=folder / "0", setting=Setting(real_engine=real))
+    place = Place(home=folder / "0")
     place.prepare()
     (place.home / "lines").mkdir()
     storm = Storm(place=place, chance=random.Random(0), lines=())  # noqa: S311
     begun_s = time.monotonic()
-    storm.rage(0)
-    trouble = storm.calm()
-    seen = look(place)
-    place.stop_services()
-    verdict = audit(place, seen, None)
+    try:
+        storm.rage(0)
+        trouble = storm.calm()
+        seen = look(place)
+        verdict = audit(place, seen, None)
+    finally:
+        place.stop_all()
     verdict.lost += [trouble] if trouble else []
     _show(0, verdict, storm, time.monotonic() - begun_s)
     if any(verdict.counts().values()):
@@ -137,6 +148,8 @@ def _undisturbed(folder: Path, *, real: bool) -> tuple[Seen, list[Line]]:
 def _show(seed: int, verdict: Verdict, storm: Storm, took_s: float) -> None:
     counts = " ".join(f"{name}={n}" for name, n in verdict.counts().items())
     print(f"round {seed}: kills={storm.kills} {counts} in {took_s:.0f} s", flush=True)
+    victims = ", ".join(f"{role} {n}" for role, n in storm.victims.most_common())
+    print(f"    killed: {victims or 'nobody'}", flush=True)
     for name, sentences in vars(verdict).items():
         for sentence in sentences[:5]:
             print(f"    {name}: {sentence}", flush=True)

@@ -120,7 +120,7 @@ def audit(place: Place, seen: Seen, reference: Seen | None) -> Verdict:
 def expected_checkpoints(*, real: bool) -> Mapping[Key, str]:
     """Return step and digest of every complete checkpoint of the script -> the hash that the engine knows it by."""
     found: dict[Key, str] = {}
-    for save in whole_saves():
+    for save in whole_saves(real=real):
         with tempfile.TemporaryDirectory() as name:
             path = Path(name) / WEIGHTS
             path.write_bytes(files_of(save.seed, real=real)[WEIGHTS])

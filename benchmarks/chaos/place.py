@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.chaos import postgres
 from benchmarks.chaos.engine import write_interpreter
-from benchmarks.chaos.trainer import SCRIPT, read_number
+from benchmarks.chaos.people import everybody
+from benchmarks.chaos.trainer import read_number, script_of
 
 REPOSITORY = Path(__file__).parent.parent.parent
 TRACKER = Path(sys.executable).parent / "tracker"
@@ -107,6 +109,9 @@ class Place:
         if self.setting.has_mlflow_server:
             self.mlflow_port = postgres.free_port()
             uri = f"http://127.0.0.1:{self.mlflow_port}"
+            # MLflow refuses for ever a database in which its server was killed while it created the tables.
+            make = f"from tracker.adapters.mlflow_client import connect; connect('sqlite:///{self.state}/mlflow.db')"
+            subprocess.run([sys.executable, "-c", make], cwd=REPOSITORY, check=True)
         if self.setting.cluster is not None:
             self.database_port = postgres.free_port()
             database = postgres.url_of(self.database_port)
@@ -129,7 +134,7 @@ class Place:
     @property
     def has_trained(self) -> bool:
         """Whether the trainer's script is through."""
-        return self.saved >= len(SCRIPT)
+        return self.saved >= len(script_of(real=self.setting.real_engine))
 
     def keep_running(self) -> None:
         """Start what is missing."""
@@ -161,6 +166,14 @@ class Place:
         if process is not None:
             process.kill()
             process.wait()
+
+    def stop_all(self) -> None:
+        """End whatever still runs, at once."""
+        for name in tuple(self.running):
+            self.stop(name)
+        for person in everybody(self.home):
+            with suppress(ProcessLookupError):
+                os.kill(person.pid, signal.SIGKILL)
 
     def stop_services(self) -> None:
         """End the servers in good order."""

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,12 +21,12 @@ from sqlalchemy.exc import DBAPIError
 from benchmarks.chaos import postgres
 from benchmarks.chaos.people import Person, everybody
 from benchmarks.chaos.place import Place
-from benchmarks.chaos.trainer import KEEP, SCRIPT, WEIGHTS, hash_of_weights, write_number
+from benchmarks.chaos.trainer import KEEP, WEIGHTS, hash_of_weights, script_of, write_number
 from eval_jobs.queue.database_sql import open_database
 
 PATIENCE_S = 180.0
-SEEN_S = 12.0
-"""A checkpoint that a watcher had beside it for so long without a break has existed long enough."""
+SEEN_S = 60.0
+"""A checkpoint with a watcher beside it for so long without a break has existed long enough, on a busy machine too."""
 WEIGHT_OF = {
     "watcher": 3,
     "worker": 4,
@@ -56,7 +57,7 @@ class Storm:
     lines: Sequence[Line]
     """Where bombs may go off."""
     log: list[str] = field(default_factory=list)
-    _kills: int = 0
+    _killed: Counter[str] = field(default_factory=Counter)
     _stopped: list[tuple[float, int]] = field(default_factory=list)
     _bombs: int = 0
     _next_s: float = 0.0
@@ -65,10 +66,16 @@ class Storm:
     """Pid of the watcher and since when it lives."""
 
     @property
-    def kills(self) -> int:
-        """How many processes died of it so far: by a signal of ours or by a bomb."""
+    def victims(self) -> Counter[str]:
+        """How many processes of each role died of it so far: by a signal of ours or by a bomb."""
         fired = self.place.home / "fired.log"
-        return self._kills + (len(fired.read_text().splitlines()) if fired.is_file() else 0)
+        bombed = fired.read_text().splitlines() if fired.is_file() else ()
+        return self._killed + Counter(line.partition(" ")[0] for line in bombed)
+
+    @property
+    def kills(self) -> int:
+        """How many processes died of it so far."""
+        return self.victims.total()
 
     def rage(self, kills: int) -> None:
         """Let the trainer go through its script and strike until `kills` processes are dead or all is done."""
@@ -123,14 +130,15 @@ class Storm:
     def _allow_next_save(self) -> None:
         """Let the trainer save again once whatever that will destroy is held, or had its time."""
         saved = self.place.saved
-        if saved >= len(SCRIPT):
+        script = script_of(real=self.place.setting.real_engine)
+        if saved >= len(script):
             return
         process = self.place.running.get("watcher")
         pid = process.pid if process is not None and process.poll() is None else 0
         if pid != self._watched[0]:
             self._watched = (pid, time.monotonic())
-        done = [save for save in SCRIPT[:saved] if not save.dies]
-        again = [save for save in done if save.step == SCRIPT[saved].step]
+        done = [save for save in script[:saved] if not save.dies]
+        again = [save for save in done if save.step == script[saved].step]
         doomed = [*done[: max(0, len(done) - KEEP + 1)], *again]
         real = self.place.setting.real_engine
         held, published = _held_hashes(self.place.state, "*"), _held_hashes(self.place.state, "step-*")
@@ -165,7 +173,7 @@ class Storm:
     def _kill(self, victim: Person, how: str) -> None:
         with suppress(ProcessLookupError):
             os.kill(victim.pid, signal.SIGKILL)
-            self._kills += 1
+            self._killed[victim.role] += 1
             self.log.append(f"{victim.role} {victim.pid} killed {how}")
 
     def _lay_bomb(self) -> None:
