@@ -151,6 +151,8 @@ class Storm:
 
     def _strike(self) -> None:
         people = [p for p in everybody(self.place.home) if p.role in WEIGHT_OF]
+        if self.place.setting.real_engine and not any(p.role == "engine" for p in people):
+            return  # else all kills are over before the first one has started
         if self.chance.random() < EVERYBODY_SHARE:
             victims = [p for p in people if p.role not in ("mlflow", "database")]
             for victim in victims:
