@@ -29,6 +29,7 @@ VIOLATIONS = {
     "mlflow": ("tracker/config/judging.py", "import mlflow"),
     "sql": ("tracker/cli/history.py", "import sqlalchemy"),
     "alembic": ("eval_jobs/queue/sql_queue.py", "import alembic"),
+    "postgresql": ("eval_jobs/queue/database_sql.py", "import psycopg"),
     "engines": ("eval_jobs/serve/vllm.py", "import vllm"),
     "s3": ("tracker/adapters/curves.py", "import s3fs"),
     "watchdog": ("tracker/cli/watch.py", "import watchdog"),

@@ -24,7 +24,7 @@ def distribution(requirement: str) -> str:
 
 
 DECLARED = {distribution(r) for r in SETTINGS["dependencies"]}
-LOADED_LATE = {distribution(r) for r in SETTINGS["optional-dependencies"]["s3"]}
+LOADED_LATE = {distribution(r) for extra in ("s3", "postgresql") for r in SETTINGS["optional-dependencies"][extra]}
 
 
 def imported() -> set[str]:
