@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts bench-judge bench-replay bench-scale clean
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts bench-judge bench-replay bench-scale bench-chaos clean
 BIN := .venv/bin
 
 help: ## show this list
@@ -44,6 +44,9 @@ bench-judge: setup ## the time that one more checkpoint of a long run takes to j
 bench-scale: setup ## what a project of 100,000 plans and 40 million graded answers costs
 	@$(BIN)/python -m benchmarks.scale
 	@$(BIN)/python -m benchmarks.scale --runs
+
+bench-chaos: setup ## kill everything 300 times and count what is lost, doubled, misread or left behind
+	@$(BIN)/python -m benchmarks.chaos
 
 bench-replay: setup ## our verdicts on published training runs, and how far repeated runs differ
 	@$(BIN)/python -m benchmarks.replay_series

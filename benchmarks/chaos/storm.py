@@ -35,7 +35,7 @@ WEIGHT_OF = {
     "prober": 3,
     "trainer": 2,
     "mlflow": 2,
-    "database": 1,
+    "database": 3,
 }
 PAUSE_SHARE = 0.12
 PAUSES_S = (0.5, 8.0)
