@@ -12,6 +12,7 @@ from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
 from tracker.app.pipeline import Tick, World, tick
+from tracker.domain.display import count_text
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ class _QuietTime:
 def _revive(world: World) -> bool:
     revived = world.queue.revive(given_up=world.keeping.pins.given_up())
     if revived:
-        log.warning("%d checkpoints whose evaluation had failed are tried again", revived)
+        log.warning("tried again, because its evaluation had failed: %s", count_text(revived, "checkpoint"))
     return True
 
 
