@@ -37,6 +37,8 @@ WEIGHT_OF = {
     "mlflow": 2,
     "database": 3,
 }
+OF_REAL_ENGINE = 12
+"""Weight of each of vLLM's three processes."""
 PAUSE_SHARE = 0.12
 PAUSES_S = (0.5, 8.0)
 EVERYBODY_SHARE = 0.06
@@ -162,7 +164,8 @@ class Storm:
             self._lay_bomb()
         if not people:
             return
-        victim = self.chance.choices(people, [WEIGHT_OF[p.role] for p in people])[0]
+        weights = WEIGHT_OF | ({"engine": OF_REAL_ENGINE} if self.place.setting.real_engine else {})
+        victim = self.chance.choices(people, [weights[p.role] for p in people])[0]
         if self.chance.random() < PAUSE_SHARE and victim.role != "trainer":
             with suppress(ProcessLookupError):
                 os.kill(victim.pid, signal.SIGSTOP)
