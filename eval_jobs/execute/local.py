@@ -30,6 +30,8 @@ STOP_TIMEOUT_S = 40.0
 """A worker that is stopped ends its engine and its evaluator first."""
 QUICK_DEATH_S = 30.0
 MAX_QUICK_DEATHS = 5
+REST_S = 60.0
+"""Between two starts of a worker that dies again and again."""
 TAIL_BYTES = 4096
 
 
@@ -50,6 +52,10 @@ class LocalWorkers:
         self._queue_url = queue_url
         self._work_dir = work_dir.absolute()
         self._workers: list[_Running] = []
+        self._has_lived = False
+        """Whether any worker ever lived for longer than a quick death: then workers can live here."""
+        self._resting: set[int] = set()
+        """Process ids of dead ones that are not started again at once."""
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -62,26 +68,22 @@ class LocalWorkers:
             self._workers.append(self._started(quick_deaths=0))
 
     def check(self) -> None:
-        """Start workers that are missing, and dead ones again.
+        """Start workers that are missing, and dead ones again; after many quick deaths only once in a while.
 
         Raises:
-            TrackerError: one died again and again soon after its start.
+            TrackerError: one died again and again soon after its start, and none has ever lived for longer.
         """
         for index, worker in enumerate(self._workers):
             code = worker.process.poll()
+            lived_s = time.monotonic() - worker.started_s
             if code is None:
-                continue
-            quick = time.monotonic() - worker.started_s < QUICK_DEATH_S
-            quick_deaths = worker.quick_deaths + 1 if quick else 0
-            where = self._log(worker.process.pid)
-            if quick_deaths >= MAX_QUICK_DEATHS:
-                raise TrackerError(
-                    f"a worker ended {quick_deaths} times within {QUICK_DEATH_S:.0f} s of its start, at last "
-                    f"{_how(code)}: {_last_line(where)}",
-                    hint=f"read {where}",
-                )
-            log.warning("worker %d ended %s and is started again; its log: %s", worker.process.pid, _how(code), where)
-            self._workers[index] = self._started(quick_deaths=quick_deaths)
+                self._has_lived |= lived_s >= QUICK_DEATH_S
+            elif worker.process.pid in self._resting:
+                if lived_s >= REST_S:
+                    self._resting.discard(worker.process.pid)
+                    self._workers[index] = self._started(quick_deaths=MAX_QUICK_DEATHS - 1)
+            else:
+                self._has_ended(index, code, is_quick=lived_s < QUICK_DEATH_S)
         self.start()
 
     def stop(self) -> None:
@@ -94,6 +96,21 @@ class LocalWorkers:
             _end(worker.process, deadline_s)
 
     # --- private
+
+    def _has_ended(self, index: int, code: int, *, is_quick: bool) -> None:
+        """Start a worker again, or let it rest: a machine that is short of memory for a night must not end a watch."""
+        worker = self._workers[index]
+        pid, quick_deaths = worker.process.pid, worker.quick_deaths + 1 if is_quick else 0
+        how, where = _how(code), self._log(pid)
+        if quick_deaths < MAX_QUICK_DEATHS:
+            log.warning("worker %d ended %s and is started again; its log: %s", pid, how, where)
+            self._workers[index] = self._started(quick_deaths=quick_deaths)
+            return
+        often = f"a worker ended {quick_deaths} times within {QUICK_DEATH_S:.0f} s of its start, at last {how}"
+        if not self._has_lived:
+            raise TrackerError(f"{often}: {_last_line(where)}", hint=f"read {where}")
+        log.error("%s; the next one is started in %.0f s; its log: %s", often, REST_S, where)
+        self._resting.add(pid)
 
     @property
     def _start_log(self) -> Path:

@@ -1,0 +1,60 @@
+"""Workers that die again and again: real processes, killed from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import TrackerError
+from eval_jobs.execute import local
+from eval_jobs.execute.local import MAX_QUICK_DEATHS, LocalWorkers
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[LocalWorkers]:
+    started = LocalWorkers(1, f"sqlite:///{tmp_path}/tracker.db", tmp_path / "work")
+    started.start()
+    yield started
+    started.stop()
+
+
+def kill(workers: LocalWorkers) -> int:
+    """Kill the worker, wait until it is dead and return its process id."""
+    (pid,) = workers.pids
+    os.kill(pid, signal.SIGKILL)
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    return pid
+
+
+def test_workers_that_never_lived_end_the_watch(workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "QUICK_DEATH_S", 3600.0)
+    for _ in range(MAX_QUICK_DEATHS - 1):
+        kill(workers)
+        workers.check()
+    kill(workers)
+    with pytest.raises(TrackerError, match="ended 5 times"):
+        workers.check()
+
+
+def test_workers_that_lived_before_are_started_again_after_a_rest_and_the_watch_goes_on(
+    workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(local, "QUICK_DEATH_S", 0.0)
+    workers.check()  # it has lived for longer than that
+    monkeypatch.setattr(local, "QUICK_DEATH_S", 3600.0)
+    monkeypatch.setattr(local, "REST_S", 3600.0)
+    for _ in range(MAX_QUICK_DEATHS):
+        dead = kill(workers)
+        workers.check()
+    workers.check()
+    assert workers.pids == (dead,)
+    assert caplog.text.count("the next one is started in") == 1
+    monkeypatch.setattr(local, "REST_S", 0.0)
+    workers.check()
+    assert workers.pids != (dead,)
