@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 from eval_jobs.errors import CheckpointSkipped, TrackerError
@@ -17,6 +18,7 @@ from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
 from tracker.app.collect import Keeping, collect
+from tracker.app.edge import Edge
 from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
 from tracker.domain.gaps import unsettled
 from tracker.domain.late import judged_again, overtaken_by, words_of
@@ -66,6 +68,7 @@ class World:
     policy: Policy
     keeping: Keeping
     order: Order = Order()
+    edge: Edge = field(default_factory=Edge)
     found: list[Checkpoint] = field(default_factory=list)
     """Not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
@@ -104,8 +107,10 @@ def tick(world: World, now: datetime) -> Tick:
     gaps = remember_gaps(world)
     reports = []
     for record in world.queue.finished():  # written by workers, wherever they run
-        reports.append(review(world, record, now))
-        world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
+        report = world.edge.reviewed(record, partial(review, world, record, now))
+        if report is not None:
+            reports.append(report)
+            world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
     if reports:
         collect(world.keeping)
     return Tick(

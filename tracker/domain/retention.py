@@ -40,6 +40,8 @@ class Identity:
     run_id: str
     step: int
     digest: str
+    files_digest: str = ""
+    """As `Checkpoint.files_digest`: the same weights beside another tokenizer are another checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,12 @@ def is_of(run_id: str, run: str) -> bool:
 
 def identity_of(checkpoint: Checkpoint) -> Identity:
     """Return what a checkpoint is known by."""
-    return Identity(run_id=checkpoint.run_id, step=checkpoint.step, digest=checkpoint.digest)
+    return Identity(
+        run_id=checkpoint.run_id,
+        step=checkpoint.step,
+        digest=checkpoint.digest,
+        files_digest=checkpoint.files_digest,
+    )
 
 
 def choose(
@@ -71,7 +78,7 @@ def choose(
         keep: None: all are kept, and the reason says so.
         reasons: why single ones are kept, whatever their step.
     """
-    ordered = sorted(set(checkpoints), key=lambda c: (c.run_id, c.step, c.digest))
+    ordered = sorted(set(checkpoints), key=lambda c: (c.run_id, c.step, c.digest, c.files_digest))
     last = {c for run in {c.run_id for c in ordered} for c in _last([c for c in ordered if c.run_id == run], keep)}
     text = "all are kept" if keep is None else LAST.format(count=keep)
     return tuple(Choice(checkpoint=c, reasons=(*((text,) if c in last else ()), *reasons.get(c, ()))) for c in ordered)

@@ -233,7 +233,7 @@ def test_a_changed_tokenizer_beside_the_same_weights_is_what_is_pinned(tmp_path:
 def test_what_the_trainer_notes_for_itself_makes_no_other_checkpoint(tmp_path: Path) -> None:
     folder = trainer.save(tmp_path, 10)
     first = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
-    trainer.write_json(folder / "trainer_state.json", trainer.trainer_state(10) | {"total_flos": 7})
+    trainer.write_json(folder / "trainer_state.json", {**trainer.trainer_state(10), "total_flos": 7})
     second = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
     assert (first.digest, first.files_digest) == (second.digest, second.files_digest)
     assert pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins") == second

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from eval_jobs.queue.rules import lease_end
+from eval_jobs.types import EvalRecord
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeNotifier, FakeWorld
 from tracker.app.pipeline import World, plans_for, remember_gaps, review, tick
-from tracker.domain.types import Alert, AlertState, Gap, Pinned, VerdictWord
+from tracker.domain.judge import judge
+from tracker.domain.types import Alert, AlertState, Gap, Pinned, Report, VerdictWord
 
 GAP = forgetting_run().gaps[0]
 
@@ -53,6 +55,30 @@ def test_a_second_pass_over_the_same_world_changes_nothing() -> None:
     passed = tick(fakes.world(), fakes.clock.now())
     assert (passed.checkpoints, passed.gaps, passed.reports, passed.unsent) == ((), (), (), 0)
     assert (fakes.notifier.alerts, fakes.tracking.records) == (told, sent)
+
+
+def test_a_bug_at_one_record_is_said_once_and_the_others_are_judged(caplog: pytest.LogCaptureFixture) -> None:
+    fakes = FakeWorld()
+    bad = fakes.run.records[1].plan.id
+
+    def judging(record: EvalRecord, *args: Any, **kwargs: Any) -> Report:
+        if record.plan.id == bad:
+            raise ZeroDivisionError("a bug")
+        return judge(record, *args, **kwargs)
+
+    world = replace(fakes.world(), judge=judging)
+    for record in fakes.run.records[:4]:
+        fakes.source.put(record.plan.checkpoint)
+    tick(world, fakes.clock.now())
+    fakes.work()
+    for _ in range(3):
+        tick(world, fakes.clock.now())
+    judged = {report.plan_id for report in fakes.history.reports(fakes.run.run_id)}
+    assert judged == {record.plan.id for record in fakes.run.records[:4]} - {bad}
+    assert caplog.text.count("could not be judged: ZeroDivisionError: a bug") == 1
+    tick(fakes.world(), fakes.clock.now())  # the next start, with the bug mended
+    assert bad in {report.plan_id for report in fakes.history.reports(fakes.run.run_id)}
+    assert fakes.queue.finished() == ()
 
 
 def test_a_gap_is_told_once() -> None:
