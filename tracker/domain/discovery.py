@@ -26,6 +26,7 @@ from tracker.domain.listing import (
     Broken,
     Document,
     Facts,
+    FileFact,
     Listing,
     RawKind,
     has_lost_entry,
@@ -262,9 +263,7 @@ def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Finding:
 def _check_temporaries(listing: Listing, _: _Layout, __: Habits) -> Finding:
     state = listing.facts.file(TRAINER_STATE)
     for fact in listing.facts.files:
-        # What a killed save left behind before the same step was saved again is older than the trainer's last file.
-        is_leftover = state is not None and fact.mtime_ns < state.mtime_ns
-        if is_temporary(fact.name) and not is_leftover:
+        if is_temporary(fact.name) and not _is_leftover(fact, state):
             return _not_yet(f"a temporary file is left: {fact.name}")
     return None
 
@@ -332,7 +331,7 @@ def _config(listing: Listing, layout: _Layout) -> Document | Broken | None:
 
 def _is_prompt(facts: Facts, layout: _Layout, habits: Habits) -> bool:
     state = facts.file(TRAINER_STATE)
-    if state is None or any(is_temporary(f.name) for f in facts.files):
+    if state is None or any(is_temporary(f.name) and not _is_leftover(f, state) for f in facts.files):
         return False
     held = [facts.file(name) for name in _held(facts, layout)]
     # An older trainer_state.json beside newer weights: the step is being saved a second time.
@@ -341,6 +340,11 @@ def _is_prompt(facts: Facts, layout: _Layout, habits: Habits) -> bool:
     # With several ranks the others may come after trainer_state.json: only an earlier checkpoint tells how many.
     ranks = len(_ranks(facts))
     return not has_lost_entry(facts) and ranks >= habits.ranks and (not ranks or habits.ranks > 0)
+
+
+def _is_leftover(temporary: FileFact, state: FileFact | None) -> bool:
+    """Say whether a killed save left a file before the same step was saved again: the trainer's last file is newer."""
+    return state is not None and temporary.mtime_ns < state.mtime_ns
 
 
 def _held(facts: Facts, layout: _Layout) -> tuple[str, ...]:
