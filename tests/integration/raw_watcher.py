@@ -17,7 +17,8 @@ STAND_IN = """#!{python}
 import json, pathlib, shutil, sys
 json.loads(sys.stdin.readline())
 shutil.copyfile("{weights}", "model.safetensors")
-print(json.dumps({{"type": "done", "files": ["model.safetensors"], "dtype": "float32", "tensors": 21}}), flush=True)
+print(json.dumps({{"type": "done", "files": ["model.safetensors"], "dtype": "float32", "tensors": 21,
+                  "unpickled": False}}), flush=True)
 sys.stdin.read()
 """
 """Answers as the real conversion does, at once: the kills are for what happens before and after it."""

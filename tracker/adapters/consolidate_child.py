@@ -12,6 +12,7 @@ Answers are lines of JSON on the standard output that it was started with; what 
 
 from __future__ import annotations
 
+import enum
 import gc
 import importlib
 import json
@@ -123,7 +124,7 @@ def _read_dcp(request: Mapping[str, Any]) -> dict[str, Weight]:
         def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as in the base class
             if f"{module}.{name}" not in allowed:
                 raise pickle.UnpicklingError(f"Unsupported global: GLOBAL {module}.{name}")
-            return super().find_class(module, name)
+            return _member if (module, name) == ("builtins", "getattr") else super().find_class(module, name)
 
     class Reader(dcp.FileSystemReader):  # type: ignore[misc, name-defined]
         """As torch's own, but for its index, which torch would unpickle whatever it names."""
@@ -154,6 +155,13 @@ def _read_dcp(request: Mapping[str, Any]) -> dict[str, Weight]:
     }
 
 
+def _member(owner: object, name: str) -> object:
+    """Return a member of an enum: all that a state may use getattr for. Python before 3.11.4 writes it so."""
+    if not isinstance(owner, enum.EnumMeta) or name not in owner.__members__:
+        raise pickle.UnpicklingError("Unsupported global: GLOBAL builtins.getattr")
+    return owner[name]
+
+
 def _read_zero(request: Mapping[str, Any]) -> dict[str, Weight]:
     torch = importlib.import_module("torch")
     tool = importlib.import_module("deepspeed.utils.zero_to_fp32")
@@ -163,6 +171,7 @@ def _read_zero(request: Mapping[str, Any]) -> dict[str, Weight]:
             importlib.import_module("deepspeed.utils.tensor_fragment").fragment_address,
             importlib.import_module("deepspeed.runtime.fp16.loss_scaler").LossScaler,
             importlib.import_module("deepspeed.runtime.fp16.loss_scaler").DynamicLossScaler,
+            (_member, "builtins.getattr"),
         ]
     )
     folder = Path(request["state"])
