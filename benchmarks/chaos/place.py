@@ -182,6 +182,10 @@ class Place:
             if process is not None:
                 process.send_signal(signal.SIGINT if name == "database" else signal.SIGTERM)
                 process.wait()
+        for person in everybody(self.home):
+            if person.role == "mlflow":  # a worker whose server we killed: nobody else ends it
+                with suppress(ProcessLookupError):
+                    os.kill(person.pid, signal.SIGKILL)
 
     # --- private
 
