@@ -122,7 +122,7 @@ class Journal:
     def drop_torn_lines(self) -> None:
         """Cut what a kill left of a half-written line: EvalScope would write the next row right behind it."""
         for path in (*self.folder.glob("predictions/*/*.jsonl"), *self.folder.glob("reviews/*/*.jsonl")):
-            if path.stat().st_size:
+            if path.is_file() and path.stat().st_size:
                 _drop_torn_line(path)
 
     # --- private

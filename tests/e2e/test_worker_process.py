@@ -331,8 +331,8 @@ def test_the_password_of_the_queue_is_not_on_the_command_line(tmp_path: Path) ->
 
 
 def test_a_worker_without_a_queue_says_what_is_missing(tmp_path: Path) -> None:
-    env = {name: value for name, value in os.environ.items() if name != "TRACKER_QUEUE_URL"}
+    env = {name: value for name, value in os.environ.items() if name != "TRACKER_DATABASE"}
     command = [sys.executable, "-m", "eval_jobs.execute.worker", "--work-dir", str(tmp_path)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "TRACKER_QUEUE_URL" in done.stderr
+    assert "TRACKER_DATABASE" in done.stderr
