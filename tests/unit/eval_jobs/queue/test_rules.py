@@ -84,11 +84,11 @@ def test_the_wait_before_the_next_try_grows() -> None:
 
 
 def test_a_plan_that_brought_three_workers_down_is_not_tried_again() -> None:
-    crash = Crash(worker="node7:4242 log=/work/worker-4242.log", note="sums 7/30", claimed_at=NOW)
+    crash = Crash(worker="node7:4242 log=/logs/worker-4242.log", note="sums 7/30", claimed_at=NOW)
     worn = [replace(claim(), crashes=(crash,) * n) for n in range(MAX_CRASHES + 2)]
     assert [is_worn_out(one) for one in worn] == [False, False, False, True, True]
     error = poisoned(worn[3])
-    assert error.message.count("node7:4242 log=/work/worker-4242.log at 'sums 7/30'") == 3
+    assert error.message.count("node7:4242 log=/logs/worker-4242.log at 'sums 7/30'") == 3
     assert (error.code, error.retryable) == ("E-PLAN-POISONED", False)
 
 
