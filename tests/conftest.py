@@ -10,8 +10,9 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """Let tests interrupt what they start: a shell's `&` makes its children, and theirs, ignore Ctrl-C."""
+    """Let tests interrupt what they start: `&` makes a shell's children, and theirs, ignore Ctrl-C, `nohup` SIGHUP."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
