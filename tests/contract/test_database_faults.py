@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -246,13 +246,17 @@ def frozen(engine: Engine) -> Iterator[None]:
     main = psutil.Process(backend).parent()
     assert main is not None
     processes = [main, *main.children(recursive=True)]
-    for process in processes:
-        process.suspend()
+    _each(processes, psutil.Process.suspend)
     try:
         yield
     finally:
-        for process in processes:
-            process.resume()
+        _each(processes, psutil.Process.resume)
+
+
+def _each(processes: list[psutil.Process], action: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # a server starts and ends processes of its own accord
+            action(process)
 
 
 def test_connections_that_were_cut_are_replaced_before_they_are_used(server: PostgresServer) -> None:
