@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
@@ -51,6 +52,9 @@ Cell = Callable[[Verdict | None], Text]
 
 DIGEST_SHOWN = 8
 """Characters of a digest that tell one checkpoint of a step from another."""
+
+_BETWEEN_COLUMNS = 3
+"""Cells between two columns of a plain table."""
 
 _MAX_FINDINGS = 10
 """Lines of findings under the table of a run."""
@@ -134,7 +138,7 @@ class _HistoryView:
         if width(full) <= options.max_width:
             yield full
         else:
-            yield from _compact_tables(shown, width, options.max_width)
+            yield from _compact_tables(shown, options.max_width)
             yield _legend(shown)
         yield from _answered_legend(shown)
         yield from _findings(view)
@@ -192,10 +196,10 @@ def _width(table: Table, *, console: Console, options: ConsoleOptions) -> int:
     return Measurement.get(console, options.update(max_width=100_000), table).maximum
 
 
-def _compact_tables(view: Overview, width: Callable[[Table], int], room: int) -> Iterable[RenderableType]:
+def _compact_tables(view: Overview, room: int) -> Iterable[RenderableType]:
     """Yield tables of symbols, each with as many benchmarks as fit and at least one."""
-    steps = width(_table(view, (), _compact_cell))
-    widths = [width(_table(view, (name,), _compact_cell)) - steps for name in view.benchmarks]
+    steps = max(cell_len(text) for text in ("step", *map(str, view.steps)))
+    widths = [_column_width(view, name) for name in view.benchmarks]
     left = list(view.benchmarks)
     while left:
         fitting = sum(total <= room for total in accumulate(widths[-len(left) :], initial=steps)) - 1
@@ -203,6 +207,12 @@ def _compact_tables(view: Overview, width: Callable[[Table], int], room: int) ->
         yield _table(view, left[:count], _compact_cell)
         yield Text("")
         left = left[count:]
+
+
+def _column_width(view: Overview, benchmark: str) -> int:
+    # Asking rich for it, a table for each benchmark, takes longer than all the rest of the page.
+    cells = (_compact_cell(view.at(step, benchmark)).cell_len for step in view.steps)
+    return max(cell_len(one_line(benchmark)), *cells) + _BETWEEN_COLUMNS
 
 
 def _table(view: Overview, benchmarks: Sequence[str], cell: Cell) -> Table:
