@@ -24,8 +24,8 @@ import alembic.context  # noqa: F401 - what is loaded late elsewhere is loaded h
 import pandas as pd  # noqa: F401
 from pydantic import TypeAdapter
 
-from benchmarks.chaos.engine import answer_to
-from benchmarks.chaos.inside import Bomb, arm, watch_lines
+from benchmarks.killing.engine import answer_to
+from benchmarks.killing.inside import Bomb, arm, watch_lines
 from eval_jobs.errors import EndpointFailed, StoreError, TrackingUnreachable
 from eval_jobs.execute.interrupts import Interrupts, Stopped
 from eval_jobs.execute.worker import IDLE_S, Worker, work

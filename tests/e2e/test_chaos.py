@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.chaos.__main__ import Campaign, begin
-from benchmarks.chaos.audit import Seen, Verdict, audit
-from benchmarks.chaos.place import Place
+from benchmarks.chaos import Campaign, begin
+from benchmarks.killing.audit import Seen, Verdict, audit
+from benchmarks.killing.place import Place
 from eval_jobs.types import EvalResult
 
 pytestmark = pytest.mark.timeout(900)

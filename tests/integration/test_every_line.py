@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.chaos.inside import Bomb
+from benchmarks.killing.inside import Bomb
 from tests import small_world
 from tests.requires import PROJECT
 from tests.watchers import FRESH

@@ -18,10 +18,10 @@ from pathlib import Path
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
-from benchmarks.chaos import postgres
-from benchmarks.chaos.people import Person, everybody
-from benchmarks.chaos.place import Place
-from benchmarks.chaos.trainer import KEEP, WEIGHTS, hash_of_weights, script_of, write_number
+from benchmarks.killing import postgres
+from benchmarks.killing.people import Person, everybody
+from benchmarks.killing.place import Place
+from benchmarks.killing.trainer import KEEP, WEIGHTS, hash_of_weights, script_of, write_number
 from eval_jobs.queue.database_sql import open_database
 
 PATIENCE_S = 180.0

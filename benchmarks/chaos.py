@@ -22,10 +22,10 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.chaos.audit import Seen, Verdict, audit, look
-from benchmarks.chaos.place import Place, Setting
-from benchmarks.chaos.postgres import make_cluster
-from benchmarks.chaos.storm import Line, Storm
+from benchmarks.killing.audit import Seen, Verdict, audit, look
+from benchmarks.killing.place import Place, Setting
+from benchmarks.killing.postgres import make_cluster
+from benchmarks.killing.storm import Line, Storm
 
 KILLS_PER_ROUND = 20
 

@@ -16,7 +16,7 @@ ROLES = (
     ("eval_jobs.evaluate.child", "evaluator"),
     ("eval_jobs.probe.client", "prober"),
     ("vllm.entrypoints.openai.api_server", "engine"),
-    ("benchmarks.chaos.trainer", "trainer"),
+    ("benchmarks.killing.trainer", "trainer"),
     ("mlflow", "mlflow"),
     ("uvicorn", "mlflow"),
     ("postgres", "database"),

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.chaos import postgres
-from benchmarks.chaos.engine import write_interpreter
-from benchmarks.chaos.people import everybody
-from benchmarks.chaos.trainer import read_number, script_of
+from benchmarks.killing import postgres
+from benchmarks.killing.engine import write_interpreter
+from benchmarks.killing.people import everybody
+from benchmarks.killing.trainer import read_number, script_of
 
 REPOSITORY = Path(__file__).parent.parent.parent
 TRACKER = Path(sys.executable).parent / "tracker"
@@ -140,7 +140,7 @@ class Place:
         """Start what is missing."""
         if not self.has_trained:
             flags = ["--real-model"] if self.setting.real_engine else []
-            command = [sys.executable, "-m", "benchmarks.chaos.trainer", str(self.home), *flags]
+            command = [sys.executable, "-m", "benchmarks.killing.trainer", str(self.home), *flags]
             self._keep("trainer", command, cwd=REPOSITORY)
         self.keep_running_services()
         self.keep_watching()

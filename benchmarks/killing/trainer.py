@@ -1,6 +1,6 @@
 """A process that saves checkpoints as Hugging Face's Trainer does, is killed once in the middle, and rewinds once.
 
-    python -m benchmarks.chaos.trainer ROUND_DIR [--real-model]
+    python -m benchmarks.killing.trainer ROUND_DIR [--real-model]
 
 Saves number i when ROUND_DIR/allowed says a number above i, and notes it in ROUND_DIR/saved. Started again after a
 kill it goes on with the save that was not noted, in the same folder: so does a trainer that resumes.

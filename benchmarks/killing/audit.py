@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from benchmarks.chaos.engine import answer_to
-from benchmarks.chaos.people import everybody
-from benchmarks.chaos.place import BENCHMARKS, SAMPLES, Place
-from benchmarks.chaos.store import Store, read_store
-from benchmarks.chaos.trainer import WEIGHTS, files_of, hash_of_weights, whole_saves
+from benchmarks.killing.engine import answer_to
+from benchmarks.killing.people import everybody
+from benchmarks.killing.place import BENCHMARKS, SAMPLES, Place
+from benchmarks.killing.store import Store, read_store
+from benchmarks.killing.trainer import WEIGHTS, files_of, hash_of_weights, whole_saves
 from eval_jobs.queue_types import Hold
 from eval_jobs.types import EvalRecord, EvalResult, ProbeResult, SampleScore, SampleStatus
 from tracker.adapters.safetensors_file import digest_weights
