@@ -43,19 +43,30 @@ class NoAnswer(Exception):
 class Gate:
     """Lets requests through until the server is found dead. Safe for threads; one per evaluation."""
 
-    def __init__(self, *, is_alive: Callable[[], bool], limit: int, own_engine: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        is_alive: Callable[[], bool],
+        limit: int,
+        own_engine: bool = False,
+        closed: threading.Event | None = None,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Open the gate.
 
         Args:
             is_alive: whether the server answers at all.
             limit: failures in a row that are suspicious.
             own_engine: it knows no keys, so what refuses one is somebody else at its address.
+            closed: set when the gate closes; every pause is a wait for it.
+            monotonic_s: seconds that nobody can set, which pass while `closed` is waited for.
         """
         self._is_alive = is_alive
         self._own_engine = own_engine
         self._limit = max(MIN_IN_A_ROW, limit)
         self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self._closed = closed or threading.Event()
+        self._monotonic_s = monotonic_s
         self._error: EndpointFailed | EndpointRefused | None = None
         self._in_a_row = 0
         self._answered = 0
@@ -105,7 +116,7 @@ class Gate:
 
     def _wait_for_turn(self) -> None:
         """Wait while the server has asked for peace, and raise when the gate is closed."""
-        while self._error is None and (left_s := self._busy_until_s - time.monotonic()) > 0:
+        while self._error is None and (left_s := self._busy_until_s - self._monotonic_s()) > 0:
             self._closed.wait(left_s)
         if self._error is not None:
             raise type(self._error)(self._error.message, hint=self._error.hint)
@@ -113,7 +124,7 @@ class Gate:
     def _pause(self, pause: float, *, everybody: bool) -> None:
         if everybody:
             with self._lock:
-                self._busy_until_s = max(self._busy_until_s, time.monotonic() + pause)
+                self._busy_until_s = max(self._busy_until_s, self._monotonic_s() + pause)
         else:
             self._closed.wait(pause)
 

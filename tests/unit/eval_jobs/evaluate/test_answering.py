@@ -10,9 +10,17 @@ import openai
 import pytest
 
 from eval_jobs.errors import EndpointFailed, EndpointRefused
-from eval_jobs.evaluate import answering
 from eval_jobs.evaluate.answering import Gate, NoAnswer
-from eval_jobs.evaluate.blame import MAX_RETRY_AFTER_S, Blame, blame, describe, is_overflow, pause_s
+from eval_jobs.evaluate.blame import (
+    LONG_PAUSES_S,
+    MAX_RETRY_AFTER_S,
+    SHORT_PAUSES_S,
+    Blame,
+    blame,
+    describe,
+    is_overflow,
+    pause_s,
+)
 from tests.fakes.openai_server import context_overflow
 
 REQUEST: Any = httpx.Request("POST", "http://server/v1/chat/completions")
@@ -43,9 +51,43 @@ def failing(error: Exception) -> Callable[[], str]:
     return request
 
 
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval_jobs.evaluate.blame.LONG_PAUSES_S", (0.0, 0.0, 0.0))
-    monkeypatch.setattr(answering, "LONG_PAUSES_S", (0.0,))
+class Lapse(threading.Event):
+    """What a gate waits for, on a clock of its own that only waiting moves. `waits`: every one of them, in seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def now_s(self) -> float:
+        return sum(self.waits)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        assert timeout > 0
+        if not self.is_set():
+            self.waits.append(timeout)
+        return self.is_set()
+
+
+class Noticed(threading.Event):
+    """Waits really, and lets a test know that somebody waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_waited_for = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.is_waited_for.set()
+        return super().wait(timeout)
+
+
+@pytest.fixture
+def lapse() -> Lapse:
+    return Lapse()
+
+
+def gate_of(lapse: Lapse, *, limit: int = 8, is_alive: bool = True, own_engine: bool = False) -> Gate:
+    return Gate(is_alive=lambda: is_alive, limit=limit, own_engine=own_engine, closed=lapse, monotonic_s=lapse.now_s)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +133,14 @@ def test_a_server_gets_the_rest_that_it_asks_for_within_reason(header: str, seco
     assert pause_s(status_error(429, retry_after=header), 0) == seconds
 
 
-def test_a_short_break_is_bridged() -> None:
-    gate = Gate(is_alive=lambda: True, limit=8)
+def test_a_short_break_is_bridged(lapse: Lapse) -> None:
+    gate = gate_of(lapse)
     assert gate.ask(raising(openai.APIConnectionError(request=REQUEST))) == "answer"
+    assert lapse.waits == [SHORT_PAUSES_S[0]]
 
 
-def test_a_refusal_is_the_samples_and_the_gate_stays_open() -> None:
-    gate = Gate(is_alive=lambda: False, limit=1)
+def test_a_refusal_is_the_samples_and_the_gate_stays_open(lapse: Lapse) -> None:
+    gate = gate_of(lapse, limit=1, is_alive=False)
     for _ in range(10):
         with pytest.raises(NoAnswer, match="HTTP 400: no") as caught:
             gate.ask(failing(status_error(400)))
@@ -115,25 +158,27 @@ def test_a_refusal_is_the_samples_and_the_gate_stays_open() -> None:
     ],
 )
 def test_a_refused_key_or_model_closes_the_gate_at_once(
-    status: int, *, own_engine: bool, expected: type[EndpointFailed | EndpointRefused]
+    lapse: Lapse, status: int, *, own_engine: bool, expected: type[EndpointFailed | EndpointRefused]
 ) -> None:
-    gate = Gate(is_alive=lambda: True, limit=8, own_engine=own_engine)
+    gate = gate_of(lapse, own_engine=own_engine)
     with pytest.raises(expected, match=f"HTTP {status}: no"):
         gate.ask(failing(status_error(status)))
     with pytest.raises(expected):
         gate.ask(raising())
+    assert lapse.waits == []
 
 
-def test_a_dead_server_closes_the_gate_for_everybody() -> None:
-    gate = Gate(is_alive=lambda: False, limit=8)
+def test_a_dead_server_closes_the_gate_for_everybody(lapse: Lapse) -> None:
+    gate = gate_of(lapse, is_alive=False)
     with pytest.raises(EndpointFailed, match="Connection error"):
         gate.ask(failing(openai.APIConnectionError(request=REQUEST)))
+    assert lapse.waits == list(SHORT_PAUSES_S)
     with pytest.raises(EndpointFailed):
         gate.ask(raising())
 
 
-def test_a_slow_sample_on_a_live_server_is_not_asked_again_at_once_and_not_the_end() -> None:
-    gate = Gate(is_alive=lambda: True, limit=3)
+def test_a_slow_sample_on_a_live_server_is_not_asked_again_at_once_and_not_the_end(lapse: Lapse) -> None:
+    gate = gate_of(lapse, limit=3)
     asked = []
 
     def request() -> str:
@@ -147,8 +192,8 @@ def test_a_slow_sample_on_a_live_server_is_not_asked_again_at_once_and_not_the_e
     assert gate.ask(raising()) == "answer"
 
 
-def test_failures_in_a_row_close_the_gate_of_a_server_that_never_answered() -> None:
-    gate = Gate(is_alive=lambda: True, limit=3)
+def test_failures_in_a_row_close_the_gate_of_a_server_that_never_answered(lapse: Lapse) -> None:
+    gate = gate_of(lapse, limit=3)
     slow = failing(openai.APITimeoutError(request=REQUEST))
     for _ in range(2):
         with pytest.raises(NoAnswer):
@@ -157,8 +202,8 @@ def test_failures_in_a_row_close_the_gate_of_a_server_that_never_answered() -> N
         gate.ask(slow)
 
 
-def test_failures_in_a_row_close_the_gate_when_what_was_answered_before_fails_too() -> None:
-    gate = Gate(is_alive=lambda: True, limit=3)
+def test_failures_in_a_row_close_the_gate_when_what_was_answered_before_fails_too(lapse: Lapse) -> None:
+    gate = gate_of(lapse, limit=3)
     broken = openai.APITimeoutError(request=REQUEST)
     answers = iter(["answer"])
 
@@ -175,8 +220,8 @@ def test_failures_in_a_row_close_the_gate_when_what_was_answered_before_fails_to
         gate.ask(failing(broken))
 
 
-def test_failures_in_a_row_are_the_samples_own_when_what_was_answered_before_still_is() -> None:
-    gate = Gate(is_alive=lambda: True, limit=3)
+def test_failures_in_a_row_are_the_samples_own_when_what_was_answered_before_still_is(lapse: Lapse) -> None:
+    gate = gate_of(lapse, limit=3)
     gate.ask(raising())
     for _ in range(20):
         with pytest.raises(NoAnswer) as caught:
@@ -185,9 +230,8 @@ def test_failures_in_a_row_are_the_samples_own_when_what_was_answered_before_sti
     assert gate.error is None
 
 
-def test_a_busy_server_is_asked_on_as_long_as_it_serves_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_pause(monkeypatch)
-    gate = Gate(is_alive=lambda: True, limit=3)
+def test_a_busy_server_is_asked_on_as_long_as_it_serves_others(lapse: Lapse) -> None:
+    gate = gate_of(lapse, limit=3)
     tries = []
 
     def crowded() -> str:
@@ -198,11 +242,11 @@ def test_a_busy_server_is_asked_on_as_long_as_it_serves_others(monkeypatch: pyte
         raise status_error(429)
 
     assert gate.ask(crowded) == "answer"
+    assert lapse.waits == [*LONG_PAUSES_S, *[LONG_PAUSES_S[-1]] * 26]
 
 
-def test_a_server_that_is_busy_and_serves_nobody_closes_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_pause(monkeypatch)
-    gate = Gate(is_alive=lambda: True, limit=3)
+def test_a_server_that_is_busy_and_serves_nobody_closes_the_gate(lapse: Lapse) -> None:
+    gate = gate_of(lapse, limit=3)
     tries = []
 
     def busy() -> str:
@@ -212,23 +256,27 @@ def test_a_server_that_is_busy_and_serves_nobody_closes_the_gate(monkeypatch: py
     with pytest.raises(EndpointFailed, match="HTTP 503: loading"):
         gate.ask(busy)
     assert len(tries) == 4
+    assert lapse.waits == list(LONG_PAUSES_S)
 
 
 def test_a_closed_gate_wakes_those_who_wait_for_their_next_try() -> None:
-    gate = Gate(is_alive=lambda: True, limit=8)
-    waiting = threading.Event()
+    closed, in_flight = Noticed(), threading.Event()
+    gate = Gate(is_alive=lambda: True, limit=8, closed=closed)
+
+    def refused_while_another_waits() -> str:
+        in_flight.set()
+        assert closed.is_waited_for.wait(timeout=60)
+        raise status_error(404)
 
     def busy() -> str:
-        waiting.set()
+        assert in_flight.wait(timeout=60)
         raise status_error(429, retry_after="60")
 
-    with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(gate.ask, busy)
-        assert waiting.wait(timeout=10)
-        with pytest.raises(EndpointFailed):
-            gate.ask(failing(status_error(404)))
-        with pytest.raises(EndpointFailed):
-            waiter.result(timeout=30)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(gate.ask, request) for request in (refused_while_another_waits, busy)]
+        for answer in asked:
+            with pytest.raises(EndpointFailed):
+                answer.result(timeout=30)
 
 
 def test_the_servers_own_words_are_shown() -> None:
