@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,6 +33,20 @@ def shared_data(relative: str) -> Path:
     if not path.exists():
         _missing(f"needs ../shared/data/{relative}")
     return path
+
+
+@contextmanager
+def small_disk(folder: Path, *, size: str) -> Iterator[None]:
+    """Have a disk of its own at `folder`, else skip: mounting needs root. The test may unmount it earlier."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode:
+        _missing("needs the right to mount a file system")
+    try:
+        yield
+    finally:
+        if folder.is_mount():
+            subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 # --- private

@@ -12,6 +12,7 @@ from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from tests.evaluating import ask, number_of, right, sums
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
+from tests.requires import small_disk
 
 COUNT = 60
 FREE_ANSWERS = 12
@@ -20,14 +21,10 @@ FREE_ANSWERS = 12
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small disk of its own; mounting one needs root."""
+    """A small disk of its own."""
     folder = tmp_path / "disk"
-    folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], check=False)
-    if made.returncode != 0:
-        pytest.skip("this user may not mount a disk; /dev/full stands for one in test_evaluator_faults")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_disk(folder, size="8m"):
+        yield folder
 
 
 @pytest.fixture

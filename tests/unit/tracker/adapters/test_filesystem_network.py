@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests import trainer
+from tests.requires import small_disk
 from tests.watched import RESCAN_S, SETTLE_S, Watched, watching
 from tracker.adapters.filesystem_listing import facts_of
 
@@ -29,11 +30,8 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
 def mounted(tmp_path: Path) -> Iterator[Path]:
     """A small file system of its own, mounted on `out`."""
     out = tmp_path / "out"
-    out.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", out], check=False, stderr=-3).returncode:
-        pytest.skip("needs the right to mount a file system")
-    yield out
-    subprocess.run(["umount", out], check=False, stderr=-3)
+    with small_disk(out, size="4m"):
+        yield out
 
 
 class Server:
