@@ -103,6 +103,39 @@ class EngineKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OnlyWhen:
+    """When a worker may begin with a checkpoint. Nothing set: always."""
+
+    hours: str = ""
+    """Time of day in `time_zone`, `20:00-07:00`; empty: any."""
+    time_zone: str = ""
+    """Name in the IANA database, `Europe/Berlin`."""
+    gpu_below_pct: float | None = None
+    """The GPUs must be busy for less than this share of the time, in percent; None: as busy as they like."""
+    gpu_over_s: float = 5.0
+    """Time over which that share is averaged."""
+
+
+class SwapPolicy(StrEnum):
+    """Whether weights may be put into an engine that runs."""
+
+    AUTO = "auto"
+    """Where it is proven to give what a new start gives, to the bit."""
+    NEVER = "never"
+    """Every checkpoint is a new start."""
+
+
+class Between(StrEnum):
+    """What happens to an engine when nothing waits to be served."""
+
+    STAY = "stay"
+    """It keeps its memory, and the next checkpoint is served at once."""
+    SLEEP = "sleep"
+    """On an accelerator it gives most of its memory back; on a CPU the same as `stay`."""
+    STOP = "stop"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServeSpec:
     """How a checkpoint is served."""
 
@@ -123,6 +156,15 @@ class ServeSpec:
     """remote: model name to ask for; `{step}` and `{run}` are replaced."""
     api_key_env: str = ""
     """remote: name of the environment variable that holds the key; the key itself is never stored."""
+    swap: SwapPolicy = SwapPolicy.AUTO
+    between: Between = Between.STAY
+    idle_timeout_s: float = 3600.0
+    """An engine that served nothing for so long is stopped."""
+    gpu_memory_utilization: float | None = None
+    """Share of the GPU's memory that the engine takes, above 0 to 1; None: what the engine takes by itself."""
+    niceness: int = 0
+    """Of the engine's processes, 0 to 19."""
+    only_when: OnlyWhen = OnlyWhen()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,6 +341,17 @@ ReferenceOutcome = ReferenceProbe | ProbeFailure
 
 
 @dataclass(frozen=True, kw_only=True)
+class Canary:
+    """What an engine answered to one fixed prompt, greedily; equal weights on an equal engine give it bit by bit."""
+
+    prompt: tuple[int, ...]
+    """Token ids."""
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Of each token of the answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineInfo:
     """Which engine answered, and how the weights got into it."""
 
@@ -311,6 +364,12 @@ class EngineInfo:
     """Path of the engine's log, empty for a remote one."""
     machine: str = ""
     """Hash of what its speed depends on: host, CPU, GPUs, driver; for a remote one its address. Empty: not known."""
+    canaries: tuple[Canary, ...] = ()
+    """Asked after the weights were loaded and before anything else; empty: not asked."""
+    load_reason: str = ""
+    """Why it was loaded this way, in words; empty: not known, or nothing to choose from."""
+    certificate: str = ""
+    """Id of the certificate that this way gives the same answers as a cold start; empty: it was none, or a cold one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
-from eval_jobs.types import Benchmark, EngineKind, ProbeLoad, ServeSpec
+from eval_jobs.types import Benchmark, Between, EngineKind, ProbeLoad, ServeSpec, SwapPolicy
 from tracker.config.section import Section, without_key
 
 EXACT = "exact"
@@ -42,6 +42,19 @@ class ServeSection(Section):
     )
     api_key_env: str = Field(
         default="", description="remote: name of the environment variable that holds the key (never the key itself)."
+    )
+    swap: SwapPolicy = Field(
+        default=SwapPolicy.AUTO,
+        description="vllm: `auto` puts the next checkpoint's weights into the engine that runs, where that is proven to "
+        "give what a new start gives, to the bit, and starts anew otherwise. `never`: a new start for every checkpoint.",
+    )
+    between: Between = Field(
+        default=Between.STAY,
+        description="vllm: what the engine does when no checkpoint waits. `stay`: keep its memory. `sleep`: on a GPU "
+        "give it back but for a little, on a CPU the same as `stay`. `stop`: end.",
+    )
+    idle_timeout_s: float = Field(
+        default=3600.0, gt=0, description="vllm: an engine that served nothing for so long is stopped."
     )
 
     @field_validator("base_url")
@@ -141,7 +154,7 @@ class ProbeSection(Section):
     reference: str = Field(
         default="",
         description="What latency is compared with, interleaved: `first` (the run's first checkpoint) or the path of a "
-        "checkpoint. It costs two more starts of the engine per checkpoint; medians are judged from requests = 50 on, "
+        "checkpoint. It costs two more loads of weights per checkpoint; medians are judged from requests = 50 on, "
         "95th percentiles from 100. Empty: each is timed alone.",
     )
 
