@@ -45,8 +45,8 @@ class ServeSection(Section):
     )
     swap: SwapPolicy = Field(
         default=SwapPolicy.AUTO,
-        description="vllm: `auto` puts the next checkpoint's weights into the engine that runs, where that is proven to "
-        "give what a new start gives, to the bit, and starts anew otherwise. `never`: a new start for every checkpoint.",
+        description="vllm: `auto` puts the next checkpoint's weights into the engine that runs, where that is proven "
+        "to give what a new start gives, to the bit, and starts anew otherwise. `never`: each checkpoint is a new start.",
     )
     between: Between = Field(
         default=Between.STAY,
