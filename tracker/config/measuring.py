@@ -46,7 +46,7 @@ class ServeSection(Section):
     swap: SwapPolicy = Field(
         default=SwapPolicy.AUTO,
         description="vllm: `auto` puts the next checkpoint's weights into the engine that runs, where that is proven "
-        "to give what a new start gives, to the bit, and starts anew otherwise. `never`: each checkpoint is a new start.",
+        "to give what a new start gives, to the bit, and starts anew otherwise. `never`: always a new start.",
     )
     between: Between = Field(
         default=Between.STAY,
