@@ -16,6 +16,9 @@
     |  |- ServerKilled               E-SERVE-KILLED       4   retryable: somebody else ended it
     |  |- StartTimeout               E-SERVE-TIMEOUT      4   retryable
     |  |- WrongModel                 E-SERVE-MODEL        4   somebody else answers, or another model
+    |  |- SwapRefused                E-SERVE-SWAP-REFUSED 4   the engine still serves what it did: start anew
+    |  |- SwapFailed                 E-SERVE-SWAP-FAILED  4   retryable: what the engine holds is not known
+    |  |- CanaryFailed               E-SERVE-CANARY       4   its answers to the fixed prompts are none
     |  `- EndpointUnreachable        E-SERVE-UNREACHABLE  4   retryable
     |- EvaluateError                 E-EVAL               4
     |  |- UnknownBenchmark           E-EVAL-BENCHMARK     2
@@ -150,6 +153,25 @@ class WrongModel(ServeError):
     """Something answers at the address, and it is not the model that was asked for."""
 
     code = "E-SERVE-MODEL"
+
+
+class SwapRefused(ServeError):
+    """Weights were not swapped in; nothing of the engine was touched, and it serves what it did."""
+
+    code = "E-SERVE-SWAP-REFUSED"
+
+
+class SwapFailed(ServeError):
+    """A swap was begun and not proved: the engine must be taken for dead."""
+
+    code = "E-SERVE-SWAP-FAILED"
+    retryable = True
+
+
+class CanaryFailed(ServeError):
+    """An engine answered the fixed prompts with no numbers, too few tokens, or not at all."""
+
+    code = "E-SERVE-CANARY"
 
 
 class EndpointUnreachable(ServeError):

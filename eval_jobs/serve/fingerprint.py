@@ -1,0 +1,226 @@
+"""What a model folder is apart from the values of its weights: whether one may be swapped into an engine for another.
+
+    resident = fingerprint_of(folder)                   # when an engine starts
+    reason = never_swapped(resident, on_cpu=True)       # "": this kind of model can be swapped at all
+    reason = obstacle(resident, fingerprint_of(next))   # "": these weights fit what the engine has built
+
+An engine keeps everything but the weights as it was at its start: the shapes, rope_theta, the tokenizer, the chat
+template. Another value of any of them would be served silently wrong, so any difference means a new start. Reads
+headers and small files only, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointUnreadable
+from eval_jobs.serve.worker_extension.tracker_worker.weight_files import (
+    INDEX,
+    BadWeights,
+    TensorEntry,
+    check_complete,
+    read_entries,
+    weight_names,
+)
+
+CONFIG = "config.json"
+
+SERVED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py", ".spm", ".bpe", ".vocab")
+"""Files that an engine may read beside the weights."""
+NOTES = frozenset({"trainer_state.json", "all_results.json", "train_results.json", "eval_results.json", INDEX})
+"""What a trainer notes for itself, and the index, whose content the headers are compared by."""
+QUANTISED_BY = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
+"""Files of ModelOpt, GPTQ and AWQ that say how weights were quantised."""
+
+UNQUANTISED = frozenset({"F64", "F32", "F16", "BF16"})
+"""Types of tensors that an engine takes as they are."""
+
+_NOT_SERVED = frozenset({"transformers_version", "_name_or_path"})
+"""Of config.json: who wrote it, and where from."""
+
+_HYBRID_WORDS = re.compile(
+    r"mamba|(?:^|_)ssm(?:_|$)|recurrent|linear_att|rwkv|short_?conv|conv_l_cache|deltanet|lightning_att"
+    r"|hybrid_(?:override|layer|block)|moehybrid|nemotron_?h|falcon_?h1|jamba|zamba|bamba|lfm2|plamo2"
+)
+"""Not `hybrid` alone: Gemma calls its cache of sliding windows so."""
+_EXPERT_WORDS = re.compile(r"experts|(?:^|_)moe(?:_|$)")
+_EXPERT_TENSOR = re.compile(r"\.(?:experts|block_sparse_moe|shared_expert)\.")
+_HYBRID_TENSOR = re.compile(r"\.(?:A_log|dt_bias|conv1d|x_proj|dt_proj|time_mix)(?:\.|$)")
+_HEADS = re.compile(r"(?:^|\.)(?:lm_head|embed_out|output|output_layer)\.weight$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprint:
+    """What one model folder holds, without the values of its weights."""
+
+    tensors: Mapping[str, tuple[str, tuple[int, ...]]]
+    """Type and shape of each tensor by its name, over all shards."""
+    files: Mapping[str, str]
+    """Hex SHA-256 of each file that is served beside the weights; config.json without who wrote it."""
+    architecture: str
+    """As in config.json, several joined by commas; empty: it names none."""
+    quantisation: str
+    """Name of the method, empty for none."""
+    dtype: str
+    """Types of the tensors, joined by +: `BF16`, `BF16+F32`."""
+    is_tied: bool
+    """The output layer is the embedding."""
+    has_experts: bool
+    is_hybrid: bool
+    """It has layers that keep a state instead of keys and values, such as Mamba's."""
+    has_own_code: bool
+    """config.json names Python code for the model."""
+    vocab_size: int
+
+
+def fingerprint_of(folder: Path) -> Fingerprint:
+    """Return the fingerprint of a model folder; reads headers and small files, no tensor.
+
+    Raises:
+        CheckpointUnreadable: it is no whole Hugging Face model folder with safetensors, or cannot be read.
+    """
+    try:
+        entries = _tensors(folder)
+        config = _config(folder)
+        files = _files(folder, config)
+    except (BadWeights, OSError, ValueError, RecursionError) as error:
+        raise CheckpointUnreadable(
+            f"{folder} cannot be compared with what an engine holds: {error}",
+            hint="it is no whole model folder; evaluate another step",
+        ) from error
+    return Fingerprint(
+        tensors={name: (entry.dtype, entry.shape) for name, entry in entries.items()},
+        files=files,
+        architecture=",".join(map(str, _list(config.get("architectures")))),
+        quantisation=_quantisation(config, files, entries),
+        dtype="+".join(sorted({entry.dtype for entry in entries.values()})),
+        is_tied=bool(config.get("tie_word_embeddings")) or not any(map(_HEADS.search, entries)),
+        has_experts=_has_words(_normalised(config), _EXPERT_WORDS) or any(map(_EXPERT_TENSOR.search, entries)),
+        is_hybrid=_has_words(_normalised(config), _HYBRID_WORDS) or any(map(_HYBRID_TENSOR.search, entries)),
+        has_own_code="auto_map" in config,
+        vocab_size=_vocab_size(config, folder),
+    )
+
+
+def obstacle(resident: Fingerprint, candidate: Fingerprint) -> str:
+    """Return why `candidate` cannot be swapped into an engine that was started on `resident`, "" when it can. Pure."""
+    for name in sorted(resident.tensors.keys() | candidate.tensors.keys()):
+        before, now = resident.tensors.get(name), candidate.tensors.get(name)
+        if before != now:
+            return f"the tensor {name} is {_tensor_words(now)} and was {_tensor_words(before)}"
+    for name in sorted(resident.files.keys() | candidate.files.keys()):
+        if name not in candidate.files:
+            return f"{name} is missing and was there"
+        if name not in resident.files:
+            return f"{name} is there and was missing"
+        if resident.files[name] != candidate.files[name]:
+            return f"{name} differs"
+    return ""
+
+
+def never_swapped(fingerprint: Fingerprint, *, on_cpu: bool) -> str:
+    """Return why this kind of model is always started anew, "" when it may be swapped. Pure.
+
+    Each is known to be reloaded into silent garbage, or is not known to be reloaded right.
+    """
+    unknown = sorted({dtype for dtype, _ in fingerprint.tensors.values()} - UNQUANTISED)
+    reasons = {
+        f"it is quantised ({fingerprint.quantisation})": bool(fingerprint.quantisation),
+        f"it holds tensors of type {', '.join(unknown)}": bool(unknown),
+        "it has layers that keep a state, such as Mamba's": fingerprint.is_hybrid,
+        "it has experts, and runs on an accelerator": fingerprint.has_experts and not on_cpu,
+        "it brings code of its own": fingerprint.has_own_code,
+        "its config.json does not name exactly one architecture": not fingerprint.architecture
+        or "," in fingerprint.architecture,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+# --- private
+
+
+def _tensors(folder: Path) -> dict[str, TensorEntry]:
+    found = {}
+    for name in weight_names(folder):
+        with (folder / name).open("rb") as file:
+            found[name] = read_entries(file, name)
+    return check_complete(folder, found)
+
+
+def _config(folder: Path) -> dict[str, object]:
+    config = json.loads((folder / CONFIG).read_bytes())
+    if not isinstance(config, dict):
+        raise BadWeights(f"{CONFIG} is no JSON object")
+    return config
+
+
+def _files(folder: Path, config: Mapping[str, object]) -> dict[str, str]:
+    paths = [*folder.iterdir(), *folder.glob("additional_chat_templates/*")]
+    served = (p for p in paths if p.name.endswith(SERVED_SUFFIXES) and p.name not in NOTES and p.name[0] != ".")
+    digests = {str(path.relative_to(folder)): _sha256(path.read_bytes()) for path in served if path.is_file()}
+    return digests | {CONFIG: _sha256(json.dumps(_normalised(config), sort_keys=True).encode())}
+
+
+def _normalised(value: object) -> object:
+    """Return config.json's content without who wrote it; `torch_dtype` is the older name of `dtype`."""
+    if isinstance(value, dict):
+        renamed = {("dtype" if key == "torch_dtype" else key): entry for key, entry in value.items()}
+        return {key: _normalised(entry) for key, entry in renamed.items() if key not in _NOT_SERVED}
+    if isinstance(value, list):
+        return [_normalised(entry) for entry in value]
+    return value
+
+
+def _quantisation(config: Mapping[str, object], files: Mapping[str, str], entries: Mapping[str, TensorEntry]) -> str:
+    for key in ("quantization_config", "compression_config"):
+        settings = config.get(key)
+        if settings:
+            return str(settings.get("quant_method", key)) if isinstance(settings, dict) else key
+    named = [name for name in QUANTISED_BY if name in files]
+    if named:
+        return named[0]
+    return next((e.dtype for e in entries.values() if e.dtype.startswith("F8")), "")
+
+
+def _vocab_size(config: Mapping[str, object], folder: Path) -> int:
+    text = config.get("text_config")
+    places = [config, text if isinstance(text, dict) else {}]
+    sizes = [size for place in places if isinstance(size := place.get("vocab_size"), int) and size > 0]
+    if not sizes:
+        raise ValueError(f"{folder / CONFIG} names no vocab_size")
+    return sizes[0]
+
+
+def _has_words(config: object, words: re.Pattern[str]) -> bool:
+    return any(words.search(text.lower()) for text in _words(config))
+
+
+def _words(value: object) -> Iterator[str]:
+    """Yield keys that hold something, and texts, of config.json: `num_experts: 8`, `"model_type": "mamba"`."""
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            if entry not in (None, False, 0, [], {}):
+                yield str(key)
+                yield from _words(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _words(entry)
+    elif isinstance(value, str):
+        yield value
+
+
+def _tensor_words(tensor: tuple[str, tuple[int, ...]] | None) -> str:
+    return "missing" if tensor is None else f"{tensor[0]} {list(tensor[1])}"
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,168 @@
+"""Which files hold a model's weights, and what their headers say. Standard library only; reads no tensor.
+
+A safetensors file is 8 bytes little-endian length of the header, the header in JSON, then the tensors one after the
+other (https://huggingface.co/docs/safetensors/index#format).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+MAX_HEADER_BYTES = 100_000_000
+"""As in the reference implementation: a longer header is an attack or garbage."""
+
+ITEM_BYTES = {
+    "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
+    "U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8, "C64": 8,
+}  # fmt: skip
+
+
+class BadWeights(Exception):
+    """The files are no whole set of weights; says in words which file and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorEntry:
+    """One tensor of a file."""
+
+    name: str
+    dtype: str
+    """As safetensors writes it: `BF16`."""
+    shape: tuple[int, ...]
+    begin: int
+    """Offset of its first byte in the file."""
+    end: int
+
+
+def weight_names(folder: Path) -> tuple[str, ...]:
+    """Return the names of the files with weights, in the order in which a checkpoint's digest takes them.
+
+    Raises:
+        BadWeights: there are none, more than are meant, or a broken index.
+        OSError: the folder cannot be read.
+    """
+    present = {path.name for path in folder.iterdir() if path.suffix == ".safetensors"}
+    meant = set(_indexed(folder / INDEX).values()) if (folder / INDEX).exists() else {SINGLE}
+    if meant - present:
+        raise BadWeights(f"{folder} does not hold {min(meant - present)}")
+    if present - meant:
+        # A cold start would load it too.
+        raise BadWeights(f"{folder} also holds {min(present - meant)}, and which weights are meant is unknown")
+    return tuple(sorted(meant))
+
+
+def read_entries(file: BinaryIO, name: str) -> tuple[TensorEntry, ...]:
+    """Return the tensors of an open file in the order of their bytes, and check that it is as long as they say.
+
+    Raises:
+        BadWeights: the header is none, or the file is shorter or longer than it says.
+        OSError: the file cannot be read.
+    """
+    size = file.seek(0, 2)
+    file.seek(0)
+    head = file.read(8)
+    length = int.from_bytes(head, "little")
+    if len(head) < 8 or length > size - 8:
+        raise BadWeights(f"{name} ends inside its header")
+    if length > MAX_HEADER_BYTES:
+        raise BadWeights(f"{name} has no safetensors header: its length would be {length}")
+    try:
+        entries = _parse(file.read(length))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BadWeights(f"{name} has a broken header: {error}") from error
+    end = max((entry.end for entry in entries), default=8 + length)
+    if end != size:
+        raise BadWeights(f"{name} is {size} bytes long, and its header says {end}")
+    return entries
+
+
+def check_complete(folder: Path, found: Mapping[str, Iterable[TensorEntry]]) -> dict[str, TensorEntry]:
+    """Return all tensors by name; `found` maps the files of `weight_names` to what is in them.
+
+    Raises:
+        BadWeights: a tensor is in two files, or the index names others than there are.
+        OSError: the index cannot be read.
+    """
+    tensors: dict[str, TensorEntry] = {}
+    places: dict[str, str] = {}
+    for file, entries in found.items():
+        for entry in entries:
+            if entry.name in tensors:
+                raise BadWeights(f"the tensor {entry.name} is in {places[entry.name]} and in {file}")
+            tensors[entry.name], places[entry.name] = entry, file
+    if not tensors:
+        raise BadWeights(f"{folder} holds no tensor")
+    if (folder / INDEX).exists():
+        _check_index(_indexed(folder / INDEX), places)
+    return tensors
+
+
+def layout_digest(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> str:
+    """Return the hex SHA-256 of names, types and shapes, whatever the files."""
+    text = json.dumps(sorted((name, dtype, list(shape)) for name, (dtype, shape) in tensors.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# --- private
+
+
+def _indexed(path: Path) -> dict[str, str]:
+    try:
+        weight_map = json.loads(path.read_bytes())["weight_map"]
+        pairs = {str(tensor): str(file) for tensor, file in weight_map.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BadWeights(f"{path.name} names no weights: {error!r}") from error
+    if not pairs or any("/" in file or file.startswith(".") for file in pairs.values()):
+        raise BadWeights(f"{path.name} names no files of its folder")
+    return pairs
+
+
+def _check_index(indexed: Mapping[str, str], places: Mapping[str, str]) -> None:
+    if indexed == places:
+        return
+    wrong = min(name for name in indexed.keys() | places.keys() if indexed.get(name) != places.get(name))
+    raise BadWeights(
+        f"{INDEX} has {wrong} in {indexed.get(wrong, 'no file')}, and it is in {places.get(wrong, 'no file')}"
+    )
+
+
+def _parse(raw: bytes) -> tuple[TensorEntry, ...]:
+    document = json.loads(raw)
+    document.pop("__metadata__", None)
+    start = 8 + len(raw)
+    entries = sorted((_entry(name, value, start) for name, value in document.items()), key=lambda e: (e.begin, e.end))
+    expected = start
+    for entry in entries:
+        if entry.begin != expected:
+            raise ValueError(f"tensor {entry.name} begins at {entry.begin - start} instead of {expected - start}")
+        expected = entry.end
+    return tuple(entries)
+
+
+def _entry(name: str, value: Mapping[str, object], start: int) -> TensorEntry:
+    dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
+    if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
+        raise TypeError(f"tensor {name} is described by other types than dtype, shape and data_offsets should have")
+    sizes = tuple(_natural(size) for size in shape)
+    begin, end = (_natural(offset) for offset in offsets)
+    item = ITEM_BYTES.get(dtype)
+    if item is None:
+        raise ValueError(f"tensor {name} has the unknown type {dtype}")
+    if end - begin != item * math.prod(sizes):
+        raise ValueError(f"tensor {name} of shape {shape} and type {dtype} cannot fill bytes {begin} to {end}")
+    return TensorEntry(name=name, dtype=dtype, shape=sizes, begin=start + begin, end=start + end)
+
+
+def _natural(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is no size")
+    return value
