@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from eval_jobs.types import (
     Benchmark,
@@ -19,6 +19,9 @@ from eval_jobs.types import (
 
 SCORING_VERSION = 1
 """Raised whenever our own prompts, scorers or status rules change what a sample's score can be."""
+
+SECOND_SEED = 1_000_000
+"""Added to the seed in the second pass of a calibration: repeats of a sample take the seeds that follow the first."""
 
 DIGEST_CHARS = 32
 """128 bits: MLflow takes dataset digests of at most 36 characters."""
@@ -56,7 +59,7 @@ def serve_settings(serve: ServeSpec) -> Mapping[str, object]:
         "engine": serve.engine,
         "dtype": serve.dtype,
         "max_model_len": serve.max_model_len,
-        "args": serve.args,
+        "args": _without_memory_share(serve.args),
         "trust_remote_code": serve.trust_remote_code,
     }
 
@@ -94,6 +97,25 @@ def make_plan(
     return EvalPlan(id=plan_id, checkpoint=checkpoint, suite=suite, serve=serve, loads=loads, reference=reference)
 
 
+def calibration_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, number: int) -> EvalPlan:
+    """Build the plan of the `number`-th calibration, from 1: the suite asked twice, apart from every other evaluation.
+
+    No answer is shared with the checkpoint's ordinary plan, with an earlier calibration, or between its own passes.
+    """
+    plan = make_plan(checkpoint, suite, serve, ())
+    return replace(plan, id=content_hash([plan.id, "calibration", number]), calibration=number)
+
+
+def second_pass(suite: Suite) -> Suite:
+    """Return what the second pass of a calibration asks: the same suite, with another seed.
+
+    Greedy decoding uses no seed. With a temperature, the same seed would draw the same answers again and hide the noise
+    of sampling. And results of the two passes differ in their fingerprints, so that neither is taken for the other.
+    """
+    generation = replace(suite.generation, seed=suite.generation.seed + SECOND_SEED)
+    return replace(suite, generation=generation)
+
+
 def sample_key(subset: str, messages: Iterable[tuple[str, str]], target: object) -> str:
     """Return the content key that pairs one question across checkpoints, whatever its position.
 
@@ -114,3 +136,20 @@ def numbered(keys: Iterable[str]) -> tuple[str, ...]:
         seen[key] = count + 1
         result.append(key if count == 0 else f"{key}#{count}")
     return tuple(result)
+
+
+# --- private
+
+_MEMORY_SHARE = "--gpu-memory-utilization"
+
+
+def _without_memory_share(args: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out what was written here before `serve.gpu_memory_utilization` was a setting: it changes no score."""
+    kept: list[str] = []
+    is_value = False
+    for argument in args:
+        name, separator, _ = argument.replace("_", "-").partition("=")
+        if not is_value and name != _MEMORY_SHARE:
+            kept.append(argument)
+        is_value = name == _MEMORY_SHARE and not separator and not is_value
+    return tuple(kept)

@@ -191,6 +191,8 @@ class EvalPlan:
     loads: tuple[ProbeLoad, ...] = ()
     reference: Checkpoint | None = None
     """What the checkpoint's latency is compared with, interleaved on the same engine; None: measured alone."""
+    calibration: int = 0
+    """Above 0: the suite is asked twice (`execute.twice`), to see what repeating it changes; which time that is."""
 
 
 # --- what came out
@@ -387,7 +389,10 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalRecord:
-    """All that came out of one plan. Every benchmark and load of the plan has exactly one outcome."""
+    """All that came out of one plan. Every benchmark and load of the plan has exactly one outcome.
+
+    Of a calibration every benchmark has two: all of the first pass, then all of the second.
+    """
 
     plan: EvalPlan
     outcomes: tuple[Outcome, ...]

@@ -32,6 +32,7 @@ from eval_jobs.execute.local import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 from eval_jobs.execute.masking import MaskingFormatter
 from eval_jobs.execute.orphans import evaluator_log_name, reap_orphans
 from eval_jobs.execute.sight import Sight
+from eval_jobs.execute.twice import run_asked
 from eval_jobs.execute.worker_name import own_name
 from eval_jobs.ports import Clock, Progress, Queue
 from eval_jobs.probe.prober import LatencyProber
@@ -49,7 +50,7 @@ from eval_jobs.queue.rules import (
 )
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.queue_types import Claim
-from eval_jobs.run import Tools, record_of_failure, run_plan
+from eval_jobs.run import Tools, record_of_failure
 from eval_jobs.secrets import remember
 from eval_jobs.serve.selection import EngineByKind
 from eval_jobs.types import EvalRecord
@@ -272,7 +273,7 @@ def _attempt(claim: Claim, tools: Tools, progress: Progress) -> EvalRecord:
     try:
         if is_worn_out(claim):
             raise poisoned(claim)
-        return run_plan(claim.plan, tools=tools, progress=progress)
+        return run_asked(claim.plan, tools=tools, progress=progress)
     except TrackerError as error:
         log.warning("plan %s failed: %s", claim.plan.id, error)
         reason = error

@@ -1,0 +1,49 @@
+"""A calibration: one checkpoint, the same suite asked twice, to see what repeating an evaluation changes.
+
+    record = run_asked(plan, tools=tools, progress=print)    # any plan; one with `calibration` is asked twice
+
+Each pass is an evaluation like any other, the loading of the weights included. A pass that was interrupted goes on with
+what it has not asked yet; nothing of the first is taken over into the second, because their seeds differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eval_jobs.errors import Incomparable
+from eval_jobs.identity import second_pass
+from eval_jobs.ports import Progress
+from eval_jobs.run import Tools, run_plan
+from eval_jobs.types import BenchmarkFailure, EngineInfo, EvalPlan, EvalRecord
+
+
+def run_asked(plan: EvalPlan, *, tools: Tools, progress: Progress) -> EvalRecord:
+    """Carry out `plan` as `run_plan` does, and a calibration twice.
+
+    Raises:
+        Incomparable: another engine, or another version of it, answered the second pass.
+    """
+    if not plan.calibration:
+        return run_plan(plan, tools=tools, progress=progress)
+    first = run_plan(plan, tools=tools, progress=lambda line: progress(f"first pass: {line}"))
+    if all(isinstance(outcome, BenchmarkFailure) for outcome in first.outcomes):
+        return first  # there is nothing to repeat
+    again = replace(plan, suite=second_pass(plan.suite))
+    second = run_plan(again, tools=tools, progress=lambda line: progress(f"second pass: {line}"))
+    _check_same(first.engine, second.engine)
+    return replace(first, outcomes=(*first.outcomes, *second.outcomes), finished_at=second.finished_at)
+
+
+# --- private
+
+
+def _check_same(first: EngineInfo | None, second: EngineInfo | None) -> None:
+    """An engine that did not start has failures in place of results, which say why."""
+    if first is None or second is None:
+        return
+    if (first.name, first.version, first.machine) != (second.name, second.version, second.machine):
+        raise Incomparable(
+            f"{first.name} {first.version} answered the first pass of a calibration, {second.name} {second.version} "
+            f"the second{'' if first.machine == second.machine else ', on another machine'}",
+            hint="`tracker calibrate` again, once the engine stays the same",
+        )
