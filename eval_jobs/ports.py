@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
+from eval_jobs.errors import TrackerError
 from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState
 from eval_jobs.types import (
-    Benchmark,
     Checkpoint,
     Endpoint,
     EvalPlan,
@@ -27,7 +27,7 @@ from eval_jobs.types import (
 Progress = Callable[[str], None]
 """Called with one short line whenever there is something new to show; it must return quickly and never raise.
 
-A line like `sums 120/300` says how many samples of a benchmark are answered.
+A line like `sums, facts 120/300` says how many samples of what is evaluated now are answered.
 """
 
 
@@ -66,20 +66,22 @@ class Engine(Protocol):
 
 
 class Evaluator(Protocol):
-    """Scores one benchmark against an endpoint."""
+    """Scores the benchmarks of a suite against an endpoint."""
 
     def evaluate(
-        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
-    ) -> EvalResult:
-        """Ask every sample and score it.
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> tuple[EvalResult | TrackerError, ...]:
+        """Ask every sample of every benchmark and score it; return one outcome for each benchmark, in their order.
 
-        The result holds one `SampleScore` for every planned sample and repeat; a sample that could not be
-        answered is there with status `error`. An interrupted call with the same `plan_id` and benchmark
-        continues at the missing samples.
+        Over all benchmarks together never more than `suite.concurrency` requests are in flight, and so many are until
+        fewer questions are left. Each benchmark fails alone, and its error is its outcome; nothing of it is raised.
 
-        Raises:
-            UnknownBenchmark, BadData: asking again is useless.
-            EndpointFailed, EvaluatorDied: the server or the evaluator went away; asking again may help.
+        A result holds one `SampleScore` for every planned sample and repeat; a sample that could not be
+        answered is there with status `error`. An interrupted call with the same `plan_id` continues at the missing
+        samples of each benchmark.
+
+        UnknownBenchmark, BadData: asking again is useless.
+        EndpointFailed, EvaluatorDied: the server or the evaluator went away; asking again may help.
         """
 
     def kept(self) -> tuple[str, ...]:
@@ -158,10 +160,11 @@ class Queue(Protocol):
         Repeating it stores nothing new and returns True: the first answer may have been lost on its way.
         """
 
-    def release(self, claim: Claim, *, counts: bool = True) -> None:
+    def release(self, claim: Claim, *, counts: bool = True, note: str = "") -> None:
         """Give a plan back unfinished; it is waiting again. Not this worker's claim: no-op.
 
-        With `counts` False the claim was only interrupted, and the next one has the same number.
+        With `counts` False the claim was only interrupted, and the next one has the same number. `note` says why it
+        waits, until the next claim.
         """
 
     def holds(self) -> tuple[Hold, ...]:

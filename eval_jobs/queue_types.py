@@ -87,6 +87,8 @@ class Waiting:
     plan_id: str
     run_id: str
     step: int
+    note: str = ""
+    """Why a worker gave it back to wait, one line; empty: it waits for its turn."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ from eval_jobs.execute.left_claims import UNEXPECTED_END, take_back_left_claims
 from eval_jobs.execute.local import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 from eval_jobs.execute.masking import MaskingFormatter
 from eval_jobs.execute.orphans import evaluator_log_name, reap_orphans
+from eval_jobs.execute.pause import Pauses
 from eval_jobs.execute.sight import Sight
 from eval_jobs.execute.twice import run_asked
 from eval_jobs.execute.worker_name import own_name
@@ -75,6 +76,8 @@ class Worker:
     lease_s: float = LEASE_S
     sight: Sight | None = None
     """None: the checkpoints were pinned on this machine."""
+    pauses: Pauses | None = None
+    """None: a plan begins whatever its `serve.only_when` says."""
     show: Progress = log.debug
     """Told what goes on now, again and again."""
 
@@ -191,6 +194,7 @@ def run_worker(options: WorkerOptions) -> None:
                 interrupts=interrupts,
                 lease_s=options.lease_s,
                 sight=options.sight,
+                pauses=Pauses(tools.clock),
                 show=options.show,
             )
             work(worker)
@@ -245,7 +249,7 @@ def _next_claim(worker: Worker) -> Claim | None:
     try:
         take_back_left_claims(worker.queue, worker.name, now)
         claim = _visible_claim(worker, now)
-        worker.show("waiting for plans")
+        worker.show((worker.pauses.shown if worker.pauses is not None else "") or "waiting for plans")
     except StoreError as error:
         log.warning("the queue does not answer, trying again in %.0f s: %s", STORE_RETRY_S, error)
         claim, wait_s = None, STORE_RETRY_S
@@ -257,14 +261,20 @@ def _next_claim(worker: Worker) -> Claim | None:
 
 
 def _visible_claim(worker: Worker, now: datetime) -> Claim | None:
-    """Claim a plan; one whose checkpoint cannot be seen from here is given back as if it had not been claimed."""
+    """Claim a plan; one that cannot be seen from here or has to wait is given back as if it had not been claimed."""
     unseen = worker.sight.unseen(now) if worker.sight is not None else ()
+    paused = worker.pauses.paused_runs() if worker.pauses is not None else ()
     lease_until = lease_end(now, worker.lease_s)
-    claim = worker.queue.claim(worker=worker.name, now=now, lease_until=lease_until, except_runs=unseen)
-    if claim is None or worker.sight is None or worker.sight.sees(claim.plan, now):
-        return claim
-    worker.queue.release(claim, counts=False)
-    return None
+    claim = worker.queue.claim(worker=worker.name, now=now, lease_until=lease_until, except_runs=(*unseen, *paused))
+    if claim is None:
+        return None
+    if worker.sight is not None and not worker.sight.sees(claim.plan, now):
+        worker.queue.release(claim, counts=False)
+        return None
+    if worker.pauses is not None and (why := worker.pauses.reason(claim.plan)):
+        worker.queue.release(claim, counts=False, note=why)
+        return None
+    return claim
 
 
 def _attempt(claim: Claim, tools: Tools, progress: Progress) -> EvalRecord:

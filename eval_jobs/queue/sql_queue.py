@@ -129,6 +129,7 @@ class SqlQueue:
                 "state": PlanState.RUNNING,
                 "worker": worker,
                 "attempt": PLANS.c.attempt + 1,
+                "note": "",
                 "claimed_at": now,
                 "lease_until": lease_until,
             }
@@ -166,10 +167,10 @@ class SqlQueue:
         )
         return stored or self._is_done(claim.hold)
 
-    def release(self, claim: Claim, *, counts: bool = True) -> None:
+    def release(self, claim: Claim, *, counts: bool = True, note: str = "") -> None:
         """Give a plan back; see `ports.Queue`."""
         attempt = claim.attempt if counts else claim.attempt - 1
-        self._change_held(claim.hold, attempt=attempt, **_UNCLAIMED)
+        self._change_held(claim.hold, attempt=attempt, **_UNCLAIMED | {"note": shown_note(note)})
 
     def holds(self) -> tuple[Hold, ...]:
         """Return who holds a plan; see `ports.Queue`."""
@@ -235,7 +236,7 @@ class SqlQueue:
         columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.note, PLANS.c.claimed_at)
         running = select(*columns).where(_RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
         waiting = (
-            select(PLANS.c.id, PLANS.c.run_id, PLANS.c.step)
+            select(PLANS.c.id, PLANS.c.run_id, PLANS.c.step, PLANS.c.note)
             .where(_WAITS, self._mine)
             .order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
             .limit(SHOWN)
@@ -245,7 +246,7 @@ class SqlQueue:
             rows = connection.execute(running).all()
             shown = connection.execute(waiting).all()
         return QueueState(
-            waiting=tuple(Waiting(plan_id=row.id, run_id=row.run_id, step=row.step) for row in shown),
+            waiting=tuple(Waiting(plan_id=r.id, run_id=r.run_id, step=r.step, note=r.note) for r in shown),
             running=tuple(_running(row) for row in rows),
             counts={state: sum(row.plans for row in counted if row.state == state) for state in ON_ITS_WAY},
             unfinished=_unfinished(counted),

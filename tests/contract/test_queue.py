@@ -112,6 +112,21 @@ def test_extending_moves_the_lease_and_leaves_the_note(queue: Queue) -> None:
     assert (running.plan, running.worker, running.note, running.since) == (PLANS[0], "a", "sums 120/300", NOW)
 
 
+def test_why_a_plan_waits_is_shown_until_somebody_takes_it(queue: Queue) -> None:
+    queue.add(PLANS[0], now=NOW)
+    queue.add(PLANS[1], now=NOW)
+    taken = claim(queue)
+    queue.release(taken, counts=False, note="waits until 20:00\n")
+    assert [w.note for w in queue.state().waiting] == ["waits until 20:00 ", ""]
+    assert not queue.add(PLANS[0], now=NOW)
+    assert [w.note for w in queue.state().waiting] == ["waits until 20:00 ", ""]
+    again = claim(queue)
+    assert (again.plan, again.attempt) == (PLANS[0], 1)
+    assert [r.note for r in queue.state().running] == [""]
+    queue.release(again)
+    assert [w.note for w in queue.state().waiting] == ["", ""]
+
+
 def test_a_worker_that_comes_back_before_anybody_took_its_plan_keeps_it(queue: Queue) -> None:
     queue.add(PLANS[0], now=NOW)
     taken = claim(queue)

@@ -123,12 +123,12 @@ class FakeQueue:
                 self._put(replace(entry, state=PlanState.FINISHED, record=record, failed=failed, poisoned=poisoned))
             return True
 
-    def release(self, claim: Claim, *, counts: bool = True) -> None:
+    def release(self, claim: Claim, *, counts: bool = True, note: str = "") -> None:
         with self._lock:
             entry = self._held(claim.hold)
             if entry is not None:
                 attempt = claim.attempt if counts else claim.attempt - 1
-                self._put(replace(entry, state=PlanState.WAITING, hold=None, note="", attempt=attempt))
+                self._put(replace(entry, state=PlanState.WAITING, hold=None, note=shown_note(note), attempt=attempt))
 
     def holds(self) -> tuple[Hold, ...]:
         with self._lock:
@@ -184,7 +184,10 @@ class FakeQueue:
         with self._lock:
             waiting, running = _in_turn(self._in(PlanState.WAITING)), _in_turn(self._in(PlanState.RUNNING))
             counts = {str(state): len(self._in(state)) for state in ON_ITS_WAY}
-        shown = (Waiting(plan_id=e.plan.id, run_id=e.run_id, step=e.plan.checkpoint.step) for e in waiting[:SHOWN])
+        shown = (
+            Waiting(plan_id=e.plan.id, run_id=e.run_id, step=e.plan.checkpoint.step, note=e.note)
+            for e in waiting[:SHOWN]
+        )
         return QueueState(
             waiting=tuple(shown),
             running=tuple(
@@ -241,7 +244,8 @@ class FakeQueue:
             stalled=entry.stalled,
             lease_until=lease_until,
         )
-        self._put(replace(entry, state=PlanState.RUNNING, hold=claim.hold, attempt=claim.attempt, since=now))
+        running = replace(entry, state=PlanState.RUNNING, hold=claim.hold, attempt=claim.attempt, since=now, note="")
+        self._put(running)
         return claim
 
     def _held(self, hold: Hold) -> _Entry | None:

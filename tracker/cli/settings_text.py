@@ -41,9 +41,7 @@ def settings_markdown() -> str:
             "| setting | default | meaning |",
             "|---|---|---|",
         ]
-        lines += [
-            f"| `{key}` | {_default_cell(field)} | {field.description} |" for key, field in section.model_fields.items()
-        ]
+        lines += [f"| `{key}` | {_default_cell(field)} | {field.description} |" for key, field in _plain(section)]
     return "\n".join(lines) + "\n"
 
 
@@ -72,15 +70,27 @@ def main() -> None:
 # --- private
 
 
-def _sections() -> Iterator[tuple[str, type[BaseModel], bool]]:
-    for name, field in Config.model_fields.items():
-        candidates = (field.annotation, *get_args(field.annotation))
-        section = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
-        yield name, section, section is not field.annotation
+def _sections(model: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, type[BaseModel], bool]]:
+    """Yield every table with its full name, and whether there may be several of it; a table in a table follows it."""
+    for name, field in model.model_fields.items():
+        section = _section_of(field)
+        if section is not None:
+            yield f"{prefix}{name}", section, section is not field.annotation
+            yield from _sections(section, f"{prefix}{name}.")
+
+
+def _plain(section: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the settings of a table that are no tables themselves."""
+    return ((key, field) for key, field in section.model_fields.items() if _section_of(field) is None)
+
+
+def _section_of(field: FieldInfo) -> type[BaseModel] | None:
+    candidates = (field.annotation, *get_args(field.annotation))
+    return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
 
 
 def _settings(section: type[BaseModel], values: Values, *, explain: bool) -> Iterator[str]:
-    for key, field in section.model_fields.items():
+    for key, field in _plain(section):
         if explain:
             yield from _comment(field.description or "")
         if key in values:

@@ -33,6 +33,7 @@ class WatchDisplay:
         self._config = config
         self._leader: Leader | None = None
         self._unsent = 0
+        self._is_paused = False
         self._spinner = Spinner("dots", text="looking for checkpoints")
         self._live = Live(self._spinner, console=console, transient=True) if console.is_terminal else None
 
@@ -86,6 +87,7 @@ class WatchDisplay:
             # A terminal wraps; a file keeps one line for each verdict.
             self._console.print(*report_lines(report), sep="\n", soft_wrap=not self._console.is_terminal)
         self._unsent = passed.unsent
+        self._pauses(_why_waiting(state), is_busy=bool(state.running))
         self._spinner.update(text=_status(passed, state))
 
     def farewell(self, history: History) -> None:
@@ -98,6 +100,13 @@ class WatchDisplay:
         self._line("done", text, style="red" if self._unsent else "dim")
 
     # --- private
+
+    def _pauses(self, why: str, *, is_busy: bool) -> None:
+        """Say once that workers wait although there is something to do; the live line says it all the time."""
+        if why and not self._is_paused:
+            self._line("paused", why)
+        # Between two looks of a worker the plan is its own for a moment.
+        self._is_paused = bool(why) or (self._is_paused and not is_busy)
 
     def _line(self, word: str, text: str, style: str = "dim") -> None:
         self._console.print(Text.assemble((f"{word:>9} ", style), " ".join(clean(text).splitlines())), soft_wrap=True)
@@ -115,4 +124,9 @@ def _status(passed: Tick, state: QueueState) -> Text:
 def _waiting(state: QueueState) -> str:
     shown = ", ".join(str(one.step) for one in state.waiting[:_MAX_WAITING])
     more = state.counts["waiting"] - min(len(state.waiting), _MAX_WAITING)
-    return f"waiting: step {shown}" + (f" and {more} more" if more else "")
+    why = _why_waiting(state)
+    return f"waiting: step {shown}" + (f" and {more} more" if more else "") + (f": {why}" if why else "")
+
+
+def _why_waiting(state: QueueState) -> str:
+    return next((one.note for one in state.waiting if one.note), "")

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
-from eval_jobs.types import Benchmark, Between, EngineKind, ProbeLoad, ServeSpec, SwapPolicy
+from eval_jobs.errors import ConfigError
+from eval_jobs.execute.window import hours_of
+from eval_jobs.types import Benchmark, Between, EngineKind, OnlyWhen, ProbeLoad, ServeSpec, SwapPolicy
 from tracker.config.section import Section, without_key
 
 EXACT = "exact"
@@ -14,6 +16,38 @@ OWN_ADAPTERS = (EXACT, "choice")
 
 FIRST = "first"
 """As `probe.reference`: the run's first checkpoint."""
+
+
+_MEMORY_SHARE = "--gpu-memory-utilization"
+
+
+class OnlyWhenSection(Section):
+    """When a worker may begin with a checkpoint; one that it has begun with it finishes. `tracker run` never waits."""
+
+    hours: str = Field(default="", description='Time of day, such as `"20:00-07:00"`, in `time_zone`. Empty: any.')
+    time_zone: str = Field(default="", description="Zone of these hours, such as `Europe/Berlin`.")
+    gpu_below_pct: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        description="The busiest of the worker's GPUs must be busy for less than this percentage of the time, such as "
+        "10. Needs nvidia-ml-py or `nvidia-smi`.",
+    )
+    gpu_over_s: float = Field(default=5.0, ge=5, le=300, description="Seconds over which that is averaged.")
+
+    @model_validator(mode="after")
+    def _hours_can_be_read(self) -> OnlyWhenSection:
+        if self.hours and not self.time_zone:
+            raise ValueError('hours need a time_zone, for example "Europe/Berlin"')
+        try:
+            hours_of(self.to_record())
+        except ConfigError as error:
+            raise ValueError(f"{error.message}: {error.hint}") from error
+        return self
+
+    def to_record(self) -> OnlyWhen:
+        """Return the record for a worker."""
+        return OnlyWhen(**self.model_dump())
 
 
 class ServeSection(Section):
@@ -57,6 +91,29 @@ class ServeSection(Section):
         default=3600.0, gt=0, description="vllm: an engine that served nothing for so long is stopped."
     )
 
+    gpu_memory_utilization: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="vllm: share of the GPU's memory that it takes (on a CPU, of the machine's), such as 0.3 beside a "
+        "trainer; default: most of it. Another value begins no new series.",
+    )
+    niceness: int = Field(
+        default=0,
+        ge=0,
+        le=19,
+        description="vllm: how far its processes stand back on the CPU, 19 the most. Latencies are timed so too.",
+    )
+    only_when: OnlyWhenSection = OnlyWhenSection()
+
+    @field_validator("args")
+    @classmethod
+    def _args_set_nothing_that_has_a_setting(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = (argument.split("=", 1)[0].replace("_", "-") for argument in value)
+        if any(len(name) > len("--gpu") and _MEMORY_SHARE.startswith(name) for name in names):
+            raise ValueError(f"leave out {_MEMORY_SHARE}: it has a setting, serve.gpu_memory_utilization")
+        return value
+
     @field_validator("base_url")
     @classmethod
     def _address_holds_no_key(cls, value: str) -> str:
@@ -70,7 +127,8 @@ class ServeSection(Section):
 
     def to_spec(self) -> ServeSpec:
         """Return the record for the engine."""
-        return ServeSpec(**self.model_dump())
+        fields = self.model_dump(exclude={"only_when"})
+        return ServeSpec(**fields, only_when=self.only_when.to_record())
 
 
 class SuiteSection(Section):

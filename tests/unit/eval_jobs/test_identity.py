@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.identity import benchmark_fingerprint, make_plan, numbered, sample_key, serve_settings
-from eval_jobs.types import Benchmark, EngineKind, EvalPlan, ProbeLoad, ServeSpec, Suite
+from eval_jobs.types import Benchmark, EngineKind, EvalPlan, OnlyWhen, ProbeLoad, ServeSpec, Suite
 from tests.records import forgetting_run
 
 PLAN = forgetting_run().records[0].plan
@@ -92,6 +92,24 @@ def test_serving_that_can_change_a_score_is_another_plan(change: dict[str, Any])
 def test_where_and_how_patiently_it_is_served_changes_no_score() -> None:
     moved = ServeSpec(python="/other/python", port=8123, startup_timeout_s=5.0)
     assert serve_settings(moved) == serve_settings(ServeSpec())
+
+
+def test_how_politely_it_is_served_changes_no_score() -> None:
+    polite = ServeSpec(gpu_memory_utilization=0.3, niceness=10, only_when=OnlyWhen(gpu_below_pct=10))
+    assert serve_settings(polite) == serve_settings(ServeSpec())
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--max-num-seqs", "4", "--gpu-memory-utilization", "0.3"),
+        ("--gpu-memory-utilization=0.3", "--max-num-seqs", "4"),
+        ("--gpu_memory_utilization", "0.5", "--max-num-seqs", "4"),
+    ],
+)
+def test_a_share_of_the_memory_that_was_among_the_arguments_is_the_same_series(args: tuple[str, ...]) -> None:
+    moved = ServeSpec(args=("--max-num-seqs", "4"), gpu_memory_utilization=0.3)
+    assert serve_settings(ServeSpec(args=args)) == serve_settings(moved)
 
 
 def test_a_remote_server_is_known_by_the_model_that_is_asked_for() -> None:

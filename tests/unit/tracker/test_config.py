@@ -8,6 +8,7 @@ import pytest
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.identity import suite_fingerprint
+from eval_jobs.types import OnlyWhen
 from tests.requires import PROJECT
 from tracker.cli.settings_text import commented_toml, settings_markdown
 from tracker.config import Config, load_config, parse_config
@@ -184,3 +185,44 @@ def test_every_setting_has_a_description() -> None:
 @pytest.mark.parametrize("path", sorted(PROJECT.glob("examples/**/tracker.toml")), ids=lambda p: p.parent.name)
 def test_every_shipped_configuration_is_valid(path: Path) -> None:
     load_config(path)
+
+
+def test_when_a_worker_may_begin_travels_with_every_plan() -> None:
+    text = MINIMAL + '[serve.only_when]\nhours = "20:00-07:00"\ntime_zone = "Europe/Berlin"\ngpu_below_pct = 10\n'
+    spec = parse_config(text, HERE).serve.to_spec()
+    assert spec.only_when == OnlyWhen(hours="20:00-07:00", time_zone="Europe/Berlin", gpu_below_pct=10)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ('hours = "20:00-07:00"', "hours need a time_zone"),
+        ('hours = "at night"\ntime_zone = "UTC"', 'write it as "20:00-07:00"'),
+        ('hours = "20:00-07:00"\ntime_zone = "Berlin"', "time_zone is not known"),
+        ("gpu_below_pct = 0", "serve.only_when.gpu_below_pct"),
+        ("gpu_over_s = 1", "serve.only_when.gpu_over_s"),
+        ('hour = "20:00-07:00"', "did you mean hours?"),
+    ],
+)
+def test_a_condition_that_could_never_be_met_or_read_is_refused(settings: str, words: str) -> None:
+    assert words in refused(MINIMAL + f"[serve.only_when]\n{settings}\n")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        '["--gpu-memory-utilization", "0.3"]',
+        '["--gpu-memory-utilization=0.3"]',
+        '["--gpu_memory_utilization", "0.3"]',
+        '["--max-num-seqs", "4", "--gpu-mem", "0.3"]',
+    ],
+)
+def test_a_share_of_the_memory_among_the_arguments_is_refused_with_the_name_of_its_setting(args: str) -> None:
+    message = refused(MINIMAL + f"[serve]\nargs = {args}\n")
+    assert "serve.gpu_memory_utilization" in message
+
+
+def test_a_commented_file_names_the_tables_within_tables() -> None:
+    text = commented_toml({"run": ({"name": "r", "output_dir": "out"},), "benchmark": ({"benchmark": "gsm8k"},)})
+    assert "\n[serve.only_when]\n" in text
+    assert parse_config(text, HERE).serve == Config.model_validate(parse_config(MINIMAL, HERE).model_dump()).serve

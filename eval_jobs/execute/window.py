@@ -1,0 +1,114 @@
+"""When a worker may begin with a checkpoint: hours of the day, and how busy the GPUs are. Pure.
+
+    hours = hours_of(spec.only_when)          # None: at any hour
+    hours.has(now)                            # 20:00-07:00 holds midnight
+    hours.next_opening(now)                   # to be shown
+    is_idle(loads, now_s=..., only_when=...)  # None: not known yet
+
+Hours are what a clock on the wall shows. Where that clock goes back in autumn they come twice; hours that it leaves out
+in spring do not come that night. Whoever works when they end goes on: only beginning is bound to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.types import OnlyWhen
+
+SEARCHED_DAYS = 3
+"""For the next opening: a day that lacks the hours altogether has neighbours."""
+NEEDED_LOADS = 3
+"""A GPU rests for moments in every step of a training."""
+
+_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*-\s*([01]?\d|2[0-3]):([0-5]\d)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hours:
+    """Hours of every day, from `start` up to but not with `end`; over midnight where `end` is the smaller one."""
+
+    start: time
+    end: time
+    zone: ZoneInfo
+
+    def has(self, now: datetime) -> bool:
+        """Say whether a clock on the wall shows one of these hours at `now`, which knows its time zone."""
+        at = now.astimezone(self.zone).time()
+        if self.start < self.end:
+            return self.start <= at < self.end
+        return at >= self.start or at < self.end
+
+    def next_opening(self, now: datetime) -> datetime | None:
+        """Return the first whole minute after `now` that is in these hours, in UTC; None: not for days."""
+        minute = now.astimezone(UTC).replace(second=0, microsecond=0)
+        later = (minute + timedelta(minutes=number + 1) for number in range(SEARCHED_DAYS * 24 * 60))
+        return next(filter(self.has, later), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """How busy the busiest GPU was at one moment."""
+
+    at_s: float
+    """By a clock that nobody can set."""
+    busy_pct: float
+
+
+def hours_of(only_when: OnlyWhen) -> Hours | None:
+    """Return the hours that are set, None when any will do.
+
+    Raises:
+        ConfigError: they cannot be read, have no length, or the time zone is not known on this machine.
+    """
+    if not only_when.hours:
+        return None
+    found = _HOURS.fullmatch(only_when.hours.strip())
+    if found is None:
+        raise ConfigError(
+            f"serve.only_when.hours cannot be read: {only_when.hours!r}", hint='write it as "20:00-07:00"'
+        )
+    hour, minute, end_hour, end_minute = (int(number) for number in found.groups())
+    start, end = time(hour, minute), time(end_hour, end_minute)
+    if start == end:
+        raise ConfigError(f"serve.only_when.hours ends where it begins: {only_when.hours}", hint="leave it out instead")
+    return Hours(start=start, end=end, zone=_zone(only_when.time_zone))
+
+
+def is_idle(loads: Sequence[Load], *, now_s: float, only_when: OnlyWhen) -> bool | None:
+    """Say whether the GPUs were idle enough for long enough; None while too little is known.
+
+    Args:
+        loads: in order of time.
+        now_s: by the clock of the loads.
+        only_when: its `gpu_below_pct` is set.
+    """
+    if only_when.gpu_below_pct is None:
+        return True
+    average = average_pct(loads, now_s=now_s, over_s=only_when.gpu_over_s)
+    return None if average is None else average < only_when.gpu_below_pct
+
+
+def average_pct(loads: Sequence[Load], *, now_s: float, over_s: float) -> float | None:
+    """Return the mean of the last `over_s` seconds, None while what is known does not reach back that far."""
+    if not loads or now_s - loads[0].at_s < over_s:
+        return None
+    recent = [load.busy_pct for load in loads if now_s - load.at_s <= over_s]
+    return sum(recent) / len(recent) if len(recent) >= NEEDED_LOADS else None
+
+
+# --- private
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ConfigError(
+            f"serve.only_when.time_zone is not known on this machine: {name!r}",
+            hint='name it as in "Europe/Berlin"; a machine without a database of zones needs `pip install tzdata`',
+        ) from error

@@ -1,0 +1,176 @@
+"""The NVIDIA GPUs of this machine: by NVML where nvidia-ml-py is installed, else by `nvidia-smi`.
+
+    busiest_gpu_pct()       # 97.0: share of the last second or less in which a kernel ran, of the busiest GPU
+    have_batch_invariance(os.environ)
+
+Only the GPUs that CUDA_VISIBLE_DEVICES names count, because the engine gets no others. Numbers in it are read in the
+order of the bus, which CUDA follows with CUDA_DEVICE_ORDER=PCI_BUS_ID; a UUID says it without doubt.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from eval_jobs.errors import ConfigError
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+SMI_TIMEOUT_S = 10.0
+
+BATCH_INVARIANT_FROM = (8, 0)
+"""Compute capability from which vLLM can make answers independent of what else is in the batch."""
+
+_QUERY = ("--query-gpu=index,uuid,utilization.gpu,compute_cap", "--format=csv,noheader,nounits")
+_HINT = "install nvidia-ml-py (pip install 'checkpoint-tracker[gpu]') or remove serve.only_when.gpu_below_pct"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU at one moment."""
+
+    index: int
+    uuid: str
+    busy_pct: float | None
+    """None: it does not tell, as under MIG."""
+    compute_capability: tuple[int, int] | None = None
+    """Such as (9, 0); None: it does not tell."""
+
+
+def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
+    """Return how busy the busiest of the GPUs is that an engine would get here, in percent.
+
+    Raises:
+        ConfigError: it cannot be found out on this machine.
+    """
+    visible = (os.environ if environment is None else environment).get(VISIBLE_DEVICES)
+    gpus = chosen(read_gpus(), visible)
+    if not gpus:
+        raise ConfigError(
+            f"serve.only_when.gpu_below_pct: there is no GPU to look at ({VISIBLE_DEVICES}={visible or 'not set'})",
+            hint="remove it on a machine without NVIDIA GPUs",
+        )
+    silent = [gpu for gpu in gpus if gpu.busy_pct is None]
+    if silent:
+        raise ConfigError(
+            f"serve.only_when.gpu_below_pct: GPU {silent[0].uuid} does not tell how busy it is, as under MIG",
+            hint="remove it; a MIG slice is nobody else's",
+        )
+    return max(gpu.busy_pct or 0.0 for gpu in gpus)
+
+
+def have_batch_invariance(environment: Mapping[str, str]) -> bool:
+    """Say whether all GPUs that an engine would get can compute alike whatever the batch; False where nothing tells."""
+    try:
+        gpus = chosen(read_gpus(), environment.get(VISIBLE_DEVICES))
+    except ConfigError:
+        return False
+    return bool(gpus) and all((gpu.compute_capability or (0, 0)) >= BATCH_INVARIANT_FROM for gpu in gpus)
+
+
+def chosen(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
+    """Return those that CUDA_VISIBLE_DEVICES names; None: all. Pure.
+
+    Like CUDA it takes no notice of what comes after a name that fits nothing.
+    """
+    if visible is None:
+        return tuple(gpus)
+    found: list[Gpu] = []
+    for name in (part.strip() for part in visible.split(",")):
+        match = next((gpu for gpu in gpus if _is_called(gpu, name)), None)
+        if match is None:
+            break
+        found.append(match)
+    return tuple(found)
+
+
+def parsed(table: str) -> tuple[Gpu, ...]:
+    """Return the GPUs in what `nvidia-smi` prints: index, UUID, utilisation, compute capability. Pure."""
+    rows = ([cell.strip() for cell in line.split(",")] for line in table.splitlines())
+    return tuple(
+        Gpu(index=int(row[0]), uuid=row[1], busy_pct=_number(row[2]), compute_capability=_version(row[3]))
+        for row in rows
+        if _is_row(row)
+    )
+
+
+def read_gpus() -> tuple[Gpu, ...]:
+    """Return all GPUs of the machine that this process may see.
+
+    Raises:
+        ConfigError: neither NVML nor `nvidia-smi` answers.
+    """
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ModuleNotFoundError:
+        return _from_smi("nvidia-ml-py is not installed")
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:  # the library is there and the driver is not
+        return _from_smi(f"NVML says {error}")
+    try:
+        return tuple(_from_nvml(nvml, range(nvml.nvmlDeviceGetCount())))
+    except nvml.NVMLError as error:
+        raise ConfigError(f"the GPUs cannot be asked: NVML says {error}", hint=_HINT) from error
+    finally:
+        nvml.nvmlShutdown()
+
+
+# --- private
+
+
+def _is_called(gpu: Gpu, name: str) -> bool:
+    if name.isdecimal():
+        return gpu.index == int(name)
+    return len(name) > len("GPU-") and gpu.uuid.startswith(name)
+
+
+def _is_row(row: Sequence[str]) -> bool:
+    return len(row) == 4 and row[0].isdecimal()
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text.isdecimal() else None
+
+
+def _version(text: str) -> tuple[int, int] | None:
+    major, _, minor = text.partition(".")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+
+
+def _from_nvml(nvml: ModuleType, indices: Iterable[int]) -> Iterable[Gpu]:
+    for index in indices:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        uuid = nvml.nvmlDeviceGetUUID(handle)
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+        try:
+            busy_pct: float | None = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        except nvml.NVMLError:  # not supported
+            busy_pct = None
+        yield Gpu(
+            index=index,
+            uuid=uuid.decode() if isinstance(uuid, bytes) else str(uuid),
+            busy_pct=busy_pct,
+            compute_capability=(int(major), int(minor)),
+        )
+
+
+def _from_smi(why_not_nvml: str) -> tuple[Gpu, ...]:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        raise ConfigError(
+            f"the GPUs cannot be asked: {why_not_nvml}, and there is no nvidia-smi",
+            hint=_HINT,
+        )
+    try:
+        done = subprocess.run([program, *_QUERY], capture_output=True, text=True, timeout=SMI_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"the GPUs cannot be asked: nvidia-smi failed: {error}", hint=_HINT) from error
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+        raise ConfigError(f"the GPUs cannot be asked: nvidia-smi says {said[-1]}", hint=_HINT)
+    return parsed(done.stdout)
