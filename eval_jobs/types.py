@@ -10,6 +10,29 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from eval_jobs.probe_types import (
+    Percentiles,
+    ProbeFailure,
+    ProbeLoad,
+    ProbeOutcome,
+    ProbeResult,
+    ReferenceOutcome,
+    ReferenceProbe,
+    RequestTiming,
+)
+
+__all__ = [
+    "Percentiles",
+    "ProbeFailure",
+    "ProbeLoad",
+    "ProbeOutcome",
+    "ProbeResult",
+    "ReferenceOutcome",
+    "ReferenceProbe",
+    "RequestTiming",
+]
+"""What is defined elsewhere and belongs here too."""
+
 # --- what is evaluated
 
 
@@ -84,6 +107,22 @@ class Generation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Screen:
+    """How many samples of each benchmark are asked first: the larger of both, and all where there are no more."""
+
+    samples: int = 0
+    share: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Which samples of each benchmark are asked: its screen (`screening.screen_of`), or all others."""
+
+    screen: Screen
+    is_rest: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Suite:
     """What is measured at every checkpoint. `identity.suite_fingerprint` names its content."""
 
@@ -93,6 +132,8 @@ class Suite:
     concurrency: int = 8
     """Requests in flight; part of the fingerprint, because batch composition changes bf16 results."""
     request_timeout_s: float = 120.0
+    part: Part | None = None
+    """None: all samples. Part of no fingerprint: a sample's score does not depend on which others are asked."""
 
 
 class EngineKind(StrEnum):
@@ -168,19 +209,6 @@ class ServeSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeLoad:
-    """Traffic of one latency measurement: closed loop, distinct random prompts, fixed output length."""
-
-    name: str = "default"
-    requests: int = 32
-    concurrency: int = 4
-    input_tokens: int = 64
-    output_tokens: int = 32
-    warmup_requests: int = 2
-    seed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class EvalPlan:
     """One unit of work: everything that a worker needs. `id` is a content hash (`identity.make_plan`)."""
 
@@ -241,8 +269,13 @@ class EvalResult:
     """One entry for every planned sample and repeat."""
     duration_s: float
     higher_is_better: bool = True
+    left_out: int = 0
+    """Samples of the benchmark that were not asked, because the plan was for a part of it."""
     has_texts: bool = True
     """False: answers and details of the samples are empty, because they were deleted to save space."""
+    input_tokens: int | None = None
+    """Of all answered requests, as the server counted them; None: it did not say for any."""
+    output_tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,88 +291,6 @@ class BenchmarkFailure:
 
 
 Outcome = EvalResult | BenchmarkFailure
-
-
-@dataclass(frozen=True, kw_only=True)
-class Percentiles:
-    """Percentiles over completed requests, linear interpolation as in numpy."""
-
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-    mean: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class RequestTiming:
-    """Times of one completed request."""
-
-    position: int
-    """Place in the order of sending, from 0; our own engine is sent the same prompt at one place in every block."""
-    ttft_ms: float
-    tpot_ms: float | None
-    """None for an answer of one token or of unknown length."""
-    e2e_ms: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbeResult:
-    """Latency under one load, defined as in `vllm bench serve`. Percentiles are None when nothing completed."""
-
-    load: ProbeLoad
-    ttft_ms: Percentiles | None
-    """Send to first event with choices."""
-    tpot_ms: Percentiles | None
-    """(e2e - ttft) / (output_tokens - 1) per request with more than one token."""
-    itl_ms: Percentiles | None
-    """Gaps between events, pooled over requests."""
-    e2e_ms: Percentiles | None
-    """Send to last event with choices."""
-    completed: int
-    failed: int
-    duration_s: float
-    output_tokens: int
-    requests_per_s: float
-    output_tokens_per_s: float
-    first_error: str = ""
-    requests: tuple[RequestTiming, ...] = ()
-    """Completed requests in order of sending."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbeFailure:
-    """A load that could not be measured."""
-
-    load: ProbeLoad
-    code: str
-    message: str
-    hint: str
-
-
-ProbeOutcome = ProbeResult | ProbeFailure
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReferenceProbe:
-    """Requests of a checkpoint and of a reference in pairs, from blocks candidate, reference, reference, candidate.
-
-    `candidate[i]` and `reference[i]` are one pair: the same place of the first or of the second block of their side.
-    """
-
-    load: ProbeLoad
-    reference_digest: str
-    """`Checkpoint.digest` of the reference."""
-    reference_step: int
-    candidate: tuple[RequestTiming, ...]
-    reference: tuple[RequestTiming, ...]
-    first_pairs: int
-    """How many of the pairs, from the front, are of the first blocks."""
-    dropped: int
-    """Pairs left out because a request of either side failed."""
-
-
-ReferenceOutcome = ReferenceProbe | ProbeFailure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -366,6 +317,12 @@ class EngineInfo:
     """Path of the engine's log, empty for a remote one."""
     machine: str = ""
     """Hash of what its speed depends on: host, CPU, GPUs, driver; for a remote one its address. Empty: not known."""
+    device: str = ""
+    """What computes, in words: two machines of one kind have the same. Empty: not known."""
+    gpus: int = 0
+    """How many GPUs it computes on; 0: none, or it is not ours."""
+    is_batch_invariant: bool = False
+    """Whether an answer does not depend on what else is asked at the same time, to the bit."""
     canaries: tuple[Canary, ...] = ()
     """Asked after the weights were loaded and before anything else; empty: not asked."""
     load_reason: str = ""
@@ -388,6 +345,28 @@ class Endpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one plan took. Seconds are of a clock on the wall unless said otherwise."""
+
+    loading_s: float
+    evaluating_s: float
+    probing_s: float
+    """Where there is a latency reference, also loading that one and the checkpoint again."""
+    input_tokens: int | None = None
+    """Of the benchmarks' requests; None: the server told of none."""
+    output_tokens: int | None = None
+    gpu_s: float | None = None
+    """GPUs of the engine times seconds; None: it has none, or is not ours."""
+    cpu_s: float | None = None
+    """CPU time of the engine's processes; None: it computes on a GPU, is not ours, or this cannot be read."""
+
+    @property
+    def wall_s(self) -> float:
+        """All of it, from the start of the plan to its end."""
+        return self.loading_s + self.evaluating_s + self.probing_s
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvalRecord:
     """All that came out of one plan. Every benchmark and load of the plan has exactly one outcome.
 
@@ -403,3 +382,5 @@ class EvalRecord:
     finished_at: datetime
     reference_probes: tuple[ReferenceOutcome, ...] = ()
     """One for each load of a plan with a reference."""
+    cost: Cost | None = None
+    """None: recorded before costs were."""
