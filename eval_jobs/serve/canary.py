@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 
 from eval_jobs.errors import CanaryFailed
-from eval_jobs.serve.control import Reply, post
+from eval_jobs.serve.control import Reply, get, post
 from eval_jobs.types import Canary
 
 PROMPT_TOKENS = (3, 17, 40, 170)
@@ -27,10 +27,11 @@ _FIRST, _STEP = 7_919, 104_729
 """Primes: the ids run over the whole vocabulary, and no prompt begins like another."""
 
 
-def canary_prompts(vocab_size: int) -> tuple[tuple[int, ...], ...]:
-    """Return the prompts for a vocabulary; the same ids for the same size. Pure."""
+def canary_prompts(vocab_size: int, max_model_len: int) -> tuple[tuple[int, ...], ...]:
+    """Return the prompts for a vocabulary, cut so that an answer fits behind them. Pure."""
+    longest = max(1, max_model_len - ANSWER_TOKENS)
     return tuple(
-        tuple((_FIRST * (row + 1) + _STEP * place) % vocab_size for place in range(length))
+        tuple((_FIRST * (row + 1) + _STEP * place) % vocab_size for place in range(min(length, longest)))
         for row, length in enumerate(PROMPT_TOKENS)
     )
 
@@ -45,9 +46,9 @@ def ask_canaries(port: int, model: str, *, vocab_size: int, timeout_s: float = C
         timeout_s: for all answers together.
 
     Raises:
-        CanaryFailed: an answer is missing, too short or holds NaN or Inf.
+        CanaryFailed: the engine does not answer, or an answer is too short or holds NaN or Inf.
     """
-    prompts = canary_prompts(vocab_size)
+    prompts = canary_prompts(vocab_size, _max_model_len(get(port, "/v1/models", timeout_s=timeout_s).body))
     body = {
         "model": model,
         "prompt": [list(prompt) for prompt in prompts],
@@ -82,6 +83,16 @@ def read_canaries(prompts: tuple[tuple[int, ...], ...], body: object) -> tuple[C
 
 
 # --- private
+
+
+def _max_model_len(body: object) -> int:
+    """Return the context of what /v1/models lists; an adapter's entry does not say it, its base's does."""
+    models = body.get("data") if isinstance(body, dict) else None
+    lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
+    known = [length for length in lengths if isinstance(length, int)]
+    if not known:
+        raise _failed("/v1/models does not say how long a prompt may be")
+    return min(known)
 
 
 def _canary(prompt: tuple[int, ...], choice: Mapping[str, object]) -> Canary:

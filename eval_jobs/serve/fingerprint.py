@@ -88,6 +88,7 @@ def fingerprint_of(folder: Path) -> Fingerprint:
         entries = _tensors(folder)
         config = _config(folder)
         files = _files(folder, config)
+        vocab_size = _vocab_size(config)
     except (BadWeights, OSError, ValueError, RecursionError) as error:
         raise CheckpointUnreadable(
             f"{folder} cannot be compared with what an engine holds: {error}",
@@ -103,7 +104,7 @@ def fingerprint_of(folder: Path) -> Fingerprint:
         has_experts=_has_words(_normalised(config), _EXPERT_WORDS) or any(map(_EXPERT_TENSOR.search, entries)),
         is_hybrid=_has_words(_normalised(config), _HYBRID_WORDS) or any(map(_HYBRID_TENSOR.search, entries)),
         has_own_code="auto_map" in config,
-        vocab_size=_vocab_size(config, folder),
+        vocab_size=vocab_size,
     )
 
 
@@ -187,12 +188,12 @@ def _quantisation(config: Mapping[str, object], files: Mapping[str, str], entrie
     return next((e.dtype for e in entries.values() if e.dtype.startswith("F8")), "")
 
 
-def _vocab_size(config: Mapping[str, object], folder: Path) -> int:
+def _vocab_size(config: Mapping[str, object]) -> int:
     text = config.get("text_config")
     places = [config, text if isinstance(text, dict) else {}]
     sizes = [size for place in places if isinstance(size := place.get("vocab_size"), int) and size > 0]
     if not sizes:
-        raise ValueError(f"{folder / CONFIG} names no vocab_size")
+        raise BadWeights(f"{CONFIG} names no vocab_size")
     return sizes[0]
 
 

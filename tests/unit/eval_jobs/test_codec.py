@@ -50,6 +50,13 @@ def test_a_checkpoint_of_before_pickles_were_noted_is_read_as_one_without() -> N
     assert ',"unpickled":false' in plan_to_json(plan)
 
 
+def test_a_record_of_before_canaries_were_asked_is_read_as_one_without() -> None:
+    record = RECORDS[0]
+    written = zlib.decompress(record_to_bytes(record))
+    assert b',"canaries":[]' in written
+    assert record_from_bytes(zlib.compress(written.replace(b',"canaries":[]', b""))) == record
+
+
 def test_a_newer_schema_is_refused_by_its_number() -> None:
     with pytest.raises(StoreError, match="schema version 2"):
         plan_from_json('{"schema_version": 2, "value": {}}')

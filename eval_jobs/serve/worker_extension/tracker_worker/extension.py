@@ -125,6 +125,7 @@ def _opened(folder: Path, layout: str) -> tuple[_OpenFile, ...]:
 
 
 def _state(file: BinaryIO) -> tuple[int, ...]:
+    # Not the time of the inode's change: a trainer that deletes its own name of a hard-linked file moves it.
     found = os.fstat(file.fileno())
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 

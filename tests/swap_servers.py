@@ -1,0 +1,122 @@
+"""A real vLLM that weights can be swapped into, on models whose cold answers are known.
+
+    with swap_server(tmp_path, checkpoint("a")) as server:
+        cold = server.canaries()
+
+Started by hand and not through the engine's port: what is tested is the swap itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from eval_jobs.execute.clock import SystemClock
+from eval_jobs.serve import process
+from eval_jobs.serve.canary import ask_canaries
+from eval_jobs.serve.control import Reply, get, post
+from eval_jobs.serve.fingerprint import Fingerprint, fingerprint_of
+from eval_jobs.serve.port import ask, choose_port, model_names
+from eval_jobs.serve.swap import Swapped, extension_args, extension_environment, swap
+from eval_jobs.types import Canary, Checkpoint
+from tests.tiny_model import checkpoint_record
+from tracker.adapters.safetensors_file import digest_weights
+
+START_TIMEOUT_S = 240.0
+SWAP_TIMEOUT_S = 60.0
+MODEL = "swapped"
+MAX_MODEL_LEN = 256
+"""As the one server of all other tests has it, so that its answers are those of a cold start."""
+
+
+@dataclass(kw_only=True)
+class SwapServer:
+    """A vLLM of ours and what it holds."""
+
+    port: int
+    resident: Fingerprint
+    engine: process.EngineProcess
+
+    def canaries(self) -> tuple[Canary, ...]:
+        return ask_canaries(self.port, MODEL, vocab_size=self.resident.vocab_size)
+
+    def swap(self, folder: Path) -> Swapped:
+        """Swap as the engine does, the digest taken from the folder now."""
+        return self.swap_record(record_of(folder))
+
+    def swap_record(self, checkpoint: Checkpoint) -> Swapped:
+        swapped = swap(self.port, checkpoint, self.resident, timeout_s=SWAP_TIMEOUT_S)
+        self.resident = swapped.fingerprint
+        return swapped
+
+    def plain_reload(self, folder: Path) -> Reply:
+        """Reload as vLLM itself offers it, between a pause and a resume."""
+        post(self.port, "/pause?mode=wait", timeout_s=SWAP_TIMEOUT_S)
+        reply = self.call("reload_weights", weights_path=str(folder))
+        post(self.port, "/resume", timeout_s=SWAP_TIMEOUT_S)
+        return reply
+
+    def call(self, method: str, **arguments: object) -> Reply:
+        return post(self.port, "/collective_rpc", {"method": method, "kwargs": arguments}, timeout_s=SWAP_TIMEOUT_S)
+
+    def is_paused(self) -> bool:
+        reply = get(self.port, "/is_paused", timeout_s=SWAP_TIMEOUT_S)
+        assert isinstance(reply.body, dict)
+        return bool(reply.body["is_paused"])
+
+    def label(self) -> object:
+        reply = get(self.port, "/weight_info", timeout_s=SWAP_TIMEOUT_S)
+        assert isinstance(reply.body, dict)
+        return reply.body["weight_version"]
+
+
+def record_of(folder: Path) -> Checkpoint:
+    """Return the record of a checkpoint with the digest that a pin of it would have."""
+    return replace(checkpoint_record(folder), digest=digest_weights(sorted(folder.glob("*.safetensors"))))
+
+
+@contextmanager
+def swap_server(
+    work_dir: Path, folder: Path, *arguments: str, is_compiled: bool = False, variables: Mapping[str, str] | None = None
+) -> Iterator[SwapServer]:
+    """Serve the model in `folder` until the context is left."""
+    port = choose_port(0)
+    argv = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
+    argv += ["--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)]
+    argv += ["--max-model-len", str(MAX_MODEL_LEN), "--generation-config", "vllm", *extension_args(), *arguments]
+    argv += [] if is_compiled else ["--enforce-eager"]
+    environment = {
+        **os.environ,
+        **extension_environment(os.environ),
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CACHE_ROOT": str(work_dir / "cache"),
+        "TORCHINDUCTOR_CACHE_DIR": str(work_dir / "cache" / "inductor"),
+        # What runs inside vLLM finds nothing of ours but its own folder.
+        "PYTHONSAFEPATH": "1",
+        **(variables or {}),
+    }
+    clock = SystemClock()
+    resident = fingerprint_of(folder)
+    engine = process.start(argv, environment, folder=work_dir, name=f"engine-{port}", clock=clock)
+    try:
+        _wait(engine, port, clock)
+        yield SwapServer(port=port, resident=resident, engine=engine)
+    finally:
+        engine.stop()
+
+
+# --- private
+
+
+def _wait(engine: process.EngineProcess, port: int, clock: SystemClock) -> None:
+    started_at = clock.now()
+    while (answer := ask(port, "/v1/models")) is None or model_names(answer.body) != (MODEL,):
+        assert engine.exit_code() is None, engine.log.read_text()[-3000:]
+        assert (clock.now() - started_at).total_seconds() < START_TIMEOUT_S, engine.log.read_text()[-3000:]
+        clock.sleep(0.2)
