@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.calibration_types import Calibration
 from tracker.domain.leading import Leader
 from tracker.domain.run_scores import RunScores
 from tracker.domain.tracking_types import TrackingItem
@@ -115,6 +116,9 @@ class History(Protocol):
         Where texts were deleted to save space, the samples have none and their result says so (`has_texts`).
         """
 
+    def bare_record(self, plan_id: str) -> EvalRecord | None:
+        """Return one record, every result without its samples, or None."""
+
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records ordered by (step, finished_at, plan id), every result without its samples."""
 
@@ -157,6 +161,12 @@ class History(Protocol):
 
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         """Return the run's acceptances ordered by (step, benchmark)."""
+
+    def append_calibration(self, calibration: Calibration) -> None:
+        """Store a calibration under its plan id; the same id again replaces it."""
+
+    def calibrations(self) -> tuple[Calibration, ...]:
+        """Return the calibrations of all runs, ordered by (finished_at, plan id)."""
 
     def append_gap(self, gap: Gap) -> bool:
         """Store a gap under (run, step, code); return False when it is known already."""

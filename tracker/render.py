@@ -30,6 +30,7 @@ from tracker.domain.display import (
     subject_text,
 )
 from tracker.domain.overview import SYMBOLS, WORSE, Overview, headline, overview
+from tracker.domain.repetition_text import not_calibrated_text, repetition_text
 from tracker.domain.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
 
 if TYPE_CHECKING:  # its statistics take long to load, and a history needs none
@@ -107,6 +108,7 @@ def comparison_table(view: ComparisonView) -> RenderableType:
     parts: list[RenderableType] = [_sides(view.before, view.after), _compared_table(view.benchmarks)]
     if any(min(one.before.coverage, one.after.coverage) < 1 for one in view.benchmarks):
         parts.append(Text("percent: share of the samples that have a score", style="bold yellow"))
+    parts += _repetitions(view.benchmarks)
     for refused in view.refused:
         reasons = "; ".join(one_line(reason) for reason in refused.reasons)
         parts.append(Text.assemble((f"{one_line(refused.benchmark)} cannot be compared: ", "magenta"), reasons))
@@ -331,6 +333,15 @@ def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
             Text(f"{SYMBOLS[one.word]} {one.word}", style=STYLES[one.word]),
         )
     return table
+
+
+def _repetitions(benchmarks: Sequence[ComparedBenchmark]) -> Iterable[Text]:
+    """Yield what repeating the evaluation alone changes: what a difference is to be held against."""
+    for one in benchmarks:
+        if one.repetition is not None:
+            yield Text(f"{one_line(one.benchmark)}: {one_line(repetition_text(one.repetition))}", style="dim")
+    if missing := not_calibrated_text(one.benchmark for one in benchmarks if one.repetition is None):
+        yield Text(missing, style="dim")
 
 
 def _answered(one: ComparedBenchmark) -> tuple[str, str]:

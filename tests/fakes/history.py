@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, Outcome
 from tests.records import without_samples
+from tracker.domain.calibration_types import Calibration
 from tracker.domain.outlines import outlined
 from tracker.domain.run_scores import RunScores, with_record
 from tracker.domain.sample_columns import columns_of
@@ -21,6 +22,7 @@ class FakeHistory:
         self._reports: dict[str, Report] = {}
         self._episodes: dict[tuple[str, str, str, str, Measure, int], Episode] = {}
         self._acceptances: dict[tuple[str, int, str], Acceptance] = {}
+        self._calibrations: dict[str, Calibration] = {}
         self._gaps: dict[tuple[str, int, str], Gap] = {}
         self._alerts: dict[str, Alert] = {}
 
@@ -29,6 +31,10 @@ class FakeHistory:
 
     def record(self, plan_id: str) -> EvalRecord | None:
         return self._records.get(plan_id)
+
+    def bare_record(self, plan_id: str) -> EvalRecord | None:
+        record = self._records.get(plan_id)
+        return None if record is None else without_samples(record)
 
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         return tuple(without_samples(record) for record in self._of_run(run_id))
@@ -79,6 +85,12 @@ class FakeHistory:
     def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
         found = [a for a in self._acceptances.values() if a.run_id == run_id]
         return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
+
+    def append_calibration(self, calibration: Calibration) -> None:
+        self._calibrations[calibration.plan.id] = calibration
+
+    def calibrations(self) -> tuple[Calibration, ...]:
+        return tuple(sorted(self._calibrations.values(), key=lambda c: (c.finished_at, c.plan.id)))
 
     def append_gap(self, gap: Gap) -> bool:
         key = (gap.run_id, gap.step, gap.code)

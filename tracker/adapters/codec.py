@@ -13,12 +13,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from eval_jobs.errors import StoreError
 from eval_jobs.types import Checkpoint, CheckpointFormat
+from tracker.domain.calibration_types import Calibration
 from tracker.domain.types import Acceptance, Alert, Episode, Gap, Report, Verdict, VerdictWord
 
-Document = Report | Episode | Acceptance | Gap | Alert
-Kind = TypeVar("Kind", Report, Episode, Acceptance, Gap, Alert)
+Document = Report | Episode | Acceptance | Calibration | Gap | Alert
+Kind = TypeVar("Kind", Report, Episode, Acceptance, Calibration, Gap, Alert)
 
-_KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Gap, Alert)
+_KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Calibration, Gap, Alert)
 _VERSIONS: dict[type[Document], int] = dict.fromkeys(_KINDS, 1) | {Report: 2}
 _OUTLINE_VERSION = 1
 _ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}

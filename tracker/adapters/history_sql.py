@@ -13,109 +13,34 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Engine,
-    Index,
-    LargeBinary,
-    MetaData,
-    Row,
-    Select,
-    String,
-    Table,
-    Text,
-    select,
-    union,
-    update,
-)
+from sqlalchemy import Connection, Engine, Row, Select, Table, select, union, update
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.errors import StoreError
 from eval_jobs.identity import content_hash
 from eval_jobs.queue.database_sql import insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
-from eval_jobs.queue.sql_queue import UtcText
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.adapters.codec import from_json, outline_from_json, outline_to_json, to_json
+from tracker.adapters.history_tables_sql import (
+    ACCEPTANCES,
+    ALERTS,
+    CALIBRATIONS,
+    EPISODES,
+    GAPS,
+    OUTLINES,
+    RECORDS,
+    REPORTS,
+)
 from tracker.adapters.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples_parquet import SampleFiles, pack
 from tracker.adapters.samples_table_parquet import FirstSampleFiles
 from tracker.adapters.tables import TRACKER_TABLES
+from tracker.domain.calibration_types import Calibration
 from tracker.domain.outlines import newest_of_benchmarks, outline_of
 from tracker.domain.run_scores import RunScores
 from tracker.domain.sample_columns import SampleColumns
 from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Gap, Report
-
-METADATA = MetaData()
-RECORDS = Table(
-    "history_records",
-    METADATA,
-    Column("plan_id", String(64), primary_key=True),
-    Column("run_id", Text, nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("finished_at", UtcText, nullable=False),
-    Column("record", LargeBinary, nullable=False),
-    # Version of the files that hold its samples; NULL: one file for each benchmark, as `samples_table_parquet` reads.
-    Column("samples", String(64)),
-    Index("history_records_by_run", "run_id", "step"),
-)
-REPORTS = Table(
-    "history_reports",
-    METADATA,
-    Column("plan_id", String(64), primary_key=True),
-    Column("run_id", Text, nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("created_at", UtcText, nullable=False),
-    Column("report", Text, nullable=False),
-    Index("history_reports_by_run", "run_id", "step"),
-)
-OUTLINES = Table(
-    "history_outlines",
-    METADATA,
-    # Beside the reports, which are thousands of characters long each: who reads only these need not pass over those.
-    Column("plan_id", String(64), primary_key=True),
-    Column("outline", Text, nullable=False),
-)
-EPISODES = Table(
-    "history_episodes",
-    METADATA,
-    # A hash: names of benchmarks and subsets may be longer than an index can hold.
-    Column("key", String(64), primary_key=True),
-    Column("run_id", Text, nullable=False),
-    Column("opened_step", BigInteger, nullable=False),
-    Column("episode", Text, nullable=False),
-    Index("history_episodes_by_run", "run_id", "opened_step"),
-)
-ACCEPTANCES = Table(
-    "history_acceptances",
-    METADATA,
-    Column("key", String(64), primary_key=True),
-    Column("run_id", Text, nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("acceptance", Text, nullable=False),
-    Index("history_acceptances_by_run", "run_id", "step"),
-)
-GAPS = Table(
-    "history_gaps",
-    METADATA,
-    Column("run_id", Text, primary_key=True),
-    Column("step", BigInteger, primary_key=True),
-    Column("code", String(64), primary_key=True),
-    Column("gap", Text, nullable=False),
-)
-ALERTS = Table(
-    "history_alerts",
-    METADATA,
-    Column("fingerprint", String(64), primary_key=True),
-    Column("run_id", Text, nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("alert", Text, nullable=False),
-    Index("history_alerts_by_run", "run_id", "state"),
-)
-
 
 _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
 
@@ -170,6 +95,11 @@ class SqlHistory:
                     raise
                 row = newer  # replaced while its files were read
         return None
+
+    def bare_record(self, plan_id: str) -> EvalRecord | None:
+        """Return one record without samples; see `ports.History`."""
+        row = self._row(plan_id)
+        return None if row is None else record_from_bytes(row.record)
 
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records without samples; see `ports.History`."""
@@ -277,6 +207,21 @@ class SqlHistory:
         texts = self._texts(select(ACCEPTANCES.c.acceptance).where(ACCEPTANCES.c.run_id == run_id))
         found = (from_json(Acceptance, text) for text in texts)
         return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
+
+    def append_calibration(self, calibration: Calibration) -> None:
+        """Store a calibration; see `ports.History`."""
+        row = {
+            "plan_id": calibration.plan.id,
+            "finished_at": calibration.finished_at,
+            "calibration": to_json(calibration),
+        }
+        with transaction(self._engine) as connection:
+            _put(connection, CALIBRATIONS, row)
+
+    def calibrations(self) -> tuple[Calibration, ...]:
+        """Return all calibrations; see `ports.History`."""
+        query = select(CALIBRATIONS.c.calibration).order_by(CALIBRATIONS.c.finished_at, CALIBRATIONS.c.plan_id)
+        return tuple(from_json(Calibration, text) for text in self._texts(query))
 
     def append_gap(self, gap: Gap) -> bool:
         """Store a gap that is new; see `ports.History`."""

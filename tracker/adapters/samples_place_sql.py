@@ -8,7 +8,7 @@ from sqlalchemy import Engine, select
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import belongs_to, transaction
-from tracker.adapters.history_sql import RECORDS
+from tracker.adapters.history_tables_sql import RECORDS
 
 
 def demand_samples(engine: Engine, samples_dir: Path, run: str) -> None:

@@ -11,7 +11,7 @@ from eval_jobs.errors import StoreError
 from eval_jobs.types import EvalRecord
 from tracker.cli.checkpoints import known_checkpoint
 from tracker.cli.options import config_option, json_option, json_text, open_project
-from tracker.domain.compare import ComparisonView, compare_records
+from tracker.domain.compare import ComparisonView, RunNoise, compare_records
 from tracker.domain.trials import known_jitter
 from tracker.domain.types import Report
 from tracker.ports import History
@@ -35,7 +35,8 @@ def command(*, a: str, b: str, config_path: Path, as_json: bool, examples: int) 
     before, after = (_record(history, known_checkpoint(history, name, project.config.run.name)) for name in (a, b))
     policy = project.config.to_policy()
     jitters = known_jitter(history.scores(after.plan.checkpoint.run_id), policy.min_coverage)
-    view = compare_records(before, after, policy, jitters, examples=examples)
+    noise = RunNoise(jitters=jitters, calibrations=history.calibrations())
+    view = compare_records(before, after, policy, noise, examples=examples)
     if as_json:
         click.echo(json_text(ComparisonView, view))
         return

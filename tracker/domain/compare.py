@@ -1,6 +1,6 @@
 """Two checkpoints side by side, for `tracker compare A B`: what changed, how sure that is, and examples. Pure.
 
-    view = compare_records(before, after, policy, known_jitter(scores, ...))
+    view = compare_records(before, after, policy, RunNoise(jitters=known_jitter(scores, ...)))
 
 This view never raises an alarm: its level is shared by the benchmarks that it shows, not by a whole run.
 """
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from eval_jobs.errors import Incomparable
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, SampleScore
+from tracker.domain.calibration import decoding_variance, measured_by, repetition_of
+from tracker.domain.calibration_types import Calibration, Repetition
 from tracker.domain.decision import MIN_COMMON
 from tracker.domain.pairing import Pairing, Unlike, explain_difference, pair, served_alike
 from tracker.domain.regression.jitter import Jitter
@@ -70,6 +72,8 @@ class ComparedBenchmark:
     """Of "they differ no more than neighbouring checkpoints of the run do"; None: its jitter is not known."""
     word: VerdictWord
     """REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE, at alpha / benchmarks shown, jitter counted."""
+    repetition: Repetition | None
+    """What repeating the evaluation alone changes; None: not calibrated."""
     lost: tuple[Example, ...]
     """Largest losses first."""
     gained: tuple[Example, ...]
@@ -84,6 +88,16 @@ class RefusedBenchmark:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunNoise:
+    """What makes two checkpoints of a run differ although nothing was lost."""
+
+    jitters: Mapping[SeriesKey, Jitter] = field(default_factory=dict)
+    """Of the candidate's run (`trials.known_jitter`)."""
+    calibrations: tuple[Calibration, ...] = ()
+    """Of all runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ComparisonView:
     """What `tracker compare` shows."""
 
@@ -94,7 +108,7 @@ class ComparisonView:
 
 
 def compare_records(
-    before: EvalRecord, after: EvalRecord, policy: Policy, jitters: Mapping[SeriesKey, Jitter], *, examples: int = 3
+    before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int = 3
 ) -> ComparisonView:
     """Compare every benchmark of two records; both need their samples, and their texts for examples.
 
@@ -102,7 +116,7 @@ def compare_records(
         before: the baseline.
         after: the candidate.
         policy: its alpha is shared by the benchmarks that can be compared.
-        jitters: what is known of the candidate's run (`trials.known_jitter`).
+        noise: what is known of the candidate's run.
         examples: changed samples to return each way.
 
     Raises:
@@ -118,8 +132,8 @@ def compare_records(
     compared = []
     for one in possible:
         lost, gained = _examples(one, examples)
-        jitter = jitters.get(series_key(after.plan, one.after))
-        compared.append(replace(_compared(one, jitter, alpha_test, policy), lost=lost, gained=gained))
+        known = _noise_of(one, after, noise, policy)
+        compared.append(replace(_compared(one, known, alpha_test, policy), lost=lost, gained=gained))
     return ComparisonView(before=_side(before), after=_side(after), benchmarks=tuple(compared), refused=refused)
 
 
@@ -132,6 +146,12 @@ class _Possible:
     after: EvalResult
     pairing: Pairing
     steps: tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Noise:
+    jitter: Jitter | None
+    repetition: Repetition | None
 
 
 def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | RefusedBenchmark:
@@ -175,10 +195,19 @@ def _side(record: EvalRecord) -> Side:
     return Side(run_id=c.run_id, step=c.step, digest=c.digest, source_uri=c.source_uri)
 
 
-def _compared(possible: _Possible, jitter: Jitter | None, alpha_test: float, policy: Policy) -> ComparedBenchmark:
+def _noise_of(possible: _Possible, after: EvalRecord, noise: RunNoise, policy: Policy) -> _Noise:
+    return _Noise(
+        jitter=noise.jitters.get(series_key(after.plan, possible.after)),
+        repetition=repetition_of(
+            noise.calibrations, measured_by(after), possible.after.benchmark, min_effect=policy.min_effect
+        ),
+    )
+
+
+def _compared(possible: _Possible, noise: _Noise, alpha_test: float, policy: Policy) -> ComparedBenchmark:
     pairing, result = possible.pairing, possible.after
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
-    comparison = _comparison(possible, test, jitter)
+    comparison = _comparison(possible, test, noise)
     equivalence_p = tost_p(test.spread, policy.equivalence_margin)
     with_jitter = min(1.0, 2 * min(comparison.p_worse, comparison.p_better))
     return ComparedBenchmark(
@@ -189,21 +218,26 @@ def _compared(possible: _Possible, jitter: Jitter | None, alpha_test: float, pol
         after=summarise(result),
         comparison=comparison,
         p_two_sided=test.p_two_sided,
-        p_two_sided_jitter=None if jitter is None else with_jitter,
+        p_two_sided_jitter=None if noise.jitter is None else with_jitter,
         word=word_of_pair(comparison, equivalence_p, alpha_test, thresholds_of(policy)),
+        repetition=noise.repetition,
         lost=(),
         gained=(),
     )
 
 
-def _comparison(possible: _Possible, test: PairedTest, jitter: Jitter | None) -> Comparison:
+def _comparison(possible: _Possible, test: PairedTest, noise: _Noise) -> Comparison:
     low, high = interval(test.spread)
     if test.method == MCNEMAR:  # a difference of shares cannot lie outside
         low, high = max(low, -1.0), min(high, 1.0)
     p_worse, p_better = test.p_worse, test.p_better
-    if jitter is not None:
+    decoding = decoding_variance(noise.repetition)
+    if noise.jitter is not None or decoding:
+        jitter = noise.jitter or Jitter(tau2=0.0, variance=0.0)
         moment = Contrast(delta=test.delta, item_variance=test.stderr**2, n=test.n, common_fraction=1.0)
-        pooled = pooled_test(moment, jitter, 1, 1)
+        # Two evaluations, each with its own chance of decoding: a floor under what their flips show.
+        least = math.sqrt(2 * (decoding / test.n + jitter.tau2))
+        pooled = pooled_test(moment, jitter, 1, 1).with_stderr_of_at_least(least)
         p_worse, p_better = max(p_worse, pooled.p_worse()), max(p_better, pooled.p_better())
     before, after = possible.steps
     return Comparison(
@@ -219,7 +253,7 @@ def _comparison(possible: _Possible, test: PairedTest, jitter: Jitter | None) ->
         p_worse=p_worse,
         p_better=p_better,
         p_worse_items=test.p_worse,
-        jitter=0.0 if jitter is None else math.sqrt(jitter.tau2),
+        jitter=0.0 if noise.jitter is None else math.sqrt(noise.jitter.tau2),
         n_lost=test.n_lost,
         n_gained=test.n_gained,
         method=test.method,

@@ -43,6 +43,7 @@ def verdict_of(decision: Decision, trial: Trial, candidate: Candidate) -> Verdic
         mde=detectable,
         mde_pooled=_detectable(decision.tests, _POOLED, trial),
         lost_since=decision.lost_since,
+        repetition=None if trial.subject.subset else candidate.repetition,
     )
 
 
@@ -56,6 +57,7 @@ def untested(trial: Trial, candidate: Candidate, word: VerdictWord, reason: str)
         stderr=_stderr(trial, candidate),
         coverage=float(candidate.series.coverage[candidate.row]),
         alpha_test=0.0,
+        repetition=candidate.repetition,
     )
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.calibration import decoding_variance, measured_by, repetition_of
+from tracker.domain.calibration_types import Calibration, Repetition
 from tracker.domain.episodes import Subject, Trial, counting, episodes_at, open_of
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
 from tracker.domain.regression.detector import Level, Track, jitter_of
@@ -28,6 +30,8 @@ class Memory:
     """Scores of the run that `policy.pinned` names."""
     records: tuple[EvalRecord, ...] = ()
     """Of the run, without samples: their latencies."""
+    calibrations: tuple[Calibration, ...] = ()
+    """Of all runs: what repeating an evaluation changes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,6 +79,8 @@ class Candidate:
     open_episode: Episode | None
     newest: bool
     """Whether no later checkpoint of this branch of the run is known."""
+    repetition: Repetition | None = None
+    """What repeating the evaluation alone changes of the score; None: not known."""
 
     @property
     def row(self) -> int:
@@ -165,6 +171,7 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
     pinned = None if is_accepted else _pinned_values(scene, series, measure)
     if pinned is not None:
         matrix = inserted(matrix, len(steps), pinned)
+    repetition = _repetition(scene, series) if measure is Measure.SCORE else None
     return Candidate(
         subject=subject,
         series=series,
@@ -175,11 +182,20 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
             noise_from=noise_from,
             pinned_row=None if pinned is None else len(steps),
             dropped=_earlier(scene, series) - (kept.size - 1),
+            decoding=decoding_variance(repetition),
         ),
         steps=steps if pinned is None or scene.policy.pinned is None else (*steps, scene.policy.pinned.step),
         open_episode=open_of(known, steps),
         newest=_is_newest(scene, series),
+        repetition=repetition,
     )
+
+
+def _repetition(scene: Scene, series: BenchmarkSeries) -> Repetition | None:
+    if not scene.memory.calibrations:
+        return None
+    measured = measured_by(scene.record)
+    return repetition_of(scene.memory.calibrations, measured, series.key.benchmark, min_effect=scene.policy.min_effect)
 
 
 def _earlier(scene: Scene, series: BenchmarkSeries) -> int:

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from eval_jobs.types import Checkpoint
+from tracker.domain.calibration_types import Repetition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +196,8 @@ class Verdict:
     """The same of the newest four checkpoints together."""
     lost_since: int | None = None
     """Onset of the loss that lasts at this checkpoint, or that ends here."""
+    repetition: Repetition | None = None
+    """What repeating the evaluation alone changes; None: the benchmark was not calibrated by then."""
 
 
 USUAL_CHECKPOINTS = 100

@@ -13,7 +13,7 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import RecordedRun, forgetting_run, scores_of_run
 from tests.reports import run_data
 from tracker.cli.forgetting_table import ledger_view
-from tracker.domain.compare import compare_records
+from tracker.domain.compare import RunNoise, compare_records
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.types import Policy
@@ -44,7 +44,7 @@ def shown(part: object) -> str:
 
 
 def test_two_checkpoints_are_compared_as_before_and_the_missing_answers_are_said() -> None:
-    views = [compare_records(run.records[5], run.records[-1], Policy(), {}) for run in (RUN, OLD)]
+    views = [compare_records(run.records[5], run.records[-1], Policy(), RunNoise()) for run in (RUN, OLD)]
     assert [b.comparison for b in views[0].benchmarks] == [b.comparison for b in views[1].benchmarks]
     lost = [example for benchmark in views[1].benchmarks for example in benchmark.lost]
     assert lost

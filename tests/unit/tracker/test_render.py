@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 
 from tests.judged_run import judged_run
 from tests.records import forgetting_run, wide_run
-from tracker.domain.compare import compare_records
+from tracker.domain.compare import RunNoise, compare_records
 from tracker.domain.outlines import outlined
 from tracker.domain.types import Policy, VerdictWord
 from tracker.render import STYLES, comparison_table, gaps_table, history_table, report_lines
@@ -191,7 +191,7 @@ def test_a_failed_benchmark_has_a_reason_and_no_score() -> None:
 
 
 def test_a_comparison_shows_both_scores_and_samples_that_changed() -> None:
-    view = compare_records(RUN.records[2], RUN.records[3], Policy(), {}, examples=1)
+    view = compare_records(RUN.records[2], RUN.records[3], Policy(), RunNoise(), examples=1)
     assert (
         shown(comparison_table(view))
         == """\
@@ -203,6 +203,7 @@ facts      0.275 → 0.628  +0.359 [+0.240, +0.460]         0/28  ▲ improved
 reversal   0.000 → 0.013  +0.013 [−0.029, +0.054]          0/1  ~ inconclusive
                   n = 80                    p 0.5
 percent: share of the samples that have a score
+not calibrated: facts and reversal (see `tracker calibrate`)
 sums cannot be compared: no result at step 300: the server went away after 31 of
 80 samples of checkpoint 300 (E-EVAL-ENDPOINT)
 
@@ -223,7 +224,7 @@ reversal, gained:
 
 def test_checkpoints_of_two_runs_are_told_apart() -> None:
     other = forgetting_run(run_id="other", trouble=False)
-    view = compare_records(RUN.records[5], other.records[9], Policy(), {}, examples=0)
+    view = compare_records(RUN.records[5], other.records[9], Policy(), RunNoise(), examples=0)
     assert shown(comparison_table(view)).startswith("other step 1000 compared with tiny-forgetting step 600\n")
 
 

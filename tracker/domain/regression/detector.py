@@ -11,6 +11,7 @@ docs/verdicts.md chose.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -80,6 +81,8 @@ class Track:
     """Row of `scores`, none of `rows`, that holds a model to compare with at every checkpoint."""
     dropped: int = 0
     """Earlier checkpoints of the run that no longer count, and have spent their share of alpha."""
+    decoding: float = 0.0
+    """Variance of one sample's score by decoding alone, as a calibration has shown it: a floor; 0: not known."""
 
     def before(self, back: int) -> Track:
         """Return the track as it was at the checkpoint `back` before the candidate."""
@@ -94,6 +97,18 @@ class Evidence:
     test: PooledTest
     alpha_test: float
     jitter: Jitter
+
+    def above_decoding(self, decoding: float) -> Evidence:
+        """Return the same with a standard error of at least what repeating the evaluations alone would cause.
+
+        A floor, not one more term: what decoding flips is among the samples' own flips already. Every evaluation of
+        either side has its own, so the number of checkpoints divides it as it does jitter.
+        """
+        if decoding == 0:
+            return self
+        share = 1 / self.m + 1 / self.blocks.base.size
+        variance = (decoding / max(self.test.n, 1) + self.jitter.tau2) * share
+        return replace(self, test=self.test.with_stderr_of_at_least(math.sqrt(variance)))
 
     @property
     def m(self) -> int:
@@ -144,7 +159,7 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: L
     pasts = None
     if level.design.null_variance and isinstance(track.scores, ScoreMatrix):
         pasts = null_variances(track.scores, track.rows, chosen, track.noise_from)
-    return tuple(
+    tests = (
         Evidence(
             blocks=b,
             test=pooled_test(contrast, jitter, b.new.size, b.base.size)
@@ -155,6 +170,7 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: L
         )
         for i, (b, contrast) in enumerate(zip(chosen, found, strict=True))
     )
+    return tuple(test.above_decoding(track.decoding) for test in tests)
 
 
 # --- private

@@ -43,6 +43,13 @@ class PooledTest:
         """Return the p of "worse" that sample flips alone would give: for people to compare, never to decide by."""
         return min(1.0, t_cdf(self.delta / self.item_stderr, max(self.n - 1, 1)) * factor)
 
+    def with_stderr_of_at_least(self, stderr: float) -> PooledTest:
+        """Return the test with a standard error not below `stderr`, and its tails as heavy as before.
+
+        More degrees of freedom would go with a larger variance, and could make a far p smaller instead of larger.
+        """
+        return replace(self, stderr=max(self.stderr, stderr))
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return low and high of the two-sided interval of the true difference."""
         width = -t_quantile((1 - level) / 2, self.df) * self.stderr

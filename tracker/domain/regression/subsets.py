@@ -54,7 +54,7 @@ def subset_evidence(
     jitter = Jitter(tau2=_tau2(matrix, track, grouping), variance=0.0)
     position = track.dropped + track.rows.size - 1
     alpha_test = level.alpha_test(position, SUBSET_POOLED, Baseline.RECENT) / len(grouping.names)
-    parts = [_parts(matrix, b, grouping, jitter) for b in blocks]
+    parts = [_parts(matrix, b, grouping, jitter, track.decoding) for b in blocks]
     wanted = np.isin(np.array(grouping.names, dtype=object), list(followed))
     for b, part in zip(blocks, parts, strict=True):
         wanted |= part.p_worse * b.selected_from < alpha_test
@@ -98,7 +98,7 @@ class _Parts:
         )
 
 
-def _parts(matrix: ScoreMatrix, blocks: Blocks, grouping: Grouping, jitter: Jitter) -> _Parts:
+def _parts(matrix: ScoreMatrix, blocks: Blocks, grouping: Grouping, jitter: Jitter, decoding: float) -> _Parts:
     differences = values_at(matrix, blocks.new).mean(axis=0) - values_at(matrix, blocks.base).mean(axis=0)
     scored = ~np.isnan(differences)
     d, index = differences[scored], grouping.index[scored]
@@ -112,7 +112,7 @@ def _parts(matrix: ScoreMatrix, blocks: Blocks, grouping: Grouping, jitter: Jitt
     share = 1 / blocks.new.size + 1 / blocks.base.size
     return _Parts(
         delta=delta,
-        stderr=np.sqrt(variance + jitter.tau2 * share),
+        stderr=np.sqrt(np.maximum(variance, decoding * share / safe) + jitter.tau2 * share),
         item_stderr=np.sqrt(variance),
         df=np.minimum(n + _PSEUDO_SAMPLES, _MAX_DF),
         n=n,

@@ -20,7 +20,8 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
 from tracker.adapters.codec import from_json, to_json
-from tracker.adapters.history_sql import EPISODES, SqlHistory
+from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.history_tables_sql import EPISODES
 from tracker.adapters.samples_parquet import SampleFiles, StoredSamples
 from tracker.adapters.samples_table_parquet import samples_path, write_samples
 from tracker.domain.sample_columns import SampleColumns
@@ -165,7 +166,8 @@ import os, pathlib, signal, sys
 import eval_jobs.queue.steps_sql
 from eval_jobs.queue.database_sql import open_database, transaction
 from tests.unit.tracker.adapters.test_history_sql import RECORDS, shorter
-from tracker.adapters.history_sql import EPISODES, SqlHistory
+from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.history_tables_sql import EPISODES
 
 calls, last = 0, 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -13,14 +12,13 @@ from eval_jobs.errors import Incomparable
 from eval_jobs.types import EngineKind, EvalRecord, ServeSpec
 from tests.unit.tracker.domain.judging import right, run_of, scores_of
 from tests.unit.tracker.domain.records import failure_of, record_of, suite_of
-from tracker.domain.compare import compare_records
-from tracker.domain.regression.jitter import Jitter
-from tracker.domain.run_scores import SeriesKey, series_key
+from tracker.domain.compare import RunNoise, compare_records
+from tracker.domain.run_scores import series_key
 from tracker.domain.trials import known_jitter
 from tracker.domain.types import Baseline, Policy, VerdictWord
 
 POLICY = Policy()
-NO_JITTER: Mapping[SeriesKey, Jitter] = {}
+NO_JITTER = RunNoise()
 """Nothing is known of the run."""
 
 
@@ -141,7 +139,8 @@ def test_a_run_that_swings_by_itself_makes_a_difference_unremarkable() -> None:
     calm, wild = swinging(*[300] * 8), swinging(*[300, 260] * 4)
     before, after = record_of(900, {"sums": right(300, 400)}), record_of(1000, {"sums": right(270, 400)})
     shown = [
-        compare_records(before, after, POLICY, known_jitter(scores_of(run), 0.95)).benchmarks[0] for run in (calm, wild)
+        compare_records(before, after, POLICY, RunNoise(jitters=known_jitter(scores_of(run), 0.95))).benchmarks[0]
+        for run in (calm, wild)
     ]
     assert [b.word for b in shown] == [VerdictWord.REGRESSED, VerdictWord.INCONCLUSIVE]
     assert shown[0].comparison.jitter < 0.005 < shown[1].comparison.jitter

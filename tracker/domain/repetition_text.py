@@ -1,0 +1,64 @@
+"""How it is said what repeating an evaluation changes. Pure.
+
+repetition_text(found)      # "repeating the evaluation flips 0.4 % of the samples, ±0.002"
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tracker.domain.calibration_types import Fitness, Repetition
+from tracker.domain.display import names_text, score_text
+
+NOT_CALIBRATED = "not calibrated"
+
+_TWO_SIDED_95 = 1.96
+
+
+def rate_text(share: float) -> str:
+    """Return a share in percent with the digits that count: `0.4 %`, `12 %`."""
+    percent = 100 * share
+    return f"{percent:.1f} %" if percent < 9.95 else f"{percent:.0f} %"
+
+
+def flips_text(found: Repetition) -> str:
+    """Return how many samples flip: `0.4 % of the samples`, or how few where none did."""
+    if found.flips == 0:
+        return f"none of {found.samples} samples (at most {rate_text(found.flip_rate_high)})"
+    return f"{rate_text(found.flips / found.samples)} of the samples"
+
+
+def change_text(noise: float) -> str:
+    """Return by how much two evaluations of one model differ in 95 of 100 cases, from the noise of one of them."""
+    return f"±{score_text(_TWO_SIDED_95 * math.sqrt(2) * noise)}"
+
+
+def repetition_text(found: Repetition) -> str:
+    """Return in one clause what repeating the evaluation alone does, and whether that still holds."""
+    change = "" if found.noise == 0 else f", {change_text(found.noise)}"
+    stale = f" (stale: {found.stale})" if found.stale else ""
+    return f"repeating the evaluation flips {flips_text(found)}{change}{stale}"
+
+
+def unfit_text(found: Repetition, min_effect: float) -> str:
+    """Return why a benchmark cannot show the smallest effect that counts."""
+    by = "as a whole by" if found.shift else "by"
+    size = score_text(abs(found.shift)) if found.shift else change_text(found.noise)
+    return (
+        f"{found.benchmark} is unfit: repeating the evaluation alone moves it {by} {size}, and policy.min_effect is "
+        f"{min_effect:.2g}"
+    )
+
+
+def is_unfit(found: Repetition | None) -> bool:
+    """Return whether a calibration that holds has shown a benchmark to be unfit."""
+    return found is not None and not found.stale and found.fitness is Fitness.UNFIT
+
+
+def not_calibrated_text(names: Iterable[str]) -> str:
+    """Return which benchmarks were never calibrated, and the command for it; empty for none."""
+    listed = [*names]
+    if not listed:
+        return ""
+    return f"{NOT_CALIBRATED}: {names_text(listed)} (see `tracker calibrate`)"
