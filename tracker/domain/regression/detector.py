@@ -30,6 +30,7 @@ from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, 
 from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.regression.pooled_test import PooledTest, null_test, pooled_test
 from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray, ScoreMatrix
+from tracker.domain.regression.screened import ScreenedScores, screened_variances
 from tracker.domain.types import Baseline
 
 BASELINES = (Baseline.RECENT, Baseline.PEAK)
@@ -159,6 +160,8 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: L
     pasts = None
     if level.design.null_variance and isinstance(track.scores, ScoreMatrix):
         pasts = null_variances(track.scores, track.rows, chosen, track.noise_from)
+    elif level.design.null_variance and isinstance(track.scores, ScreenedScores):
+        pasts = screened_variances(track.scores, track.rows, chosen, found, track.noise_from)
     tests = (
         Evidence(
             blocks=b,
@@ -179,7 +182,9 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: L
 def _second_differences(track: Track) -> SecondDifferences:
     rows = track.rows[track.noise_from :]
     weights = second_difference_weights(rows, track.scores.means.size, WINDOW)
-    found = track.scores.contrasts(weights)
+    # A triple of which one checkpoint lacks samples would take a trend for jitter.
+    scores = track.scores.core if isinstance(track.scores, ScreenedScores) else track.scores
+    found = scores.contrasts(weights)
     return SecondDifferences(
         deltas=np.array([c.delta for c in found]), item_variances=np.array([c.item_variance for c in found])
     )

@@ -74,7 +74,7 @@ def null_test(contrast: Contrast, jitter: Jitter, m: float, width: float, past: 
     """
     now = contrast.item_variance
     variance = now if past is None else max(past, GUARD * now)
-    share = 1 / m + 1 / width
+    share = _share(contrast, m, width)
     total = variance + jitter.tau2 * share
     doubt = share**2 * jitter.variance + 2 * variance**2 / max(contrast.n, 1)
     plain = pooled_test(contrast, jitter, m, width)
@@ -83,7 +83,7 @@ def null_test(contrast: Contrast, jitter: Jitter, m: float, width: float, past: 
 
 def pooled_test(contrast: Contrast, jitter: Jitter, m: float, width: float) -> PooledTest:
     """Return the test of `contrast`, a mean of `m` checkpoints minus a mean of `width`; infinite: a fixed number."""
-    share = 1 / m + 1 / width
+    share = _share(contrast, m, width)
     variance = contrast.item_variance + jitter.tau2 * share
     return PooledTest(
         delta=contrast.delta,
@@ -93,6 +93,10 @@ def pooled_test(contrast: Contrast, jitter: Jitter, m: float, width: float) -> P
         n=contrast.n,
         common_fraction=contrast.common_fraction,
     )
+
+
+def _share(contrast: Contrast, m: float, width: float) -> float:
+    return 1 / m + 1 / width if contrast.jitter_share is None else contrast.jitter_share
 
 
 def _df(variance: float, doubt: float) -> float:

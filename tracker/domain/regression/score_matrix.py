@@ -60,6 +60,10 @@ class Contrast:
     n: int
     common_fraction: float
     """Samples used / samples of the benchmark."""
+    jitter_share: float | None = None
+    """What tau^2 is multiplied by; None: all samples weigh the checkpoints alike, 1/m + 1/W."""
+    null_scale: float = 1.0
+    """Of the variance before the new block, where that is known of a part of the samples only."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,0 +1,171 @@
+"""Scores of a benchmark of which some checkpoints asked a part only: every difference uses all that was asked. Pure.
+
+    scores = screened_scores(matrix, asked)       # None: no part was asked at all of these checkpoints
+    scores.contrasts(weights)                     # as of a `ScoreMatrix`
+
+Samples that were asked at the same checkpoints are one stratum, usually two: the screen and the rest. Each stratum
+gives a difference of its own, over the checkpoints that asked it on either side, and the strata are averaged by how
+well they are known: with a_g = 1/m_g + 1/W_g, which is what the variance of one sample is proportional to,
+
+    D = sum_g l_g D_g,   l_g ~ n_g / a_g,   v = sum_g l_g^2 v_g,   and tau^2 counts sum_s (sum_g l_g w_gs)^2 times
+
+for the weights w_gs that checkpoint s has in stratum g. With everything asked that is the plain difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracker.domain.regression.blocks import Blocks
+from tracker.domain.regression.null_variance import null_variances
+from tracker.domain.regression.score_matrix import (
+    BoolArray,
+    Contrast,
+    FloatArray,
+    IntArray,
+    ScoreMatrix,
+    columns_of_matrix,
+)
+
+MIN_CORE = 10
+"""Samples that all checkpoints asked, without which they are not compared."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stratum:
+    """Samples that were asked at the same checkpoints."""
+
+    matrix: ScoreMatrix
+    """Of all T checkpoints."""
+    asked: BoolArray
+    """Shape (T,)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScreenedScores:
+    """Scores of T checkpoints, as `detector.Scores` wants them."""
+
+    core: ScoreMatrix
+    """Samples that every checkpoint asked: whatever needs a series without holes is taken from them."""
+    others: tuple[Stratum, ...]
+
+    @cached_property
+    def means(self) -> FloatArray:
+        """Mean over the core, shape (T,): only these are the same samples at every checkpoint."""
+        return self.core.means
+
+    def contrasts(self, weights: FloatArray) -> tuple[Contrast, ...]:
+        """Return D, its item variance and what jitter adds for every row of `weights`, shape (Q, T)."""
+        everywhere = np.ones(weights.shape[1], dtype=bool)
+        strata = [Stratum(matrix=self.core, asked=everywhere), *self.others]
+        parts = [_part(stratum, weights) for stratum in strata]
+        return tuple(_joined([part[q] for part in parts]) for q in range(weights.shape[0]))
+
+
+def screened_scores(matrix: ScoreMatrix, rows: IntArray, asked: Sequence[BoolArray]) -> ScreenedScores | None:
+    """Return the scores of checkpoints that did not all ask the same.
+
+    Args:
+        matrix: of T checkpoints and n samples.
+        rows: the checkpoints that count.
+        asked: for each of the T checkpoints the samples that it asked, shape (n,); equal ones are best one object.
+    """
+    kinds = list({id(one): one for one in asked}.values())
+    place = {id(one): at for at, one in enumerate(kinds)}
+    kind_of = np.array([place[id(one)] for one in asked])
+    _, first, stratum_of = np.unique(_patterns(kinds), return_index=True, return_inverse=True)
+    found = np.stack([one[first] for one in kinds])  # kinds x strata
+    counting = np.unique(kind_of[rows])
+    is_core = found[counting].all(axis=0)
+    core = np.flatnonzero(is_core[stratum_of])
+    if core.size < MIN_CORE:
+        return None
+    others = tuple(
+        Stratum(matrix=columns_of_matrix(matrix, np.flatnonzero(stratum_of == g)), asked=found[kind_of, g])
+        for g in np.flatnonzero(~is_core)
+        if found[counting, g].any()
+    )
+    return ScreenedScores(core=columns_of_matrix(matrix, core), others=others)
+
+
+def screened_variances(
+    scores: ScreenedScores, rows: IntArray, chosen: Sequence[Blocks], found: Sequence[Contrast], since: int
+) -> tuple[float | None, ...]:
+    """Return `null_variances` of the contrasts `found` of `chosen`: those of the core, scaled to what was asked."""
+    pasts = null_variances(scores.core, rows, chosen, since)
+    return tuple(
+        None if past is None else past * contrast.null_scale for past, contrast in zip(pasts, found, strict=True)
+    )
+
+
+# --- private
+
+
+def _patterns(kinds: Sequence[BoolArray]) -> IntArray:
+    """Return a number for every sample, equal where the same kinds of checkpoints asked it, shape (n,)."""
+    pattern = np.zeros(kinds[0].size, dtype=np.int64)
+    for one in kinds:
+        _, pattern = np.unique(2 * pattern + one, return_inverse=True)  # small again: there may be many kinds
+    return pattern
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Part:
+    """One contrast in one stratum."""
+
+    contrast: Contrast
+    planned: int
+    weights: FloatArray
+    """Shape (T,), after checkpoints that did not ask it were left out; zeros where a side has none."""
+
+    @property
+    def spread(self) -> float:
+        """a_g."""
+        return float((self.weights**2).sum())
+
+
+def _part(stratum: Stratum, weights: FloatArray) -> list[_Part]:
+    left = _without(weights, ~stratum.asked)
+    found = stratum.matrix.contrasts(left)
+    n = stratum.matrix.n_samples
+    return [_Part(contrast=c, planned=n, weights=left[q]) for q, c in enumerate(found)]
+
+
+def _without(weights: FloatArray, unasked: BoolArray) -> FloatArray:
+    """Return the weights without some checkpoints, each side with the sum that it had; zeros where one has none."""
+    left = np.where(unasked, 0.0, weights)
+    for sign in (1.0, -1.0):
+        side, before = np.maximum(sign * left, 0.0), np.maximum(sign * weights, 0.0).sum(axis=1)
+        total = side.sum(axis=1)
+        scale = np.divide(before, total, out=np.zeros_like(total), where=total > 0)
+        left = np.where(sign * left > 0, left * scale[:, np.newaxis], left)
+        left[(total == 0) & (before > 0)] = 0.0
+    return left
+
+
+def _joined(parts: Sequence[_Part]) -> Contrast:
+    known = [part for part in parts if part.weights.any() and part.contrast.n > 1]
+    if not known:
+        return parts[0].contrast
+    importance = np.array([part.contrast.n / part.spread for part in known])
+    shares = importance / importance.sum()
+    weights = sum(share * part.weights for share, part in zip(shares, known, strict=True))
+    core = parts[0]
+    scale = sum(
+        share**2 * part.spread / core.spread * (core.planned - 1) / (part.planned - 1)
+        for share, part in zip(shares, known, strict=True)
+    )
+    return Contrast(
+        delta=float(sum(share * part.contrast.delta for share, part in zip(shares, known, strict=True))),
+        item_variance=float(
+            sum(share**2 * part.contrast.item_variance for share, part in zip(shares, known, strict=True))
+        ),
+        n=sum(part.contrast.n for part in known),
+        common_fraction=sum(part.contrast.n for part in known) / sum(part.planned for part in known),
+        jitter_share=float((np.asarray(weights) ** 2).sum()),
+        null_scale=float(scale),
+    )
