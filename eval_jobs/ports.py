@@ -53,12 +53,25 @@ class Engine(Protocol):
         """Serve `checkpoint` while the context is open.
 
         On entry the endpoint has proven that it answers as this checkpoint and nothing else. Whether the
-        weights came by a cold start or by a swap is the adapter's choice; `Endpoint.info` says which.
-        Leaving the context ends this checkpoint's service; the process behind it may live on until `close`.
+        weights came by a cold start or by a swap is the adapter's choice; `Endpoint.info` says which, and why.
+        Leaving the context ends this checkpoint's service; the process behind it may live on until `close`. One that
+        died, froze or answers as something else meanwhile is noticed before the next service, and replaced.
 
         Raises:
             PortTaken, ServerDied, StartTimeout, WrongModel, EndpointUnreachable: each names the log to read.
             ConfigError, CheckpointNotFound, CheckpointUnreadable, DiskFull: nothing was started.
+        """
+
+    def rest(self) -> None:
+        """Do what the last service's settings ask for when nothing waits; called again and again between services.
+
+        It may stop the engine or let it sleep. The next service works all the same.
+        """
+
+    def used_cpu_s(self) -> float | None:
+        """Return the CPU time that all processes of this engine have used so far, those that ended included.
+
+        It only grows. None: they compute on a GPU, are not ours, or this cannot be read.
         """
 
     def close(self) -> None:

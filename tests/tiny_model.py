@@ -9,6 +9,7 @@ drawn widely enough that two seeds answer differently. Written by hand: importin
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -90,14 +91,14 @@ def write_lora(base: Path, folder: Path, *, rank: int = 4, seed: int = 0) -> Pat
 def checkpoint_record(
     folder: Path, *, step: int = 100, run_id: str = "tiny", base: Path | None = None, digest: str = ""
 ) -> Checkpoint:
-    """Return the record of a written checkpoint; with `base` it is an adapter's."""
+    """Return the record of a written checkpoint; with `base` it is an adapter's. By default with its real digest."""
     return Checkpoint(
         run_id=run_id,
         step=step,
         uri=str(folder),
         source_uri=str(folder),
         format=CheckpointFormat.FULL if base is None else CheckpointFormat.LORA,
-        digest=digest or f"{step:064x}",
+        digest=digest or _weights_digest(folder) or f"{step:064x}",
         ready_at=datetime(2026, 1, 1, tzinfo=UTC),
         base_model=None if base is None else str(base),
     )
@@ -125,6 +126,12 @@ def random_tensors(seed: int) -> Tensors:
 
 
 # --- private
+
+
+def _weights_digest(folder: Path) -> str:
+    """Return the digest as a pin has it, "" where nothing is written yet."""
+    found = [path.read_bytes() for path in sorted(folder.glob("*.safetensors"))]
+    return hashlib.sha256(b"".join(found)).hexdigest() if found else ""
 
 
 def _normal(generator: np.random.Generator, rows: int, columns: int, *, std: float = 0.15) -> NDArray[np.float32]:

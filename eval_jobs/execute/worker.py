@@ -149,6 +149,7 @@ def carry_out(claim: Claim, worker: Worker) -> None:
                 record = _attempt(claim, worker.tools, progress)
                 again = should_retry(record, claim)
                 if again:
+                    worker.tools.engine.close()  # it may be the engine's fault: the next try gets another one
                     # Held while waiting, so that no other worker uses up the tries on a server that is restarting.
                     heartbeat.note(f"not everything could be measured; waiting before try {tries(claim) + 1}")
                     clock.sleep(retry_delay_s(tries(claim)))
@@ -256,6 +257,7 @@ def _next_claim(worker: Worker) -> Claim | None:
         worker.show("waiting for the database")
     if claim is None:
         with worker.interrupts.allowed():
+            worker.tools.engine.rest()
             clock.sleep(wait_s)
     return claim
 

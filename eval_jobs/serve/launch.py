@@ -1,8 +1,8 @@
 """Which command and environment start vLLM for one checkpoint. Pure.
 
-    launch = Launch(checkpoint=checkpoint, name="step400-1f9c2b7a", port=20123, ...)
+    launch = Launch(checkpoint=checkpoint, name="engine-1f9c2b7a", port=20123, ...)
     argv = command(launch, spec, python=sys.executable)
-    env = environment(os.environ, launch)
+    env = environment(os.environ, cache_dir=..., on_cpu=True)
 
 The server is known by a random name, so that an answer at the port proves which process gave it.
 Order of the arguments: our defaults, then the user's `serve.args` (the last one wins), then what identity rests on.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointUnreadable, ConfigError
 from eval_jobs.secrets import HUB_TOKENS, without_secrets
-from eval_jobs.types import Checkpoint, CheckpointFormat, ServeSpec
+from eval_jobs.types import Between, Checkpoint, CheckpointFormat, ServeSpec
 
 HOST = "127.0.0.1"
 
@@ -28,6 +28,10 @@ RESERVED_ARGS: Mapping[str, str] = {
     "--uds": "the engine is reached by its port",
     "--served-model-name": "the engine is known by a random name",
     "--lora-modules": "adapters are found as checkpoints",
+    "--enable-lora": "adapters are found as checkpoints, and are never mixed with a model that is served alone",
+    "--max-cpu-loras": "how many adapters are kept is decided together with which ones are taken out again",
+    "--worker-extension-cls": "the extension that swaps weights has that place",
+    "--enable-sleep-mode": "set serve.between",
     "--api-key": "a key on the command line is visible to everybody on the machine, and none is needed",
     "--hf-token": "a key on the command line is visible to everybody on the machine: set HF_TOKEN",
     "--trust-remote-code": "set serve.trust_remote_code",
@@ -40,6 +44,15 @@ OPENS_MORE = frozenset(
 )
 """Not passed on: a key locks us out of our own engine, the others add routes that change or run what is served."""
 
+RUNTIME_ADAPTERS: Mapping[str, str] = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
+"""Opens the routes that load adapters, which the gate of the swaps keeps for us."""
+
+KEPT_ADAPTERS = 4
+"""Adapters of one base that stay loaded at a time: a checkpoint, its latency reference and two to spare."""
+
+ACTIVE_ADAPTERS = 2
+"""Of these, those that requests may use at one moment without moving weights: a checkpoint and its reference."""
+
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM accepts as --max-lora-rank (vllm/config/lora.py)."""
 
@@ -50,15 +63,17 @@ class Launch:
 
     checkpoint: Checkpoint
     name: str
-    """The random name that the checkpoint is served under."""
+    """The random name of the engine, under which a full checkpoint is served."""
     port: int
-    cache_dir: str
-    """Kept between starts: compiled kernels."""
     on_cpu: bool
     tokenizer: str
     """Folder that holds the checkpoint's tokenizer."""
     lora_rank: int = 0
     """Of an adapter; 0 for full checkpoints."""
+    adapter: str = ""
+    """The random name of an adapter; empty for full checkpoints."""
+    swap_args: tuple[str, ...] = ()
+    """What an engine needs whose weights are to be swapped."""
 
 
 def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
@@ -77,29 +92,50 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
     if launch.on_cpu:
         # Compiling takes longer than it saves at the sizes that run on a CPU. `--no-enforce-eager` turns it on again.
         argv += ["--enforce-eager"]
+    if launch.checkpoint.format is CheckpointFormat.LORA:
+        argv += ["--max-loras", str(ACTIVE_ADAPTERS)]
     argv += spec.args
+    argv += launch.swap_args
+    if may_sleep(spec, on_cpu=launch.on_cpu):
+        argv += ["--enable-sleep-mode"]
     argv += _model_args(launch)
     return (*argv, "--host", HOST, "--port", str(launch.port))
 
 
-def environment(inherited: Mapping[str, str], launch: Launch) -> dict[str, str]:
-    """Return the engine's environment: the inherited one without our keys, and our defaults where it says nothing."""
+def environment(inherited: Mapping[str, str], *, cache_dir: str, on_cpu: bool) -> dict[str, str]:
+    """Return the engine's environment: the inherited one without our keys, and our defaults where it says nothing.
+
+    Args:
+        inherited: the worker's.
+        cache_dir: folder that is kept between starts, for compiled kernels.
+        on_cpu: whether there is no accelerator.
+    """
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         # Without it a wrong path is looked up on the Hub, and the error speaks of repositories.
         "HF_HUB_OFFLINE": "1",
-        "VLLM_CACHE_ROOT": launch.cache_dir,
+        "VLLM_CACHE_ROOT": cache_dir,
         # By default in TMPDIR, which every start gets anew: each one would compile again.
-        "TORCHINDUCTOR_CACHE_DIR": f"{launch.cache_dir}/inductor",
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache_dir}/inductor",
         # `python -m` puts the current folder first on sys.path: a file there must not shadow a module of vLLM.
         "PYTHONSAFEPATH": "1",
         "PYTHONUNBUFFERED": "1",
     }
-    if launch.on_cpu:
+    if on_cpu:
         defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"
     kept = without_secrets(inherited, keep=HUB_TOKENS)
     return defaults | {name: value for name, value in kept.items() if name not in OPENS_MORE}
+
+
+def may_sleep(spec: ServeSpec, *, on_cpu: bool) -> bool:
+    """Return whether the engine is started so that it can give its memory back; no engine can on a CPU."""
+    return spec.between is Between.SLEEP and not on_cpu
+
+
+def max_lora_rank(rank: int) -> int:
+    """Return the rank that an engine for an adapter of `rank` makes room for, 0 for full checkpoints."""
+    return next(known for known in LORA_RANKS if known >= rank) if rank else 0
 
 
 def refuse_reserved(args: tuple[str, ...]) -> None:
@@ -145,9 +181,10 @@ def _model_args(launch: Launch) -> list[str]:
             hint="put base_model_name_or_path into its adapter_config.json",
         )
     # JSON, because the short form NAME=PATH breaks on a path with a comma.
-    adapter = json.dumps({"name": launch.name, "path": checkpoint.uri})
-    max_rank = next(rank for rank in LORA_RANKS if rank >= launch.lora_rank)
+    adapter = json.dumps({"name": launch.adapter, "path": checkpoint.uri})
+    rank = max_lora_rank(launch.lora_rank)
     return [
-        *("--model", checkpoint.base_model, "--served-model-name", f"{launch.name}-base"),
-        *("--enable-lora", "--max-loras", "1", "--max-lora-rank", str(max_rank), "--lora-modules", adapter),
+        *("--model", checkpoint.base_model, "--served-model-name", launch.name),
+        *("--enable-lora", "--max-cpu-loras", str(KEPT_ADAPTERS), "--max-lora-rank", str(rank)),
+        *("--lora-modules", adapter),
     ]

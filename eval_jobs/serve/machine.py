@@ -28,6 +28,16 @@ def machine_id(proc: Path = PROC) -> str:
     )
 
 
+def device_name(*, on_cpu: bool, proc: Path = PROC) -> str:
+    """Return what computes, for a person: the CPU's model, or the GPUs' models and their driver."""
+    if on_cpu:
+        return f"cpu {_field(proc / 'cpuinfo', 'model name')}".strip()
+    models = [_field(gpu, "Model") for gpu in sorted(proc.glob("driver/nvidia/gpus/*/information"))]
+    if not models:
+        return f"accelerator of machine {machine_id(proc)[:8]}"
+    return f"{', '.join(models)}, driver {_driver_version(proc / 'driver' / 'nvidia' / 'version') or 'unknown'}"
+
+
 # --- private
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ class ProcessStat:
     group: int
     start_time: int
     """Clock ticks since boot."""
+    cpu_ticks: int
+    """CPU time that it and its children used, those that have ended and were waited for."""
 
     @property
     def alive(self) -> bool:
@@ -39,7 +42,8 @@ def stat(pid: int) -> ProcessStat | None:
         return None
     # The name in parentheses may itself hold spaces and parentheses: the fields start after the last one.
     fields = text.rpartition(")")[2].split()
-    return ProcessStat(pid=pid, state=fields[0], group=int(fields[2]), start_time=int(fields[19]))
+    cpu_ticks = sum(map(int, fields[11:15]))
+    return ProcessStat(pid=pid, state=fields[0], group=int(fields[2]), start_time=int(fields[19]), cpu_ticks=cpu_ticks)
 
 
 def every_process() -> Iterator[ProcessStat]:
@@ -72,6 +76,20 @@ def is_resource_tracker(pid: int) -> bool:
         return b"multiprocessing.resource_tracker" in (_PROC / str(pid) / "cmdline").read_bytes()
     except OSError:
         return False
+
+
+def stand_back(group: int, niceness: int) -> None:
+    """Make a process group that has just been started nicer to others, with all that it will start; never less nice.
+
+    Where Linux shares the CPU out by sessions first (`autogroup`), the niceness of a process counts within its own
+    session only, so the session gets it too.
+    """
+    if niceness <= 0:
+        return
+    with suppress(OSError):  # it ended, or this process is no Linux one
+        os.setpriority(os.PRIO_PGRP, group, max(niceness, os.getpriority(os.PRIO_PGRP, group)))
+    with suppress(OSError):  # not every Linux has it, and not every container lets it be written
+        (_PROC / str(group) / "autogroup").write_text(f"{niceness}\n")
 
 
 def this_machine() -> str:

@@ -37,6 +37,9 @@ GROUP_GRACE_S = 3.0
 KILL_GRACE_S = 5.0
 POLL_S = 0.1
 
+NOTE = "tracker-note.json"
+"""In the engine's own temporary folder."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRecord:
@@ -52,6 +55,18 @@ class EngineRecord:
     start_time: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunningEngine:
+    """One engine of this machine, as somebody else sees it."""
+
+    name: str
+    record: EngineRecord
+    is_owned: bool
+    """False: who started it is gone, and the next worker or command ends it."""
+    note: str
+    """What `EngineProcess.note` left, empty for nothing."""
+
+
 class EngineProcess:
     """One running engine. Made by `start`."""
 
@@ -60,6 +75,7 @@ class EngineProcess:
         self._record = record
         self._pid_file = pid_file
         self._clock = clock
+        self._cpu_s = 0.0
 
     @property
     def log(self) -> Path:
@@ -70,18 +86,37 @@ class EngineProcess:
         """Return the leader's exit code (negative: the signal that ended it), None while it runs."""
         return self._popen.poll()
 
+    def note(self, text: str) -> None:
+        """Leave a note on what the engine does now, for `running_engines`; it goes with the engine."""
+        note = Path(self._record.tmp_dir) / NOTE
+        draft = note.with_suffix(".draft")
+        with suppress(OSError):  # only looked at by people
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(note)
+
+    def used_cpu_s(self) -> float:
+        """Return the CPU time of the whole group so far; after its end, what it was when `stop` was called."""
+        ticks = sum(found.cpu_ticks for pid in _members(self._record) if (found := proc.stat(pid)) is not None)
+        self._cpu_s = max(self._cpu_s, ticks / os.sysconf("SC_CLK_TCK"))
+        return self._cpu_s
+
     def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """Stop the whole group and remove its temporary files. Calling it twice is harmless.
 
         Args:
             grace_s: for the leader to end after SIGTERM.
         """
+        self.used_cpu_s()
         _end(self._record, self._pid_file, self._clock, grace_s)
         self._popen.poll()  # takes the zombie away
 
 
-def start(argv: Sequence[str], env: Mapping[str, str], *, folder: Path, name: str, clock: Clock) -> EngineProcess:
+def start(
+    argv: Sequence[str], env: Mapping[str, str], *, folder: Path, name: str, clock: Clock, niceness: int = 0
+) -> EngineProcess:
     """Start `argv` in a process group of its own, with its output in `<folder>/<name>.log` and a TMPDIR of its own.
+
+    With a `niceness` above 0 the group stands back behind other processes on the CPU.
 
     Raises:
         ConfigError: the program cannot be run.
@@ -96,6 +131,7 @@ def start(argv: Sequence[str], env: Mapping[str, str], *, folder: Path, name: st
         with mapped_os_errors(Path(record.tmp_dir).parent):
             Path(record.tmp_dir).mkdir(mode=0o700)
         popen = _popen(argv, {**env, "TMPDIR": record.tmp_dir}, Path(record.log))
+        proc.stand_back(popen.pid, niceness)
         found = proc.stat(popen.pid)
         record = replace(record, pid=popen.pid, start_time=found.start_time if found else 0)
         _write(pid_file, record)
@@ -112,6 +148,18 @@ def reap(folder: Path, clock: Clock) -> tuple[str, ...]:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
     return tuple(pid_file.stem for pid_file in sorted(folder.glob("*.pid")) if _reap_one(pid_file, clock))
+
+
+def running_engines(folder: Path) -> tuple[RunningEngine, ...]:
+    """Return the engines of this machine that have a living process, by the names of their logs."""
+    found = []
+    for pid_file in sorted(folder.glob("*.pid")):
+        record = _read_record(pid_file)
+        if record is None or record.machine != proc.this_machine() or not _members(record):
+            continue
+        is_owned = proc.is_running(record.owner_pid, record.owner_start_time)
+        found.append(RunningEngine(name=pid_file.stem, record=record, is_owned=is_owned, note=_note(record)))
+    return tuple(found)
 
 
 @contextmanager
@@ -188,10 +236,23 @@ def _machine(name: str) -> str:
     return content_hash(name)[:8]
 
 
-def _reap_one(pid_file: Path, clock: Clock) -> bool:
+def _read_record(pid_file: Path) -> EngineRecord | None:
     try:
-        record = EngineRecord(**json.loads(pid_file.read_text(encoding="utf-8")))
+        return EngineRecord(**json.loads(pid_file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
+        return None
+
+
+def _note(record: EngineRecord) -> str:
+    try:
+        return (Path(record.tmp_dir) / NOTE).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def _reap_one(pid_file: Path, clock: Clock) -> bool:
+    record = _read_record(pid_file)
+    if record is None:
         log.warning("%s is not a pid file of ours and is left alone", pid_file)
         return False
     if record.machine != proc.this_machine() or proc.is_running(record.owner_pid, record.owner_start_time):

@@ -52,6 +52,12 @@ class RemoteEngine:
             tokenizer=tokenizer_folder(checkpoint),
         )
 
+    def rest(self) -> None:
+        """What others run, others let rest."""
+
+    def used_cpu_s(self) -> None:
+        """Return nothing: what it used is somebody else's to tell."""
+
     def close(self) -> None:
         """Do nothing: nothing is ours."""
 

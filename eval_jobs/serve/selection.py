@@ -23,8 +23,21 @@ class EngineByKind:
     def serving(
         self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress
     ) -> AbstractContextManager[Endpoint]:
-        """Serve through the engine that `spec.engine` names."""
+        """Serve through the engine that `spec.engine` names; the others stop, because two may not fit in the memory."""
+        for kind, engine in self._engines.items():
+            if kind is not spec.engine:
+                engine.close()
         return self._engines[spec.engine].serving(checkpoint, spec, progress=progress)
+
+    def rest(self) -> None:
+        """Let all of them rest."""
+        for engine in self._engines.values():
+            engine.rest()
+
+    def used_cpu_s(self) -> float | None:
+        """Return what all of them used, None when none tells."""
+        told = [used_s for engine in self._engines.values() if (used_s := engine.used_cpu_s()) is not None]
+        return sum(told) if told else None
 
     def close(self) -> None:
         """Close all engines."""

@@ -1,216 +1,240 @@
-"""vLLM as a process of our own: one cold start per checkpoint.
+"""vLLM as a process of our own, which stays between checkpoints.
 
     with VllmEngine(work_dir, clock).serving(checkpoint, spec, progress=print) as endpoint:
         ...
 
-An answer at the port proves nothing: another server may have taken it while ours was importing. So the process is
-watched, and /v1/models must list the random name that only this start was given.
+    way.choose     is it in already, may it be swapped in, is it an adapter of the base that is in? Else a new start
+    warm.put_in    swap it in, or load the adapter; the bytes that were loaded are proved to be the checkpoint's
+    canaries       fixed prompts, whose answers are kept with every checkpoint
+    certificate    once for each kind: the same checkpoint is started cold as well, and must answer the same to the bit
+
+Any doubt on the way ends in a new start.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import shutil
-import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from eval_jobs.errors import (
-    ConfigError,
-    PortTaken,
-    ServeError,
-    ServerDied,
-    ServerKilled,
-    StartTimeout,
-    WrongModel,
-)
+from eval_jobs.errors import CanaryFailed, SwapFailed, SwapRefused
+from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock, Progress
-from eval_jobs.serve import logfile, process
-from eval_jobs.serve.checkpoint_files import lora_rank, require_folders, tokenizer_folder
-from eval_jobs.serve.launch import HOST, Launch, command, environment
+from eval_jobs.serve import process
+from eval_jobs.serve.certificate import Kind, Tried, first_difference, judge, store_if_possible
+from eval_jobs.serve.cold import ColdStarts
+from eval_jobs.serve.launch import HOST
 from eval_jobs.serve.machine import machine_id
-from eval_jobs.serve.port import Answer, ask, choose_port, model_names
-from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
+from eval_jobs.serve.order import Order, take_order
+from eval_jobs.serve.resident import Identity, Resident, identity
+from eval_jobs.serve.sleeping import fall_asleep
+from eval_jobs.serve.warm import put_in
+from eval_jobs.serve.way import COLD, STAY, Way, choose, sleep_level
+from eval_jobs.types import Between, Canary, Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.25
-PROGRESS_EVERY_S = 2.0
-LOG_TAIL_BYTES = 256_000
-STARTING_STOP_GRACE_S = 2.0
-"""For an engine that has not answered yet: vLLM ignores SIGTERM while it imports and loads, and has nothing to lose."""
-
-ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/accel", "/dev/accel0")
-"""Device files of NVIDIA, AMD, WSL and others; where none is there, vLLM runs on the CPU."""
+KNOWN_ANSWERS = 16
+"""Checkpoints whose answers to the canaries are remembered, to be compared when they are served again."""
 
 
 class VllmEngine:
-    """`eval_jobs.ports.Engine` on vLLM. Logs stay in `<work_dir>/engines`, one file per start."""
+    """`eval_jobs.ports.Engine` on vLLM. What it keeps lies in `<work_dir>`: `engines`, `certificates`, `vllm-cache`."""
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
-        self._folder = work_dir.absolute() / "engines"
-        self._cache_dir = work_dir.absolute() / "vllm-cache"
+        self._starts = ColdStarts(work_dir, clock)
+        self._proofs = work_dir.absolute() / "certificates"
         self._clock = clock
-        self._running: process.EngineProcess | None = None
-        self._stop_grace_s = STARTING_STOP_GRACE_S
+        self._resident: Resident | None = None
+        self._answers: dict[tuple[str, Identity], tuple[Canary, ...]] = {}
+        self._failures: Counter[str] = Counter()
 
     @contextmanager
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
-        """Start vLLM on `checkpoint` and stop it when the context is left."""
-        process.reap(self._folder, self._clock)
+        """Put `checkpoint` into the engine that runs, or start one on it. It stays when the context is left."""
+        process.reap(self._starts.folder, self._clock)
+        order = take_order(checkpoint, spec)
         try:
-            yield self._start(checkpoint, spec, progress)
-            if self._running is not None and self._running.exit_code() is not None:
-                log.warning("the engine ended by itself while it served step %d, see %s", checkpoint.step, self._log)
-        finally:
+            endpoint = self._served(order, progress)
+        except BaseException:
             self.close()
+            raise
+        try:
+            yield endpoint
+        finally:
+            self._end_service(order)
+
+    def rest(self) -> None:
+        """Do what `serve.between` says, and stop an engine that was idle for too long."""
+        resident = self._resident
+        if resident is None:
+            return
+        spec = resident.order.spec
+        idle_s = self._clock.monotonic_s() - resident.idle_since_s
+        if resident.why_gone():
+            log.warning("%s while it was idle, see %s", resident.why_gone(), resident.process.log)
+            self.close()
+        elif spec.between is Between.STOP or idle_s >= spec.idle_timeout_s:
+            log.info("the engine is stopped: it had nothing to do for %.0f s", idle_s)
+            self.close()
+        elif spec.between is Between.SLEEP and not resident.order.on_cpu and not resident.asleep:
+            self._fall_asleep(resident)
+
+    def used_cpu_s(self) -> float | None:
+        """Return the CPU time of all engines so far, None where they compute on an accelerator."""
+        return self._starts.used_cpu_s()
 
     def close(self) -> None:
         """Stop the engine if one runs."""
-        if self._running is not None:
-            self._running.stop(self._stop_grace_s)
-            self._running = None  # not before: a stop that a signal interrupts is completed by the next call
+        self._resident = None
+        self._starts.stop()
 
-    # --- private
+    # --- private: one service
 
-    @property
-    def _log(self) -> str:
-        return str(self._running.log) if self._running is not None else ""
-
-    def _start(self, checkpoint: Checkpoint, spec: ServeSpec, progress: Progress) -> Endpoint:
-        started_at = self._clock.now()
-        python = interpreter(spec.python)
-        launch = self._launch(checkpoint, spec)
-        argv = command(launch, spec, python=python)
-        env = environment(os.environ, launch)
-        self._stop_grace_s = STARTING_STOP_GRACE_S
-        self._running = process.start(argv, env, folder=self._folder, name=launch.name, clock=self._clock)
-        self._wait_until_ready(self._running, launch, spec, progress)
-        self._stop_grace_s = process.STOP_GRACE_S
+    def _served(self, order: Order, progress: Progress) -> Endpoint:
+        started_s = self._clock.monotonic_s()
+        resident = self._resident
+        way = choose(order, resident, self._starts.shape(order), proofs=self._proofs, failures=self._failures)
+        if way.is_sick:
+            self._starts.distrust()
+        if resident is None or way.method == COLD:
+            reason = way.reason
+            resident = self._cold(order, reason, progress)
+        else:
+            resident, reason = self._warm(resident, order, way, progress)
+        resident.order = order
+        loaded = resident.newest()
+        load_s = self._clock.monotonic_s() - started_s
+        log.info("step %d: %s in %.2f s: %s", order.checkpoint.step, loaded.method, load_s, reason)
+        resident.take_note("serving")
         info = EngineInfo(
             name="vllm",
-            version=_version(launch.port),
-            load_method="cold",
-            load_s=(self._clock.now() - started_at).total_seconds(),
-            log=str(self._running.log),
+            version=resident.version,
+            load_method=loaded.method,
+            load_s=load_s,
+            log=str(resident.process.log),
             machine=machine_id(),
+            canaries=loaded.canaries,
+            load_reason=reason,
+            certificate=loaded.certificate,
         )
-        log.info("step %d is served as %s after %.1f s", checkpoint.step, launch.name, info.load_s)
-        url = f"http://{HOST}:{launch.port}/v1"
-        return Endpoint(base_url=url, model=launch.name, api_key_env="", info=info, tokenizer=launch.tokenizer)
+        url = f"http://{HOST}:{resident.launch.port}/v1"
+        return Endpoint(base_url=url, model=loaded.model, api_key_env="", info=info, tokenizer=order.tokenizer)
 
-    def _launch(self, checkpoint: Checkpoint, spec: ServeSpec) -> Launch:
-        require_folders(checkpoint)
-        return Launch(
-            checkpoint=checkpoint,
-            name=f"step{checkpoint.step}-{secrets.token_hex(4)}",
-            lora_rank=lora_rank(checkpoint),
-            # Without one vLLM says best what it misses.
-            tokenizer=tokenizer_folder(checkpoint) or checkpoint.uri,
-            port=choose_port(spec.port),
-            cache_dir=str(self._cache_dir),
-            on_cpu=not any(Path(device).exists() for device in ACCELERATORS),
-        )
+    def _end_service(self, order: Order) -> None:
+        resident = self._resident
+        if resident is None:
+            return
+        gone = resident.why_gone()
+        if gone:
+            log.warning("%s while it served step %d, see %s", gone, order.checkpoint.step, resident.process.log)
+            self.close()
+            return
+        resident.idle_since_s = self._clock.monotonic_s()
+        resident.take_note("idle")
 
-    def _wait_until_ready(
-        self, engine: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Progress
-    ) -> None:
-        started_at = self._clock.now()
-        shown_s = -PROGRESS_EVERY_S
-        while not self._answers(engine, launch):
-            waited_s = (self._clock.now() - started_at).total_seconds()
-            if waited_s >= spec.startup_timeout_s:
-                raise _timed_out(engine.log, spec.startup_timeout_s)
-            if waited_s - shown_s >= PROGRESS_EVERY_S:
-                progress(f"starting the engine ({waited_s:.0f} s)")
-                shown_s = waited_s
-            self._clock.sleep(POLL_S)
+    def _cold(self, order: Order, reason: str, progress: Progress) -> Resident:
+        self._resident = None
+        log.info("step %d: a new start: %s", order.checkpoint.step, reason)
+        if order.spec.between is Between.SLEEP and order.on_cpu:
+            log.warning('serve.between = "sleep" does nothing on a CPU: the engine keeps its memory')
+        self._resident = resident = self._starts.start(order, progress)
+        self._remember(resident, order.checkpoint, resident.newest().canaries)
+        return resident
 
-    def _answers(self, engine: process.EngineProcess, launch: Launch) -> bool:
-        """Return whether the engine is ready; raise when it never will be."""
-        code = engine.exit_code()
-        if code is not None:
-            raise _died(engine.log, code, launch)
-        answer = ask(launch.port, "/v1/models")
-        if answer is None or answer.status == 503:
-            return False
-        names = model_names(answer.body)
-        if launch.name in names:
-            return True
-        raise _wrong(answer, launch, engine.log)
+    def _warm(self, resident: Resident, order: Order, way: Way, progress: Progress) -> tuple[Resident, str]:
+        """Put `order` into the engine that runs; where that is not proven to be right, start it cold and compare.
 
+        Returns: the engine that serves it now, and why it was loaded this way.
+        """
+        started_s = self._clock.monotonic_s()
+        progress("putting the checkpoint into the engine")
+        attempt = self._attempt(resident, order, way)
+        if not attempt.doubt and (way.proof is not None or way.method == STAY):
+            self._remember(resident, order.checkpoint, resident.newest().canaries)
+            return resident, way.reason
+        reason = attempt.doubt or way.reason
+        cold = self._cold(order, reason, progress)
+        if way.kind is None or not attempt.can_be_compared:
+            return cold, reason
+        took_s = self._clock.monotonic_s() - started_s
+        return cold, f"{reason}; {self._compared(way.kind, attempt, cold, took_s)}"
 
-def interpreter(python: str) -> str:
-    """Return the path of the interpreter that runs vLLM.
+    # --- private: doubts and proofs
 
-    Raises:
-        ConfigError: there is no such program.
-    """
-    if not python:
-        return sys.executable
-    path = Path(python).expanduser()
-    if path.is_dir():
-        raise ConfigError(f"serve.python is a folder: {path}", hint=f"name the interpreter in it: {path}/bin/python")
-    found = shutil.which(path)
-    if found is None:
-        raise ConfigError(
-            f"serve.python does not exist or cannot be run: {python}",
-            hint="name the Python interpreter of the environment that holds vLLM, such as /opt/vllm/bin/python",
-        )
-    return found
+    def _attempt(self, resident: Resident, order: Order, way: Way) -> _Attempt:
+        try:
+            loaded = put_in(resident, order, way)
+        except SwapRefused as error:
+            return _Attempt(doubt=error.message)
+        except SwapFailed as error:
+            self._starts.distrust()
+            if way.kind is not None:
+                self._failures[way.kind.id] += 1
+            return _Attempt(doubt=error.message)
+        resident.keep(loaded)
+        try:
+            canaries = resident.ask_canaries(loaded.model)
+        except CanaryFailed as error:
+            # What an engine that died did not answer says nothing of the way that the weights took.
+            is_alive = not (resident.why_gone() or resident.why_silent())
+            return _Attempt(doubt=error.message, can_be_compared=is_alive)
+        resident.keep(replace(loaded, canaries=canaries))
+        known = self._answers.get(self._key(resident, order.checkpoint), ())
+        differed = first_difference(canaries, known) if known else ""
+        doubt = f"it did not answer as when it was served before ({differed})" if differed else ""
+        return _Attempt(canaries=canaries, doubt=doubt, can_be_compared=bool(canaries))
 
+    def _compared(self, kind: Kind, attempt: _Attempt, cold: Resident, took_s: float) -> str:
+        """Compare with the cold start, keep the proof, and say what it is."""
+        loaded = cold.newest()
+        if not loaded.canaries:
+            return "there was nothing to compare with, because the cold start gave no answers"
+        if f"vllm {cold.version}" != kind.engine:
+            return f"there was nothing to compare with, because the cold start is vllm {cold.version}"
+        tried = Tried(checkpoint=loaded.checkpoint, date=self._clock.now(), took_s=took_s)
+        proof = judge(kind, attempt.canaries or attempt.doubt, loaded.canaries, tried)
+        store_if_possible(self._proofs, proof)
+        if proof.is_certificate:
+            return f"compared with a cold start, equal to the bit, and certified from now on ({kind.id})"
+        log.error("step %d: put into a running engine it answers wrong: %s", loaded.checkpoint.step, proof.differed)
+        return f"compared with a cold start, and refused from now on ({kind.id}): {proof.differed}"
 
-# --- private
+    def _remember(self, resident: Resident, checkpoint: Checkpoint, canaries: tuple[Canary, ...]) -> None:
+        self._answers[self._key(resident, checkpoint)] = canaries
+        while len(self._answers) > KNOWN_ANSWERS:
+            del self._answers[next(iter(self._answers))]
 
+    def _key(self, resident: Resident, checkpoint: Checkpoint) -> tuple[str, Identity]:
+        return content_hash(resident.shape), identity(checkpoint)
 
-def _version(port: int) -> str:
-    answer = ask(port, "/version")
-    body = answer.body if answer is not None else None
-    return str(body.get("version", "unknown")) if isinstance(body, dict) else "unknown"
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _wrong(answer: Answer, launch: Launch, log_file: Path) -> WrongModel:
-    said = f"HTTP {answer.status} with {', '.join(model_names(answer.body)) or 'no list of models'}"
-    return WrongModel(
-        f"another server answers on port {launch.port} of {HOST}: "
-        f"{said if answer.status else 'something that is not HTTP'} instead of {launch.name}",
-        hint=f"set serve.port = 0 to pick a free port; the engine's own log is {log_file}",
-        port=launch.port,
-    )
-
-
-def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
-    text = _tail(log_file)
-    if logfile.PORT_IN_USE in text.lower():
-        return PortTaken(
-            f"port {launch.port} on {HOST} was taken by another process while the engine started",
-            hint=f"try again, or set serve.port = 0 to pick a free port; the engine's log is {log_file}",
-            port=launch.port,
-        )
-    reason = logfile.last_error(text) or "it wrote nothing"
-    kind = ServerKilled if code < 0 else ServerDied
-    return kind(
-        f"the engine ended while loading {launch.checkpoint.uri} ({logfile.exit_words(code)}): {reason}",
-        hint=f"{logfile.advice(reason, code)}the whole log is {log_file}",
-        exit_code=code,
-    )
+    def _fall_asleep(self, resident: Resident) -> None:
+        level = sleep_level(resident, self._proofs)
+        if not level:
+            log.info("the engine is stopped: the next checkpoint could not be swapped into it")
+            self.close()
+            return
+        try:
+            fall_asleep(resident.launch.port, level)
+        except SwapFailed as error:
+            log.warning("%s, see %s", error.message, resident.process.log)
+            self._starts.distrust()
+            self.close()
+            return
+        resident.asleep = level
+        resident.take_note("asleep")
+        log.info("the engine sleeps (level %d)", level)
 
 
-def _timed_out(log_file: Path, timeout_s: float) -> StartTimeout:
-    lines = [line for line in map(logfile.clean, _tail(log_file).splitlines()) if line]
-    return StartTimeout(
-        f"the engine did not answer within {timeout_s:g} s; its last line was: {lines[-1] if lines else 'nothing'}",
-        hint=f"raise serve.startup_timeout_s, or see {log_file}",
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    """What came of putting a checkpoint into an engine that runs."""
+
+    canaries: tuple[Canary, ...] = ()
+    doubt: str = ""
+    """Why it is not to be used; empty: nothing speaks against it."""
+    can_be_compared: bool = False
+    """Whether a cold start would say something about this way of loading."""

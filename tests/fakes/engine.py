@@ -23,6 +23,8 @@ class FakeEngine:
         self.faults = dict(faults or {})
         self.served_steps: list[int] = []
         self.serving_step: int | None = None
+        self.cpu_s: float | None = None
+        self.rested = 0
         self.closed = False
 
     @contextmanager
@@ -37,6 +39,14 @@ class FakeEngine:
             yield self.endpoint
         finally:
             self.serving_step = None
+
+    def rest(self) -> None:
+        """Note it."""
+        self.rested += 1
+
+    def used_cpu_s(self) -> float | None:
+        """Return what a test has set."""
+        return self.cpu_s
 
     def close(self) -> None:
         """Note it."""

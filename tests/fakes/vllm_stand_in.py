@@ -4,14 +4,16 @@
 
 `spec.python` is a shell script that runs this file instead of `-m vllm.entrypoints.openai.api_server`. Modes:
 `serve` (the default), `other-model`, `not-http`, `hang`, `deaf` (hangs and ignores SIGTERM), `die`, `crash`,
-`lose-the-port`, `family` (with a child that ignores SIGTERM). GET /die ends it, GET /environment shows what it was
-given.
+`lose-the-port`, `family` (with a child that ignores SIGTERM); and of `vllm_stand_in_model`: `nan`, `swap-dies`,
+`swap-fails`, `swap-changes-nothing`, `sleepless`. GET /die ends it, GET /environment shows what it was given,
+GET /state what was asked of it.
 Only the standard library, because it runs without the test environment.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import signal
@@ -20,8 +22,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 ROOT_CAUSE = "ValueError: Model architectures ['NoSuchModel'] are not supported for now."
 
@@ -64,8 +68,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--stand-in", default="serve")
     for name in ("--dtype", "--generation-config", "--tokenizer", "--max-model-len", "--max-loras", "--max-lora-rank"):
         parser.add_argument(name)
+    for name in ("--max-cpu-loras", "--worker-extension-cls", "--middleware", "--gpu-memory-utilization"):
+        parser.add_argument(name)
     for name in ("--disable-uvicorn-access-log", "--enforce-eager", "--trust-remote-code", "--enable-lora"):
         parser.add_argument(name, action="store_true")
+    parser.add_argument("--enable-sleep-mode", action="store_true")
     return parser.parse_args(list(argv))
 
 
@@ -74,25 +81,33 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def _names(options: argparse.Namespace) -> list[str]:
-    if options.stand_in == "other-model":
-        return ["somebody-elses-model"]
-    adapters = [options.lora_modules["name"]] if options.lora_modules else []
-    return [options.served_model_name, *adapters]
-
-
 def _listen(options: argparse.Namespace) -> None:
+    model = _model_of(options)
+    key = os.environ.get("TRACKER_ENGINE_KEY") if options.middleware else None
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            names = ["somebody-elses-model"] if options.stand_in == "other-model" else model.names()
             pages: dict[str, object] = {
-                "/v1/models": {"object": "list", "data": [{"id": name, "object": "model"} for name in _names(options)]},
+                "/v1/models": {"object": "list", "data": [{"id": name, "max_model_len": 512} for name in names]},
                 "/version": {"version": "0.0.stand-in"},
                 "/environment": dict(os.environ),
+                "/state": model.state(),
             }
             if self.path == "/die":
                 os._exit(3)
-            body = json.dumps(pages.get(self.path)).encode()
-            self.send_response(200 if self.path in pages else 404)
+            found = (200, pages[self.path]) if self.path in pages else model.get(self.path)
+            self._answer(*(found or (404, {"detail": "Not Found"})))
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+            url = urlsplit(self.path)
+            is_ours = key is None or url.path == "/v1/completions" or self.headers.get("X-Tracker-Engine-Key") == key
+            self._answer(*(model.post(url.path, url.query, body) if is_ours else (403, "for the process that started")))
+
+        def _answer(self, status: int, page: object) -> None:
+            body = json.dumps(page).encode()
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -101,11 +116,16 @@ def _listen(options: argparse.Namespace) -> None:
             """Stay quiet."""
 
     try:
-        server = HTTPServer((options.host, options.port), Handler)
+        server = ThreadingHTTPServer((options.host, options.port), Handler)
     except OSError as error:
         _say(f"OSError: [Errno {error.errno}] Address already in use")
         sys.exit(1)
     server.serve_forever()
+
+
+def _model_of(options: argparse.Namespace) -> Any:
+    sys.path.insert(0, str(Path(__file__).parent))  # without the test environment there is no package `tests`
+    return importlib.import_module("vllm_stand_in_model").Model(options)
 
 
 def _speak_another_protocol(options: argparse.Namespace) -> None:

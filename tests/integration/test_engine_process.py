@@ -80,6 +80,7 @@ def test_the_engine_gets_a_temporary_folder_of_its_own_and_it_is_removed(
         assert Path(environment["TMPDIR"]).is_dir()
         assert len(environment["TMPDIR"]) < 40, "Unix sockets in it have 107 characters at most"
         assert environment["VLLM_CACHE_ROOT"] == str(work_dir / "vllm-cache")
+    engine.close()
     assert not Path(environment["TMPDIR"]).exists()
     assert Path(endpoint.info.log).is_file()
 
@@ -107,7 +108,7 @@ def test_an_adapter_is_asked_for_by_its_own_name_and_not_by_its_bases(
     record = checkpoint_record(adapter, base=Path(checkpoint.uri))
     with engine.serving(record, spec, progress=nothing_to_show) as endpoint:
         names = [entry["id"] for entry in get(endpoint, "/v1/models")["data"]]
-        assert names == [f"{endpoint.model}-base", endpoint.model]
+        assert names == [endpoint.model.rpartition("-")[0], endpoint.model]
         assert endpoint.tokenizer == checkpoint.uri
 
 
@@ -117,6 +118,7 @@ def test_processes_that_ignore_sigterm_are_stopped_too(
     family = replace(spec, args=("--stand-in", "family"))
     with engine.serving(checkpoint, family, progress=nothing_to_show) as endpoint:
         assert len(writers(endpoint.info.log)) == 2
+    engine.close()
     assert writers(endpoint.info.log) == []
 
 
@@ -186,7 +188,7 @@ def test_a_server_that_answers_as_another_model_is_not_believed(
 ) -> None:
     error = failure(engine, checkpoint, replace(spec, args=("--stand-in", "other-model")))
     assert isinstance(error, WrongModel)
-    assert "somebody-elses-model instead of step100-" in error.message
+    assert "somebody-elses-model instead of engine-" in error.message
     assert_names_the_log(error, work_dir)
 
 

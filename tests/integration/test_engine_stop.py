@@ -74,12 +74,11 @@ def test_a_stop_that_is_interrupted_is_completed_by_the_next(
     clock = CountingClock()
     engine = VllmEngine(work_dir, clock)
     family = replace(spec, args=("--stand-in", "family"))
-    service = engine.serving(checkpoint, family, progress=nothing_to_show)
-    endpoint = service.__enter__()
-    tmp_dir = Path(record_of(work_dir).tmp_dir)
+    with engine.serving(checkpoint, family, progress=nothing_to_show) as endpoint:
+        tmp_dir = Path(record_of(work_dir).tmp_dir)
     clock.interrupt = KeyboardInterrupt()  # arrives while the engine is being stopped
     with pytest.raises(KeyboardInterrupt):
-        service.__exit__(None, None, None)
+        engine.close()
     assert writers(endpoint.info.log)
     engine.close()
     engine.close()

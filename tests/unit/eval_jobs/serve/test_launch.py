@@ -10,7 +10,7 @@ import pytest
 
 from eval_jobs.errors import CheckpointUnreadable, ConfigError
 from eval_jobs.serve.launch import Launch, command, environment, rank_of
-from eval_jobs.types import ServeSpec
+from eval_jobs.types import Between, ServeSpec
 from tests.tiny_model import checkpoint_record
 
 PINS = Path("/pins")
@@ -18,14 +18,13 @@ FULL = checkpoint_record(PINS / "100")
 ADAPTER = checkpoint_record(PINS / "a,b=c", base=PINS / "base")
 LAUNCH = Launch(
     checkpoint=FULL,
-    name="step100-abc",
+    name="engine-abc",
     port=20123,
-    cache_dir="/state/vllm-cache",
     on_cpu=True,
     tokenizer="/pins/100",
     lora_rank=0,
 )
-LAUNCH_ADAPTER = replace(LAUNCH, checkpoint=ADAPTER, lora_rank=4)
+LAUNCH_ADAPTER = replace(LAUNCH, checkpoint=ADAPTER, lora_rank=4, adapter="engine-abc-d")
 
 
 def argv(spec: ServeSpec | None = None, *, launch: Launch = LAUNCH) -> tuple[str, ...]:
@@ -40,7 +39,7 @@ def test_a_full_checkpoint_is_served_under_the_random_name_on_this_machine_only(
     arguments = argv()
     assert arguments[:3] == ("/opt/vllm/bin/python", "-m", "vllm.entrypoints.openai.api_server")
     assert value_of(arguments, "--model") == FULL.uri
-    assert value_of(arguments, "--served-model-name") == "step100-abc"
+    assert value_of(arguments, "--served-model-name") == "engine-abc"
     assert value_of(arguments, "--host") == "127.0.0.1"
     assert value_of(arguments, "--port") == "20123"
     assert "--enable-lora" not in arguments
@@ -57,9 +56,9 @@ def test_metrics_stay_on() -> None:
 def test_an_adapter_is_served_beside_its_base_and_carries_the_random_name() -> None:
     arguments = argv(launch=LAUNCH_ADAPTER)
     assert value_of(arguments, "--model") == ADAPTER.base_model
-    assert value_of(arguments, "--served-model-name") == "step100-abc-base"
+    assert value_of(arguments, "--served-model-name") == "engine-abc"
     assert "--enable-lora" in arguments
-    assert json.loads(value_of(arguments, "--lora-modules")) == {"name": "step100-abc", "path": ADAPTER.uri}
+    assert json.loads(value_of(arguments, "--lora-modules")) == {"name": "engine-abc-d", "path": ADAPTER.uri}
 
 
 @pytest.mark.parametrize(("rank", "accepted"), [(1, "1"), (4, "8"), (8, "8"), (48, "64"), (512, "512")])
@@ -90,6 +89,7 @@ def test_arguments_of_the_user_come_after_ours_and_before_the_identity() -> None
         *(("--port", "1"), ("--port=1",), ("--served_model_name", "x"), ("--api-key", "secret"), ("--model", "x")),
         *(("--host", "0.0.0.0"), ("--hos=0.0.0.0",), ("--ud", "s"), ("--trust",), ("--trust_remote_code",)),
         *(("--config", "args.yaml"), ("--conf=args.yaml",), ("--hf_token=secret",)),
+        *(("--enable-lora",), ("--worker-extension-cls", "x"), ("--enable_sleep_mode",), ("--max-cpu-loras", "9")),
     ],
 )
 def test_what_is_decided_elsewhere_is_refused_among_the_users_arguments(args: tuple[str, ...]) -> None:
@@ -99,7 +99,7 @@ def test_what_is_decided_elsewhere_is_refused_among_the_users_arguments(args: tu
 
 
 def test_the_engine_neither_phones_home_nor_looks_for_models_elsewhere() -> None:
-    env = environment({"PATH": "/bin"}, LAUNCH)
+    env = environment({"PATH": "/bin"}, cache_dir="/state/vllm-cache", on_cpu=True)
     assert env["VLLM_NO_USAGE_STATS"] == "1"
     assert env["HF_HUB_OFFLINE"] == "1"
     assert env["VLLM_CACHE_ROOT"] == "/state/vllm-cache"
@@ -107,14 +107,16 @@ def test_the_engine_neither_phones_home_nor_looks_for_models_elsewhere() -> None
 
 
 def test_what_the_user_set_in_the_environment_wins() -> None:
-    assert environment({"VLLM_CPU_KVCACHE_SPACE": "7", "HF_HUB_OFFLINE": "0"}, LAUNCH).items() >= {
+    assert environment(
+        {"VLLM_CPU_KVCACHE_SPACE": "7", "HF_HUB_OFFLINE": "0"}, cache_dir="/state/vllm-cache", on_cpu=True
+    ).items() >= {
         ("VLLM_CPU_KVCACHE_SPACE", "7"),
         ("HF_HUB_OFFLINE", "0"),
     }
 
 
 def test_a_key_in_the_environment_does_not_lock_us_out_of_our_own_engine() -> None:
-    assert "VLLM_API_KEY" not in environment({"VLLM_API_KEY": "secret"}, LAUNCH)
+    assert "VLLM_API_KEY" not in environment({"VLLM_API_KEY": "secret"}, cache_dir="/state/vllm-cache", on_cpu=True)
 
 
 def test_the_server_listens_on_this_machine_only_whatever_the_user_adds() -> None:
@@ -126,7 +128,11 @@ def test_the_server_listens_on_this_machine_only_whatever_the_user_adds() -> Non
 def test_what_would_open_more_routes_and_keys_that_it_does_not_need_are_not_passed_on() -> None:
     opening = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
     keys = {"PGPASSWORD": "x", "GATEWAY_API_KEY": "x", "MLFLOW_TRACKING_PASSWORD": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-    env = environment(opening | keys | {"HF_TOKEN": "needed", "VLLM_LOGGING_LEVEL": "DEBUG"}, LAUNCH)
+    env = environment(
+        opening | keys | {"HF_TOKEN": "needed", "VLLM_LOGGING_LEVEL": "DEBUG"},
+        cache_dir="/state/vllm-cache",
+        on_cpu=True,
+    )
     assert not (opening | keys).keys() & env.keys()
     assert env.items() >= {("HF_TOKEN", "needed"), ("VLLM_LOGGING_LEVEL", "DEBUG")}
 
@@ -135,8 +141,26 @@ def test_cpu_defaults_are_for_the_cpu_only() -> None:
     on_gpu = replace(LAUNCH, on_cpu=False)
     assert "--enforce-eager" in argv()
     assert "--enforce-eager" not in argv(launch=on_gpu)
-    assert environment({}, LAUNCH)["VLLM_CPU_KVCACHE_SPACE"] == "1"
-    assert "VLLM_CPU_KVCACHE_SPACE" not in environment({}, on_gpu)
+    assert environment({}, cache_dir="/state/vllm-cache", on_cpu=True)["VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert "VLLM_CPU_KVCACHE_SPACE" not in environment({}, cache_dir="/c", on_cpu=False)
+
+
+def test_an_engine_that_may_sleep_is_started_for_it_where_that_exists() -> None:
+    sleeping = ServeSpec(between=Between.SLEEP)
+    assert "--enable-sleep-mode" in argv(sleeping, launch=replace(LAUNCH, on_cpu=False))
+    assert "--enable-sleep-mode" not in argv(sleeping)
+    assert "--enable-sleep-mode" not in argv(launch=replace(LAUNCH, on_cpu=False))
+
+
+def test_what_swaps_need_comes_after_the_users_arguments() -> None:
+    arguments = argv(ServeSpec(args=("--max-num-seqs", "4")), launch=replace(LAUNCH, swap_args=("--middleware", "g")))
+    assert arguments.index("--max-num-seqs") < arguments.index("--middleware")
+
+
+def test_a_user_may_want_fewer_active_adapters_but_not_fewer_that_stay_loaded() -> None:
+    arguments = argv(ServeSpec(args=("--max-loras", "1")), launch=LAUNCH_ADAPTER)
+    assert value_of(arguments, "--max-loras") == "1"
+    assert value_of(arguments, "--max-cpu-loras") == "4"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.serve.machine import machine_id
+from eval_jobs.serve.machine import device_name, machine_id
 
 CPU = "processor\t: 0\nmodel name\t: Fast CPU 3000\n\nprocessor\t: 1\nmodel name\t: Fast CPU 3000\n"
 GPU = "Model: \t\t NVIDIA H100\nIRQ:   \t\t 66\nBus Location: \t 0000:1a:00.0\n"
@@ -69,3 +69,10 @@ def test_another_host_is_another_machine(proc: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_machine_that_says_nothing_still_has_a_name(tmp_path: Path) -> None:
     assert machine_id(tmp_path)
+
+
+def test_the_device_is_named_for_a_person(proc: Path, tmp_path: Path) -> None:
+    assert device_name(on_cpu=True, proc=proc) == "cpu Fast CPU 3000"
+    assert device_name(on_cpu=False, proc=proc) == "NVIDIA H100, driver 550.54.15"
+    assert device_name(on_cpu=True, proc=tmp_path / "nothing") == "cpu"
+    assert device_name(on_cpu=False, proc=tmp_path / "nothing").startswith("accelerator of machine ")

@@ -1,0 +1,87 @@
+"""Whether the bytes of a checkpoint's weights are still those that were pinned.
+
+    with DigestCheck(checkpoint) as check:     # hashes in a thread, while the engine imports its libraries
+        ...
+        check.demand()
+
+A pin is a hard link: whoever writes into the trainer's file in place writes into ours too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointUnreadable
+from eval_jobs.serve.worker_extension.tracker_worker.weight_files import BadWeights, weight_names
+from eval_jobs.types import Checkpoint, CheckpointFormat
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+CHUNK_BYTES = 8 << 20
+
+
+class DigestCheck:
+    """Hashes the weights from now on, in a thread that ends with the context."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._found = ""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._hash, name="digest check", daemon=True)
+
+    def __enter__(self) -> DigestCheck:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def demand(self) -> None:
+        """Wait for the hash, and compare.
+
+        Raises:
+            CheckpointUnreadable: the weights are other ones. Those that cannot be found or read, the engine judges.
+        """
+        self._thread.join()
+        if self._found and self._found != self._checkpoint.digest:
+            raise CheckpointUnreadable(
+                f"the weights in {self._checkpoint.uri} are not those that were pinned: "
+                f"their SHA-256 is {self._found} and was {self._checkpoint.digest}",
+                hint="something has written into the files since; a trainer must write a step to new files",
+            )
+
+    # --- private
+
+    def _hash(self) -> None:
+        digest = hashlib.sha256()
+        try:
+            for path in _files(self._checkpoint):
+                with path.open("rb", buffering=0) as file:
+                    while chunk := file.read(CHUNK_BYTES):
+                        digest.update(chunk)
+                        if self._over.is_set():
+                            return
+        except (BadWeights, OSError):
+            return
+        self._found = digest.hexdigest()
+
+
+def demand_pinned_weights(checkpoint: Checkpoint) -> None:
+    """Hash the weights now, and compare.
+
+    Raises:
+        CheckpointUnreadable: they are other ones than were pinned.
+    """
+    with DigestCheck(checkpoint) as check:
+        check.demand()
+
+
+# --- private
+
+
+def _files(checkpoint: Checkpoint) -> list[Path]:
+    """Return the files that the digest is taken over, in its order."""
+    folder = Path(checkpoint.uri)
+    is_adapter = checkpoint.format is CheckpointFormat.LORA
+    return [folder / name for name in ((ADAPTER_WEIGHTS,) if is_adapter else weight_names(folder))]

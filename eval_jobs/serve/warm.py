@@ -1,0 +1,64 @@
+"""Puts a checkpoint into an engine that runs: wakes it, swaps its weights or loads the adapter."""
+
+from __future__ import annotations
+
+import secrets
+
+from eval_jobs.errors import SwapRefused
+from eval_jobs.serve.adapters import load_adapter, unload_adapter
+from eval_jobs.serve.digest_check import demand_pinned_weights
+from eval_jobs.serve.launch import KEPT_ADAPTERS
+from eval_jobs.serve.order import Order
+from eval_jobs.serve.resident import Loaded, Resident, identity
+from eval_jobs.serve.sleeping import DROP_WEIGHTS, wake, wake_cache, wake_weights
+from eval_jobs.serve.swap import swap
+from eval_jobs.serve.way import STAY, SWAP, Way
+
+
+def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
+    """Put `order` in by `way`, which is not `cold`; return it without answers to canaries unless it was in already.
+
+    Raises:
+        SwapRefused: the engine does not take it.
+        SwapFailed: what the engine holds is not known any more.
+        CheckpointUnreadable: an adapter's weights are not those that were pinned.
+    """
+    if resident.asleep and resident.asleep != DROP_WEIGHTS:
+        wake(resident.launch.port)
+        resident.asleep = 0
+    if way.method == STAY:
+        return resident.loaded[identity(order.checkpoint)]
+    return _swapped(resident, order, way) if way.method == SWAP else _adapter(resident, order, way)
+
+
+# --- private
+
+
+def _swapped(resident: Resident, order: Order, way: Way) -> Loaded:
+    port = resident.launch.port
+    if resident.model is None:
+        raise SwapRefused("what the engine holds is not known", hint="it is started anew")
+    if resident.asleep:
+        wake_weights(port)
+    resident.loaded.clear()
+    swapped = swap(port, order.checkpoint, resident.model, timeout_s=order.spec.startup_timeout_s)
+    if resident.asleep:
+        wake_cache(port)
+    resident.asleep = 0
+    resident.model = swapped.fingerprint
+    return Loaded(checkpoint=order.checkpoint, model=resident.launch.name, method=way.method, certificate=_id(way))
+
+
+def _adapter(resident: Resident, order: Order, way: Way) -> Loaded:
+    port = resident.launch.port
+    demand_pinned_weights(order.checkpoint)
+    while len(resident.loaded) >= KEPT_ADAPTERS:
+        oldest = next(iter(resident.loaded))
+        unload_adapter(port, resident.loaded.pop(oldest).model)
+    name = f"{resident.launch.name}-{secrets.token_hex(4)}"
+    load_adapter(port, name, order.checkpoint.uri, timeout_s=order.spec.startup_timeout_s)
+    return Loaded(checkpoint=order.checkpoint, model=name, method=way.method, certificate=_id(way))
+
+
+def _id(way: Way) -> str:
+    return way.kind.id if way.proof is not None and way.kind is not None else ""
