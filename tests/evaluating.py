@@ -8,10 +8,14 @@ from pathlib import Path
 
 from eval_jobs.evaluate.data_files import read_data_digest
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.pauses import Pauses
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Generation, SampleScore, Suite
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 
 Answer = Callable[[Request], Reply]
+
+AT_ONCE = Pauses(broken_s=(0.01, 0.01), busy_s=(0.01, 0.01, 0.01), lost_s=(0.0, 0.0))
+"""As many tries as ever, without waiting for them."""
 
 
 def endpoint_of(server: OpenAIServer, *, api_key_env: str = "", log: str = "") -> Endpoint:

@@ -20,7 +20,8 @@ from typing import TypeVar
 import openai
 
 from eval_jobs.errors import EndpointFailed, EndpointRefused
-from eval_jobs.evaluate.blame import LONG_PAUSES_S, Blame, blame, describe, pause_s, retry_after_s
+from eval_jobs.evaluate.blame import Blame, blame, describe, pause_s, retry_after_s
+from eval_jobs.evaluate.pauses import Pauses
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,14 @@ class NoAnswer(Exception):
         """Whether the server may be to blame: asking again later may help."""
 
 
+class Closed(threading.Event):
+    """Set when a gate closes; every pause is a wait for it."""
+
+    def now_s(self) -> float:
+        """Return seconds that nobody can set; only the difference of two values means something."""
+        return time.monotonic()
+
+
 class Gate:
     """Lets requests through until the server is found dead. Safe for threads; one per evaluation."""
 
@@ -49,8 +58,8 @@ class Gate:
         is_alive: Callable[[], bool],
         limit: int,
         own_engine: bool = False,
-        closed: threading.Event | None = None,
-        monotonic_s: Callable[[], float] = time.monotonic,
+        pauses: Pauses | None = None,
+        closed: Closed | None = None,
     ) -> None:
         """Open the gate.
 
@@ -58,15 +67,15 @@ class Gate:
             is_alive: whether the server answers at all.
             limit: failures in a row that are suspicious.
             own_engine: it knows no keys, so what refuses one is somebody else at its address.
-            closed: set when the gate closes; every pause is a wait for it.
-            monotonic_s: seconds that nobody can set, which pass while `closed` is waited for.
+            pauses: before a request is made again.
+            closed: what pauses wait for, and the time that passes meanwhile.
         """
         self._is_alive = is_alive
         self._own_engine = own_engine
         self._limit = max(MIN_IN_A_ROW, limit)
         self._lock = threading.Lock()
-        self._closed = closed or threading.Event()
-        self._monotonic_s = monotonic_s
+        self._pauses = pauses or Pauses()
+        self._closed = closed or Closed()
         self._error: EndpointFailed | EndpointRefused | None = None
         self._in_a_row = 0
         self._answered = 0
@@ -93,10 +102,10 @@ class Gate:
             try:
                 answer = request()
             except Exception as error:
-                pause = pause_s(error, attempt)
+                pause = pause_s(error, attempt, self._pauses)
                 if pause is None and blame(error) is Blame.BUSY and self._answered > answered:
                     # Others are served: it is only that our turn has not come.
-                    answered, pause = self._answered, max(LONG_PAUSES_S[-1], retry_after_s(error))
+                    answered, pause = self._answered, max(self._pauses.busy_s[-1], retry_after_s(error))
                 if pause is None:
                     raise self._give_up(error) from error
                 log.info("trying again in %.1f s: %s", pause, describe(error))
@@ -116,7 +125,7 @@ class Gate:
 
     def _wait_for_turn(self) -> None:
         """Wait while the server has asked for peace, and raise when the gate is closed."""
-        while self._error is None and (left_s := self._busy_until_s - self._monotonic_s()) > 0:
+        while self._error is None and (left_s := self._busy_until_s - self._closed.now_s()) > 0:
             self._closed.wait(left_s)
         if self._error is not None:
             raise type(self._error)(self._error.message, hint=self._error.hint)
@@ -124,7 +133,7 @@ class Gate:
     def _pause(self, pause: float, *, everybody: bool) -> None:
         if everybody:
             with self._lock:
-                self._busy_until_s = max(self._busy_until_s, self._monotonic_s() + pause)
+                self._busy_until_s = max(self._busy_until_s, self._closed.now_s() + pause)
         else:
             self._closed.wait(pause)
 

@@ -10,10 +10,8 @@ from enum import Enum, auto
 
 import openai
 
-SHORT_PAUSES_S = (0.5, 1.5)
-"""Before the second and third try when the connection or the answer broke."""
-LONG_PAUSES_S = (1.0, 4.0, 16.0)
-"""Before further tries when the server says that it is busy."""
+from eval_jobs.evaluate.pauses import Pauses
+
 MAX_RETRY_AFTER_S = 60.0
 
 _OVERFLOW = re.compile(r"context length|maximum context|context window|too many tokens|max_model_len", re.IGNORECASE)
@@ -66,15 +64,15 @@ def is_overflow(message: str) -> bool:
     return _OVERFLOW.search(message) is not None
 
 
-def pause_s(error: Exception, attempt: int) -> float | None:
+def pause_s(error: Exception, attempt: int, pauses: Pauses) -> float | None:
     """Return how long to wait after failed try number `attempt`, from 0; None when there is no next one.
 
     A server may ask for more by Retry-After, and gets it up to `MAX_RETRY_AFTER_S`.
     """
-    pauses = {Blame.BUSY: LONG_PAUSES_S, Blame.BROKEN: SHORT_PAUSES_S}.get(blame(error), ())
-    if attempt >= len(pauses):
+    of_its_kind = {Blame.BUSY: pauses.busy_s, Blame.BROKEN: pauses.broken_s}.get(blame(error), ())
+    if attempt >= len(of_its_kind):
         return None
-    return max(pauses[attempt], retry_after_s(error))
+    return max(of_its_kind[attempt], retry_after_s(error))
 
 
 def retry_after_s(error: Exception) -> float:

@@ -48,6 +48,7 @@ from eval_jobs.evaluate.known_benchmarks import code_refusal, runs_code
 from eval_jobs.evaluate.outputs import Outputs
 from eval_jobs.evaluate.own_benchmarks import register_own
 from eval_jobs.evaluate.parse import Place
+from eval_jobs.evaluate.pauses import Pauses
 from eval_jobs.evaluate.plan_lock import held
 from eval_jobs.evaluate.protocol import Message, error_message
 from eval_jobs.evaluate.storage import is_full, is_storage_error, storage_error
@@ -92,7 +93,12 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
             http_client=http_client(request["timeout_s"], secret=key),
         )
         own_engine = bool(request["own_engine"])
-        self.gate = Gate(is_alive=self._is_alive, limit=request["concurrency"], own_engine=own_engine)
+        self.gate = Gate(
+            is_alive=self._is_alive,
+            limit=request["concurrency"],
+            own_engine=own_engine,
+            pauses=Pauses(**request["pauses"]),
+        )
         self._signed_by = str(request["model"]) if own_engine else ""
         """Our own engine goes by a random name; what a gateway calls the model is its own business."""
         self.thread = threading.local()
@@ -220,7 +226,7 @@ def _evaluate(request: Message, journal: Journal) -> None:
     api = StrictAPI(request, GenerateConfig(**task["generation_config"]))
     Recorder.journal, Recorder.api = journal, api
     try:
-        for pause_s in (*request["retry_pauses_s"], None):
+        for pause_s in (*request["pauses"]["lost_s"], None):
             _pass(task, api)
             outputs = Outputs(journal.folder, task["datasets"][0])
             lost = outputs.lost_answers(journal.failures)

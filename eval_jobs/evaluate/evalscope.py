@@ -14,7 +14,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from eval_jobs.errors import EndpointFailed, EvaluatorDied, StoreError
@@ -23,6 +23,7 @@ from eval_jobs.evaluate.known_benchmarks import check_name
 from eval_jobs.evaluate.mirror import open_mirror
 from eval_jobs.evaluate.outputs import Outputs
 from eval_jobs.evaluate.parse import metric_name
+from eval_jobs.evaluate.pauses import Pauses
 from eval_jobs.evaluate.plan_lock import held, held_if_free
 from eval_jobs.evaluate.protocol import Message, error_of
 from eval_jobs.evaluate.task_config import (
@@ -40,8 +41,6 @@ log = logging.getLogger(__name__)
 
 MIN_SILENCE_S = 900.0
 """A child that says nothing for so long hangs; loading and scoring say nothing while they run."""
-RETRY_PAUSES_S = (5.0, 20.0)
-"""Before what got no answer from a server that lives is asked again."""
 
 
 class EvalScopeEvaluator:
@@ -52,7 +51,7 @@ class EvalScopeEvaluator:
         work_dir: Path,
         python: str = sys.executable,
         *,
-        retry_pauses_s: Sequence[float] = RETRY_PAUSES_S,
+        pauses: Pauses | None = None,
         log_name: str = "",
     ) -> None:
         """Prepare; the child is started with the first evaluation.
@@ -60,11 +59,11 @@ class EvalScopeEvaluator:
         Args:
             work_dir: for data, half-done evaluations, caches and logs.
             python: the interpreter of the child.
-            retry_pauses_s: before each further pass over what got no answer from a server that lives.
+            pauses: before the server is asked again.
             log_name: of the child's log; a default names this process.
         """
         self.work_dir = work_dir.absolute()
-        self._retry_pauses_s = tuple(retry_pauses_s)
+        self._pauses = pauses or Pauses()
         self._log_name = log_name or f"evaluator-{os.getpid()}.log"
         self._python = python
         self._child: ChildProcess | None = None
@@ -93,7 +92,7 @@ class EvalScopeEvaluator:
         data = None if mirror is None else LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
         folder = self.work_dir / "runs" / run_folder(benchmark, suite, plan_id)
         request = evaluate_request(benchmark, suite, endpoint, folder=str(folder), data=data)
-        request["retry_pauses_s"] = self._retry_pauses_s
+        request["pauses"] = asdict(self._pauses)
         waiting = f"{benchmark.name}: waiting for another evaluation of the same checkpoint"
         with held(self._lock_path(plan_id), on_wait=lambda: progress(waiting)):
             with self._lock:

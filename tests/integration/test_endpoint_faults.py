@@ -14,7 +14,7 @@ import pytest
 from eval_jobs.errors import EndpointFailed, EndpointRefused, EvaluatorDied
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.types import EvalResult, SampleStatus
-from tests.evaluating import ask, by_number, endpoint_of, number_of, quiet, right, suite_of, sums
+from tests.evaluating import AT_ONCE, ask, by_number, endpoint_of, number_of, quiet, right, suite_of, sums
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request, context_overflow
 
 COUNT = 20
@@ -67,7 +67,7 @@ Times = Callable[[Request], Reply | None]
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvalScopeEvaluator]:
-    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("endpoint"), retry_pauses_s=(0, 0))
+    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("endpoint"), pauses=AT_ONCE)
     yield evaluator
     evaluator.close()
 

@@ -10,7 +10,7 @@ import pytest
 
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from tests.evaluating import ask, number_of, right, sums
+from tests.evaluating import AT_ONCE, ask, number_of, right, sums
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.requires import small_disk
 
@@ -32,7 +32,7 @@ def evaluator(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     """One whose caches do not lie on the small disk."""
     for name in ("HF_HOME", "HF_DATASETS_CACHE", "MODELSCOPE_CACHE", "EVALSCOPE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "caches" / name))
-    evaluator = EvalScopeEvaluator(disk / "work", retry_pauses_s=(0, 0))
+    evaluator = EvalScopeEvaluator(disk / "work", pauses=AT_ONCE)
     yield evaluator
     evaluator.close()
 

@@ -26,7 +26,7 @@ from eval_jobs.errors import (
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.evaluate.task_config import run_folder
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
-from tests.evaluating import ask, endpoint_of, number_of, quiet, right, suite_of, sums, write_jsonl
+from tests.evaluating import AT_ONCE, ask, endpoint_of, number_of, quiet, right, suite_of, sums, write_jsonl
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request, context_overflow
 from tests.requires import PROJECT
 
@@ -36,7 +36,7 @@ SECRET = "sk-very-secret"  # noqa: S105 - no real one
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvalScopeEvaluator]:
-    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("faults"), retry_pauses_s=(0, 0))
+    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("faults"), pauses=AT_ONCE)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TEST_API_KEY", SECRET)  # the child inherits it when it starts
         yield evaluator

@@ -10,19 +10,19 @@ import openai
 import pytest
 
 from eval_jobs.errors import EndpointFailed, EndpointRefused
-from eval_jobs.evaluate.answering import Gate, NoAnswer
+from eval_jobs.evaluate.answering import Closed, Gate, NoAnswer
 from eval_jobs.evaluate.blame import (
-    LONG_PAUSES_S,
     MAX_RETRY_AFTER_S,
-    SHORT_PAUSES_S,
     Blame,
     blame,
     describe,
     is_overflow,
     pause_s,
 )
+from eval_jobs.evaluate.pauses import Pauses
 from tests.fakes.openai_server import context_overflow
 
+PAUSES = Pauses()
 REQUEST: Any = httpx.Request("POST", "http://server/v1/chat/completions")
 
 
@@ -51,7 +51,7 @@ def failing(error: Exception) -> Callable[[], str]:
     return request
 
 
-class Lapse(threading.Event):
+class Lapse(Closed):
     """What a gate waits for, on a clock of its own that only waiting moves. `waits`: every one of them, in seconds."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Lapse(threading.Event):
         return self.is_set()
 
 
-class Noticed(threading.Event):
+class Noticed(Closed):
     """Waits really, and lets a test know that somebody waits."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def lapse() -> Lapse:
 
 
 def gate_of(lapse: Lapse, *, limit: int = 8, is_alive: bool = True, own_engine: bool = False) -> Gate:
-    return Gate(is_alive=lambda: is_alive, limit=limit, own_engine=own_engine, closed=lapse, monotonic_s=lapse.now_s)
+    return Gate(is_alive=lambda: is_alive, limit=limit, own_engine=own_engine, closed=lapse)
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_a_failed_request_is_blamed_on_the_sample_or_the_server(error: Exception
     ],
 )
 def test_a_server_gets_the_rest_that_it_asks_for_within_reason(header: str, seconds: float) -> None:
-    assert pause_s(status_error(429, retry_after=header), 0) == seconds
+    assert pause_s(status_error(429, retry_after=header), 0, PAUSES) == seconds
 
 
 def test_a_short_break_is_bridged(lapse: Lapse) -> None:
     gate = gate_of(lapse)
     assert gate.ask(raising(openai.APIConnectionError(request=REQUEST))) == "answer"
-    assert lapse.waits == [SHORT_PAUSES_S[0]]
+    assert lapse.waits == [PAUSES.broken_s[0]]
 
 
 def test_a_refusal_is_the_samples_and_the_gate_stays_open(lapse: Lapse) -> None:
@@ -172,7 +172,7 @@ def test_a_dead_server_closes_the_gate_for_everybody(lapse: Lapse) -> None:
     gate = gate_of(lapse, is_alive=False)
     with pytest.raises(EndpointFailed, match="Connection error"):
         gate.ask(failing(openai.APIConnectionError(request=REQUEST)))
-    assert lapse.waits == list(SHORT_PAUSES_S)
+    assert lapse.waits == list(PAUSES.broken_s)
     with pytest.raises(EndpointFailed):
         gate.ask(raising())
 
@@ -242,7 +242,7 @@ def test_a_busy_server_is_asked_on_as_long_as_it_serves_others(lapse: Lapse) -> 
         raise status_error(429)
 
     assert gate.ask(crowded) == "answer"
-    assert lapse.waits == [*LONG_PAUSES_S, *[LONG_PAUSES_S[-1]] * 26]
+    assert lapse.waits == [*PAUSES.busy_s, *[PAUSES.busy_s[-1]] * 26]
 
 
 def test_a_server_that_is_busy_and_serves_nobody_closes_the_gate(lapse: Lapse) -> None:
@@ -256,7 +256,7 @@ def test_a_server_that_is_busy_and_serves_nobody_closes_the_gate(lapse: Lapse) -
     with pytest.raises(EndpointFailed, match="HTTP 503: loading"):
         gate.ask(busy)
     assert len(tries) == 4
-    assert lapse.waits == list(LONG_PAUSES_S)
+    assert lapse.waits == list(PAUSES.busy_s)
 
 
 def test_a_closed_gate_wakes_those_who_wait_for_their_next_try() -> None:
