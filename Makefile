@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts bench-judge bench-replay bench-scale bench-chaos clean
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -n 2
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -14,7 +15,7 @@ demo: setup ## train a tiny model, evaluate every checkpoint, show what it forgo
 	@$(BIN)/python examples/tiny_forgetting/demo.py
 
 test: setup ## all tests, on real parts
-	@$(BIN)/python -m pytest
+	@$(PYTEST)
 
 check: format lint types imports unit ## what every commit must pass
 
@@ -27,7 +28,7 @@ types: setup
 imports: setup
 	@$(BIN)/lint-imports
 unit: setup
-	@$(BIN)/python -m pytest tests/unit tests/architecture
+	@$(PYTEST) tests/unit tests/architecture
 
 docs: setup ## write the generated pages of docs/ anew
 	@$(BIN)/python -m tracker.cli.settings_text > docs/settings.md

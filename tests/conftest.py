@@ -1,18 +1,44 @@
-"""What all tests share: one line at the end that names what was missing."""
+"""What all tests share: which of them run in one process, and one line at the end that names what was missing."""
 
 from __future__ import annotations
 
 import signal
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 
 def pytest_configure() -> None:
     """Let tests interrupt what they start: `&` makes a shell's children, and theirs, ignore Ctrl-C, `nohup` SIGHUP."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Say how tests are dealt to processes under `-n`."""
+    config.option.loadscopereorder = False  # as collected: whole programs come before units, which then fill the rest
+    return FileByFile(config, log)
+
+
+class FileByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a process whole files, whose tests share what they start; all that start a real vLLM go to one process.
+
+    Two vLLM servers at once would need twice the memory.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "vllm" if (file := nodeid.partition("::")[0]) in _files_with_vllm(self.config.rootpath) else file
+
+
+@cache
+def _files_with_vllm(root: Path) -> frozenset[str]:
+    files = (root / "tests").rglob("test_*.py")
+    return frozenset(path.relative_to(root).as_posix() for path in files if "pytest.mark.vllm" in path.read_text())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
