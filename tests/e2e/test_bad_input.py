@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,13 +15,21 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.fakes.openai_server import OpenAIServer, Reply
+from tests.requires import PROJECT
 from tests.tiny_model import write_checkpoint, write_sharded_checkpoint
 
 TRACKER = Path(sys.executable).parent / "tracker"
 
 
-def tracker(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    result = subprocess.run([str(TRACKER), *arguments], cwd=project, capture_output=True, text=True, check=False)
+def tracker(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    result = subprocess.run(
+        [str(TRACKER), *arguments],
+        cwd=project,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "Traceback" not in result.stderr + result.stdout
     return result
 
@@ -44,6 +53,12 @@ def not_a_number(folder: Path) -> None:
 
 def pickle_only(folder: Path) -> None:
     (write_checkpoint(folder) / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def soon_tired_of_waiting(project: Path) -> dict[str, str]:
+    """Return the environment of a watcher that in the end asks a store that is away three times, not for a minute."""
+    (project / "constants.json").write_text(json.dumps({"tracker.app.daemon": {"LAST_PASSES": 3}}))
+    return {"CHAOS_DIR": str(project), "PYTHONPATH": f"{PROJECT}:{PROJECT / 'benchmarks/killing/site'}"}
 
 
 BROKEN: dict[str, tuple[Callable[[Path], None], str, str]] = {
@@ -135,7 +150,7 @@ def test_the_watcher_reports_broken_checkpoints_and_judges_the_good_one_while_ml
     away = '[tracking]\nuri = "http://127.0.0.1:9"\n[watch]\nsettle_s = 0.5\n'
     with OpenAIServer(lambda _: Reply(text="2")) as server:
         configure(project, more=away, url=server.base_url)
-        result = tracker(project, "watch", "--until-idle")
+        result = tracker(project, "watch", "--until-idle", **soon_tired_of_waiting(project))
     assert result.returncode == 0, result.stderr
     assert "judged step 100" in result.stdout
     document = json.loads(tracker(project, "history", "--json").stdout)
