@@ -32,7 +32,9 @@ CONFIG = "config.json"
 
 SERVED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py", ".spm", ".bpe", ".vocab")
 """Files that an engine may read beside the weights."""
-NOTES = frozenset({"trainer_state.json", "all_results.json", "train_results.json", "eval_results.json", INDEX})
+NOTES = frozenset(
+    {"trainer_state.json", "tokens_state.json", "all_results.json", "train_results.json", "eval_results.json", INDEX}
+)
 """What a trainer notes for itself, and the index, whose content the headers are compared by."""
 QUANTISED_BY = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
 """Files of ModelOpt, GPTQ and AWQ that say how weights were quantised."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_jobs.serve.fingerprint import fingerprint_of, never_swapped
 from eval_jobs.types import CheckpointFormat
 from tests.requires import PROJECT
 from tracker.adapters.filesystem import pin_checkpoint
@@ -22,6 +23,7 @@ ALIKE = (
 )
 """All layers of these hold the same tensors."""
 MIXED = ("mixtral", "gemma3_text", "deepseek_v3", "opt")
+WITH_EXPERTS = ("mixtral", "deepseek_v3")
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,16 @@ def test_no_whole_model_is_refused(zoo: Path, tmp_path: Path) -> None:
     for model in models:
         checkpoint = pin_checkpoint(model, run_id=model.name, pins_dir=tmp_path / "pins")
         assert checkpoint.format is CheckpointFormat.FULL
+
+
+def test_of_whole_models_only_experts_on_an_accelerator_are_never_swapped(zoo: Path) -> None:
+    for model in sorted(zoo.iterdir()):
+        kind, _, tied = model.name.rpartition("-")
+        found = fingerprint_of(model)
+        assert found.has_experts == (kind in WITH_EXPERTS), kind
+        assert found.is_tied == (tied == "True"), model.name
+        assert never_swapped(found, on_cpu=True) == "", kind
+        assert bool(never_swapped(found, on_cpu=False)) == (kind in WITH_EXPERTS), kind
 
 
 @pytest.mark.parametrize("kind", ALIKE)
