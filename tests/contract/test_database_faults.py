@@ -11,8 +11,8 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,6 +24,7 @@ from sqlalchemy import Engine, event, text
 from eval_jobs.errors import ConfigError, DiskFull, StoreError, StoreUnavailable, TrackerError
 from eval_jobs.queue import migrate_sql
 from eval_jobs.queue.database_sql import open_database, transaction
+from eval_jobs.queue.patience_sql import PatientConnection
 from eval_jobs.queue.sql_queue import SqlQueue
 from tests.postgres import PostgresServer, restartable_postgres
 from tracker.adapters.lock_sql import named_lock
@@ -205,16 +206,17 @@ def test_a_server_that_is_away_may_be_asked_again_and_is_used_when_it_is_back(se
 
 
 def test_a_server_that_is_frozen_is_noticed_and_used_again_when_it_goes_on(server: PostgresServer) -> None:
-    engine = open_database(f"{server.url}/postgres?connect_timeout=2", silence_s=0.5)
+    engine = open_database(f"{server.url}/postgres?connect_timeout=3")
+    connections = connections_of(engine)
     queue, lock = SqlQueue(engine), named_lock(engine, "lead")
     assert lock.take()
 
     def ask_in_the_middle() -> None:
-        with transaction(engine) as connection, frozen(engine):
+        with transaction(engine) as connection, frozen(engine), impatience(connections):
             connection.execute(text("SELECT 1"))
 
     assert "said nothing for 0.5 s" in error_of(ask_in_the_middle).message
-    with frozen(engine):
+    with frozen(engine), impatience(connections):
         assert isinstance(error_of(queue.state), StoreUnavailable)  # no connection of before, and no new one
         assert not lock.is_held()
     assert queue.state().waiting == ()
@@ -223,19 +225,39 @@ def test_a_server_that_is_frozen_is_noticed_and_used_again_when_it_goes_on(serve
 
 
 def test_tables_are_changed_however_long_that_takes(server: PostgresServer) -> None:
-    engine, other = (open_database(f"{server.url}/postgres", silence_s=s) for s in (0.2, 30.0))
+    engine, other = (open_database(f"{server.url}/postgres", silence_s=s) for s in (0.5, 30.0))
     with transaction(other) as connection:
         connection.execute(text("DROP TABLE IF EXISTS eval_plans, eval_jobs_version"))
-    with transaction(other) as connection:
-        connection.execute(text(f"SELECT pg_advisory_xact_lock({migrate_sql._POSTGRES_LOCK})"))
-        changing = threading.Thread(target=SqlQueue, args=(engine,))
-        changing.start()
-        changing.join(1.0)
-        assert changing.is_alive()
-    changing.join()
-    assert SqlQueue(engine).state().waiting == ()
+    with ThreadPoolExecutor(1) as pool:
+        with transaction(other) as connection:
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({migrate_sql._POSTGRES_LOCK})"))
+            changing = pool.submit(SqlQueue, engine)
+            with pytest.raises(TimeoutError):
+                changing.result(1.0)
+        changing.result()
+    assert SqlQueue(other).state().waiting == ()
     engine.dispose()
     other.dispose()
+
+
+def connections_of(engine: Engine) -> list[PatientConnection]:
+    """Return a list of all connections that the engine opens from now on."""
+    connections: list[PatientConnection] = []
+    event.listen(engine, "connect", lambda connection, _: connections.append(connection))
+    return connections
+
+
+@contextmanager
+def impatience(connections: list[PatientConnection]) -> Iterator[None]:
+    """Wait half a second for a server that says nothing, and before and after as long as a busy machine needs."""
+    patience_s = {connection: connection.silence_s for connection in connections}
+    for connection in connections:
+        connection.silence_s = 0.5
+    try:
+        yield
+    finally:
+        for connection, silence_s in patience_s.items():
+            connection.silence_s = silence_s
 
 
 @contextmanager
