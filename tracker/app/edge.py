@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.types import EvalRecord
-from tracker.domain.types import Report
 
 log = logging.getLogger(__name__)
+
+Reviewed = TypeVar("Reviewed")
 
 
 class Edge:
@@ -18,7 +20,7 @@ class Edge:
     def __init__(self) -> None:
         self._broken: set[str] = set()
 
-    def reviewed(self, record: EvalRecord, review: Callable[[], Report]) -> Report | None:
+    def reviewed(self, record: EvalRecord, review: Callable[[], Reviewed]) -> Reviewed | None:
         """Return what `review` returns, None when it broke now or before: said once, and the record stays where it is.
 
         Raises:

@@ -18,8 +18,10 @@ from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
 from tracker.app.collect import Keeping, collect
+from tracker.app.conclude import conclude
 from tracker.app.edge import Edge
 from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
+from tracker.domain.calibration_types import Calibration
 from tracker.domain.gaps import unsettled
 from tracker.domain.late import judged_again, overtaken_by, words_of
 from tracker.domain.run_scores import series_key
@@ -86,6 +88,7 @@ class Tick:
     skipped: tuple[Gap, ...]
     """Checkpoints that were not evaluated because too many newer ones were waiting."""
     reports: tuple[Report, ...]
+    calibrations: tuple[Calibration, ...] = ()
     unsent: int
     """Results that still wait for MLflow."""
 
@@ -105,8 +108,12 @@ def tick(world: World, now: datetime) -> Tick:
         del world.found[0]
     skipped = skip_surplus(world, now)
     gaps = remember_gaps(world)
-    reports = []
+    reports: list[Report] = []
+    calibrations: list[Calibration] = []
     for record in world.queue.finished():  # written by workers, wherever they run
+        if record.plan.calibration:
+            calibrations += take_calibration(world, record)
+            continue
         report = world.edge.reviewed(record, partial(review, world, record, now))
         if report is not None:
             reports.append(report)
@@ -118,6 +125,7 @@ def tick(world: World, now: datetime) -> Tick:
         gaps=gaps,
         skipped=skipped,
         reports=tuple(reports),
+        calibrations=tuple(calibrations),
         unsent=world.tracking.flush(),
     )
 
@@ -170,6 +178,18 @@ def gap_of_skipped(checkpoint: Checkpoint, order: Order, now: datetime) -> Gap:
         hint=error.hint,
         seen_at=now,
     )
+
+
+def take_calibration(world: World, record: EvalRecord) -> tuple[Calibration, ...]:
+    """Take over the finished record of a calibration; return what it shows, nothing where a bug kept it from that."""
+    concluded = world.edge.reviewed(record, partial(conclude, world.history, record, world.policy))
+    if concluded is None:
+        return ()
+    calibration, alerts = concluded
+    for alert in alerts:
+        raise_alert(world.history, world.notifiers, alert)
+    world.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it, harmlessly
+    return (calibration,)
 
 
 def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
@@ -231,6 +251,7 @@ def recall(history: History, run_id: str, policy: Policy) -> Memory:
         acceptances=history.acceptances(run_id),
         pinned=None if policy.pinned is None else history.scores(policy.pinned.run_id),
         records=history.records(run_id),
+        calibrations=history.calibrations(),
     )
 
 

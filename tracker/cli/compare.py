@@ -10,12 +10,12 @@ from rich.console import Console
 from eval_jobs.errors import StoreError
 from eval_jobs.types import EvalRecord
 from tracker.cli.checkpoints import known_checkpoint
+from tracker.cli.comparison_table import comparison_table
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.compare import ComparisonView, RunNoise, compare_records
 from tracker.domain.trials import known_jitter
 from tracker.domain.types import Report
 from tracker.ports import History
-from tracker.render import comparison_table
 
 
 @click.command("compare")

@@ -34,6 +34,9 @@ COMMANDS = {
     "watch": LazyCommand(module="tracker.cli.watch", summary="Evaluate every checkpoint of a run as it appears."),
     "worker": LazyCommand(module="tracker.cli.worker", summary="Evaluate plans of a database on this machine."),
     "run": LazyCommand(module="tracker.cli.run", summary="Evaluate one checkpoint now."),
+    "calibrate": LazyCommand(
+        module="tracker.cli.calibrate", summary="Ask a checkpoint twice: what does repeating an evaluation change?"
+    ),
     "history": LazyCommand(module="tracker.cli.history", summary="Show scores and verdicts by step."),
     "compare": LazyCommand(module="tracker.cli.compare", summary="Compare two checkpoints sample by sample."),
     "forgetting": LazyCommand(

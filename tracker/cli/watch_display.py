@@ -14,12 +14,15 @@ from rich.text import Text
 from eval_jobs.queue_types import QueueState
 from eval_jobs.types import EngineKind
 from tracker.app.pipeline import Measurement, Tick
+from tracker.cli.calibration_table import repetitions
 from tracker.config import Config
-from tracker.domain.display import clean, one_line
+from tracker.domain.calibration_types import Calibration
+from tracker.domain.display import clean, names_text, one_line
 from tracker.domain.leading import Leader
 from tracker.domain.overview import open_gaps, skipped_text
+from tracker.domain.repetition_text import repetitions_text
 from tracker.ports import History
-from tracker.render import report_lines
+from tracker.render import report_lines, unfit_lines
 
 _MAX_WAITING = 5
 """Steps that the live line names."""
@@ -86,6 +89,8 @@ class WatchDisplay:
         for report in passed.reports:
             # A terminal wraps; a file keeps one line for each verdict.
             self._console.print(*report_lines(report), sep="\n", soft_wrap=not self._console.is_terminal)
+        for calibration in passed.calibrations:
+            self._calibrated(calibration)
         self._unsent = passed.unsent
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
         self._spinner.update(text=_status(passed, state))
@@ -107,6 +112,15 @@ class WatchDisplay:
             self._line("paused", why)
         # Between two looks of a worker the plan is its own for a moment.
         self._is_paused = bool(why) or (self._is_paused and not is_busy)
+
+    def _calibrated(self, calibration: Calibration) -> None:
+        """Say what `tracker calibrate` found, whose plans this watcher's workers carry out."""
+        found = repetitions(calibration, self._config.policy.min_effect)
+        failed = [failure.benchmark for failure in calibration.failures]
+        said = (repetitions_text(found), f"no result: {names_text(failed)}" if failed else "")
+        self._line("repeated", f"step {calibration.plan.checkpoint.step}  {'; '.join(text for text in said if text)}")
+        for line in unfit_lines(found):
+            self._console.print(line, soft_wrap=True)
 
     def _line(self, word: str, text: str, style: str = "dim") -> None:
         self._console.print(Text.assemble((f"{word:>9} ", style), " ".join(clean(text).splitlines())), soft_wrap=True)

@@ -13,7 +13,10 @@ from dataclasses import replace
 
 from eval_jobs.identity import content_hash
 from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.calibration import repetition
+from tracker.domain.calibration_types import Calibration, Fitness, Repetition
 from tracker.domain.display import subject_text
+from tracker.domain.repetition_text import is_unfit, repetition_text, unfit_text
 from tracker.domain.types import (
     Acceptance,
     Alert,
@@ -70,6 +73,19 @@ def alert_of_gap(gap: Gap) -> Alert:
         message=f"checkpoint {gap.step} will not be evaluated: {gap.message} ({gap.hint})",
         raised_at=gap.seen_at,
     )
+
+
+def alerts_of_calibration(
+    calibration: Calibration, open_alerts: Sequence[Alert], *, min_effect: float
+) -> tuple[Alert, ...]:
+    """Return which benchmarks a calibration shows to be unfit, each told once, and which ones no longer are.
+
+    One alert for each benchmark of a run, whatever its settings: whoever mends them calibrates again with others.
+    """
+    run_id = calibration.plan.checkpoint.run_id
+    firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == run_id}
+    found = (_of_repetition(repetition(calibration, asked, min_effect)) for asked in calibration.benchmarks)
+    return tuple(alert for alert in found if (alert.state is AlertState.FIRING) != (alert.fingerprint in firing))
 
 
 # --- private
@@ -134,6 +150,20 @@ def _of_latency(report: Report) -> Iterator[Alert]:
             message=f"latency under load {load} at step {report.step}: {said}",
             raised_at=report.created_at,
         )
+
+
+def _of_repetition(found: Repetition) -> Alert:
+    unfit = is_unfit(found)
+    fit = f"{found.benchmark} is no longer shown to be unfit: {repetition_text(found)}"
+    return Alert(
+        fingerprint=content_hash([found.run_id, found.benchmark, Fitness.UNFIT]),
+        run_id=found.run_id,
+        step=found.step,
+        subject=found.benchmark,
+        state=AlertState.FIRING if unfit else AlertState.RESOLVED,
+        message=unfit_text(found) if unfit else fit,
+        raised_at=found.measured_at,
+    )
 
 
 def _is_missing(verdict: Verdict) -> bool:

@@ -167,6 +167,15 @@ def repetition_of(
     return repetition(calibration, asked, min_effect, stale=why)
 
 
+def repetitions_of(
+    calibrations: Sequence[Calibration], record: EvalRecord, *, min_effect: float
+) -> tuple[Repetition, ...]:
+    """Return what is known of the benchmarks of a record, in its order; none for one that was never calibrated."""
+    measured = measured_by(record)
+    found = (repetition_of(calibrations, measured, name, min_effect=min_effect) for name in measured.fingerprints)
+    return tuple(one for one in found if one is not None)
+
+
 def repetition(calibration: Calibration, asked: AskedTwice, min_effect: float, *, stale: str = "") -> Repetition:
     """Return what is shown of one benchmark of a calibration."""
     noise, rate = noise_of(asked), share_interval(asked.flips, asked.samples)
@@ -183,6 +192,7 @@ def repetition(calibration: Calibration, asked: AskedTwice, min_effect: float, *
         noise_high=noise.high,
         shift=shift_of(asked),
         fitness=fitness(asked, min_effect),
+        min_effect=min_effect,
         run_id=checkpoint.run_id,
         step=checkpoint.step,
         engine=_engine_text(calibration.engine),

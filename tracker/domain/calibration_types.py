@@ -81,6 +81,8 @@ class Repetition:
     shift: float
     """Second mean minus first, where chance does not explain it; else 0."""
     fitness: Fitness
+    min_effect: float
+    """What `fitness` was held to."""
     run_id: str
     step: int
     """Of the checkpoint that was asked twice."""

@@ -6,7 +6,7 @@ repetition_text(found)      # "repeating the evaluation flips 0.4 % of the sampl
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tracker.domain.calibration_types import Fitness, Repetition
 from tracker.domain.display import names_text, score_text
@@ -14,6 +14,7 @@ from tracker.domain.display import names_text, score_text
 NOT_CALIBRATED = "not calibrated"
 
 _TWO_SIDED_95 = 1.96
+_SHOWN = 4
 
 
 def rate_text(share: float) -> str:
@@ -41,13 +42,32 @@ def repetition_text(found: Repetition) -> str:
     return f"repeating the evaluation flips {flips_text(found)}{change}{stale}"
 
 
-def unfit_text(found: Repetition, min_effect: float) -> str:
+def short_text(found: Repetition) -> str:
+    """Return the same in a few words, to stand behind a verdict."""
+    if found.stale:
+        return "its calibration is stale"
+    return "repeating it flips nothing" if found.noise == 0 else f"repeating it alone: {change_text(found.noise)}"
+
+
+def repetitions_text(found: Sequence[Repetition]) -> str:
+    """Return in one line what repetition does to several benchmarks; what is stale is only named."""
+    fresh = [f"{one.benchmark} {flips_text(one)}" for one in found if not one.stale]
+    more = [f"and {len(fresh) - _SHOWN} more"] if len(fresh) > _SHOWN else []
+    stale = [one.benchmark for one in found if one.stale]
+    parts = (
+        f"repeating the evaluation flips: {'; '.join([*fresh[:_SHOWN], *more])}" if fresh else "",
+        f"calibrated before something changed, `tracker calibrate` again: {names_text(stale)}" if stale else "",
+    )
+    return "; ".join(part for part in parts if part)
+
+
+def unfit_text(found: Repetition) -> str:
     """Return why a benchmark cannot show the smallest effect that counts."""
     by = "as a whole by" if found.shift else "by"
     size = score_text(abs(found.shift)) if found.shift else change_text(found.noise)
     return (
         f"{found.benchmark} is unfit: repeating the evaluation alone moves it {by} {size}, and policy.min_effect is "
-        f"{min_effect:.2g}"
+        f"{found.min_effect:.2g}"
     )
 
 

@@ -12,12 +12,12 @@ from dashboards.view import build_view
 from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import RecordedRun, forgetting_run, scores_of_run
 from tests.reports import run_data
+from tracker.cli.comparison_table import comparison_table
 from tracker.cli.forgetting_table import ledger_view
 from tracker.domain.compare import RunNoise, compare_records
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.types import Policy
-from tracker.render import comparison_table
 
 RUN = forgetting_run()
 

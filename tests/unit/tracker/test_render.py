@@ -7,10 +7,11 @@ from rich.console import Console, RenderableType
 
 from tests.judged_run import judged_run
 from tests.records import forgetting_run, wide_run
+from tracker.cli.comparison_table import comparison_table
 from tracker.domain.compare import RunNoise, compare_records
 from tracker.domain.outlines import outlined
 from tracker.domain.types import Policy, VerdictWord
-from tracker.render import STYLES, comparison_table, gaps_table, history_table, report_lines
+from tracker.render import STYLES, gaps_table, history_table, report_lines
 
 RUN = forgetting_run()
 

@@ -1,0 +1,109 @@
+"""`tracker calibrate`: ask one checkpoint the whole suite twice, by the workers and on the way of every evaluation.
+
+    plan = next_calibration(history, checkpoint, suite, serve)   # begun before and not finished: the same plan again
+    calibration = carry_out(plan, place, clock=clock, meanwhile=...)
+
+A kill at any line loses nothing: the plan waits in the queue with the answers that it has, and whoever comes first
+carries it out and takes its record over, this command or a watcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from eval_jobs.identity import calibration_plan, serve_settings, suite_fingerprint
+from eval_jobs.ports import Clock, Queue
+from eval_jobs.queue_types import Backlog, QueueState
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ServeSpec, Suite
+from tracker.app.conclude import conclude
+from tracker.app.pipeline import raise_alert
+from tracker.domain.calibration_types import Calibration
+from tracker.domain.types import Policy
+from tracker.ports import History, Notifier
+
+LOOK_S = 0.5
+"""Between two looks at the queue."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What the use case works with."""
+
+    queue: Queue
+    history: History
+    notifiers: tuple[Notifier, ...]
+    policy: Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a calibration will ask for, as far as an evaluation of the same suite in the run's past tells it."""
+
+    step: int
+    """Of that evaluation."""
+    answers: int
+    """Of both passes together."""
+    load_s: float
+    """Twice the loading of the weights."""
+    scoring_s: float
+    """Twice the scoring."""
+
+
+def next_calibration(history: History, checkpoint: Checkpoint, suite: Suite, serve: ServeSpec) -> EvalPlan:
+    """Return the plan of the next calibration; one that was begun and is not finished is the next one still."""
+    finished = {calibration.plan.id for calibration in history.calibrations()}
+    plans = (calibration_plan(checkpoint, suite, serve, number) for number in count(1))
+    return next(plan for plan in plans if plan.id not in finished)
+
+
+def carry_out(plan: EvalPlan, place: Place, *, clock: Clock, meanwhile: Callable[[QueueState], None]) -> Calibration:
+    """Put a calibration into the queue, before everything else of its run, and return what it showed.
+
+    `meanwhile` is called again and again until then, to show how far it is and to keep workers alive.
+    """
+    place.queue.add(plan, now=clock.now(), backlog=Backlog.NEWEST, keep=True)
+    while True:
+        _take_over(plan, place)
+        found = next((c for c in place.history.calibrations() if c.plan.id == plan.id), None)
+        if found is not None:
+            return found
+        meanwhile(place.queue.state())
+        clock.sleep(LOOK_S)
+
+
+def cost_of(plan: EvalPlan, records: Sequence[EvalRecord], read: Callable[[str], EvalRecord | None]) -> Cost | None:
+    """Return what a calibration will cost, from the newest of `records` that measured the same; None: nothing did.
+
+    Args:
+        plan: the calibration.
+        records: of its run, without samples.
+        read: returns a record with its samples.
+    """
+    wanted = suite_fingerprint(plan.suite), serve_settings(plan.serve)
+    alike = [r for r in records if (suite_fingerprint(r.plan.suite), serve_settings(r.plan.serve)) == wanted]
+    newest = max(alike, key=lambda record: record.finished_at, default=None)
+    full = None if newest is None else read(newest.plan.id)
+    if full is None or full.engine is None:
+        return None
+    results = [o for o in full.outcomes if isinstance(o, EvalResult)]
+    return Cost(
+        step=full.plan.checkpoint.step,
+        answers=2 * sum(len(result.samples) for result in results),
+        load_s=2 * full.engine.load_s,
+        scoring_s=2 * sum(result.duration_s for result in results),
+    )
+
+
+# --- private
+
+
+def _take_over(plan: EvalPlan, place: Place) -> None:
+    """Do for this plan what a watcher does for all; where one runs, either of the two is first."""
+    for record in place.queue.finished():
+        if record.plan.id == plan.id:
+            _, alerts = conclude(place.history, record, place.policy)
+            for alert in alerts:
+                raise_alert(place.history, place.notifiers, alert)
+            place.queue.acknowledge(plan.id)
