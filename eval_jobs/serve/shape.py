@@ -22,6 +22,7 @@ READ_BY_ENGINES = (
 
 WHERE_CACHES_LIE = frozenset({"VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
 
+ENVIRONMENT = "the environment"
 SHOWN_CHARS = 120
 
 Shape = Mapping[str, str]
@@ -33,23 +34,28 @@ def shape_of(order: Order, environment: Mapping[str, str]) -> Shape:
 
     Every setting of `ServeSpec` counts, new ones too, but for those that `NOT_OF_THE_PROCESS` lists.
     """
-    settings = asdict(order.spec).items()
     rank = order.adapter.rank if order.adapter else 0
     read = {name: value for name, value in environment.items() if name.startswith(READ_BY_ENGINES)}
-    return {f"serve.{name}": str(value) for name, value in settings if name not in NOT_OF_THE_PROCESS} | {
-        "serve.python": order.python,
-        "whether it may sleep": str(may_sleep(order.spec, on_cpu=order.on_cpu)),
+    model = {
         "the kind of checkpoint": order.checkpoint.format.value,
         "the base model": str(order.checkpoint.base_model or "") if order.adapter else "",
         "the largest rank of adapters": str(max_lora_rank(rank)),
-        "the environment": content_hash({name: read[name] for name in read if name not in WHERE_CACHES_LIE}),
     }
+    settings = {f"serve.{name}": str(v) for name, v in asdict(order.spec).items() if name not in NOT_OF_THE_PROCESS}
+    found = {
+        "serve.python": order.python,
+        "whether it may sleep": str(may_sleep(order.spec, on_cpu=order.on_cpu)),
+        ENVIRONMENT: content_hash({name: read[name] for name in read if name not in WHERE_CACHES_LIE}),
+    }
+    return model | settings | found
 
 
 def difference(started: Shape, wanted: Shape) -> str:
     """Return the first thing in which two shapes differ, in words; "" when there is none."""
-    for name in sorted(started.keys() | wanted.keys()):
-        before, now = started.get(name, ""), wanted.get(name, "")
+    for name, now in wanted.items():
+        before = started.get(name, "")
+        if before != now and name == ENVIRONMENT:
+            return f"{name} is another one than at the engine's start"
         if before != now:
             return f"{name} is {_shown(now)}, and the engine was started with {_shown(before)}"
     return ""

@@ -4,9 +4,9 @@
 
 `spec.python` is a shell script that runs this file instead of `-m vllm.entrypoints.openai.api_server`. Modes:
 `serve` (the default), `other-model`, `not-http`, `hang`, `deaf` (hangs and ignores SIGTERM), `die`, `crash`,
-`lose-the-port`, `family` (with a child that ignores SIGTERM); and of `vllm_stand_in_model`: `nan`, `swap-dies`,
-`swap-fails`, `swap-changes-nothing`, `sleepless`. GET /die ends it, GET /environment shows what it was given,
-GET /state what was asked of it.
+`lose-the-port`, `family` (with a child that ignores SIGTERM); and of `vllm_stand_in_model`: `nan`, `stuck`,
+`scrambled`, `sleepless`, `sleeps-on`, `no-adapters`, `swap-dies`, `swap-fails`, `swap-changes-nothing`.
+GET /mode/NAME changes it, GET /die ends it, GET /environment shows what it was given, GET /state what was asked of it.
 Only the standard library, because it runs without the test environment.
 """
 
@@ -87,15 +87,20 @@ def _listen(options: argparse.Namespace) -> None:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            names = ["somebody-elses-model"] if options.stand_in == "other-model" else model.names()
             pages: dict[str, object] = {
-                "/v1/models": {"object": "list", "data": [{"id": name, "max_model_len": 512} for name in names]},
+                "/v1/models": {
+                    "object": "list",
+                    "data": [{"id": name, "max_model_len": 512} for name in model.names()],
+                },
                 "/version": {"version": "0.0.stand-in"},
                 "/environment": dict(os.environ),
                 "/state": model.state(),
             }
             if self.path == "/die":
                 os._exit(3)
+            if self.path.startswith("/mode/"):
+                model.mode = self.path.removeprefix("/mode/")
+                pages[self.path] = model.mode
             found = (200, pages[self.path]) if self.path in pages else model.get(self.path)
             self._answer(*(found or (404, {"detail": "Not Found"})))
 

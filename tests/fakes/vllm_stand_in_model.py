@@ -29,7 +29,7 @@ class Model:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._mode = options.stand_in
+        self.mode = options.stand_in
         self._weights = weights_digest(Path(options.model))
         self._start = files_digest(Path(options.model), Path(options.tokenizer or options.model))
         self._adapters: dict[str, str] = {}
@@ -44,6 +44,8 @@ class Model:
             self._adapters[options.lora_modules["name"]] = weights_digest(Path(options.lora_modules["path"]))
 
     def names(self) -> list[str]:
+        if self.mode == "other-model":
+            return ["somebody-elses-model"]
         return [self._options.served_model_name, *self._adapters]
 
     def state(self) -> dict[str, object]:
@@ -87,16 +89,19 @@ class Model:
         if body["model"] not in self.names():
             return 404, {"error": {"message": "the model does not exist", "code": 404}}
         self.asked.append(body["model"])
+        if self.mode == "stuck":
+            threading.Event().wait()
         if not self._awake.wait(MAX_PAUSE_S):
             return 500, {"error": {"message": "paused for ever"}}
-        if self._mode == "nan" and "logprobs" in body:
+        if self.mode == "nan" and "logprobs" in body:
             return 400, {"error": {"message": "Out of range float values are not JSON compliant"}}
         prompts = body["prompt"] if isinstance(body["prompt"][0], list) else [body["prompt"]]
         return 200, {"choices": [self._choice(row, prompt, body) for row, prompt in enumerate(prompts)]}
 
     def _choice(self, row: int, prompt: list[int], body: Mapping[str, Any]) -> dict[str, object]:
         adapter = self._adapters.get(body["model"], "")
-        numbers = hashlib.sha256(repr((self._weights, self._start, adapter, prompt)).encode()).digest()
+        scrambled = self.mode == "scrambled"
+        numbers = hashlib.sha256(repr((self._weights, self._start, adapter, prompt, scrambled)).encode()).digest()
         answer = numbers[: body["max_tokens"]]
         logprobs = {"token_logprobs": [-(number + 1) / 64 for number in answer]}
         return {"index": row, "text": answer.hex(), "token_ids": list(answer), "logprobs": logprobs}
@@ -116,12 +121,12 @@ class Model:
     def _call(self, body: Mapping[str, Any]) -> Reply:
         if body["method"] == "tracker_check":
             return 200, {"results": [{"refused": self._check(*body["args"])}]}
-        if self._mode == "swap-dies":
+        if self.mode == "swap-dies":
             os._exit(9)
-        if self._mode == "swap-fails" or self._checked is None:
+        if self.mode == "swap-fails" or self._checked is None:
             return 500, {"error": {"message": "RuntimeError: size mismatch for lm_head"}}
         folder, digest = self._checked, weights_digest(self._checked)
-        if self._mode != "swap-changes-nothing":
+        if self.mode != "swap-changes-nothing":
             self._weights = digest
         return 200, {"results": [{"digest": digest, "tensors": tensor_count(folder), "repacked": []}]}
 
@@ -131,7 +136,7 @@ class Model:
         return "" if found == digest else f"the weights in {path} are other ones: their SHA-256 is {found}"
 
     def _sleep(self, level: int) -> Reply:
-        if not self._options.enable_sleep_mode or self._mode == "sleepless":
+        if not self._options.enable_sleep_mode or self.mode == "sleepless":
             return 500, {"error": {"message": "Sleep mode is not enabled"}}
         self._awake.clear()
         self._asleep = set(TAGS)
@@ -140,6 +145,8 @@ class Model:
         return 200, {"status": "sleeping", "level": level}
 
     def _wake(self, tags: list[str]) -> Reply:
+        if self.mode == "sleeps-on":
+            return 500, {"error": {"message": "CUDA error: out of memory"}}
         if set(tags or TAGS) - self._asleep:
             return 500, {"error": {"message": f"{tags} of {self._asleep}: memory would be mapped twice"}}
         self._asleep -= set(tags or TAGS)
@@ -153,10 +160,12 @@ class Model:
             return 400, {"error": {"message": f"The lora adapter '{name}' has already been loaded."}}
         if not (folder / "adapter_config.json").is_file():
             return 404, {"error": {"message": f"Loading lora {name} failed: No adapter found for {folder}"}}
+        if self.mode == "no-adapters":
+            return 500, {"error": {"message": "the adapter has a module that cannot be served"}}
         rank = json.loads((folder / "adapter_config.json").read_text())["r"]
         if rank > int(self._options.max_lora_rank):
             return 500, {"error": {"message": f"LoRA rank {rank} is greater than max_lora_rank"}}
-        self._adapters[name] = "wrong" if self._mode == "swap-changes-nothing" else weights_digest(folder)
+        self._adapters[name] = "wrong" if self.mode == "swap-changes-nothing" else weights_digest(folder)
         return 200, f"Success: LoRA adapter '{name}' added successfully."
 
     def _unload_adapter(self, body: Mapping[str, Any]) -> Reply:
