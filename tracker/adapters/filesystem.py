@@ -48,6 +48,9 @@ ABSENT_S = 0.1
 PAUSE_S = 0.02
 """Events come in bursts; one look answers many."""
 
+MAX_HEARD = 1 << 12
+"""Files and folders whose events are remembered."""
+
 HASHED_BYTES = 4 << 30
 """One call of `ready` hashes about this much, so that the evaluation of a backlog starts with its first checkpoint."""
 
@@ -76,6 +79,10 @@ class FilesystemSource:
         self._swept_at: datetime | None = None
         self._looked_s = -math.inf
         """Reading of the monotonic clock at the last look of any kind."""
+        self._waits_until_s = -math.inf
+        """When `wait` returns by itself, by the monotonic clock; in the past while nobody waits."""
+        self._heard: dict[str, datetime] = {}
+        """Folders -> when the last file event came from there."""
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
         """Return every checkpoint that is complete and pinned, lowest step first, new content only."""
@@ -105,12 +112,13 @@ class FilesystemSource:
 
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk or a hold has settled."""
-        with self._lock:
-            settles_in_s = self._folders.settles_in_s(self._steady_time())
+        settles_in_s = self._settles_in_s()
         if settles_in_s is not None:
             timeout_s = min(timeout_s, max(settles_in_s, PAUSE_S))
+        self._waits_until_s = time.monotonic() + timeout_s
         self._wake.wait(timeout_s)
         self._wake.clear()
+        self._waits_until_s = -math.inf
 
     def close(self) -> None:
         """Stop watching. Calling it twice is harmless."""
@@ -140,17 +148,35 @@ class FilesystemSource:
         return self._began_at + timedelta(seconds=self._clock.monotonic_s() - self._began_s)
 
     def _watch(self) -> None:
-        hints = None if self._options.polling else Hints(self._output_dir, self._hint.set)
+        hints = None if self._options.polling else Hints(self._output_dir, self._hear)
         while not self._stopped.is_set():
             # What was written before the events began is looked for at once.
             is_told = (hints is not None and hints.follow()) or self._hint.wait(self._pause_s())
             self._hint.clear()
             # Without a hint one look a second is enough, whoever has it: a call of `ready`, or this thread.
-            if (is_told or self._pause_s() <= PAUSE_S) and self._sweep(self._steady_time()):
+            if (is_told or self._pause_s() <= PAUSE_S) and (self._sweep(self._steady_time()) or self._oversleeps()):
                 self._wake.set()
             self._stopped.wait(PAUSE_S)
         if hints is not None:
             hints.close()
+
+    def _hear(self, path: str) -> None:
+        if len(self._heard) > MAX_HEARD:
+            self._heard.clear()  # a checkpoint that is held at this moment waits for the long settle time
+        self._heard[path] = self._heard[os.path.dirname(path)] = self._steady_time()  # noqa: PTH120 - text to text
+        self._hint.set()
+
+    def _settles_in_s(self) -> float | None:
+        with self._lock:
+            return self._folders.settles_in_s(self._steady_time(), self._heard)
+
+    def _oversleeps(self) -> bool:
+        """Say whether a hold settles before `wait` returns: the event that makes its wait short came after it began."""
+        left_s = self._waits_until_s - time.monotonic()
+        if left_s <= PAUSE_S:
+            return False
+        settles_in_s = self._settles_in_s()
+        return settles_in_s is not None and settles_in_s + PAUSE_S < left_s
 
     def _pause_s(self) -> float:
         # The first checkpoints of a trainer that is just starting must not wait for the first events.
@@ -172,7 +198,7 @@ class FilesystemSource:
         hashed = 0
         while hashed < HASHED_BYTES:
             with self._lock:
-                pin = self._folders.next_settled(now)
+                pin = self._folders.next_settled(now, self._heard)
             if pin is None:
                 return
             if pin.complete.raw is not None or pin.raw_weights:

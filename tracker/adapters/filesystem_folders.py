@@ -11,7 +11,7 @@ holds a lock around every call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
@@ -25,7 +25,7 @@ from tracker.adapters.filesystem_pins import Pin, hold, remove_folder
 from tracker.domain.discovery import Complete, Habits, NotYet, Readiness, WatchOptions, assess
 from tracker.domain.listing import Facts, has_lost_entry
 from tracker.domain.readiness import not_yet
-from tracker.domain.watching import Change, change_of, gap_is_due, is_settled, settles_in_s
+from tracker.domain.watching import Change, Look, change_of, gap_is_due, is_settled, settles_in_s
 
 log = logging.getLogger(__name__)
 
@@ -123,23 +123,27 @@ class Folders:
         self._report(now)
         return is_new or before != (len(self._due), len(self.gaps.found()))
 
-    def next_settled(self, now: datetime) -> Pin | None:
-        """Hand out the hold with the lowest step that is certain by now, else None."""
-        settle_s = self._options.settle_s
+    def next_settled(self, now: datetime, heard: Mapping[str, datetime]) -> Pin | None:
+        """Hand out the hold with the lowest step that is certain by now, else None.
+
+        Args:
+            now: the current time.
+            heard: folders -> when the last file event came from there.
+        """
         for folder in self._folders.values():
             pin = folder.pin
             if folder.stage is not _Stage.HELD or pin is None:
                 continue
-            if is_settled(pin.complete, pin.ready_ns, folder.since, now, settle_s):
+            if is_settled(pin.complete, pin.ready_ns, folder.since, self._seen(folder, now, heard)):
                 folder.stage = _Stage.TAKEN
                 self._due.append(pin)
         self._due.sort(key=lambda p: (p.step, p.ready_ns))
         return self._due.pop(0) if self._due else None
 
-    def settles_in_s(self, now: datetime) -> float | None:
+    def settles_in_s(self, now: datetime, heard: Mapping[str, datetime]) -> float | None:
         """Return how long until the next hold may settle; None when nothing is held."""
         waits = [
-            settles_in_s(folder.pin.complete, folder.pin.ready_ns, folder.since, now, self._options.settle_s)
+            settles_in_s(folder.pin.complete, folder.pin.ready_ns, folder.since, self._seen(folder, now, heard))
             for folder in self._folders.values()
             if folder.stage is _Stage.HELD and folder.pin is not None
         ]
@@ -178,6 +182,9 @@ class Folders:
                 self.gaps.add_unusable(folder.place, folder.readiness, now)
 
     # --- private: looking
+
+    def _seen(self, folder: _Folder, now: datetime, heard: Mapping[str, datetime]) -> Look:
+        return Look(now=now, settle_s=self._options.settle_s, heard_at=heard.get(folder.place.uri))
 
     def _places(self) -> tuple[Place, ...] | None:
         places: tuple[Place, ...] = ()

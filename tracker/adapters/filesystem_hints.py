@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,9 +37,12 @@ _EVENTS: list[type[FileSystemEvent]] = [
 
 
 class Hints:
-    """Calls `on_change` from a thread of its own whenever something in `folder` was written, moved or deleted."""
+    """Calls `on_change` from a thread of its own whenever something in `folder` was written, moved or deleted.
 
-    def __init__(self, folder: Path, on_change: Callable[[], None]) -> None:
+    With the path, as far as it is known: of a folder that is new, only its own may be.
+    """
+
+    def __init__(self, folder: Path, on_change: Callable[[str], None]) -> None:
         self._folder = folder
         self._handler = _Handler(on_change)
         self._observer = Observer()
@@ -84,8 +88,8 @@ class Hints:
 
 
 class _Handler(FileSystemEventHandler):
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[str], None]) -> None:
         self._on_change = on_change
 
-    def on_any_event(self, event: FileSystemEvent) -> None:  # noqa: ARG002 - which file it was does not matter
-        self._on_change()
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        self._on_change(os.fsdecode(event.dest_path or event.src_path))

@@ -7,12 +7,21 @@ settled. What never completes, or goes before it has settled, is a gap.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
 from tracker.domain.discovery import Complete, NotYet, Rejected
 from tracker.domain.listing import Facts, FileFact
+
+PROMPT_S = 0.25
+"""Instead of `settle_s` where the trainer's last file proves the end and the writing was heard of as it happened."""
+
+HEARD_BEFORE = timedelta(seconds=1)
+"""An event of the writing may come so much before the look that first sees what was written."""
+
+NS_PER_S = 1_000_000_000
 
 STALLED_S = 600.0
 """After this long without any change an unfinished folder is called unfinished, even when nothing came after it."""
@@ -51,14 +60,19 @@ def is_quiet(unchanged_since: datetime, now: datetime, quiet_s: float) -> bool:
     return now - unchanged_since >= timedelta(seconds=quiet_s)
 
 
-def is_settled(complete: Complete, newest_ns: int, unchanged_since: datetime, now: datetime, settle_s: float) -> bool:
-    """Return whether a complete folder has stopped changing.
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """When somebody looks at what is held, and how well he hears of changes."""
 
-    File times count only where trainer_state.json has proven the end: a file server's clock may be wrong.
-    """
-    if is_quiet(unchanged_since, now, settle_s):
-        return True
-    return complete.prompt and now - time_of_ns(newest_ns) >= timedelta(seconds=settle_s)
+    now: datetime
+    settle_s: float
+    heard_at: datetime | None = None
+    """When the last file event came; None: none ever did, as on a file server that others write to."""
+
+
+def is_settled(complete: Complete, newest_ns: int, unchanged_since: datetime, look: Look) -> bool:
+    """Return whether a complete folder has stopped changing."""
+    return settles_in_s(complete, newest_ns, unchanged_since, look) == 0
 
 
 def gap_is_due(
@@ -98,9 +112,23 @@ def missed_steps(known: Mapping[int, int | None]) -> tuple[int, ...]:
     return tuple(missed)
 
 
-def settles_in_s(
-    complete: Complete, newest_ns: int, unchanged_since: datetime, now: datetime, settle_s: float
-) -> float:
-    """Return in how many seconds `is_settled` becomes true if nothing changes, 0 when it is."""
-    start = min(unchanged_since, time_of_ns(newest_ns)) if complete.prompt else unchanged_since
-    return max(0.0, settle_s - (now - start).total_seconds())
+def settles_in_s(complete: Complete, newest_ns: int, unchanged_since: datetime, look: Look) -> float:
+    """Return in how many seconds `is_settled` becomes true if nothing changes, 0 when it is.
+
+    File times count only where trainer_state.json has proven the end: a file server's clock may be wrong. Then a short
+    wait is enough where its writing was heard of: whatever came after it would be heard of too. File times in whole
+    seconds could not show a second writing, so they ask for the long one.
+    """
+    if not complete.prompt:
+        return _left_s(unchanged_since, look, look.settle_s)
+    start = min(unchanged_since, time_of_ns(newest_ns))
+    is_heard = look.heard_at is not None and look.heard_at >= unchanged_since - HEARD_BEFORE
+    is_brisk = is_heard and newest_ns % NS_PER_S != 0
+    return _left_s(start, look, min(PROMPT_S, look.settle_s) if is_brisk else look.settle_s)
+
+
+# --- private
+
+
+def _left_s(start: datetime, look: Look, settle_s: float) -> float:
+    return max(0.0, settle_s - (look.now - start).total_seconds())

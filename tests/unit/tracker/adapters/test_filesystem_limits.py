@@ -82,7 +82,7 @@ def test_weights_of_another_user_are_copied_where_linking_them_is_forbidden(open
 
 def follow_without_descriptors(folder: Path, sender: Connection) -> None:
     """Try to watch when no file descriptor is left."""
-    hints = Hints(folder, lambda: None)
+    hints = Hints(folder, lambda _: None)
     records: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
