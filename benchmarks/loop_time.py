@@ -1,0 +1,159 @@
+"""One checkpoint's way around, as a script goes it and as the tracker does, and where every second of it goes.
+
+    python -m benchmarks.loop_time [--checkpoints 8] [--script 3] [--large] [--keep FOLDER]
+
+A trainer saves a checkpoint, the tracker (`tracker watch` with its worker, evaluator, probe, engine and MLflow store)
+measures, judges and publishes it, then the next one is saved. Before that the same checkpoints go through the script
+that people write: vLLM started anew, `evalscope eval`, `vllm bench serve`, MLflow. The floor is what the same requests
+take from a bare client. Then a trainer runs beside the idle tracker, in turn with the tracker stopped.
+
+--large: a model of 543 MB, three checkpoints, without the script.
+The last line is `speedup=... over_floor=... first_token_s=... step_time_change=...`, from the second checkpoint on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.looping import beside, script_way
+from benchmarks.looping.bare import Floor
+from benchmarks.looping.large_model import write_large
+from benchmarks.looping.material import Workload, save_checkpoint
+from benchmarks.looping.stages import stages_of
+from benchmarks.looping.tracker_way import Passage, watched
+
+IDLE_S = 20.0
+
+
+@dataclass(kw_only=True)
+class Measured:
+    """Everything that goes into the table."""
+
+    script: list[Mapping[str, float]] = field(default_factory=list)
+    floors: list[Floor] = field(default_factory=list)
+    passages: list[Passage] = field(default_factory=list)
+    stages: list[Mapping[str, float]] = field(default_factory=list)
+    """Seconds of each stage of the tracker's way."""
+    methods: list[str] = field(default_factory=list)
+    """How the weights got into the engine."""
+    memory_mb: dict[str, float] = field(default_factory=dict)
+    idle: dict[str, float] = field(default_factory=dict)
+    change: beside.Change | None = None
+
+
+def main() -> None:
+    arguments = _arguments()
+    workload = Workload(concurrency=arguments.concurrency, max_tokens=arguments.max_tokens)
+    measured = Measured()
+    with _folder(arguments.keep) as home:
+        model = write_large(home / "model") if arguments.large else None
+        for number in range(1, arguments.script + 1):
+            saved = save_checkpoint(home / "script", number, model=model)
+            print(f"script: checkpoint {number}", file=sys.stderr)
+            seconds, floor = script_way.measure(saved.folder, workload, home / f"script-{number}")
+            measured.script.append(seconds)
+            measured.floors.append(floor)
+        _follow(home, workload, measured, arguments, model)
+    show(measured)
+
+
+def show(measured: Measured) -> None:
+    """Print the tables and the last line."""
+    later = measured.stages[1:] or measured.stages
+    if measured.script:
+        _table("the script, a checkpoint", measured.script, measured.script)
+    _table("the tracker: first checkpoint, later ones", measured.stages[:1], later)
+    if measured.floors:
+        for name in ("scoring_s", "probe_s", "total_s"):
+            seconds = [getattr(floor, name) for floor in measured.floors]
+            print(f"  {'pure generation: ' + name:34} {statistics.median(seconds):8.2f} s")
+    for name, values in (("answered", "until the first answer"), ("sent", "until judged and in MLflow")):
+        seconds = [passage.at_s[name] for passage in measured.passages[1:] or measured.passages]
+        print(f"  {values:34} {min(seconds):8.2f} to {max(seconds):.2f} s")
+    print(f"  weights loaded by: {', '.join(measured.methods)}")
+    print("memory (MB): " + ", ".join(f"{role} {size:.0f}" for role, size in measured.memory_mb.items()))
+    print("idle (share of a core): " + ", ".join(f"{role} {share:.2%}" for role, share in measured.idle.items()))
+    print(_last_line(measured))
+
+
+# --- private
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkpoints", type=int, default=8)
+    parser.add_argument("--script", type=int, default=3, help="checkpoints that go through the script")
+    parser.add_argument("--pairs", type=int, default=8, help="pairs of blocks of the trainer; 0: none")
+    parser.add_argument("--concurrency", type=int, default=Workload.concurrency)
+    parser.add_argument("--max-tokens", type=int, default=Workload.max_tokens)
+    parser.add_argument("--large", action="store_true", help="a model of 543 MB, three checkpoints, no script")
+    parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")
+    arguments = parser.parse_args()
+    if arguments.large:
+        arguments.checkpoints, arguments.script, arguments.pairs = 3, 0, 0
+    return arguments
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="loop-time-") as name:
+            yield Path(name)
+    else:
+        keep.mkdir(parents=True)
+        yield keep.absolute()
+
+
+def _follow(
+    home: Path, workload: Workload, measured: Measured, arguments: argparse.Namespace, model: Path | None
+) -> None:
+    """Let the tracker watch while checkpoints are saved, then measure what it costs while nothing happens."""
+    (home / "project").mkdir()
+    with watched(home / "project", workload) as run:
+        for number in range(1, arguments.checkpoints + 1):
+            saved = save_checkpoint(run.output_dir, number, model=model)
+            measured.passages.append(run.follow(saved.step, saved.at_s))
+            print(f"tracker: step {saved.step}, {measured.passages[-1].at_s['sent']:.2f} s", file=sys.stderr)
+        tree = run.tree()
+        measured.memory_mb = beside.memory_mb(tree)
+        measured.idle = beside.idle_shares(tree, IDLE_S)
+        if arguments.pairs:
+            measured.change = beside.step_time_change(tree, arguments.pairs)
+        records = run.records()
+    for passage in measured.passages:
+        record = records[passage.step]
+        measured.stages.append(stages_of(passage, record))
+        measured.methods.append(record.engine.load_method if record.engine else "none")
+
+
+def _table(title: str, first: Sequence[Mapping[str, float]], later: Sequence[Mapping[str, float]]) -> None:
+    print(title)
+    for name in first[0]:
+        print(f"  {name:34} {_median(first, name):8.2f} {_median(later, name):8.2f} s")
+    print(f"  {'together':34} {_total(first):8.2f} {_total(later):8.2f} s")
+
+
+def _last_line(measured: Measured) -> str:
+    later = measured.passages[1:] or measured.passages
+    whole_s = statistics.median(passage.at_s["sent"] for passage in later)
+    first_s = statistics.median(passage.at_s["answered"] for passage in later)
+    speedup = _total(measured.script) / whole_s if measured.script else float("nan")
+    floor_s = statistics.median(floor.total_s for floor in measured.floors) if measured.floors else float("nan")
+    change = f"{measured.change.mean:+.2%}" if measured.change else "-"
+    times = f"speedup={speedup:.1f} over_floor={whole_s / floor_s:.2f} first_token_s={first_s:.2f}"
+    return f"{times} step_time_change={change}"
+
+
+def _median(rows: Sequence[Mapping[str, float]], name: str) -> float:
+    return statistics.median(row[name] for row in rows)
+
+
+def _total(rows: Sequence[Mapping[str, float]]) -> float:
+    return statistics.median(sum(row.values()) for row in rows)
