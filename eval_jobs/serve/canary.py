@@ -6,19 +6,19 @@
 
 Token ids and not texts, so that no tokenizer is between. One prompt is longer than a block of the engine's cache of
 prompts (128 tokens on a CPU, 16 on a GPU), because what is left of other weights in there shows nowhere else.
-All are asked in one request: together they make the same batches every time.
+One is asked after the other, of an engine that does nothing else and right after its weights were loaded: in
+bfloat16 an answer depends on what is computed beside it, and on whether its prompt was in the cache.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from eval_jobs.errors import CanaryFailed
 from eval_jobs.serve.control import Reply, get, post
 from eval_jobs.types import Canary
 
-PROMPT_TOKENS = (3, 17, 40, 170)
+PROMPT_TOKENS = (3, 40, 170)
 """Lengths of the prompts; the last fills a block of 128, and more."""
 ANSWER_TOKENS = 8
 CANARY_TIMEOUT_S = 120.0
@@ -37,21 +37,51 @@ def canary_prompts(vocab_size: int, max_model_len: int) -> tuple[tuple[int, ...]
 
 
 def ask_canaries(port: int, model: str, *, vocab_size: int, timeout_s: float = CANARY_TIMEOUT_S) -> tuple[Canary, ...]:
-    """Ask the engine on `port` of this machine all canaries at once, in their order.
+    """Ask the engine on `port` of this machine all canaries, one after the other.
 
     Args:
         port: of our own engine.
         model: name that it is served under.
         vocab_size: `Fingerprint.vocab_size`.
-        timeout_s: for all answers together.
+        timeout_s: for each answer.
 
     Raises:
         CanaryFailed: the engine does not answer, or an answer is too short or holds NaN or Inf.
     """
-    prompts = canary_prompts(vocab_size, _max_model_len(get(port, "/v1/models", timeout_s=timeout_s).body))
+    models = get(port, "/v1/models", timeout_s=timeout_s)
+    prompts = canary_prompts(vocab_size, _max_model_len(models))
+    return tuple(_asked(port, model, prompt, timeout_s) for prompt in prompts)
+
+
+def read_canary(prompt: tuple[int, ...], body: object) -> Canary:
+    """Return the canary of one answer of /v1/completions. Pure.
+
+    Raises:
+        CanaryFailed: as in `ask_canaries`.
+    """
+    try:
+        (choice,) = body["choices"]  # type: ignore[index]
+        tokens = tuple(map(int, choice["token_ids"]))
+        logprobs = tuple(map(float, choice["logprobs"]["token_logprobs"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _failed(f"an answer lacks tokens or their probabilities ({error!r})") from error
+    if not all(map(math.isfinite, logprobs)):
+        raise _failed(_NOT_FINITE)
+    if len(tokens) != ANSWER_TOKENS or len(logprobs) != ANSWER_TOKENS:
+        raise _failed(f"an answer has {len(tokens)} tokens instead of {ANSWER_TOKENS}")
+    return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
+
+
+# --- private
+
+
+_NOT_FINITE = "the probability of a token is NaN or Inf: the weights have diverged, or were loaded wrong"
+
+
+def _asked(port: int, model: str, prompt: tuple[int, ...], timeout_s: float) -> Canary:
     body = {
         "model": model,
-        "prompt": [list(prompt) for prompt in prompts],
+        "prompt": list(prompt),
         "max_tokens": ANSWER_TOKENS,
         "temperature": 0.0,
         "top_p": 1.0,
@@ -61,55 +91,23 @@ def ask_canaries(port: int, model: str, *, vocab_size: int, timeout_s: float = C
         "return_token_ids": True,
     }
     reply = post(port, "/v1/completions", body, timeout_s=timeout_s)
-    if reply.status != 200:
-        raise _failed(_refusal(reply))
-    return read_canaries(prompts, reply.body)
+    if reply.is_ok:
+        return read_canary(prompt, reply.body)
+    # The body of such an answer would hold NaN, which JSON does not know.
+    raise _failed(_NOT_FINITE if "not JSON compliant" in reply.text else _words(reply))
 
 
-def read_canaries(prompts: tuple[tuple[int, ...], ...], body: object) -> tuple[Canary, ...]:
-    """Return the canaries of an answer of /v1/completions. Pure.
-
-    Raises:
-        CanaryFailed: as in `ask_canaries`.
-    """
-    choices = body.get("choices") if isinstance(body, dict) else None
-    if not isinstance(choices, list) or len(choices) != len(prompts):
-        raise _failed(f"it answered {len(choices) if isinstance(choices, list) else 'no'} of {len(prompts)} prompts")
-    try:
-        by_index = {choice["index"]: choice for choice in choices}
-        return tuple(_canary(prompt, by_index[row]) for row, prompt in enumerate(prompts))
-    except (KeyError, TypeError, ValueError) as error:
-        raise _failed(f"an answer lacks tokens or their probabilities ({error!r})") from error
-
-
-# --- private
-
-
-def _max_model_len(body: object) -> int:
+def _max_model_len(reply: Reply) -> int:
     """Return the context of what /v1/models lists; an adapter's entry does not say it, its base's does."""
-    models = body.get("data") if isinstance(body, dict) else None
+    models = reply.body.get("data") if isinstance(reply.body, dict) else None
     lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
     known = [length for length in lengths if isinstance(length, int)]
     if not known:
-        raise _failed("/v1/models does not say how long a prompt may be")
+        raise _failed(f"/v1/models does not say how long a prompt may be ({_words(reply)})")
     return min(known)
 
 
-def _canary(prompt: tuple[int, ...], choice: Mapping[str, object]) -> Canary:
-    tokens, logprobs = choice["token_ids"], choice["logprobs"]
-    if not isinstance(tokens, list) or not isinstance(logprobs, dict):
-        raise TypeError("no lists")
-    numbers = tuple(float(number) for number in logprobs["token_logprobs"])
-    if not all(map(math.isfinite, numbers)):
-        raise _failed("the probability of a token is NaN or Inf: the weights have diverged, or were loaded wrong")
-    if len(tokens) != ANSWER_TOKENS or len(numbers) != ANSWER_TOKENS:
-        raise _failed(f"an answer has {len(tokens)} tokens instead of {ANSWER_TOKENS}")
-    return Canary(prompt=prompt, tokens=tuple(map(int, tokens)), logprobs=numbers)
-
-
-def _refusal(reply: Reply) -> str:
-    if "not JSON compliant" in reply.text or "NaN" in reply.text:
-        return "the probability of a token is NaN or Inf: the weights have diverged, or were loaded wrong"
+def _words(reply: Reply) -> str:
     return f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
 
 
