@@ -19,7 +19,7 @@ from dashboards.ledger import LOST_SAMPLES
 from dashboards.lost import plans_with_texts
 from dashboards.measured import plans_with_counts
 from dashboards.page import render_page
-from dashboards.run_data import RunData, newest_records
+from dashboards.run_data import RunData, newest_records, newest_repetitions
 from dashboards.view import build_view
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.execute.clock import SystemClock
@@ -83,6 +83,7 @@ def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         curves=sources.curves.read(records[-1].plan.checkpoint) if records else (),
         phases=sources.policy.phases,
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
+        repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),
         unfinished=sources.queue.state().unfinished.get(run_id, 0),
         made_at=now,
     )

@@ -5,10 +5,12 @@ cases = evidence(view, found)         # the newest verdict on each benchmark, mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from dashboards.tables import Badge, badge, coverage_text
+from tracker.domain.calibration_types import Repetition
 from tracker.domain.display import (
     NOTHING,
     baseline_text,
@@ -20,6 +22,7 @@ from tracker.domain.display import (
     steps_text,
 )
 from tracker.domain.overview import WORSE, Overview, Standing
+from tracker.domain.repetition_text import repetition_text
 from tracker.domain.types import Comparison, Verdict, VerdictWord
 
 
@@ -58,15 +61,23 @@ class Evidence:
     reason: str
     score: str
     notes: tuple[str, ...]
-    """Since when it is lost; what could not have been seen."""
+    """Since when it is lost; what could not have been seen; what repetition alone does."""
     proofs: tuple[Proof, ...]
     """The one that decided first."""
 
 
-def evidence(view: Overview, found: Iterable[Standing]) -> tuple[Evidence, ...]:
-    """Return the newest verdict on each benchmark, in the order of `found`."""
+def evidence(
+    view: Overview, found: Iterable[Standing], repetitions: Mapping[str, Repetition] = MappingProxyType({})
+) -> tuple[Evidence, ...]:
+    """Return the newest verdict on each benchmark, in the order of `found`.
+
+    Args:
+        view: the run.
+        found: where each benchmark stands.
+        repetitions: what repeating the evaluation alone changes, by benchmark.
+    """
     newest = ((s.step, view.at(s.step, s.benchmark)) for s in found)
-    return tuple(_evidence(step, verdict) for step, verdict in newest if verdict is not None)
+    return tuple(_evidence(step, v, repetitions.get(v.benchmark)) for step, v in newest if v is not None)
 
 
 def proofs_of(verdict: Verdict) -> tuple[Proof, ...]:
@@ -88,15 +99,16 @@ def onset_text(verdict: Verdict) -> str:
 # --- private
 
 
-def _evidence(step: int, verdict: Verdict) -> Evidence:
+def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> Evidence:
     coverage = coverage_text(verdict)
+    repeated = "" if known is None or not verdict.comparisons else one_line(repetition_text(known))
     return Evidence(
         benchmark=one_line(verdict.benchmark),
         step=step,
         badge=badge(verdict.word),
         reason=one_line(verdict.reason),
         score=f"{score_text(verdict.score)} ({coverage} of samples)" if coverage else score_text(verdict.score),
-        notes=tuple(note for note in (onset_text(verdict), _unseen(verdict)) if note),
+        notes=tuple(note for note in (onset_text(verdict), _unseen(verdict), repeated) if note),
         proofs=proofs_of(verdict),
     )
 

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 
 from dashboards.run_data import RunData, changes_of
 from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec, Suite
+from tracker.domain.calibration_types import Fitness, Repetition
 from tracker.domain.display import NOTHING, count_text, duration_text, names_text, one_line
+from tracker.domain.repetition_text import NOT_CALIBRATED, effect_text, is_unfit
 from tracker.domain.scores import summarise
 
 FINGERPRINT_CHARS = 12
@@ -32,6 +34,9 @@ class MeasuredBenchmark:
     samples: str
     settings: str
     fingerprint: str
+    repeated: str
+    """What repeating the evaluation alone changes."""
+    is_unfit: bool
     changed_at: tuple[int, ...]
     """Steps from which on it was measured otherwise than before."""
 
@@ -168,7 +173,7 @@ def _times_text(records: Sequence[EvalRecord]) -> str:
 
 
 def _benchmark(benchmark: Benchmark, data: RunData) -> MeasuredBenchmark:
-    newest = _newest(data, benchmark.name)
+    newest, known = _newest(data, benchmark.name), data.repetitions.get(benchmark.name)
     fingerprints = (o.fingerprint for r in reversed(data.records) for o in r.outcomes if o.benchmark == benchmark.name)
     return MeasuredBenchmark(
         name=one_line(benchmark.name),
@@ -177,6 +182,8 @@ def _benchmark(benchmark: Benchmark, data: RunData) -> MeasuredBenchmark:
         samples=_samples_text(data, newest[0], benchmark.name) if newest else NOTHING,
         settings=_settings_text(benchmark),
         fingerprint=next(fingerprints)[:FINGERPRINT_CHARS],
+        repeated=_repeated_text(known),
+        is_unfit=is_unfit(known),
         changed_at=changes_of(data.records, benchmark.name),
     )
 
@@ -203,6 +210,14 @@ def _samples_text(data: RunData, plan_id: str, benchmark: str) -> str:
             )
             return ", ".join([str(summary.planned), *(f"{count} {words}" for count, words in kinds if count)])
     return NOTHING
+
+
+def _repeated_text(known: Repetition | None) -> str:
+    if known is None:
+        return NOT_CALIBRATED
+    verdict = f", {known.fitness}" if known.fitness is not Fitness.UNSURE and not known.stale else ""
+    when = f"step {known.step}, {known.measured_at:%Y-%m-%d}"
+    return f"{one_line(effect_text(known))}{verdict} ({when})"
 
 
 def _settings_text(benchmark: Benchmark) -> str:

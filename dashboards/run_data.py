@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.branches import branches_of
+from tracker.domain.calibration import repetitions_of
+from tracker.domain.calibration_types import Calibration, Repetition
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.pairing import served_alike
 from tracker.domain.run_scores import RunScores
@@ -33,6 +35,8 @@ class RunData:
     """Records with their samples by plan id, as far as examples and counts need them."""
     ledger: RunLedger | None = None
     """What was forgotten, with the texts of the lost samples that are shown."""
+    repetitions: Mapping[str, Repetition] = field(default_factory=dict)
+    """What repeating the evaluation of the newest checkpoint would change, by benchmark; none: not calibrated."""
     unfinished: int = 0
     """Evaluations that wait or run."""
     made_at: datetime
@@ -47,6 +51,21 @@ def newest_records(records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
     branches = branches_of(r.plan.checkpoint for r in ordered)
     ordered = [r for r in ordered if branches.left_by(r.plan.checkpoint) is None]
     return tuple({(r.plan.checkpoint.step, r.plan.suite.name): r for r in ordered}.values())
+
+
+def newest_repetitions(
+    records: Iterable[EvalRecord], calibrations: Sequence[Calibration], *, min_effect: float
+) -> Mapping[str, Repetition]:
+    """Return what is known of the benchmarks of the newest record of each suite, by name.
+
+    Args:
+        records: ordered by step.
+        calibrations: of all runs.
+        min_effect: smallest effect that counts.
+    """
+    newest = {record.plan.suite.name: record for record in records}.values()
+    found = (one for record in newest for one in repetitions_of(calibrations, record, min_effect=min_effect))
+    return {one.benchmark: one for one in found}
 
 
 def changes_of(records: Iterable[EvalRecord], benchmark: str) -> tuple[int, ...]:

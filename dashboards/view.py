@@ -32,6 +32,7 @@ from dashboards.tables import (
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.display import count_text, one_line, score_text, steps_text
 from tracker.domain.overview import Overview, Standing, headline, overview, standings
+from tracker.domain.repetition_text import is_unfit, unfit_text
 from tracker.domain.types import Verdict, VerdictWord
 
 MAX_TILES = 12
@@ -93,7 +94,7 @@ def build_view(data: RunData) -> RunView:
         table=verdict_table(view, found),
         findings=finding_rows(view),
         episodes=loss_rows(data.episodes, data.acceptances),
-        evidence=evidence(view, found),
+        evidence=evidence(view, found, data.repetitions),
         losses=losses,
         untold=tuple(loss for loss in losses if loss.benchmark not in told),
         ledger=ledger,
@@ -126,6 +127,7 @@ def _facts(data: RunData, view: Overview) -> tuple[str, ...]:
         f"{count_text(len(view.gaps), 'checkpoint')} not evaluated" if view.gaps else "",
         f"{count_text(missing, 'result')} missing" if missing else "",
         f"{count_text(data.unfinished, 'evaluation')} still to come" if data.unfinished else "",
+        *(one_line(unfit_text(one)) for one in data.repetitions.values() if is_unfit(one)),
         *_left(view),
     )
     return tuple(fact for fact in facts if fact)
