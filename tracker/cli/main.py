@@ -38,12 +38,14 @@ COMMANDS = {
         module="tracker.cli.calibrate", summary="Ask a checkpoint twice: what does repeating an evaluation change?"
     ),
     "history": LazyCommand(module="tracker.cli.history", summary="Show scores and verdicts by step."),
+    "costs": LazyCommand(module="tracker.cli.costs", summary="Show what every checkpoint cost."),
     "compare": LazyCommand(module="tracker.cli.compare", summary="Compare two checkpoints sample by sample."),
     "forgetting": LazyCommand(
         module="tracker.cli.forgetting", summary="Show what a run forgot, and which samples are lost."
     ),
     "gc": LazyCommand(module="tracker.cli.gc", summary="Give up weights and answers beyond the budget of [keep]."),
     "accept": LazyCommand(module="tracker.cli.accept", summary="Accept a level of a benchmark as the new normal."),
+    "engine": LazyCommand(module="tracker.cli.engine", summary="Show what engines hold, and what is certified."),
     "ui": LazyCommand(module="tracker.cli.ui", summary="Open the MLflow pages of this project."),
 }
 """In the order of a first use, which is also the order of the help."""

@@ -1,0 +1,85 @@
+"""What the engines of a work folder do now, and which ways of loading weights are certified. Reads files only."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_jobs.serve import proc
+from eval_jobs.serve.certificate import Proof, every_proof
+from eval_jobs.serve.process import RunningEngine, running_engines
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidentEngine:
+    """One engine that runs on this machine."""
+
+    name: str
+    service: str
+    """`starting`, `serving`, `idle`, `asleep` or `left behind`, when its worker is gone."""
+    engine: str
+    """Name and version; empty while it starts."""
+    port: int
+    """0 while it starts."""
+    checkpoints: tuple[str, ...]
+    """What it holds, `run step N`, the last one served at the end."""
+    load_method: str
+    certificate: str
+    worker_pid: int
+    log: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptProof:
+    """One certificate or refusal and its file."""
+
+    proof: Proof
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineStatus:
+    """All that there is to say about a work folder."""
+
+    engines: tuple[ResidentEngine, ...]
+    proofs: tuple[KeptProof, ...]
+
+
+def engine_status(work_dir: Path) -> EngineStatus:
+    """Return it; engines of other machines that share the folder are not seen."""
+    engines = running_engines(work_dir / "engines") if proc.is_visible() else ()
+    proofs = every_proof(work_dir / "certificates")
+    return EngineStatus(
+        engines=tuple(map(_resident, engines)),
+        proofs=tuple(KeptProof(proof=proof, file=str(path)) for path, proof in proofs),
+    )
+
+
+# --- private
+
+
+def _resident(engine: RunningEngine) -> ResidentEngine:
+    note = _note(engine.note)
+    held = note.get("checkpoints")
+    port = note.get("port")
+    return ResidentEngine(
+        name=engine.name,
+        service=str(note.get("service", "starting")) if engine.is_owned else "left behind",
+        engine=str(note.get("engine", "")),
+        port=port if isinstance(port, int) else 0,
+        checkpoints=tuple(f"{run} step {step}" for run, step in held) if isinstance(held, list) else (),
+        load_method=str(note.get("load_method", "")),
+        certificate=str(note.get("certificate", "")),
+        worker_pid=engine.record.owner_pid,
+        log=engine.record.log,
+    )
+
+
+def _note(text: str) -> dict[str, object]:
+    """Return what the worker noted, {} before its first note."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

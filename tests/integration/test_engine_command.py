@@ -1,0 +1,84 @@
+"""`tracker engine status` beside an engine that runs, on the stand-in for vLLM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from eval_jobs.execute.clock import SystemClock
+from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.types import ServeSpec
+from tests.fakes.serving_worker import start_worker, wait_for_line
+from tests.fakes.vllm_stand_in import write_interpreter
+from tests.warm_engines import Bench
+from tracker.cli.engine import NOTHING_PROVED, NOTHING_RUNS, command
+
+
+@pytest.fixture
+def work_dir(tmp_path: Path) -> Path:
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, work_dir: Path) -> Iterator[Bench]:
+    engine = VllmEngine(work_dir, SystemClock())
+    yield Bench(engine=engine, spec=ServeSpec(python=str(write_interpreter(tmp_path))), folder=tmp_path)
+    engine.close()
+
+
+def shown(work_dir: Path, *options: str) -> str:
+    result = CliRunner().invoke(command, ["status", "--work-dir", str(work_dir), *options], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_nothing_is_said_to_be_there_where_nothing_ever_ran(work_dir: Path) -> None:
+    assert shown(work_dir).splitlines() == [NOTHING_RUNS, NOTHING_PROVED]
+    assert json.loads(shown(work_dir, "--json")) == {"engines": [], "proofs": []}
+
+
+def test_what_an_engine_holds_and_what_is_certified_is_shown(bench: Bench, work_dir: Path) -> None:
+    info = [bench.serve(bench.full(seed)) for seed in (1, 2, 3)][-1]
+    text = shown(work_dir)
+    assert "tiny step 300" in text
+    assert "idle" in text
+    assert "certified" in text
+    found = json.loads(shown(work_dir, "--json"))
+    (engine,), (kept,) = found["engines"], found["proofs"]
+    assert (engine["load_method"], engine["certificate"]) == ("swap", info.certificate)
+    assert engine["checkpoints"] == ["tiny step 300"]
+    assert engine["log"] == info.log
+    assert kept["proof"]["kind"]["architecture"] == "LlamaForCausalLM"
+    assert Path(kept["file"]).is_file()
+
+
+def test_a_refusal_is_shown_with_what_differed_and_the_file_to_delete(bench: Bench, work_dir: Path) -> None:
+    bench.serve_all(bench.full(1), bench.full(2), args=("--stand-in", "swap-changes-nothing"))
+    text = shown(work_dir)
+    assert "refused: answer 1: token 1 was" in text
+    assert ".refusal.json" in text
+
+
+def test_adapters_are_shown_newest_first(bench: Bench, work_dir: Path) -> None:
+    bench.serve_all(*(bench.adapter(seed) for seed in (1, 2, 3)))
+    assert "tiny step 300, tiny step 200" in shown(work_dir)
+
+
+def test_a_checkpoint_that_is_served_now_is_said_to_be(bench: Bench, work_dir: Path) -> None:
+    with bench.engine.serving(bench.full(1), bench.spec, progress=lambda _: None):
+        assert "serving" in shown(work_dir)
+    bench.engine.close()
+    assert NOTHING_RUNS in shown(work_dir)
+
+
+def test_an_engine_that_its_worker_left_behind_is_said_to_be(bench: Bench, work_dir: Path) -> None:
+    with start_worker(str(work_dir), bench.full(1).uri, "--python", bench.spec.python) as worker:
+        wait_for_line(worker, "serving")
+        worker.kill()
+    assert "left behind" in shown(work_dir)
+    bench.serve(bench.full(2))
+    assert "left behind" not in shown(work_dir)
