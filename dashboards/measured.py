@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from dashboards.run_data import RunData, changes_of
 from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec, Suite
 from tracker.domain.calibration_types import Fitness, Repetition
+from tracker.domain.costs import headline, run_costs
 from tracker.domain.display import NOTHING, count_text, duration_text, names_text, one_line
 from tracker.domain.repetition_text import NOT_CALIBRATED, effect_text, is_unfit
 from tracker.domain.scores import summarise
@@ -63,6 +64,7 @@ def measured(data: RunData) -> Measured:
             ("Weights loaded", _loads_text(data.records)),
             *_trust_facts(data.records),
             ("Time per checkpoint, median", _times_text(data.records)),
+            *_cost_facts(data),
         ),
         benchmarks=tuple(_benchmark(b, data) for b in newest.plan.suite.benchmarks),
     )
@@ -170,6 +172,12 @@ def _times_text(records: Sequence[EvalRecord]) -> str:
     scoring = typical(sum(o.duration_s for o in r.outcomes if isinstance(o, EvalResult)) for r in served)
     probing = typical(sum(p.duration_s for p in r.probes if isinstance(p, ProbeResult)) for r in served)
     return f"{total}: loading {load}, scoring {scoring}, latency {probing}"
+
+
+def _cost_facts(data: RunData) -> Iterator[tuple[str, str]]:
+    costs = run_costs(data.run_id, data.records)
+    if costs.checkpoints:
+        yield ("Cost", headline(costs))
 
 
 def _benchmark(benchmark: Benchmark, data: RunData) -> MeasuredBenchmark:

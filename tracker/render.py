@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracker.domain.calibration_types import Repetition
+from tracker.domain.costs import cost_text
 from tracker.domain.display import (
     count_text,
     one_line,
@@ -67,7 +68,8 @@ def history_table(reports: Sequence[Report], *, last: int = 0) -> RenderableType
 
 def report_lines(report: Report) -> tuple[Text, ...]:
     """Return what was concluded about one checkpoint, one line each: benchmarks, findings, changed latencies."""
-    head = Text.assemble((f"{'judged':>9} ", "dim"), f"step {report.step}")
+    cost = f"  {cost_text(report.cost)}" if report.cost is not None else ""
+    head = Text.assemble((f"{'judged':>9} ", "dim"), f"step {report.step}", (cost, "dim"))
     verdicts = (*report.verdicts, *report.findings)
     width = max((len(_subject(v)) for v in verdicts), default=0)
     lines = [

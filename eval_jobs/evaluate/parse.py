@@ -108,6 +108,12 @@ def metric_name(reviews: Iterable[Row], default: str) -> str:
     return METRIC_NAMES.get(found, found)
 
 
+def token_sum(predictions: Iterable[Row], kind: str) -> int | None:
+    """Return the sum over all answers of `input_tokens` or `output_tokens`; None where the server told of none."""
+    counts = [count for row in predictions if (count := _tokens(row, kind)) is not None]
+    return sum(counts) if counts else None
+
+
 # --- private
 
 
@@ -170,7 +176,7 @@ def _sample_score(sample: Planned, sample_id: str, judged: _Judgement, predictio
         prompt=_prompt_text(sample.messages),
         target=sample.target if isinstance(sample.target, str) else " | ".join(sample.target),
         answer="" if judged.status is SampleStatus.ERROR else _answer(prediction),
-        output_tokens=_output_tokens(prediction),
+        output_tokens=_tokens(prediction, "output_tokens"),
         detail=judged.detail[:DETAIL_CHARS],
     )
 
@@ -209,8 +215,8 @@ def _answer(prediction: Row | None) -> str:
     return str(content or "")
 
 
-def _output_tokens(prediction: Row | None) -> int | None:
-    tokens = _mapping(_output(prediction).get("usage")).get("output_tokens")
+def _tokens(prediction: Row | None, kind: str) -> int | None:
+    tokens = _mapping(_output(prediction).get("usage")).get(kind)
     return tokens if isinstance(tokens, int) else None
 
 

@@ -14,6 +14,7 @@ from eval_jobs.errors import Incomparable
 from eval_jobs.identity import second_pass
 from eval_jobs.ports import Progress
 from eval_jobs.run import Tools, run_plan
+from eval_jobs.spending import total
 from eval_jobs.types import BenchmarkFailure, EngineInfo, EvalPlan, EvalRecord
 
 
@@ -31,7 +32,9 @@ def run_asked(plan: EvalPlan, *, tools: Tools, progress: Progress) -> EvalRecord
     again = replace(plan, suite=second_pass(plan.suite))
     second = run_plan(again, tools=tools, progress=lambda line: progress(f"second pass: {line}"))
     _check_same(first.engine, second.engine)
-    return replace(first, outcomes=(*first.outcomes, *second.outcomes), finished_at=second.finished_at)
+    cost = total(cost for cost in (first.cost, second.cost) if cost is not None)
+    outcomes = (*first.outcomes, *second.outcomes)
+    return replace(first, outcomes=outcomes, finished_at=second.finished_at, cost=cost)
 
 
 # --- private

@@ -71,6 +71,7 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
         episodes=(*changes, *_rewound(record, memory, changes)),
         latency=judge_latency(record, scene.memory.records, policy.latency),
         checkpoint=record.plan.checkpoint,
+        cost=record.cost,
         created_at=now,
     )
 

@@ -14,7 +14,8 @@ from tracker.domain.types import Report, Verdict
 
 def outline_of(report: Report) -> Report:
     """Return a report with the word, score, coverage and onset of each benchmark, and nothing else."""
-    return replace(report, verdicts=tuple(_outline(v) for v in report.verdicts), findings=(), episodes=(), latency=())
+    verdicts = tuple(_outline(v) for v in report.verdicts)
+    return replace(report, verdicts=verdicts, findings=(), episodes=(), latency=(), cost=None)
 
 
 def newest_of_benchmarks(reports: Iterable[Report]) -> frozenset[str]:

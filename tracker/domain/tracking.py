@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from eval_jobs.identity import benchmark_fingerprint, suite_fingerprint
 from eval_jobs.types import (
     BenchmarkFailure,
     Checkpoint,
+    Cost,
     EvalRecord,
     EvalResult,
     ProbeFailure,
@@ -114,6 +116,8 @@ def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[TrackedMet
         section = f"perf/{loads[probe.load.name]}" if len(loads) > 1 else "perf"
         for name, value in _latencies(probe):
             yield _metric(checkpoint, f"{section}/{name}", value)
+    for name, value in _cost(record.cost):
+        yield _metric(checkpoint, f"cost/{name}", value)
 
 
 def _scores(outcome: EvalResult | BenchmarkFailure) -> Iterator[tuple[str, float]]:
@@ -139,6 +143,15 @@ def _latencies(probe: ProbeOutcome) -> Iterator[tuple[str, float]]:
     if probe.completed:
         yield "output_tokens_per_s", probe.output_tokens_per_s
     yield "failed_requests", float(probe.failed)
+
+
+def _cost(cost: Cost | None) -> Iterator[tuple[str, float]]:
+    if cost is None:
+        return
+    yield "wall_s", cost.wall_s
+    for name, value in asdict(cost).items():
+        if value is not None:
+            yield name, float(value)
 
 
 def _metric(checkpoint: Checkpoint, key: str, value: float, *, dataset: str = "") -> TrackedMetric:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from eval_jobs.types import Checkpoint
+from eval_jobs.types import Checkpoint, Cost
 from tracker.domain.calibration_types import Repetition
 
 
@@ -295,6 +295,8 @@ class Report:
     """Six for each load: TTFT, TPOT and E2E, by p50 and p95."""
     checkpoint: Checkpoint | None = None
     """What was measured; None: an earlier version of the tracker made the report."""
+    cost: Cost | None = None
+    """What that took; None: not known."""
     created_at: datetime
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.types import (
     Benchmark,
+    Cost,
     EvalRecord,
     EvalResult,
     Percentiles,
@@ -184,3 +185,18 @@ def test_a_rewound_branch_is_newer_than_the_one_it_replaces() -> None:
     point = CurvePoint(key="train/loss", step=900, value=1.0)
     first, second = curve_batch(CHECKPOINT, [point]), curve_batch(later, [point])
     assert second.points[0].timestamp_ms > first.points[0].timestamp_ms
+
+
+def test_what_a_checkpoint_cost_is_a_metric_of_its_step() -> None:
+    cost = Cost(loading_s=1, evaluating_s=2, probing_s=3, input_tokens=100, output_tokens=10, gpu_s=12)
+    batch = tracking_batch(replace(RECORD, cost=cost), REPORT)
+    assert {key: value for key, value in values(batch).items() if key.startswith("cost/")} == {
+        "cost/wall_s": 6,
+        "cost/loading_s": 1,
+        "cost/evaluating_s": 2,
+        "cost/probing_s": 3,
+        "cost/input_tokens": 100,
+        "cost/output_tokens": 10,
+        "cost/gpu_s": 12,
+    }
+    assert not [key for key in values(tracking_batch(RECORD, REPORT)) if key.startswith("cost/")]

@@ -1,0 +1,91 @@
+"""Adds up what one plan takes: time by stage, tokens, GPU or CPU seconds.
+
+spending = Spending(clock, engine)
+...                                     # the checkpoint is loaded
+spending.end(Stage.LOADING)
+...
+cost = spending.cost(outcomes, endpoint.info)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TypeVar
+
+from eval_jobs.ports import Clock, Engine
+from eval_jobs.types import Cost, EngineInfo, EvalResult, Outcome
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """Return the sum; a part that none of them knows stays unknown, and of the others what is known is added up."""
+    all_of = list(costs)
+    return Cost(
+        loading_s=sum(cost.loading_s for cost in all_of),
+        evaluating_s=sum(cost.evaluating_s for cost in all_of),
+        probing_s=sum(cost.probing_s for cost in all_of),
+        input_tokens=_sum(cost.input_tokens for cost in all_of),
+        output_tokens=_sum(cost.output_tokens for cost in all_of),
+        gpu_s=_sum(cost.gpu_s for cost in all_of),
+        cpu_s=_sum(cost.cpu_s for cost in all_of),
+    )
+
+
+class Stage(StrEnum):
+    """What a plan spends its time on, one after the other."""
+
+    LOADING = "loading"
+    EVALUATING = "evaluating"
+    PROBING = "probing"
+
+
+class Spending:
+    """What one plan has taken so far."""
+
+    def __init__(self, clock: Clock, engine: Engine) -> None:
+        """Begin now."""
+        self._clock = clock
+        self._engine = engine
+        self._since_s = clock.monotonic_s()
+        self._cpu_s = engine.used_cpu_s()
+        self._seconds = dict.fromkeys(Stage, 0.0)
+
+    def end(self, stage: Stage) -> None:
+        """Count everything since the end of the stage before as `stage`."""
+        now_s = self._clock.monotonic_s()
+        self._seconds[stage] += now_s - self._since_s
+        self._since_s = now_s
+
+    def cost(self, outcomes: Iterable[Outcome], info: EngineInfo | None) -> Cost:
+        """Return the sum.
+
+        Args:
+            outcomes: of the benchmarks.
+            info: of the engine that served the checkpoint; None: there was none.
+        """
+        results = [outcome for outcome in outcomes if isinstance(outcome, EvalResult)]
+        wall_s = sum(self._seconds.values())
+        gpus = 0 if info is None else info.gpus
+        return Cost(
+            loading_s=self._seconds[Stage.LOADING],
+            evaluating_s=self._seconds[Stage.EVALUATING],
+            probing_s=self._seconds[Stage.PROBING],
+            input_tokens=_sum(result.input_tokens for result in results),
+            output_tokens=_sum(result.output_tokens for result in results),
+            gpu_s=gpus * wall_s if gpus else None,
+            cpu_s=self._used_cpu_s(),
+        )
+
+    # --- private
+
+    def _used_cpu_s(self) -> float | None:
+        now_s = self._engine.used_cpu_s()
+        return None if now_s is None else max(0.0, now_s - (self._cpu_s or 0.0))
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _sum(parts: Iterable[Number | None]) -> Number | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None

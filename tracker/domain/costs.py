@@ -1,0 +1,93 @@
+"""What the checkpoints of a run cost, one by one and together. Pure.
+
+costs = run_costs("my-sft", history.records("my-sft"))
+headline(costs)        # 18 checkpoints, 2.1 h, 2.1 GPU h, 3.4 M tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from eval_jobs.spending import total
+from eval_jobs.types import Cost, EvalRecord
+from tracker.domain.display import NOTHING, count_text, duration_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostOfStep:
+    """What one evaluation of a checkpoint cost."""
+
+    step: int
+    suite: str
+    plan_id: str
+    cost: Cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCosts:
+    """What a run cost."""
+
+    run_id: str
+    checkpoints: tuple[CostOfStep, ...]
+    """In the order of the records."""
+    total: Cost
+    unknown: int
+    """Evaluations that are left out: an earlier version of the tracker, which told no cost, made them."""
+
+
+def run_costs(run_id: str, records: Iterable[EvalRecord]) -> RunCosts:
+    """Return the costs of all records of a run."""
+    known = tuple(records)
+    rows = tuple(
+        CostOfStep(step=r.plan.checkpoint.step, suite=r.plan.suite.name, plan_id=r.plan.id, cost=r.cost)
+        for r in known
+        if r.cost is not None
+    )
+    return RunCosts(
+        run_id=run_id, checkpoints=rows, total=total(row.cost for row in rows), unknown=len(known) - len(rows)
+    )
+
+
+def headline(costs: RunCosts) -> str:
+    """Return `18 checkpoints, 2.4 h, 2.1 GPU h, 3.4 M tokens`; parts that nothing is known of are left out."""
+    count = count_text(len({row.step for row in costs.checkpoints}), "checkpoint")
+    return ", ".join([count, duration_text(costs.total.wall_s), *_resources(costs.total)])
+
+
+def cost_text(cost: Cost) -> str:
+    """Return `41 s: 3.1 s loading, 30 s evaluating, 8.0 s probing; 45.2 k tokens`; what took no time is left out."""
+    stages = (
+        (cost.loading_s, "loading"),
+        (cost.evaluating_s, "evaluating"),
+        (cost.probing_s, "probing"),
+    )
+    spent = [f"{duration_text(seconds)} {name}" for seconds, name in stages if seconds >= MIN_SHOWN_S]
+    parts = [f"{duration_text(cost.wall_s)}{': ' if spent else ''}{', '.join(spent)}", *_resources(cost)]
+    return "; ".join([parts[0], ", ".join(parts[1:])]) if parts[1:] else parts[0]
+
+
+def tokens_text(count: int | None) -> str:
+    """Return `950`, `45.2 k` or `3.4 M`."""
+    if count is None:
+        return NOTHING
+    size = float(count)
+    for unit in ("", " k", " M"):
+        if size < 999.5:
+            return f"{size:.0f}{unit}" if not unit or size >= 99.95 else f"{size:.1f}{unit}"
+        size /= 1000
+    return f"{size:.1f} G"
+
+
+# --- private
+
+MIN_SHOWN_S = 0.05
+
+
+def _resources(cost: Cost) -> Iterator[str]:
+    if cost.gpu_s is not None:
+        yield duration_text(cost.gpu_s).replace(" ", " GPU ")
+    if cost.cpu_s is not None:
+        yield duration_text(cost.cpu_s).replace(" ", " CPU ")
+    if cost.input_tokens is not None or cost.output_tokens is not None:
+        yield f"{tokens_text((cost.input_tokens or 0) + (cost.output_tokens or 0))} tokens"
