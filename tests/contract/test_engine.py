@@ -6,7 +6,7 @@ The real vLLM goes through the same rules in tests/integration/test_vllm.py, on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from eval_jobs.ports import Engine
 from eval_jobs.serve.remote import RemoteEngine
 from eval_jobs.serve.selection import EngineByKind
 from eval_jobs.serve.vllm import VllmEngine
-from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, EngineKind, ServeSpec
+from eval_jobs.types import Between, Checkpoint, Endpoint, EngineInfo, EngineKind, ServeSpec
 from tests.contract.engine_rules import check_service, nothing_to_show
 from tests.fakes.engine import FakeEngine
 from tests.fakes.openai_server import OpenAIServer
@@ -59,12 +59,13 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, server: OpenAIServer) -
     }
     engine, spec, broken = build[request.param]()
     folder = write_checkpoint(tmp_path / "checkpoint")
+    other = write_checkpoint(tmp_path / "another", seed=1)
     yield Case(
         engine=engine,
         spec=spec,
         broken=broken,
         checkpoint=checkpoint_record(folder, step=100),
-        another=checkpoint_record(folder, step=200),
+        another=checkpoint_record(other, step=200),
         failing=checkpoint_record(folder, step=666),
     )
     engine.close()
@@ -98,6 +99,33 @@ def test_a_start_that_fails_says_what_to_do_and_leaves_the_engine_usable(case: C
     assert caught.value.message
     assert caught.value.hint
     check_service(case.engine, case.checkpoint, case.spec)
+
+
+def test_between_two_services_it_may_rest_as_often_as_it_is_told_to(case: Case) -> None:
+    case.engine.rest()
+    for between in Between:
+        for checkpoint in (case.checkpoint, case.another):
+            check_service(case.engine, checkpoint, replace(case.spec, between=between))
+            case.engine.rest()
+            case.engine.rest()
+
+
+def test_after_a_close_checkpoints_are_served_as_before(case: Case) -> None:
+    for _ in range(2):
+        check_service(case.engine, case.checkpoint, case.spec)
+        case.engine.close()
+    case.engine.rest()
+
+
+def test_two_services_of_one_checkpoint_are_of_the_same_weights(case: Case) -> None:
+    infos = []
+    for checkpoint in (case.checkpoint, case.another, case.checkpoint):
+        with case.engine.serving(checkpoint, case.spec, progress=nothing_to_show) as endpoint:
+            infos.append(endpoint.info)
+    first, other, again = (info.canaries for info in infos)
+    assert again == first
+    assert other != first or not first, "an engine that asks fixed prompts gets other answers from other weights"
+    assert all(info.load_reason for info in infos if info.name == "vllm")
 
 
 def test_closing_twice_and_without_any_service_is_harmless(case: Case) -> None:
