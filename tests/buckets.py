@@ -117,6 +117,9 @@ class InStep:
     def wait(self, timeout_s: float) -> None:
         self._source.wait(timeout_s)
 
+    def wake(self) -> None:
+        self._source.wake()
+
     def close(self) -> None:
         self._source.close()
 

@@ -40,7 +40,10 @@ class CheckpointSource(Protocol):
         """
 
     def wait(self, timeout_s: float) -> None:
-        """Return after `timeout_s`, or earlier when something may have changed on disk."""
+        """Return after `timeout_s`, or earlier when something may have changed on disk, or `wake` was called."""
+
+    def wake(self) -> None:
+        """Let a `wait` that goes on, or else the next one, return at once. May be called from any thread."""
 
     def close(self) -> None:
         """Stop watching. Calling it twice is harmless."""

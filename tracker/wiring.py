@@ -7,6 +7,7 @@ for neither a store nor the statistics.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -195,9 +196,10 @@ class Project:
         """Our own holds on checkpoints."""
         return FolderOfPins(self.pins_dir)
 
-    def workers(self, count: int) -> LocalWorkers:
-        """Return workers on this machine, not yet started."""
-        return LocalWorkers(count, self.database_url, self.work_dir, password=self.database_password)
+    def workers(self, count: int, *, on_news: Callable[[], None] = lambda: None) -> LocalWorkers:
+        """Return workers on this machine, not yet started; `on_news` is called, from a thread, at every record."""
+        password = self.database_password
+        return LocalWorkers(count, self.database_url, self.work_dir, password=password, on_news=on_news)
 
     def make_state_dir(self) -> None:
         """Create the state folder.

@@ -3,6 +3,7 @@
 workers = LocalWorkers(1, "sqlite:////state/tracker.db", Path("/state/work"))
 workers.start()
 workers.check()     # now and then: starts dead ones again
+workers.nudge()     # there may be something to do
 workers.stop()
 """
 
@@ -14,11 +15,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from eval_jobs.errors import TrackerError
+from eval_jobs.execute.nudge import nudge, pass_on
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +50,18 @@ class _Running:
 class LocalWorkers:
     """`count` workers on the queue behind `queue_url`; dead ones are started again."""
 
-    def __init__(self, count: int, queue_url: str, work_dir: Path, *, password: str = "") -> None:
+    def __init__(
+        self,
+        count: int,
+        queue_url: str,
+        work_dir: Path,
+        *,
+        password: str = "",
+        on_news: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Describe the workers; none is started yet. `on_news` is called, from a thread, when a record is there."""
         self._count = count
+        self._on_news = on_news
         self._password = password
         self._queue_url = queue_url
         self._work_dir = work_dir.absolute()
@@ -86,6 +100,12 @@ class LocalWorkers:
                 self._has_ended(index, code, is_quick=lived_s < QUICK_DEATH_S)
         self.start()
 
+    def nudge(self) -> None:
+        """Let workers that wait look into the queue now."""
+        for worker in self._workers:
+            if worker.process.stdin is not None and not worker.process.stdin.closed:
+                nudge(worker.process.stdin.fileno())
+
     def stop(self) -> None:
         """Stop all workers; each gives its plan back and ends its engine. Calling it twice is harmless."""
         workers, self._workers = self._workers, []
@@ -100,6 +120,7 @@ class LocalWorkers:
     def _has_ended(self, index: int, code: int, *, is_quick: bool) -> None:
         """Start a worker again, or let it rest: a machine that is short of memory for a night must not end a watch."""
         worker = self._workers[index]
+        _hang_up(worker.process)
         pid, quick_deaths = worker.process.pid, worker.quick_deaths + 1 if is_quick else 0
         how, where = _how(code), self._log(pid)
         if quick_deaths < MAX_QUICK_DEATHS:
@@ -123,15 +144,29 @@ class LocalWorkers:
         command = [sys.executable, "-P", "-m", "eval_jobs.execute.worker", "--work-dir", str(self._work_dir)]
         with self._start_log.open("ab") as output:
             process = subprocess.Popen(
-                [*command, "--exit-with-parent", str(os.getpid())],
+                [*command, "--nudged", "--exit-with-parent", str(os.getpid())],
                 env=os.environ | {QUEUE_URL_VARIABLE: self._queue_url, PASSWORD_VARIABLE: self._password},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 stderr=output,
                 start_new_session=True,  # Ctrl-C is for us: we stop the workers in good order
             )
         log.info("worker %d started", process.pid)
+        self._listen(process)
         return _Running(process=process, started_s=time.monotonic(), quick_deaths=quick_deaths)
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is None or process.stdout is None:
+            raise TypeError("workers are spoken to through pipes")
+        os.set_blocking(process.stdin.fileno(), False)
+        told = process.stdout
+
+        def listen() -> None:
+            with told:
+                pass_on(told.fileno(), self._on_news)
+
+        threading.Thread(target=listen, name=f"news of worker {process.pid}", daemon=True).start()
 
     def _log(self, pid: int) -> Path:
         own = self._work_dir / f"worker-{pid}.log"
@@ -149,6 +184,13 @@ def _end(process: subprocess.Popen[bytes], deadline_s: float) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    _hang_up(process)
+
+
+def _hang_up(process: subprocess.Popen[bytes]) -> None:
+    """Close our end of the pipe to it; the thread that listens to it closes the other one."""
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def _how(code: int) -> str:

@@ -30,6 +30,7 @@ from eval_jobs.execute.interrupts import Interrupts, LeaseLost, Stopped
 from eval_jobs.execute.left_claims import UNEXPECTED_END, take_back_left_claims
 from eval_jobs.execute.local import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 from eval_jobs.execute.masking import MaskingFormatter
+from eval_jobs.execute.nudge import Nudged
 from eval_jobs.execute.orphans import evaluator_log_name, reap_orphans
 from eval_jobs.execute.pause import Pauses
 from eval_jobs.execute.sight import Sight
@@ -80,6 +81,8 @@ class Worker:
     """None: a plan begins whatever its `serve.only_when` says."""
     show: Progress = log.debug
     """Told what goes on now, again and again."""
+    nudged: Nudged | None = None
+    """None: nobody says when there is something to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +97,8 @@ class WorkerOptions:
     """Process with which the worker ends."""
     sight: Sight | None = None
     show: Progress = log.debug
+    is_nudged: bool = False
+    """Stdin and stdout are pipes to the process that started this one (see `nudge`)."""
 
 
 def make_tools(work_dir: Path, clock: Clock | None = None) -> Tools:
@@ -176,6 +181,7 @@ def run_worker(options: WorkerOptions) -> None:
     """
     log_path = options.work_dir / f"worker-{os.getpid()}.log"
     _log_to(log_path)
+    nudged = Nudged() if options.is_nudged else None
     interrupts = Interrupts()
     interrupts.install()
     if options.parent is not None:
@@ -197,6 +203,7 @@ def run_worker(options: WorkerOptions) -> None:
                 sight=options.sight,
                 pauses=Pauses(tools.clock),
                 show=options.show,
+                nudged=nudged,
             )
             work(worker)
     except Stopped:
@@ -258,7 +265,8 @@ def _next_claim(worker: Worker) -> Claim | None:
     if claim is None:
         with worker.interrupts.allowed():
             worker.tools.engine.rest()
-            clock.sleep(wait_s)
+            nap = clock.sleep if worker.nudged is None else worker.nudged.nap
+            nap(wait_s)
     return claim
 
 
@@ -313,6 +321,8 @@ def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
         return
     if not may_pass(record):
         worker.tools.evaluator.forget(claim.plan.id)  # else a later repair asks only what is missing
+    if worker.nudged is not None:
+        worker.nudged.tell()
     log.info("plan %s finished", claim.plan.id)
 
 
@@ -341,6 +351,7 @@ def _parse(arguments: Sequence[str] | None) -> WorkerOptions:
     parser.add_argument("--queue", default="", help=f"URL of the queue's database; default: ${QUEUE_URL_VARIABLE}")
     parser.add_argument("--work-dir", required=True, type=Path, help="folder for logs and half-done work")
     parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="stop when the starting process is gone")
+    parser.add_argument("--nudged", action="store_true", help="stdin and stdout are pipes to that process")
     parser.add_argument("--lease-s", type=float, default=LEASE_S, help="how long a claim outlives a dead worker")
     options = parser.parse_args(arguments)
     if not 0 < options.lease_s <= MAX_LEASE_S:
@@ -354,6 +365,7 @@ def _parse(arguments: Sequence[str] | None) -> WorkerOptions:
         work_dir=options.work_dir,
         lease_s=options.lease_s,
         parent=options.exit_with_parent,
+        is_nudged=options.nudged,
     )
 
 

@@ -19,6 +19,7 @@ class FakeSource:
         self.unfinished: list[Gap] = []
         """What becomes a gap when the training has ended."""
         self.waited: list[float] = []
+        self.wakes = 0
         self.is_closed = False
         self.behind = False
         """Storage does not answer."""
@@ -54,6 +55,9 @@ class FakeSource:
 
     def wait(self, timeout_s: float) -> None:
         self.waited.append(timeout_s)
+
+    def wake(self) -> None:
+        self.wakes += 1
 
     def close(self) -> None:
         self.is_closed = True

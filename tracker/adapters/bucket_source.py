@@ -91,6 +91,10 @@ class BucketSource:
         self._wake.wait(timeout_s)
         self._wake.clear()
 
+    def wake(self) -> None:
+        """Let `wait` return at once; see the port."""
+        self._wake.set()
+
     def close(self) -> None:
         """Stop watching. Calling it twice is harmless; a download goes on at the next start."""
         self._stopped.set()

@@ -120,6 +120,10 @@ class FilesystemSource:
         self._wake.clear()
         self._waits_until_s = -math.inf
 
+    def wake(self) -> None:
+        """Let `wait` return at once; see the port."""
+        self._wake.set()
+
     def close(self) -> None:
         """Stop watching. Calling it twice is harmless."""
         self._stopped.set()

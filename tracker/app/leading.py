@@ -68,6 +68,10 @@ class LedSource:
         """Wait; see `ports.CheckpointSource`."""
         self._source.wait(timeout_s)
 
+    def wake(self) -> None:
+        """Let `wait` return; see `ports.CheckpointSource`."""
+        self._source.wake()
+
     def close(self) -> None:
         """Stop watching; see `ports.CheckpointSource`."""
         self._source.close()

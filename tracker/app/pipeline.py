@@ -71,6 +71,8 @@ class World:
     keeping: Keeping
     order: Order = Order()
     edge: Edge = field(default_factory=Edge)
+    wake_workers: Callable[[], None] = lambda: None
+    """Called when there may be something to do for those of this machine."""
     found: list[Checkpoint] = field(default_factory=list)
     """Not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
@@ -106,6 +108,8 @@ def tick(world: World, now: datetime) -> Tick:
             # plan.id is a content hash: adding twice is a no-op
             world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
         del world.found[0]
+    if checkpoints:
+        world.wake_workers()  # at once: the rest of the pass may wait for a tracking store
     skipped = skip_surplus(world, now)
     gaps = remember_gaps(world)
     reports: list[Report] = []
@@ -119,6 +123,7 @@ def tick(world: World, now: datetime) -> Tick:
             reports.append(report)
             world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
     if reports:
+        world.wake_workers()
         collect(world.keeping)
     return Tick(
         checkpoints=checkpoints,

@@ -90,8 +90,8 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
 
     stand_by(lead, run.name, output_dir=str(run.output_dir), clock=clock, show=show_leader)
     world = project.world()
-    world = replace(world, source=LedSource(world.source, lead))
-    local = project.workers(session.workers)
+    local = project.workers(session.workers, on_news=world.source.wake)
+    world = replace(world, source=LedSource(world.source, lead), wake_workers=local.nudge)
     display.welcome(world.measurement)
     if session.workers == 0:
         display.has_no_worker(session.config_path)
