@@ -114,7 +114,12 @@ class ColdStarts:
         )
 
     def _environment(self, order: Order) -> dict[str, str]:
-        found = environment(os.environ, cache_dir=str(self._cache_dir), on_cpu=order.on_cpu)
+        found = environment(
+            os.environ,
+            cache_dir=str(self._cache_dir),
+            on_cpu=order.on_cpu,
+            is_batch_invariant=order.is_batch_invariant,
+        )
         if order.spec.swap is not SwapPolicy.AUTO:
             return found
         return found | dict(extension_environment(os.environ)) | (dict(RUNTIME_ADAPTERS) if order.adapter else {})

@@ -1,7 +1,7 @@
 """The NVIDIA GPUs of this machine: by NVML where nvidia-ml-py is installed, else by `nvidia-smi`.
 
     busiest_gpu_pct()       # 97.0: share of the last second or less in which a kernel ran, of the busiest GPU
-    have_batch_invariance(os.environ)
+    have_batch_invariance("0,1")
 
 Only the GPUs that CUDA_VISIBLE_DEVICES names count, because the engine gets no others. Numbers in it are read in the
 order of the bus, which CUDA follows with CUDA_DEVICE_ORDER=PCI_BUS_ID; a UUID says it without doubt.
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 
 from eval_jobs.errors import ConfigError
@@ -63,10 +64,14 @@ def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
     return max(gpu.busy_pct or 0.0 for gpu in gpus)
 
 
-def have_batch_invariance(environment: Mapping[str, str]) -> bool:
-    """Say whether all GPUs that an engine would get can compute alike whatever the batch; False where nothing tells."""
+@cache
+def have_batch_invariance(visible: str | None) -> bool:
+    """Say whether all GPUs that an engine would get can compute alike whatever the batch; False where nothing tells.
+
+    Asked once for each value of CUDA_VISIBLE_DEVICES: no GPU learns it later.
+    """
     try:
-        gpus = chosen(read_gpus(), environment.get(VISIBLE_DEVICES))
+        gpus = chosen(read_gpus(), visible)
     except ConfigError:
         return False
     return bool(gpus) and all((gpu.compute_capability or (0, 0)) >= BATCH_INVARIANT_FROM for gpu in gpus)

@@ -44,6 +44,9 @@ OPENS_MORE = frozenset(
 )
 """Not passed on: a key locks us out of our own engine, the others add routes that change or run what is served."""
 
+BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
+"""Has vLLM choose kernels whose results do not depend on the batch. The worker's own variable decides, if it is set."""
+
 RUNTIME_ADAPTERS: Mapping[str, str] = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
 """Opens the routes that load adapters, which the gate of the swaps keeps for us."""
 
@@ -87,6 +90,8 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
     argv += ["--disable-uvicorn-access-log", "--tokenizer", launch.tokenizer]
     if spec.max_model_len is not None:
         argv += ["--max-model-len", str(spec.max_model_len)]
+    if spec.gpu_memory_utilization is not None:
+        argv += ["--gpu-memory-utilization", str(spec.gpu_memory_utilization)]
     if spec.trust_remote_code:
         argv += ["--trust-remote-code"]
     if launch.on_cpu:
@@ -102,13 +107,17 @@ def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
     return (*argv, "--host", HOST, "--port", str(launch.port))
 
 
-def environment(inherited: Mapping[str, str], *, cache_dir: str, on_cpu: bool) -> dict[str, str]:
+def environment(
+    inherited: Mapping[str, str], *, cache_dir: str, on_cpu: bool, is_batch_invariant: bool = False
+) -> dict[str, str]:
     """Return the engine's environment: the inherited one without our keys, and our defaults where it says nothing.
 
     Args:
         inherited: the worker's.
         cache_dir: folder that is kept between starts, for compiled kernels.
         on_cpu: whether there is no accelerator.
+        is_batch_invariant: whether answers are not to depend on what else is in the batch; never on a CPU, where vLLM
+            0.32 starts with it and dies of the first request.
     """
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
@@ -124,13 +133,24 @@ def environment(inherited: Mapping[str, str], *, cache_dir: str, on_cpu: bool) -
     }
     if on_cpu:
         defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"
+    not_passed_on = OPENS_MORE | {BATCH_INVARIANT}
     kept = without_secrets(inherited, keep=HUB_TOKENS)
-    return defaults | {name: value for name, value in kept.items() if name not in OPENS_MORE}
+    found = defaults | {name: value for name, value in kept.items() if name not in not_passed_on}
+    return found | ({BATCH_INVARIANT: "1"} if is_batch_invariant and not on_cpu else {})
 
 
 def may_sleep(spec: ServeSpec, *, on_cpu: bool) -> bool:
     """Return whether the engine is started so that it can give its memory back; no engine can on a CPU."""
     return spec.between is Between.SLEEP and not on_cpu
+
+
+def gpus_of(args: tuple[str, ...]) -> int:
+    """Return on how many GPUs an engine with these arguments computes."""
+    count = 1
+    for names in _PARALLEL:
+        values = [value for name, value in _pairs(args) if name.replace("_", "-") in names and value.isdecimal()]
+        count *= max(1, int(values[-1])) if values else 1
+    return count
 
 
 def max_lora_rank(rank: int) -> int:
@@ -169,6 +189,22 @@ def rank_of(adapter_config: Mapping[str, object], *, where: str) -> int:
 
 
 # --- private
+
+_PARALLEL = (
+    ("--tensor-parallel-size", "-tp"),
+    ("--pipeline-parallel-size", "-pp"),
+    ("--data-parallel-size", "-dp"),
+)
+
+
+def _pairs(args: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return every argument with what is behind its equals sign, or with the next one."""
+    following = (*args[1:], "")  # one too many where there are no arguments at all
+    return [
+        (name, value if equals else after)
+        for argument, after in zip(args, following, strict=False)
+        for name, equals, value in [argument.partition("=")]
+    ]
 
 
 def _model_args(launch: Launch) -> list[str]:

@@ -28,14 +28,18 @@ _TOKENIZER = (
 )
 _GPU_MEMORY = (
     "another process, such as the trainer, holds the GPU: give the worker another one (CUDA_VISIBLE_DEVICES) "
-    'or a share of it (serve.args = ["--gpu-memory-utilization", "0.3"])'
+    "or a share of it (serve.gpu_memory_utilization = 0.3)"
 )
+_BATCH_INVARIANT = "this model has no kernels that are independent of the batch: export VLLM_BATCH_INVARIANT=0"
 _ADVICE = (
     ("No module named 'vllm'", _INSTALL),
     ("api_server.py: error: ", "correct the settings under serve"),
     ("Couldn't instantiate the backend tokenizer", _TOKENIZER),
     ("Free memory on device", _GPU_MEMORY),
+    ("batch_invariant", _BATCH_INVARIANT),
+    ("VLLM_BATCH_INVARIANT", _BATCH_INVARIANT),
     ("CUDA out of memory", _GPU_MEMORY),
+    ("desired CPU memory utilization", "set serve.gpu_memory_utilization, here a share of the machine's memory, lower"),
     (
         "KV cache memory",
         "lower serve.max_model_len; on a CPU the environment variable VLLM_CPU_KVCACHE_SPACE raises it",

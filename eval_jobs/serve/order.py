@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from eval_jobs.identity import content_hash
 from eval_jobs.serve.checkpoint_files import lora_rank, require_folders, tokenizer_folder
 from eval_jobs.serve.digest_check import ADAPTER_WEIGHTS
 from eval_jobs.serve.fingerprint import NOTES, SERVED_SUFFIXES, Fingerprint, fingerprint_of
-from eval_jobs.serve.launch import refuse_reserved
+from eval_jobs.serve.gpus import VISIBLE_DEVICES, have_batch_invariance
+from eval_jobs.serve.launch import BATCH_INVARIANT, gpus_of, refuse_reserved
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import BadWeights, read_entries
 from eval_jobs.types import Checkpoint, CheckpointFormat, ServeSpec
 
@@ -55,6 +57,10 @@ class Order:
     unread: str = ""
     adapter: Adapter | None = None
     """None for a full checkpoint."""
+    gpus: int = 0
+    """How many an engine for it computes on."""
+    is_batch_invariant: bool = False
+    """Whether the engine is to compute alike whatever else is in the batch."""
 
 
 def take_order(checkpoint: Checkpoint, spec: ServeSpec) -> Order:
@@ -67,18 +73,21 @@ def take_order(checkpoint: Checkpoint, spec: ServeSpec) -> Order:
     """
     refuse_reserved(spec.args)
     require_folders(checkpoint)
+    on_cpu = runs_on_cpu()
     adapter = _adapter(checkpoint) if checkpoint.format is CheckpointFormat.LORA else None
     model, unread = _model(Path((checkpoint.base_model or "") if adapter else checkpoint.uri))
     return Order(
         checkpoint=checkpoint,
         spec=spec,
         python=interpreter(spec.python),
-        on_cpu=runs_on_cpu(),
+        on_cpu=on_cpu,
         # Without one vLLM says best what it misses.
         tokenizer=tokenizer_folder(checkpoint) or checkpoint.uri,
         model=model,
         unread=unread,
         adapter=adapter,
+        gpus=0 if on_cpu else gpus_of(spec.args),
+        is_batch_invariant=not on_cpu and _wants_batch_invariance(),
     )
 
 
@@ -108,6 +117,11 @@ def interpreter(python: str) -> str:
 
 
 # --- private
+
+
+def _wants_batch_invariance() -> bool:
+    told = os.environ.get(BATCH_INVARIANT)
+    return have_batch_invariance(os.environ.get(VISIBLE_DEVICES)) if told is None else told == "1"
 
 
 def _model(folder: Path) -> tuple[Fingerprint | None, str]:

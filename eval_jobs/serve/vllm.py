@@ -117,6 +117,8 @@ class VllmEngine:
             load_s=load_s,
             log=str(resident.process.log),
             machine=machine_id(),
+            gpus=order.gpus,
+            is_batch_invariant=order.is_batch_invariant,
             canaries=loaded.canaries,
             load_reason=reason,
             certificate=loaded.certificate,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import CheckpointUnreadable, ConfigError
-from eval_jobs.serve.launch import Launch, command, environment, rank_of
+from eval_jobs.serve.launch import Launch, command, environment, gpus_of, rank_of
 from eval_jobs.types import Between, ServeSpec
 from tests.tiny_model import checkpoint_record
 
@@ -175,3 +175,39 @@ def test_the_rank_of_an_adapter_is_its_largest_one(config: dict[str, object], ra
 def test_an_adapter_without_a_usable_rank_is_unreadable(config: dict[str, object]) -> None:
     with pytest.raises(CheckpointUnreadable, match=r"adapter_config\.json"):
         rank_of(config, where="adapter_config.json")
+
+
+def test_the_share_of_the_memory_is_passed_on_when_it_is_set() -> None:
+    assert "--gpu-memory-utilization" not in argv()
+    assert value_of(argv(ServeSpec(gpu_memory_utilization=0.3)), "--gpu-memory-utilization") == "0.3"
+
+
+def test_a_plan_of_before_the_setting_keeps_the_share_among_its_arguments() -> None:
+    assert value_of(argv(ServeSpec(args=("--gpu-memory-utilization", "0.4"))), "--gpu-memory-utilization") == "0.4"
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ((), 1),
+        (("--tensor-parallel-size", "4"), 4),
+        (("--tensor_parallel_size=2", "-pp", "2", "-dp=3"), 12),
+        (("-tp", "8", "--tensor-parallel-size", "2"), 2),
+        (("--tensor-parallel-size",), 1),
+        (("--max-num-seqs", "4"), 1),
+    ],
+)
+def test_an_engine_computes_on_as_many_gpus_as_its_arguments_say(args: tuple[str, ...], expected: int) -> None:
+    assert gpus_of(args) == expected
+
+
+def test_batch_invariance_is_asked_for_by_its_variable() -> None:
+    env = environment({}, cache_dir="/c", on_cpu=False, is_batch_invariant=True)
+    assert env["VLLM_BATCH_INVARIANT"] == "1"
+    assert "VLLM_BATCH_INVARIANT" not in environment({}, cache_dir="/c", on_cpu=False)
+
+
+def test_on_a_cpu_batch_invariance_is_never_asked_for() -> None:
+    inherited = {"VLLM_BATCH_INVARIANT": "1"}
+    env = environment(inherited, cache_dir="/c", on_cpu=True, is_batch_invariant=True)
+    assert "VLLM_BATCH_INVARIANT" not in env, "vLLM 0.32 would start, and die of the first request"
