@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-verdicts bench-judge bench-replay bench-scale bench-chaos clean
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-chaos clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -35,6 +35,10 @@ docs: setup ## write the generated pages of docs/ anew
 
 bench-probe: setup ## our latency probe beside `vllm bench serve`
 	@$(BIN)/python benchmarks/probe_agreement.py
+
+bench-evaluator: setup ## what the evaluator adds to the time of the answers
+	@$(BIN)/python -m benchmarks.evaluator_overhead --server instant --plans 200
+	@$(BIN)/python -m benchmarks.evaluator_overhead
 
 bench-verdicts: setup ## false alarms and found losses of our verdicts and of the peers' rules
 	@$(BIN)/python -m benchmarks.verdicts

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eval_jobs.errors import EvaluateError, TrackerError
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Clock, Engine, Evaluator, Prober, Progress
+from eval_jobs.spending import Spending, Stage
 from eval_jobs.types import (
     Benchmark,
     BenchmarkFailure,
@@ -55,34 +56,47 @@ class Tools:
 def run_plan(plan: EvalPlan, *, tools: Tools, progress: Progress) -> EvalRecord:
     """Carry out `plan`; every benchmark and load gets an outcome, a failed one with its reason."""
     started_at = tools.clock.now()
+    spending = Spending(tools.clock, tools.engine)
     progress("loading the checkpoint")
     try:
         with tools.engine.serving(plan.checkpoint, plan.serve, progress=progress) as endpoint:
-            outcomes = tuple(evaluate_one(b, plan, endpoint, tools.evaluator, progress) for b in plan.suite.benchmarks)
+            spending.end(Stage.LOADING)
+            outcomes = evaluate_all(plan, endpoint, tools.evaluator, progress)
+            spending.end(Stage.EVALUATING)
             probes = probe_all(plan, endpoint, tools.prober, progress)
     except TrackerError as error:
-        return record_of_failure(plan, error, started_at=started_at, finished_at=tools.clock.now())
+        spending.end(Stage.LOADING)
+        failed = record_of_failure(plan, error, started_at=started_at, finished_at=tools.clock.now())
+        return replace(failed, cost=spending.cost((), None))
+    reference_probes = probe_reference(plan, probes, tools=tools, progress=progress)
+    spending.end(Stage.PROBING)
     return EvalRecord(
         plan=plan,
         outcomes=outcomes,
         probes=probes,
-        reference_probes=probe_reference(plan, probes, tools=tools, progress=progress),
+        reference_probes=reference_probes,
         engine=endpoint.info,
         started_at=started_at,
         finished_at=tools.clock.now(),
+        cost=spending.cost(outcomes, endpoint.info),
     )
 
 
-def evaluate_one(
-    benchmark: Benchmark, plan: EvalPlan, endpoint: Endpoint, evaluator: Evaluator, progress: Progress
-) -> Outcome:
-    """Score one benchmark; a failure is a value, so that the others still run."""
+def evaluate_all(plan: EvalPlan, endpoint: Endpoint, evaluator: Evaluator, progress: Progress) -> tuple[Outcome, ...]:
+    """Score all benchmarks at the same time; a failure of one is a value, and the others still count."""
+    found = evaluator.evaluate(plan.suite, endpoint, plan_id=plan.id, progress=progress)
+    return tuple(accounted(b, plan, outcome) for b, outcome in zip(plan.suite.benchmarks, found, strict=True))
+
+
+def accounted(benchmark: Benchmark, plan: EvalPlan, found: EvalResult | TrackerError) -> Outcome:
+    """Return what goes into the record: the result if it accounts for every sample, else why there is none."""
+    if isinstance(found, TrackerError):
+        return _benchmark_failure(benchmark, plan, found)
     try:
-        result = evaluator.evaluate(benchmark, plan.suite, endpoint, plan_id=plan.id, progress=progress)
-        check_accounted(result)
-    except TrackerError as error:
+        check_accounted(found)
+    except EvaluateError as error:
         return _benchmark_failure(benchmark, plan, error)
-    return result
+    return found
 
 
 def check_accounted(result: EvalResult) -> None:

@@ -130,7 +130,7 @@ class Suite:
     benchmarks: tuple[Benchmark, ...]
     generation: Generation = Generation()
     concurrency: int = 8
-    """Requests in flight; part of the fingerprint, because batch composition changes bf16 results."""
+    """Requests in flight over all benchmarks. In the fingerprint: batch composition changes bf16 results."""
     request_timeout_s: float = 120.0
     part: Part | None = None
     """None: all samples. Part of no fingerprint: a sample's score does not depend on which others are asked."""
@@ -268,6 +268,7 @@ class EvalResult:
     samples: tuple[SampleScore, ...]
     """One entry for every planned sample and repeat."""
     duration_s: float
+    """Its share of the time that all benchmarks took together, so durations add up to that."""
     higher_is_better: bool = True
     left_out: int = 0
     """Samples of the benchmark that were not asked, because the plan was for a part of it."""

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from eval_jobs.errors import TrackerError
 from eval_jobs.evaluate.data_files import read_data_digest
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.evaluate.pauses import Pauses
+from eval_jobs.ports import Evaluator, Progress
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Generation, SampleScore, Suite
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 
@@ -57,7 +59,17 @@ def ask(
 ) -> EvalResult:
     """Evaluate one benchmark against a scripted server."""
     suite = suite_of(benchmark, request_timeout_s=timeout_s)
-    return evaluator.evaluate(benchmark, suite, endpoint_of(server), plan_id=plan_id, progress=quiet)
+    return evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id)
+
+
+def evaluate_one(
+    evaluator: Evaluator, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress | None = None
+) -> EvalResult:
+    """Evaluate a suite of one benchmark, and raise what went wrong."""
+    (outcome,) = evaluator.evaluate(suite, endpoint, plan_id=plan_id, progress=progress or quiet)
+    if isinstance(outcome, TrackerError):
+        raise outcome
+    return outcome
 
 
 def quiet(line: str) -> None:

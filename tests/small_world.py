@@ -26,7 +26,7 @@ from pydantic import TypeAdapter
 
 from benchmarks.killing.engine import answer_to
 from benchmarks.killing.inside import Bomb, arm, watch_lines
-from eval_jobs.errors import EndpointFailed, StoreError, TrackingUnreachable
+from eval_jobs.errors import EndpointFailed, StoreError, TrackerError, TrackingUnreachable
 from eval_jobs.execute.interrupts import Interrupts, Stopped
 from eval_jobs.execute.worker import IDLE_S, Worker, work
 from eval_jobs.identity import content_hash
@@ -36,7 +36,7 @@ from eval_jobs.queue.rules import MAX_STALLED
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.queue_types import Claim
 from eval_jobs.run import Tools
-from eval_jobs.types import Benchmark, Checkpoint, Endpoint, EngineInfo, EvalRecord, EvalResult, ServeSpec, Suite
+from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, EvalRecord, EvalResult, ServeSpec, Suite
 from tests import trainer
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine import FakeEngine
@@ -308,18 +308,20 @@ class _Evaluator(FakeEvaluator):
         self._once = once
 
     def evaluate(
-        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
-    ) -> EvalResult:
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> tuple[EvalResult | TrackerError, ...]:
         (self._folder / plan_id).touch()
         step, _, digest = endpoint.model.partition("-")
         if int(step) == BUGGY:
             raise RuntimeError("a bug")
         if self._once("stopped"):
             self._clock.interrupts.stop()
-        if int(step) in (REFUSED_ONCE, LOST_ONCE) and self._once(step):
-            self._fail(int(step))
+        if int(step) == REFUSED_ONCE and self._once(step):
+            return (EndpointFailed("the server is away", hint="wait"),) * len(suite.benchmarks)
+        if int(step) == LOST_ONCE and self._once(step):
+            self._wait_until_lost()
         self.answer = lambda question: answer_to(question, digest)
-        return super().evaluate(benchmark, suite, endpoint, plan_id=plan_id, progress=progress)
+        return super().evaluate(suite, endpoint, plan_id=plan_id, progress=progress)
 
     def kept(self) -> tuple[str, ...]:
         return tuple(path.name for path in self._folder.iterdir())
@@ -328,9 +330,7 @@ class _Evaluator(FakeEvaluator):
         (self._folder / plan_id).unlink(missing_ok=True)
         super().forget(plan_id)
 
-    def _fail(self, step: int) -> None:
-        if step == REFUSED_ONCE:
-            raise EndpointFailed("the server is away", hint="wait")
+    def _wait_until_lost(self) -> None:
         self._queue.takes_away = True
         try:
             while True:  # until the next beat of the heart finds out

@@ -1,10 +1,10 @@
 """The gate that every request goes through: tried again where that helps, stopped where the server is gone.
 
-    gate = Gate(is_alive=..., limit=8)
+    gate = Gate(is_alive=..., slots=Slots(8))
     output = gate.ask(lambda: client.create(...))
 
 A refused sample (400) is one sample's failure. A server that is gone, overloaded for long or refuses the key or the
-model stops the evaluation at once: what was answered is kept, and a retry asks the rest. In between (500, a timeout,
+model stops all benchmarks at once: what was answered is kept, and a retry asks the rest. In between (500, a timeout,
 a cut or unreadable answer) the server is asked whether it lives. After `limit` such failures in a row it must answer a
 control, a question that it answered before: if it cannot, the evaluation stops; if it can, these samples are to blame.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -22,6 +21,7 @@ import openai
 from eval_jobs.errors import EndpointFailed, EndpointRefused
 from eval_jobs.evaluate.blame import Blame, blame, describe, pause_s, retry_after_s
 from eval_jobs.evaluate.pauses import Pauses
+from eval_jobs.evaluate.slots import Slots
 
 log = logging.getLogger(__name__)
 
@@ -41,41 +41,32 @@ class NoAnswer(Exception):
         """Whether the server may be to blame: asking again later may help."""
 
 
-class Closed(threading.Event):
-    """Set when a gate closes; every pause is a wait for it."""
-
-    def now_s(self) -> float:
-        """Return seconds that nobody can set; only the difference of two values means something."""
-        return time.monotonic()
-
-
 class Gate:
-    """Lets requests through until the server is found dead. Safe for threads; one per evaluation."""
+    """Lets requests through until the server is found dead. Safe for threads; one for all benchmarks of a suite."""
 
     def __init__(
         self,
         *,
         is_alive: Callable[[], bool],
-        limit: int,
+        slots: Slots,
         own_engine: bool = False,
         pauses: Pauses | None = None,
-        closed: Closed | None = None,
     ) -> None:
         """Open the gate.
 
         Args:
             is_alive: whether the server answers at all.
-            limit: failures in a row that are suspicious.
+            slots: of requests in flight; so many failures in a row are suspicious. Closed with the gate.
             own_engine: it knows no keys, so what refuses one is somebody else at its address.
             pauses: before a request is made again.
-            closed: what pauses wait for, and the time that passes meanwhile.
         """
         self._is_alive = is_alive
         self._own_engine = own_engine
-        self._limit = max(MIN_IN_A_ROW, limit)
+        self._slots = slots
+        self._limit = max(MIN_IN_A_ROW, slots.limit)
         self._lock = threading.Lock()
         self._pauses = pauses or Pauses()
-        self._closed = closed or Closed()
+        self._closed = slots.closed
         self._error: EndpointFailed | EndpointRefused | None = None
         self._in_a_row = 0
         self._answered = 0
@@ -101,6 +92,7 @@ class Gate:
             self._wait_for_turn()
             try:
                 answer = request()
+                self._note_answer(request)
             except Exception as error:
                 pause = pause_s(error, attempt, self._pauses)
                 if pause is None and blame(error) is Blame.BUSY and self._answered > answered:
@@ -109,11 +101,13 @@ class Gate:
                 if pause is None:
                     raise self._give_up(error) from error
                 log.info("trying again in %.1f s: %s", pause, describe(error))
-                self._pause(pause, everybody=blame(error) is Blame.BUSY)
-                attempt += 1
+                everybody = blame(error) is Blame.BUSY
             else:
-                self._note_answer(request)
                 return answer
+            finally:
+                self._slots.give()
+            self._pause(pause, everybody=everybody)
+            attempt += 1
 
     # --- private
 

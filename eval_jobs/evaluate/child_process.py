@@ -9,9 +9,11 @@ import queue
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
+
+import psutil
 
 import eval_jobs
 from eval_jobs.errors import EvaluatorDied
@@ -25,6 +27,12 @@ log = logging.getLogger(__name__)
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.5
+MAX_REQUESTS = 500
+"""After so many a child has done enough; a new one starts with the next request."""
+SETTLED_AFTER = 5
+"""Requests until everything is imported and every cache is filled."""
+MAX_GROWTH_BYTES = 200 * 2**20
+"""Since then."""
 CACHE_VARIABLES = {
     "HF_HOME": "huggingface",
     "HF_DATASETS_CACHE": "huggingface/datasets",
@@ -38,7 +46,7 @@ CACHE_VARIABLES = {
 
 
 class ChildProcess:
-    """One running child. It says `ready` when EvalScope is imported, then answers one request at a time."""
+    """One running child. It says `ready` when EvalScope is imported, then carries out one request at a time."""
 
     def __init__(self, python: str, work_dir: Path, log_path: Path, *, offline: bool, key: str = "") -> None:
         self.log_path = log_path
@@ -48,6 +56,8 @@ class ChildProcess:
         with _open_log(log_path) as log_file:
             self._process = self._start(python, work_dir, log_file)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._n_requests = 0
+        self._settled_bytes = 0
         threading.Thread(target=self._read, daemon=True, name="evaluator messages").start()
         log.info("evaluator started, pid %d, log %s", self._process.pid, log_path)
 
@@ -69,8 +79,8 @@ class ChildProcess:
         while self._next(START_TIMEOUT_S)["type"] != "ready":
             pass
 
-    def ask(self, request: Message, *, silence_s: float, progress: Callable[[int, int], None]) -> Message:
-        """Send a request and return the result or the error that it answers with.
+    def ask(self, request: Message, *, silence_s: float) -> Iterator[Message]:
+        """Send a request, and yield what it says until it has said of every task what became of it.
 
         Raises:
             EvaluatorDied: it ended, or said nothing for `silence_s`.
@@ -81,9 +91,21 @@ class ChildProcess:
             self._process.stdin.flush()
         except OSError as error:
             raise self._died() from error
-        while (message := self._next(silence_s))["type"] == "progress":
-            progress(message["done"], message["total"])
-        return message
+        self._n_requests += 1
+        left = len(request["tasks"])
+        while left:
+            message = self._next(silence_s)
+            left -= message["type"] != "progress"
+            yield message
+
+    def is_worn(self) -> bool:
+        """Tell whether it should be replaced before the next request: it has done many, or its memory grows."""
+        if self._n_requests == SETTLED_AFTER:
+            self._settled_bytes = self._rss_bytes()
+        grown = self._n_requests > SETTLED_AFTER and self._rss_bytes() > self._settled_bytes + MAX_GROWTH_BYTES
+        if grown or self._n_requests >= MAX_REQUESTS:
+            log.info("the evaluator has done its part: %d requests, %d bytes", self._n_requests, self._rss_bytes())
+        return grown or self._n_requests >= MAX_REQUESTS
 
     def stop(self) -> None:
         """End it and everything it started. Calling it twice is harmless."""
@@ -121,6 +143,12 @@ class ChildProcess:
                 message = decode(line)
                 if message is not None:
                     self._messages.put(message)
+
+    def _rss_bytes(self) -> int:
+        try:
+            return int(psutil.Process(self.pid).memory_info().rss)
+        except psutil.NoSuchProcess:
+            return 0
 
     def _next(self, timeout_s: float) -> Message:
         """Return the next message; both the end of its pipe and the end of the process count as its death.

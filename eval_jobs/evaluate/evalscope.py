@@ -1,7 +1,7 @@
 """`Evaluator` with EvalScope: a client of one resident child process.
 
 evaluator = EvalScopeEvaluator(state / "evaluations")
-result = evaluator.evaluate(benchmark, suite, endpoint, plan_id=plan.id, progress=print)
+outcomes = evaluator.evaluate(suite, endpoint, plan_id=plan.id, progress=print)
 
 benchmark + data -> own copy (mirror) -> request (task_config) -> child -> files in the run's folder -> scores (parse)
 """
@@ -14,22 +14,28 @@ import shutil
 import sys
 import threading
 import time
-from dataclasses import asdict
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from eval_jobs.errors import EndpointFailed, EvaluatorDied, StoreError
+from eval_jobs.errors import EndpointFailed, EvaluatorDied, StoreError, TrackerError
 from eval_jobs.evaluate.child_process import ChildProcess
 from eval_jobs.evaluate.known_benchmarks import check_name
 from eval_jobs.evaluate.mirror import open_mirror
 from eval_jobs.evaluate.outputs import Outputs
-from eval_jobs.evaluate.parse import metric_name
+from eval_jobs.evaluate.parse import metric_name, token_sum
 from eval_jobs.evaluate.pauses import Pauses
 from eval_jobs.evaluate.plan_lock import held, held_if_free
+from eval_jobs.evaluate.progress_line import ProgressLine
 from eval_jobs.evaluate.protocol import Message, error_of
 from eval_jobs.evaluate.task_config import (
+    Json,
     LocalData,
+    benchmark_task,
     evalscope_name,
     evaluate_request,
+    max_tokens,
     plan_folder,
     run_folder,
 )
@@ -75,40 +81,30 @@ class EvalScopeEvaluator:
         return self._child.pid if self._child is not None else None
 
     def evaluate(
-        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
-    ) -> EvalResult:
-        """Ask every sample and score it; see the port.
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> tuple[EvalResult | TrackerError, ...]:
+        """Ask every sample of every benchmark and score it; see the port.
 
-        Raises:
-            UnknownBenchmark, BadData, EvaluateError: asking again is useless.
-            EndpointRefused: asking again is useless until the key is corrected.
-            EndpointFailed, EvaluatorDied: asking again may help; it asks only what is missing.
-            DiskFull, StoreError: no space for data or answers, or no permission.
+        UnknownBenchmark, BadData, EvaluateError: asking again is useless.
+        EndpointRefused: asking again is useless until the key is corrected.
+        EndpointFailed, EvaluatorDied: asking again may help; it asks only what is missing.
+        DiskFull, StoreError: no space for data or answers, or no permission.
         """
-        started_s = time.monotonic()
-        check_name(benchmark.adapter)
-        _check_key(endpoint)
-        mirror = open_mirror(benchmark, self.work_dir / "data")
-        data = None if mirror is None else LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
-        folder = self.work_dir / "runs" / run_folder(benchmark, suite, plan_id)
-        request = evaluate_request(benchmark, suite, endpoint, folder=str(folder), data=data)
-        request["pauses"] = asdict(self._pauses)
-        waiting = f"{benchmark.name}: waiting for another evaluation of the same checkpoint"
-        with held(self._lock_path(plan_id), on_wait=lambda: progress(waiting)):
-            with self._lock:
-                reply = self._ask(request, progress, offline=data is not None)
-            if reply["type"] != "result":
-                raise error_of(_with_path_of_user(reply, data, benchmark), logs=self._logs(endpoint))
-            outputs = Outputs(folder, evalscope_name(benchmark))
-        _check_planned(outputs, reply["planned"], logs=self._logs(endpoint))
-        return EvalResult(
-            benchmark=benchmark.name,
-            fingerprint=benchmark_fingerprint(benchmark, suite),
-            metric=metric_name(outputs.reviews.values(), default=reply["metric"]),
-            samples=outputs.samples(),
-            duration_s=time.monotonic() - started_s,
-            higher_is_better=benchmark.higher_is_better,
-        )
+        outcomes: dict[str, EvalResult | TrackerError] = {}
+        tasks: list[_Task] = []
+        for benchmark in suite.benchmarks:
+            try:
+                tasks.append(self._task(benchmark, suite, endpoint, plan_id))
+            except TrackerError as error:
+                outcomes[benchmark.name] = error
+        waiting = "waiting for another evaluation of the same checkpoint"
+        try:
+            if tasks:
+                with held(self._lock_path(plan_id), on_wait=lambda: progress(waiting)), self._lock:
+                    outcomes |= self._carry_out(tasks, suite, endpoint, progress)
+        except TrackerError as error:
+            outcomes |= dict.fromkeys((task.benchmark.name for task in tasks), error)
+        return tuple(outcomes[benchmark.name] for benchmark in suite.benchmarks)
 
     def kept(self) -> tuple[str, ...]:
         """Return the plans that have a folder; see the port."""
@@ -148,26 +144,58 @@ class EvalScopeEvaluator:
         server = f", the server's {endpoint.info.log}" if endpoint.info.log else ""
         return f"the evaluator's log is {self._log_path}{server}"
 
-    def _ask(self, request: Message, progress: Progress, *, offline: bool) -> Message:
-        name = request["benchmark"]
+    def _task(self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, plan_id: str) -> _Task:
+        check_name(benchmark.adapter)
+        _check_key(endpoint)
+        mirror = open_mirror(benchmark, self.work_dir / "data")
+        data = None if mirror is None else LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
+        folder = self.work_dir / "runs" / run_folder(benchmark, suite, plan_id)
+        message = benchmark_task(benchmark, suite, endpoint, folder=str(folder), data=data)
+        fingerprint = benchmark_fingerprint(benchmark, suite)
+        return _Task(benchmark=benchmark, fingerprint=fingerprint, folder=folder, data=data, json=message)
+
+    def _carry_out(
+        self, tasks: Sequence[_Task], suite: Suite, endpoint: Endpoint, progress: Progress
+    ) -> dict[str, EvalResult | TrackerError]:
+        """Have the child carry out all tasks; one that it dies over keeps the others' results."""
+        # What has the longest answers is begun first; the order of the suite decides among equals.
+        in_order = sorted(tasks, key=lambda task: -max_tokens(task.benchmark, suite))
+        request = evaluate_request(suite, endpoint, [task.json for task in in_order])
+        request["pauses"] = asdict(self._pauses)
+        outcomes: dict[str, EvalResult | TrackerError] = {}
+        asking_s: dict[str, float] = {}
+        started_s = time.monotonic()
+        try:
+            offline = all(task.data is not None for task in tasks)
+            with closing(self._replies(request, progress, offline=offline)) as replies:
+                for reply in replies:
+                    task = next(task for task in tasks if task.benchmark.name == reply["benchmark"])
+                    outcomes[task.benchmark.name] = _outcome(task, reply, logs=self._logs(endpoint))
+                    asking_s[task.benchmark.name] = reply["asking_s"]
+        except EvaluatorDied as error:
+            outcomes = dict.fromkeys((task.benchmark.name for task in tasks), error) | outcomes
+        return _with_durations(outcomes, asking_s, time.monotonic() - started_s)
+
+    def _replies(self, request: Message, progress: Progress, *, offline: bool) -> Generator[Message, None, None]:
+        """Yield what became of each task, as they end."""
+        counts = ProgressLine([task["benchmark"] for task in request["tasks"]])
         finished = False
         try:
             child = self._running_child(progress, offline=offline, key=request["api_key_env"])
-            progress(f"{name}: loading")
-            reply = child.ask(
-                request,
-                silence_s=MIN_SILENCE_S + 3 * request["timeout_s"],
-                progress=lambda done, total: progress(f"{name} {done}/{total}"),
-            )
-            finished = True
+            progress(counts.loading)
+            for message in child.ask(request, silence_s=MIN_SILENCE_S + 3 * request["timeout_s"]):
+                if message["type"] == "progress":
+                    progress(counts.after(message))
+                else:
+                    yield message
+            finished = not child.is_worn()
         finally:
             if not finished:  # died, or we were interrupted: it must not go on asking behind our back
                 self.close()
-        return reply
 
     def _running_child(self, progress: Progress, *, offline: bool, key: str) -> ChildProcess:
-        # The hub's client reads its switch once, at its import: local data gets a child that never asks the hub. And a
-        # child has no other key than that of its endpoint.
+        # The hub's client reads its switch once, at its import: where all data are local, the child never asks the hub.
+        # And a child has no other key than that of its endpoint.
         child = self._child
         if child is not None and not (child.is_running() and (child.offline, child.key) == (offline, key)):
             self.close()
@@ -179,6 +207,49 @@ class EvalScopeEvaluator:
 
 
 # --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    benchmark: Benchmark
+    fingerprint: str
+    folder: Path
+    data: LocalData | None
+    json: Json
+
+
+def _outcome(task: _Task, reply: Message, *, logs: str) -> EvalResult | TrackerError:
+    if reply["type"] != "result":
+        return error_of(_with_path_of_user(reply, task.data, task.benchmark), logs=logs)
+    outputs = Outputs(task.folder, evalscope_name(task.benchmark))
+    try:
+        _check_planned(outputs, reply["planned"], logs=logs)
+    except EvaluatorDied as error:
+        return error
+    return EvalResult(
+        benchmark=task.benchmark.name,
+        fingerprint=task.fingerprint,
+        metric=metric_name(outputs.reviews.values(), default=reply["metric"]),
+        samples=outputs.samples(),
+        duration_s=0.0,
+        higher_is_better=task.benchmark.higher_is_better,
+        left_out=reply.get("left_out", 0),
+        input_tokens=token_sum(outputs.predictions.values(), "input_tokens"),
+        output_tokens=token_sum(outputs.predictions.values(), "output_tokens"),
+    )
+
+
+def _with_durations(
+    outcomes: Mapping[str, EvalResult | TrackerError], asking_s: Mapping[str, float], wall_s: float
+) -> dict[str, EvalResult | TrackerError]:
+    """Share out the time that all took together, by how long the requests of each were in flight."""
+    total_s = sum(asking_s.values())
+    return {
+        name: replace(outcome, duration_s=wall_s * (asking_s[name] / total_s if total_s else 1 / len(asking_s)))
+        if isinstance(outcome, EvalResult)
+        else outcome
+        for name, outcome in outcomes.items()
+    }
 
 
 def _with_path_of_user(reply: Message, data: LocalData | None, benchmark: Benchmark) -> Message:

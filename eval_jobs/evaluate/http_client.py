@@ -1,21 +1,29 @@
-"""The HTTP client of the evaluator's child: no answer may take for ever, fill the memory or repeat our key."""
+"""The HTTP client of the evaluator's child: no answer may take for ever, fill the memory or repeat our key.
+
+It is also where requests in flight are counted: nothing that asks the model gets around it.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import cache
+from ssl import SSLContext
 from typing import Any
 
 import httpx
 
+from eval_jobs.evaluate.slots import Slots
 from eval_jobs.secrets import masked
 
 MAX_ANSWER_BYTES = 64 * 2**20
 MAX_CONNECTIONS = 1000
 
 
-def http_client(timeout_s: float, *, secret: str = "") -> httpx.Client:
+def http_client(timeout_s: float, slots: Slots, *, secret: str = "") -> httpx.Client:
     """Return a client whose answers must be whole `timeout_s` after their first line, with `secret` masked in them.
+
+    Every question (POST) takes one of `slots`; what was not answered well keeps it until its thread gives it back.
 
     The timeout of an HTTP library counts from one byte to the next: a server that sends a byte now and then, or that
     never stops sending, would keep a request busy for ever. A server that repeats the key that it was sent, in an error
@@ -26,8 +34,10 @@ def http_client(timeout_s: float, *, secret: str = "") -> httpx.Client:
         if isinstance(response.stream, httpx.SyncByteStream):
             response.stream = _Limited(response.stream, response.request, time.monotonic() + timeout_s)
 
-    return _Masking(
+    return _Client(
+        slots,
         secret,
+        verify=_certificates(),
         timeout=timeout_s,
         limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
         follow_redirects=True,
@@ -38,12 +48,29 @@ def http_client(timeout_s: float, *, secret: str = "") -> httpx.Client:
 # --- private
 
 
-class _Masking(httpx.Client):
-    def __init__(self, secret: str, **options: Any) -> None:  # noqa: ANN401 - httpx's own
+@cache
+def _certificates() -> SSLContext:
+    """Read the machine's certificates once a process: it takes longer than everything else about a client."""
+    return httpx.create_ssl_context()
+
+
+class _Client(httpx.Client):
+    def __init__(self, slots: Slots, secret: str, **options: Any) -> None:  # noqa: ANN401 - httpx's own
         super().__init__(**options)
+        self._slots = slots
         self._secret = secret
 
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
+        if request.method != "POST":
+            return self._sent(request, **options)
+        if not self._slots.take():
+            raise httpx.ConnectError("the evaluation was stopped before this was sent", request=request)
+        response = self._sent(request, **options)
+        if response.is_success:
+            self._slots.give()
+        return response
+
+    def _sent(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
         response = super().send(request, **options)
         if options.get("stream"):  # nobody asks for one
             response.read()

@@ -10,14 +10,14 @@ from pathlib import Path
 from eval_jobs.evaluate.child_pipes import Send
 from eval_jobs.evaluate.outputs import failures
 from eval_jobs.evaluate.parse import Place
-from eval_jobs.evaluate.protocol import FAILURES_FILE, PLANNED_FILE, Message
+from eval_jobs.evaluate.protocol import FAILURES_FILE, MADE_BY_FILE, PLANNED_FILE, Message
 from eval_jobs.evaluate.storage import storage_error
 
 Rows = Sequence[dict[str, object]]
 
 
 class PlanChanged(Exception):
-    """The folder holds answers to other questions: EvalScope knows them by their position only."""
+    """The folder holds answers to other questions, or another EvalScope's: it knows them by their position only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,10 @@ class Journal:
         self.name = str(request["benchmark"])
         self.folder = Path(request["task"]["work_dir"])
         self.repeats = int(request["repeats"])
+        self.part = request.get("part")
+        """Which rows are asked, for `parts.rows_of_part`; None: all."""
+        self.left_out = 0
+        """Questions of the benchmark that are not asked."""
         self.stage = "configuring"
         """For error messages, then `loading`, then `asking`."""
         self.metric = ""
@@ -46,20 +50,28 @@ class Journal:
         """Questions that have an answer."""
         self.failures: dict[Place, Failure] = {}
         self._doubted_before = {place for place, row in failures(self.folder).items() if row.get("may_pass")}
+        self._asking_s: list[float] = []
         self._send = send
 
-    def plan(self, rows: Rows) -> None:
+    def plan(self, rows: Rows, *, made_by: dict[str, object]) -> None:
         """Write down every question before anything is asked.
 
+        Args:
+            rows: see `parse`.
+            made_by: names the version of what asks and scores.
+
         Raises:
-            PlanChanged: the folder holds another plan.
+            PlanChanged: the folder holds another plan, or another version's.
             DiskFull, StoreError: it cannot be written.
         """
         self.planned = len(rows)
-        path = self.folder / PLANNED_FILE
-        if path.is_file() and path.read_text(encoding="utf-8") != _jsonl(rows):
+        texts = {self.folder / MADE_BY_FILE: _jsonl([made_by]), self.folder / PLANNED_FILE: _jsonl(rows)}
+        found = {path: path.read_text(encoding="utf-8", errors="replace") for path in texts if path.is_file()}
+        if self.folder / PLANNED_FILE in found and found != texts:
             raise PlanChanged
-        _write_jsonl(path, rows)
+        for path, text in texts.items():
+            if found.get(path) != text:
+                _write(path, text)
 
     def begin(self, *, metric: str, to_ask: int) -> None:
         """Note that asking begins; the questions that a resumed evaluation has answered already are done."""
@@ -77,6 +89,15 @@ class Journal:
         self.done += 1
         self.answered += answered
         self._report()
+
+    def note_asking(self, seconds: float) -> None:
+        """Note how long requests of one question were in flight; from any thread."""
+        self._asking_s.append(seconds)
+
+    @property
+    def asking_s(self) -> float:
+        """For how long requests were in flight, summed over them."""
+        return sum(self._asking_s)
 
     def fail(self, place: Place, failure: Failure) -> None:
         """Note a question that was not answered, or was answered and could not be scored."""
@@ -117,7 +138,7 @@ class Journal:
             }
             for (subset, index), failure in self.failures.items()
         ]
-        _write_jsonl(self.folder / FAILURES_FILE, rows)
+        _write(self.folder / FAILURES_FILE, _jsonl(rows))
 
     def drop_torn_lines(self) -> None:
         """Cut what a kill left of a half-written line: EvalScope would write the next row right behind it."""
@@ -128,7 +149,7 @@ class Journal:
     # --- private
 
     def _report(self) -> None:
-        self._send({"type": "progress", "done": self.done, "total": self.planned})
+        self._send({"type": "progress", "benchmark": self.name, "done": self.done, "total": self.planned})
 
 
 def _drop_torn_line(path: Path) -> None:
@@ -142,12 +163,12 @@ def _jsonl(rows: Rows) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def _write_jsonl(path: Path, rows: Rows) -> None:
+def _write(path: Path, text: str) -> None:
     """Write the whole file or nothing: a kill in between leaves the old one."""
     temporary = path.with_suffix(".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(_jsonl(rows), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
         raise storage_error(path.parent, error) from error

@@ -1,9 +1,10 @@
 """What the evaluator and its child say to each other: one JSON object a line, over the child's stdin and stdout.
 
-    parent -> child   a request (`task_config.evaluate_request`)
-    child -> parent   {"type": "progress", "done": 3, "total": 20}   any number
-                      {"type": "result", "metric": "accuracy", "planned": 20}  or
-                      {"type": "error", "code": ..., "message": ..., "hint": ...}
+    parent -> child   a request (`task_config.evaluate_request`), of one task or several
+    child -> parent   {"type": "progress", "benchmark": "sums", "done": 3, "total": 20}   any number
+                      {"type": "result", "benchmark": "sums", "asking_s": 9.5, "metric": "accuracy", "planned": 20}  or
+                      {"type": "error", "benchmark": "sums", "asking_s": 9.5, "code": ..., "message": ..., "hint": ...}
+The benchmarks' messages mix. One request at a time: the next one may follow when every task has its result or error.
 Samples do not travel here: they lie in the run's folder, where a killed evaluation finds them again.
 """
 
@@ -24,6 +25,7 @@ from eval_jobs.errors import (
     UnknownBenchmark,
 )
 
+MADE_BY_FILE = "made_by.jsonl"
 PLANNED_FILE = "planned.jsonl"
 FAILURES_FILE = "failures.jsonl"
 

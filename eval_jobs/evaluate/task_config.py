@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eval_jobs.evaluate.parts import part_to_json
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.types import Benchmark, Endpoint, EngineKind, Suite
 
@@ -51,19 +52,32 @@ def evalscope_name(benchmark: Benchmark) -> str:
     return OWN_NAMES.get(benchmark.adapter, benchmark.adapter)
 
 
-def evaluate_request(
-    benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: LocalData | None
-) -> Json:
+def max_tokens(benchmark: Benchmark, suite: Suite) -> int:
+    """Return how long an answer may be."""
+    return suite.generation.max_tokens if benchmark.max_tokens is None else benchmark.max_tokens
+
+
+def evaluate_request(suite: Suite, endpoint: Endpoint, tasks: Sequence[Json]) -> Json:
     """Return the child's request. The API key is not in it, only the name of its environment variable."""
     return {
-        "benchmark": benchmark.name,
         "base_url": endpoint.base_url,
         "model": endpoint.model,
         "api_key_env": endpoint.api_key_env,
         "own_engine": endpoint.info.name == EngineKind.VLLM,
         "concurrency": suite.concurrency,
         "timeout_s": suite.request_timeout_s,
+        "tasks": list(tasks),
+    }
+
+
+def benchmark_task(
+    benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: LocalData | None
+) -> Json:
+    """Return one task of a request."""
+    return {
+        "benchmark": benchmark.name,
         "repeats": benchmark.repeats,
+        **part_to_json(suite.part),
         "task": task_config(benchmark, suite, endpoint, folder=folder, data=data),
     }
 
@@ -96,7 +110,7 @@ def _generation(benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> Json:
     # vLLM's default may come from the model's own files. A strict server refuses a field that it does not know.
     sends_top_k = generation.top_k != TOP_K_OFF or endpoint.info.name == EngineKind.VLLM
     return {
-        "max_tokens": generation.max_tokens if benchmark.max_tokens is None else benchmark.max_tokens,
+        "max_tokens": max_tokens(benchmark, suite),
         "temperature": generation.temperature,
         "top_p": generation.top_p,
         **({"top_k": generation.top_k} if sends_top_k else {}),

@@ -16,6 +16,7 @@ from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Evaluator
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Generation, SampleStatus, Suite
+from tests.evaluating import evaluate_one
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_overflow
 
@@ -57,7 +58,7 @@ class FakeBench(Bench):
         assert isinstance(self.evaluator, FakeEvaluator)
         self.evaluator.answer = answer
         suite = suite or suite_of(benchmark)
-        return self.evaluator.evaluate(benchmark, suite, ENDPOINT, plan_id=plan_id, progress=lambda _: None)
+        return evaluate_one(self.evaluator, suite, ENDPOINT, plan_id=plan_id)
 
 
 class ServedBench(Bench):
@@ -75,7 +76,7 @@ class ServedBench(Bench):
                 base_url=server.base_url, model="fake", api_key_env="", info=ENDPOINT.info, tokenizer=""
             )
             suite = suite or suite_of(benchmark)
-            return self.evaluator.evaluate(benchmark, suite, endpoint, plan_id=plan_id, progress=lambda _: None)
+            return evaluate_one(self.evaluator, suite, endpoint, plan_id=plan_id)
 
 
 @pytest.fixture(scope="session")

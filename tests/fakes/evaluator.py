@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from eval_jobs.errors import TrackerError
 from eval_jobs.evaluate.data_files import check_benchmark, read_items
 from eval_jobs.evaluate.known_benchmarks import EXACT
 from eval_jobs.evaluate.rows import Item
 from eval_jobs.evaluate.scoring import chosen_letter, exact_score
 from eval_jobs.identity import benchmark_fingerprint, numbered, sample_key
 from eval_jobs.ports import Progress
-from eval_jobs.types import Benchmark, Endpoint, EvalResult, SampleScore, SampleStatus, Suite
+from eval_jobs.screening import Question, screen_of
+from eval_jobs.types import Benchmark, Endpoint, EvalResult, Part, SampleScore, SampleStatus, Suite
 
 
 class FakeEvaluator:
     """`eval_jobs.ports.Evaluator` over `exact` and `choice` files.
 
-    `answer` gets the question. A ValueError from it makes that sample an error; an EvaluateError ends the call.
+    `answer` gets the question. A ValueError from it makes that sample an error; a TrackerError ends its benchmark.
     """
 
     def __init__(self, answer: Callable[[str], str]) -> None:
@@ -26,13 +28,23 @@ class FakeEvaluator:
         self._answers: dict[tuple[str, str, str, int], str] = {}
 
     def evaluate(
-        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
-    ) -> EvalResult:
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> tuple[EvalResult | TrackerError, ...]:
         """Ask one question after the other."""
         self.endpoints.append(endpoint)
+        outcomes: list[EvalResult | TrackerError] = []
+        for benchmark in suite.benchmarks:
+            try:
+                outcomes.append(self._evaluate_one(benchmark, suite, plan_id=plan_id, progress=progress))
+            except TrackerError as error:
+                outcomes.append(error)
+        return tuple(outcomes)
+
+    def _evaluate_one(self, benchmark: Benchmark, suite: Suite, *, plan_id: str, progress: Progress) -> EvalResult:
         check_benchmark(benchmark)
-        items = _planned(benchmark)
-        ids = numbered(sample_key(item.subset, [("user", item.question)], _target(item)) for item in items)
+        everything = _planned(benchmark)
+        items = _of_part(everything, suite.part)
+        ids = numbered(_key(item) for item in items)
         fingerprint = benchmark_fingerprint(benchmark, suite)
         samples = []
         for number, (item, sample_id) in enumerate(zip(items, ids, strict=True), start=1):
@@ -47,6 +59,7 @@ class FakeEvaluator:
             samples=tuple(samples),
             duration_s=0.0,
             higher_is_better=benchmark.higher_is_better,
+            left_out=len(everything) - len(items),
         )
 
     def kept(self) -> tuple[str, ...]:
@@ -89,6 +102,17 @@ def _planned(benchmark: Benchmark) -> list[Item]:
         by_subset.setdefault(item.subset, []).append(item)
     chosen = benchmark.subsets or sorted(by_subset)
     return [item for subset in chosen for item in by_subset[subset][: benchmark.limit]]
+
+
+def _of_part(items: list[Item], part: Part | None) -> list[Item]:
+    if part is None:
+        return items
+    chosen = screen_of((Question(key=_key(i), subset=i.subset, cluster=i.cluster) for i in items), part.screen)
+    return [item for item in items if (_key(item) in chosen) is not part.is_rest]
+
+
+def _key(item: Item) -> str:
+    return sample_key(item.subset, [("user", item.question)], _target(item))
 
 
 def _target(item: Item) -> str | list[str]:

@@ -14,7 +14,7 @@ import pytest
 from eval_jobs.errors import EndpointFailed, EndpointRefused, EvaluatorDied
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.types import EvalResult, SampleStatus
-from tests.evaluating import AT_ONCE, ask, by_number, endpoint_of, number_of, quiet, right, suite_of, sums
+from tests.evaluating import AT_ONCE, ask, by_number, endpoint_of, evaluate_one, number_of, right, suite_of, sums
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request, context_overflow
 
 COUNT = 20
@@ -106,7 +106,7 @@ def test_after_every_fault_that_passes_the_result_is_that_of_an_undisturbed_serv
     with OpenAIServer(faulty(faults, times=1)) as server:
         benchmark = sums(tmp_path, count)
         suite = suite_of(benchmark, concurrency=16, request_timeout_s=2.0)
-        result = evaluator.evaluate(benchmark, suite, endpoint_of(server), plan_id=plan_id, progress=quiet)
+        result = evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id)
         asked = Counter(map(number_of, server.requests))
     assert result.samples == undisturbed(evaluator, tmp_path, count, plan_id).samples
     assert {number: asked[number] for number in faults} == dict.fromkeys(faults, 2)
@@ -125,7 +125,7 @@ def test_a_question_that_always_fails_is_an_error_and_the_rest_is_scored(
     with OpenAIServer(faulty({number: reply for number, (reply, _, _) in faults.items()})) as server:
         benchmark = sums(tmp_path, count)
         suite = suite_of(benchmark, concurrency=16, request_timeout_s=2.0)
-        result = evaluator.evaluate(benchmark, suite, endpoint_of(server), plan_id=plan_id, progress=quiet)
+        result = evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id)
         asked = Counter(map(number_of, server.requests))
     samples = by_number(result)
     assert len(samples) == count
@@ -200,12 +200,12 @@ def test_a_server_that_dies_in_the_middle_and_comes_back_is_asked_for_the_rest(
     with OpenAIServer(die) as server:
         endpoint = endpoint_of(server)
         with pytest.raises(EndpointFailed, match="cannot be asked any more") as caught:
-            evaluator.evaluate(benchmark, suite, endpoint, plan_id=plan_id, progress=quiet)
+            evaluate_one(evaluator, suite, endpoint, plan_id=plan_id)
     assert caught.value.retryable
     with pytest.raises(EndpointFailed, match="Connection refused"):
-        evaluator.evaluate(benchmark, suite, endpoint, plan_id=plan_id, progress=quiet)
+        evaluate_one(evaluator, suite, endpoint, plan_id=plan_id)
     with OpenAIServer(right, port=server.port) as back:
-        result = evaluator.evaluate(benchmark, suite, endpoint, plan_id=plan_id, progress=quiet)
+        result = evaluate_one(evaluator, suite, endpoint, plan_id=plan_id)
         assert len(back.requests) <= COUNT - 7
     assert result.samples == undisturbed(evaluator, tmp_path, COUNT, plan_id).samples
 
@@ -250,7 +250,7 @@ def test_what_answers_in_the_place_of_our_engine_is_not_scored(
         ours = endpoint_of(server)
         ours = replace(ours, info=replace(ours.info, name="vllm"))
         with pytest.raises(EndpointFailed, match="is from 'somebody-elses'") as caught:
-            evaluator.evaluate(benchmark, suite_of(benchmark), ours, plan_id=plan_id, progress=quiet)
+            evaluate_one(evaluator, suite_of(benchmark), ours, plan_id=plan_id)
     assert caught.value.retryable
 
 

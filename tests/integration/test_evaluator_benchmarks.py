@@ -13,7 +13,7 @@ import pytest
 from eval_jobs.evaluate.data_files import read_data_digest
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Generation, SampleScore, SampleStatus, Suite
-from tests.evaluating import ask, quiet, suite_of, write_jsonl
+from tests.evaluating import ask, evaluate_one, quiet, suite_of, write_jsonl
 from tests.fakes.openai_server import OpenAIServer, Reply
 from tests.requires import shared_data
 
@@ -100,7 +100,7 @@ def test_ids_survive_another_order_of_the_file_even_where_choices_are_shuffled(
 
 def on_vllm(evaluator: EvalScopeEvaluator, endpoint: Endpoint, benchmark: Benchmark) -> EvalResult:
     suite = replace(suite_of(benchmark), generation=Generation(max_tokens=8))
-    return evaluator.evaluate(benchmark, suite, endpoint, plan_id="vllm", progress=quiet)
+    return evaluate_one(evaluator, suite, endpoint, plan_id="vllm")
 
 
 @pytest.mark.vllm
@@ -138,7 +138,25 @@ def test_the_same_checkpoint_asked_twice_gives_the_same_answers(
     write_jsonl(path, [{"question": f"{n}+1=", "answer": n + 1} for n in range(16)])
     benchmark = Benchmark(name="sums", adapter="exact", data=str(path))
     suite = Suite(name="s", benchmarks=(benchmark,), generation=Generation(max_tokens=8), concurrency=1)
-    first, second = (
-        evaluator.evaluate(benchmark, suite, served, plan_id=plan_id, progress=quiet) for plan_id in ("a", "b")
-    )
+    first, second = (evaluate_one(evaluator, suite, served, plan_id=plan_id) for plan_id in ("a", "b"))
     assert first.samples == second.samples
+
+
+@pytest.mark.vllm
+def test_benchmarks_at_once_get_the_answers_that_each_gets_alone(
+    evaluator: EvalScopeEvaluator, served: Endpoint, tmp_path: Path
+) -> None:
+    """In fp32 on a CPU; in bf16 neighbours in a batch may change an answer, whichever benchmark they are of."""
+    benchmarks = []
+    for name in ("sums", "facts", "rhymes"):
+        path = tmp_path / f"{name}.jsonl"
+        write_jsonl(path, [{"question": f"{name} {n}?", "answer": "yes"} for n in range(12)])
+        benchmarks.append(Benchmark(name=name, adapter="exact", data=str(path)))
+    suite = Suite(name="s", benchmarks=tuple(benchmarks), generation=Generation(max_tokens=8), concurrency=8)
+    together = evaluator.evaluate(suite, served, plan_id="together", progress=quiet)
+    alone = [
+        evaluate_one(evaluator, replace(suite, benchmarks=(benchmark,)), served, plan_id=f"alone {benchmark.name}")
+        for benchmark in benchmarks
+    ]
+    assert [result.samples for result in together if isinstance(result, EvalResult)] == [r.samples for r in alone]
+    assert len({sample.answer for result in alone for sample in result.samples}) > 3

@@ -26,7 +26,7 @@ from eval_jobs.errors import (
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.evaluate.task_config import run_folder
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
-from tests.evaluating import AT_ONCE, ask, endpoint_of, number_of, quiet, right, suite_of, sums, write_jsonl
+from tests.evaluating import AT_ONCE, ask, endpoint_of, evaluate_one, number_of, right, suite_of, sums, write_jsonl
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request, context_overflow
 from tests.requires import PROJECT
 
@@ -92,7 +92,7 @@ def test_another_model_at_the_address_is_not_scored(
         benchmark = sums(tmp_path, 3)
         endpoint = replace(endpoint_of(server, log="/logs/vllm.log"), model="step-100")
         with pytest.raises(EndpointFailed, match="`step-100` does not exist") as caught:
-            evaluator.evaluate(benchmark, suite_of(benchmark), endpoint, plan_id=plan_id, progress=quiet)
+            evaluate_one(evaluator, suite_of(benchmark), endpoint, plan_id=plan_id)
     assert "/logs/vllm.log" in caught.value.hint
     assert "evaluator-" in caught.value.hint
 
@@ -104,12 +104,12 @@ def test_the_api_key_is_used_and_never_written_down(
     suite = suite_of(benchmark)
     with OpenAIServer(right, api_key=SECRET) as server:
         with pytest.raises(EndpointRefused, match="HTTP 401"):
-            evaluator.evaluate(benchmark, suite, endpoint_of(server), plan_id=plan_id, progress=quiet)
+            evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id)
         missing = endpoint_of(server, api_key_env="TEST_NO_SUCH_KEY")
         with pytest.raises(EndpointFailed, match="is not set") as caught:
-            evaluator.evaluate(benchmark, suite, missing, plan_id=plan_id, progress=quiet)
+            evaluate_one(evaluator, suite, missing, plan_id=plan_id)
         endpoint = endpoint_of(server, api_key_env="TEST_API_KEY")
-        result = evaluator.evaluate(benchmark, suite, endpoint, plan_id=plan_id, progress=quiet)
+        result = evaluate_one(evaluator, suite, endpoint, plan_id=plan_id)
     assert "TEST_NO_SUCH_KEY" in caught.value.hint
     assert {s.score for s in result.samples} == {1.0}
     written = [p for p in evaluator.work_dir.rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
@@ -123,7 +123,7 @@ def test_every_repeat_has_its_own_seed_and_every_parameter_is_sent(
     generation = Generation(max_tokens=99, temperature=0.7, top_p=0.9, top_k=40, seed=10)
     with OpenAIServer(right) as server:
         suite = replace(suite_of(benchmark), generation=generation)
-        evaluator.evaluate(benchmark, suite, endpoint_of(server), plan_id=plan_id, progress=quiet)
+        evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id)
         bodies = [request.body for request in server.requests]
     assert sorted((body["messages"][0]["content"], body["seed"]) for body in bodies) == [
         (question, seed) for question in ("0+1=", "1+1=") for seed in (10, 11, 12)
@@ -143,9 +143,9 @@ def test_progress_counts_what_is_done_and_starts_where_it_stopped(
         return Reply(status=404, text="gone") if request.number >= 2 else right(request)
 
     with OpenAIServer(answer) as server, pytest.raises(EndpointFailed):
-        evaluator.evaluate(benchmark, suite, endpoint_of(server), plan_id=plan_id, progress=said.append)
+        evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id, progress=said.append)
     with OpenAIServer(right) as server:
-        evaluator.evaluate(benchmark, suite, endpoint_of(server), plan_id=plan_id, progress=said.append)
+        evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id, progress=said.append)
     counts = [line for line in said if "/" in line]
     assert counts == ["sums 0/4", "sums 1/4", "sums 2/4", "sums 2/4", "sums 3/4", "sums 4/4"]
 
@@ -227,7 +227,7 @@ def test_settings_torn_by_a_kill_cost_a_fresh_start_and_nothing_else(
     benchmark = sums(tmp_path, 3)
     with OpenAIServer(right) as server:
         ask(evaluator, server, benchmark, plan_id=plan_id)
-        run = next(evaluator.work_dir.glob(f"runs/{plan_id}/*/configs/task_config.yaml"))
+        run = next(evaluator.work_dir.glob(f"runs/{plan_id}/*/made_by.jsonl"))
         run.write_text(run.read_text()[:200] + "\n  : [torn")
         result = ask(evaluator, server, benchmark, plan_id=plan_id)
     assert {s.score for s in result.samples} == {1.0}
@@ -255,7 +255,7 @@ def test_an_interrupt_stops_the_evaluator(evaluator: EvalScopeEvaluator, tmp_pat
             raise KeyboardInterrupt
 
     with OpenAIServer(right) as server, pytest.raises(KeyboardInterrupt):
-        evaluator.evaluate(benchmark, suite_of(benchmark), endpoint_of(server), plan_id=plan_id, progress=interrupt)
+        evaluate_one(evaluator, suite_of(benchmark), endpoint_of(server), plan_id=plan_id, progress=interrupt)
     assert evaluator.child_pid is None
     assert not psutil.pid_exists(child[0])
 
@@ -321,4 +321,4 @@ def test_a_benchmark_that_needs_a_missing_package_says_so(
     benchmark = Benchmark(name="ifeval", adapter="ifeval", data=str(tmp_path / "ifeval"))
     suite = Suite(name="s", benchmarks=(benchmark,))
     with OpenAIServer(right) as server, pytest.raises(EvaluateError, match=r"evalscope\[ifeval\]"):
-        evaluator.evaluate(benchmark, suite, endpoint_of(server), plan_id=plan_id, progress=quiet)
+        evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id)

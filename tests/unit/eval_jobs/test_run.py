@@ -170,8 +170,8 @@ def test_a_result_that_does_not_account_for_its_samples_is_a_failure(
         check_accounted(replace(result, samples=()))
 
     class Careless(FakeEvaluator):
-        def evaluate(self, *_: object, **__: object) -> EvalResult:
-            return result
+        def evaluate(self, *_: object, **__: object) -> tuple[EvalResult | TrackerError, ...]:
+            return (result, result)
 
     record = run_plan(plan, tools=tools(FakeEngine(ENDPOINT), Careless(last_word)), progress=say_nothing)
     assert [getattr(outcome, "code", "") for outcome in record.outcomes] == ["E-EVAL", "E-EVAL"]

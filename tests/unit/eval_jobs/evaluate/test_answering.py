@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from eval_jobs.errors import EndpointFailed, EndpointRefused
-from eval_jobs.evaluate.answering import Closed, Gate, NoAnswer
+from eval_jobs.evaluate.answering import Gate, NoAnswer
 from eval_jobs.evaluate.blame import (
     MAX_RETRY_AFTER_S,
     Blame,
@@ -20,6 +20,7 @@ from eval_jobs.evaluate.blame import (
     pause_s,
 )
 from eval_jobs.evaluate.pauses import Pauses
+from eval_jobs.evaluate.slots import Closed, Slots
 from tests.fakes.openai_server import context_overflow
 
 PAUSES = Pauses()
@@ -87,7 +88,7 @@ def lapse() -> Lapse:
 
 
 def gate_of(lapse: Lapse, *, limit: int = 8, is_alive: bool = True, own_engine: bool = False) -> Gate:
-    return Gate(is_alive=lambda: is_alive, limit=limit, own_engine=own_engine, closed=lapse)
+    return Gate(is_alive=lambda: is_alive, slots=Slots(limit, closed=lapse), own_engine=own_engine)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +262,7 @@ def test_a_server_that_is_busy_and_serves_nobody_closes_the_gate(lapse: Lapse) -
 
 def test_a_closed_gate_wakes_those_who_wait_for_their_next_try() -> None:
     closed, in_flight = Noticed(), threading.Event()
-    gate = Gate(is_alive=lambda: True, limit=8, closed=closed)
+    gate = Gate(is_alive=lambda: True, slots=Slots(8, closed=closed))
 
     def refused_while_another_waits() -> str:
         in_flight.set()

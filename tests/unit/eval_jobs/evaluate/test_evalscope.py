@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -15,6 +16,7 @@ import pytest
 from eval_jobs.errors import EvaluatorDied
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Suite
+from tests.evaluating import evaluate_one
 
 BENCHMARK = Benchmark(name="b", adapter="gsm8k")
 SUITE = Suite(name="s", benchmarks=(BENCHMARK,))
@@ -30,7 +32,8 @@ import json, os, pathlib, sys
 assert "-P" in sys.argv[: sys.argv.index("-m")]
 print(json.dumps({{"type": "ready"}}), flush=True)
 for line in sys.stdin:
-    folder = pathlib.Path(json.loads(line)["task"]["work_dir"])
+    (task,) = json.loads(line)["tasks"]
+    folder = pathlib.Path(task["task"]["work_dir"])
     folder.mkdir(parents=True, exist_ok=True)
     row = {{"subset": "main", "repeat": 0, "messages": [["user", "1+1="]], "target": "2"}}
     rows = [json.dumps(row | {{"index": index}}) + "\\n" for index in range({written})]
@@ -38,7 +41,8 @@ for line in sys.stdin:
     (folder / "planned.jsonl").write_text("".join(rows))
     known = [json.dumps({{"subset": "main", "index": index, "detail": "refused"}}) + "\\n" for index in range({known})]
     (folder / "failures.jsonl").write_text("".join(known))
-    print(json.dumps({{"type": "result", "metric": "acc", "planned": {planned}}}), flush=True)
+    said = {{"type": "result", "benchmark": task["benchmark"], "asking_s": 1.0, "metric": "acc", "planned": {planned}}}
+    print(json.dumps(said), flush=True)
 """
 
 Start = Callable[..., EvalScopeEvaluator]
@@ -64,7 +68,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def evaluate(
     evaluator: EvalScopeEvaluator, progress: Callable[[str], None] = lambda _: None, benchmark: Benchmark = BENCHMARK
 ) -> EvalResult:
-    return evaluator.evaluate(benchmark, SUITE, ENDPOINT, plan_id="plan", progress=progress)
+    return evaluate_one(evaluator, replace(SUITE, benchmarks=(benchmark,)), ENDPOINT, plan_id="plan", progress=progress)
 
 
 @pytest.mark.parametrize(("written", "planned"), [(0, 2), (1, 2), (0, 0), (3, 2)])
@@ -91,7 +95,7 @@ def test_two_evaluations_of_one_plan_wait_for_each_other(start: Start) -> None:
         thread.start()
         first = lines.get(timeout=30)
     thread.join()
-    assert first == "b: waiting for another evaluation of the same checkpoint"
+    assert first == "waiting for another evaluation of the same checkpoint"
     assert len(results.get(timeout=30).samples) == 2
 
 

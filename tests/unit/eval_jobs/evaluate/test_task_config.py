@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from eval_jobs.evaluate.task_config import LocalData, evaluate_request, run_folder
+from eval_jobs.evaluate.task_config import LocalData, benchmark_task, evaluate_request, run_folder, task_config
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, Generation, Suite
 from tests.requires import PROJECT
 
@@ -38,15 +39,15 @@ ENDPOINT = Endpoint(
 
 def test_the_request_is_as_written_down() -> None:
     data = LocalData(folder="/state/data/gsm8k-d1/data", subsets=("main",))
-    request = evaluate_request(BENCHMARK, SUITE, ENDPOINT, folder="/state/runs/x", data=data)
+    task = benchmark_task(BENCHMARK, SUITE, ENDPOINT, folder="/state/runs/x", data=data)
+    request = evaluate_request(SUITE, ENDPOINT, [task])
     assert request == json.loads(GOLDEN.read_text(encoding="utf-8"))
 
 
 def test_every_sampling_parameter_is_sent_even_when_it_is_the_default() -> None:
     benchmark = Benchmark(name="b", adapter="exact", data="/d.jsonl")
     suite = Suite(name="s", benchmarks=(benchmark,))
-    task = evaluate_request(benchmark, suite, ENDPOINT, folder="/f", data=None)["task"]
-    assert isinstance(task, dict)
+    task: dict[str, Any] = task_config(benchmark, suite, ENDPOINT, folder="/f", data=None)
     sent = task["generation_config"]
     assert {k: sent[k] for k in ("max_tokens", "temperature", "top_p", "top_k", "seed")} == {
         "max_tokens": 256,
@@ -61,8 +62,7 @@ def test_every_sampling_parameter_is_sent_even_when_it_is_the_default() -> None:
 def test_a_server_that_may_not_know_top_k_gets_it_only_when_it_is_wanted(top_k: int, sent: int | None) -> None:
     suite = replace(SUITE, generation=Generation(top_k=top_k))
     remote = replace(ENDPOINT, info=replace(ENDPOINT.info, name="remote"))
-    task = evaluate_request(BENCHMARK, suite, remote, folder="/f", data=None)["task"]
-    assert isinstance(task, dict)
+    task: dict[str, Any] = task_config(BENCHMARK, suite, remote, folder="/f", data=None)
     assert task["generation_config"].get("top_k") == sent
     assert ("top_k" in task["generation_config"]) is (sent is not None)
 
@@ -70,8 +70,7 @@ def test_a_server_that_may_not_know_top_k_gets_it_only_when_it_is_wanted(top_k: 
 def test_the_users_subsets_win_over_those_in_the_data() -> None:
     data = LocalData(folder="/f", subsets=("a", "b", "c"))
     benchmark = replace(BENCHMARK, subsets=("b",))
-    task = evaluate_request(benchmark, SUITE, ENDPOINT, folder="/f", data=data)["task"]
-    assert isinstance(task, dict)
+    task: dict[str, Any] = task_config(benchmark, SUITE, ENDPOINT, folder="/f", data=data)
     assert task["dataset_args"]["gsm8k"]["subset_list"] == ["b"]
 
 

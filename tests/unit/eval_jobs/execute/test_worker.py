@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from eval_jobs.errors import BadData, DiskFull, EndpointFailed, StoreError
+from eval_jobs.errors import BadData, DiskFull, EndpointFailed, StoreError, TrackerError
 from eval_jobs.execute.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.worker import IDLE_S, STORE_RETRY_S, Worker, work
 from eval_jobs.identity import benchmark_fingerprint
@@ -55,18 +55,19 @@ class ScriptedEvaluator:
         """By an earlier worker."""
 
     def evaluate(
-        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
-    ) -> EvalResult:
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> tuple[EvalResult | TrackerError, ...]:
         del endpoint
-        self.evaluated.append((plan_id, benchmark.name))
-        self.script(benchmark, progress)
-        return EvalResult(
-            benchmark=benchmark.name,
-            fingerprint=benchmark_fingerprint(benchmark, suite),
-            metric="accuracy",
-            samples=(SampleScore(sample_id="a", subset="", score=1.0, status=SampleStatus.SCORED),),
-            duration_s=0.0,
-        )
+        outcomes: list[EvalResult | TrackerError] = []
+        for benchmark in suite.benchmarks:
+            self.evaluated.append((plan_id, benchmark.name))
+            try:
+                self.script(benchmark, progress)
+            except TrackerError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(_result(benchmark, suite))
+        return tuple(outcomes)
 
     def kept(self) -> tuple[str, ...]:
         return self.left
@@ -76,6 +77,16 @@ class ScriptedEvaluator:
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+def _result(benchmark: Benchmark, suite: Suite) -> EvalResult:
+    return EvalResult(
+        benchmark=benchmark.name,
+        fingerprint=benchmark_fingerprint(benchmark, suite),
+        metric="accuracy",
+        samples=(SampleScore(sample_id="a", subset="", score=1.0, status=SampleStatus.SCORED),),
+        duration_s=0.0,
+    )
 
 
 class UnreliableQueue(FakeQueue):

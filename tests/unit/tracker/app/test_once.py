@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from eval_jobs.errors import EndpointFailed, EndpointRefused
+from eval_jobs.errors import EndpointFailed, EndpointRefused, TrackerError
 from eval_jobs.run import Tools
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, ReferenceProbe
 from tests.fakes.engine import FakeEngine
@@ -44,8 +44,8 @@ def test_what_was_answered_is_kept_for_another_try_when_the_failure_may_pass(*, 
     forgotten: list[str] = []
 
     class Failing(FakeEvaluator):
-        def evaluate(self, *_: object, **__: object) -> EvalResult:
-            raise (EndpointFailed if may_pass else EndpointRefused)("no", hint="look")
+        def evaluate(self, *_: object, **__: object) -> tuple[EvalResult | TrackerError, ...]:
+            return ((EndpointFailed if may_pass else EndpointRefused)("no", hint="look"),)
 
         def forget(self, plan_id: str) -> None:
             forgotten.append(plan_id)

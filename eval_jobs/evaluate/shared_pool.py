@@ -1,0 +1,112 @@
+"""Threads that several benchmarks share, so that none of them idles while another one ends.
+
+    with SharedPool(12) as pool:
+        with pool.each(samples, ask, cost=256) as ended:     # from a thread of each benchmark
+            for sample, outcome in ended: ...
+
+A free thread takes the next item of what costs most an item, and of what came first among equals: long answers begin
+early and short ones fill the end. A server that is asked so has all its slots taken until fewer questions are left.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class SharedPool:
+    """Safe for threads. Leaving its context ends its threads; nobody may still be working with it then."""
+
+    def __init__(self, n_threads: int) -> None:
+        self._changed = threading.Condition()
+        self._groups: list[_Group] = []
+        """Those with items that nobody has taken, dearest first."""
+        self._is_closed = False
+        self._threads = [threading.Thread(target=self._work, daemon=True, name=f"asks {i}") for i in range(n_threads)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    @contextmanager
+    def each(
+        self, items: Sequence[T], work: Callable[[T], R], *, cost: float
+    ) -> Iterator[Iterator[tuple[T, Future[R]]]]:
+        """Have `work` done on every item, and yield item and outcome as they end.
+
+        When the context is left early, what nobody has begun is dropped, and what has begun is waited for.
+
+        Args:
+            items: in this order they are begun.
+            work: runs in a thread of the pool; what it raises is in the outcome.
+            cost: of one item, in any unit that all who share the pool use.
+        """
+        group = _Group(cost=cost, items=deque(items), work=work)
+        with self._changed:
+            self._groups = sorted([*self._groups, group], key=lambda g: -g.cost)
+            self._changed.notify_all()
+        try:
+            yield (group.ended.get() for _ in items)
+        finally:
+            with self._changed:
+                group.items.clear()
+                self._changed.wait_for(lambda: group.n_running == 0)
+
+    # --- private
+
+    def _work(self) -> None:
+        while (taken := self._take()) is not None:
+            group, item = taken
+            outcome: Future[Any] = Future()
+            try:
+                outcome.set_result(group.work(item))
+            except BaseException as error:  # noqa: BLE001 - it goes to whoever asked for this
+                outcome.set_exception(error)
+            group.ended.put((item, outcome))
+            with self._changed:
+                group.n_running -= 1
+                if not group.n_running:
+                    self._changed.notify_all()
+
+    def _take(self) -> tuple[_Group, Any] | None:
+        with self._changed:
+            while not self._is_closed:
+                self._groups = [group for group in self._groups if group.items]
+                if self._groups:
+                    group = self._groups[0]
+                    group.n_running += 1
+                    return group, group.items.popleft()
+                self._changed.wait()
+        return None
+
+
+# --- private
+
+
+@dataclass
+class _Group:
+    cost: float
+    items: deque[Any]
+    work: Callable[[Any], Any]
+    n_running: int = 0
+    ended: SimpleQueue[tuple[Any, Future[Any]]] = field(default_factory=SimpleQueue)

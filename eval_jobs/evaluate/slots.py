@@ -1,0 +1,59 @@
+"""How many requests may be in flight: one budget for all benchmarks of a suite.
+
+The slot is taken right before a request is sent. It is given back when the answer is there; after a failure only when
+that has been dealt with, so that a question that shows whether the server lives need not wait behind others.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+
+class Closed(threading.Event):
+    """Set when nothing is to be asked any more; every pause is a wait for it."""
+
+    def now_s(self) -> float:
+        """Return seconds that nobody can set; only the difference of two values means something."""
+        return time.monotonic()
+
+
+class Slots:
+    """At most `limit` of them are taken at a time, none twice by one thread. Safe for threads."""
+
+    def __init__(self, limit: int, *, closed: Closed | None = None) -> None:
+        self.limit = limit
+        self.closed = closed or Closed()
+        """Once set, nobody gets a slot any more."""
+        self._free = threading.Semaphore(limit)
+        self._own = _Own()
+
+    def take(self) -> bool:
+        """Wait for a slot, unless this thread has one; return False when there will be none."""
+        if self._own.since_s is None:
+            self._free.acquire()
+            self._own.since_s = time.monotonic()
+        if self.closed.is_set():
+            self.give()
+            return False
+        return True
+
+    def give(self) -> None:
+        """Give back this thread's slot; without one: no-op."""
+        if self._own.since_s is not None:
+            self._own.taken_s += time.monotonic() - self._own.since_s
+            self._own.since_s = None
+            self._free.release()
+
+    def spent_s(self) -> float:
+        """Return for how long this thread has had slots since it asked this last."""
+        spent_s, self._own.taken_s = self._own.taken_s, 0.0
+        return spent_s
+
+
+# --- private
+
+
+class _Own(threading.local):
+    since_s: float | None = None
+    taken_s: float = 0.0
