@@ -6,12 +6,13 @@ import secrets
 
 from eval_jobs.errors import SwapRefused
 from eval_jobs.serve.adapters import load_adapter, unload_adapter
+from eval_jobs.serve.control import post
 from eval_jobs.serve.digest_check import demand_pinned_weights
 from eval_jobs.serve.launch import KEPT_ADAPTERS
 from eval_jobs.serve.order import Order
 from eval_jobs.serve.resident import Loaded, Resident, identity
 from eval_jobs.serve.sleeping import DROP_WEIGHTS, wake, wake_cache, wake_weights
-from eval_jobs.serve.swap import swap
+from eval_jobs.serve.swap import STEP_TIMEOUT_S, swap
 from eval_jobs.serve.way import STAY, SWAP, Way
 
 
@@ -27,11 +28,20 @@ def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
         wake(resident.launch.port)
         resident.asleep = 0
     if way.method == STAY:
+        _forget_prompts(resident.launch.port)
         return resident.loaded[identity(order.checkpoint)]
     return _swapped(resident, order, way) if way.method == SWAP else _adapter(resident, order, way)
 
 
 # --- private
+
+
+def _forget_prompts(port: int) -> None:
+    """Empty the engine's cache of prompts, as it is after a start and after a swap: it changes how answers are made."""
+    reply = post(port, "/reset_prefix_cache", timeout_s=STEP_TIMEOUT_S)
+    said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
+    if said_no or not reply.is_ok:
+        raise SwapRefused(f"the engine does not forget its last prompts: {reply.text}", hint="it is started anew")
 
 
 def _swapped(resident: Resident, order: Order, way: Way) -> Loaded:

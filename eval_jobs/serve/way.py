@@ -101,7 +101,7 @@ def _why_another_process(order: Order, resident: Resident, shape: Shape) -> str:
         return reason
     if order.spec.port not in (0, resident.launch.port):
         return f"serve.port is {order.spec.port}, and the engine answers at {resident.launch.port}"
-    if identity(order.checkpoint) not in resident.loaded and order.spec.swap is SwapPolicy.NEVER:
+    if order.spec.swap is SwapPolicy.NEVER:
         return 'serve.swap = "never"'
     if order.adapter is not None and folder_state(order.checkpoint.base_model) != resident.base_state:
         return "files of the base model have changed since the engine was started"

@@ -57,7 +57,7 @@ class Model:
             "/v1/completions": lambda: self._complete(body),
             "/pause": self._pause,
             "/resume": self._resume,
-            "/reset_prefix_cache": lambda: (200, {"success": True}),
+            "/reset_prefix_cache": lambda: (200, {"success": self.mode != "remembers"}),
             "/update_weight_version": lambda: self._set_label(body),
             "/collective_rpc": lambda: self._call(body),
             "/sleep": lambda: self._sleep(int(parse_qs(query)["level"][0])),

@@ -154,9 +154,10 @@ def test_workers_that_certify_at_the_same_time_do_not_disturb_one_another(bench:
 
 
 def test_with_swap_never_every_checkpoint_is_a_new_start_and_the_routes_for_swaps_stay_closed(bench: Bench) -> None:
-    first, second = (bench.serve(bench.full(seed), swap=SwapPolicy.NEVER) for seed in (1, 2))
-    assert (first.load_method, second.load_method) == ("cold", "cold")
-    assert second.load_reason == 'serve.swap = "never"'
+    infos = [bench.serve(bench.full(seed), swap=SwapPolicy.NEVER) for seed in (1, 2, 2)]
+    assert [info.load_method for info in infos] == ["cold", "cold", "cold"]
+    assert {info.load_reason for info in infos[1:]} == {'serve.swap = "never"'}
+    assert len({info.log for info in infos}) == 3
     assert "VLLM_SERVER_DEV_MODE" not in bench.get("/environment")
 
 
@@ -166,6 +167,13 @@ def test_the_same_checkpoint_needs_nothing(bench: Bench, work_dir: Path) -> None
     assert again.canaries == first.canaries
     assert again.load_method == "cold"
     assert engines_started(work_dir) == 1
+    assert "/reset_prefix_cache" in bench.get("/state")["calls"], "a start leaves no prompts behind either"
+
+
+def test_an_engine_that_does_not_forget_its_prompts_is_replaced(bench: Bench) -> None:
+    bench.serve(bench.full(1))
+    bench.set_mode("remembers")
+    assert "does not forget its last prompts" in bench.serve(bench.full(1)).load_reason
 
 
 # --- what fits no engine that runs
@@ -332,7 +340,7 @@ def test_sleep_on_a_cpu_does_nothing_and_says_so(bench: Bench, caplog: pytest.Lo
     info = bench.serve(bench.full(1), between=Between.SLEEP)
     bench.engine.rest()
     assert writers(info.log)
-    assert bench.get("/state")["calls"] == ["/v1/completions"]
+    assert set(bench.get("/state")["calls"]) == {"/v1/completions"}
     assert 'serve.between = "sleep" does nothing on a CPU' in caplog.text
 
 
