@@ -37,7 +37,7 @@ bench-probe: setup ## our latency probe beside `vllm bench serve`
 	@$(BIN)/python benchmarks/probe_agreement.py
 
 bench-evaluator: setup ## what the evaluator adds to the time of the answers
-	@$(BIN)/python -m benchmarks.evaluator_overhead --server instant --plans 200
+	@$(BIN)/python -m benchmarks.evaluator_overhead --server instant --delay-ms 20 --plans 200
 	@$(BIN)/python -m benchmarks.evaluator_overhead
 
 bench-verdicts: setup ## false alarms and found losses of our verdicts and of the peers' rules
