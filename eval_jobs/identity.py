@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 
 from eval_jobs.types import (
@@ -12,7 +12,9 @@ from eval_jobs.types import (
     Checkpoint,
     EngineKind,
     EvalPlan,
+    Part,
     ProbeLoad,
+    Screen,
     ServeSpec,
     Suite,
 )
@@ -92,9 +94,29 @@ def make_plan(
             serve.base_url,
             [asdict(load) for load in loads],
             *([checkpoint.files_digest] if checkpoint.files_digest else []),  # older plans keep their ids
+            *([asdict(suite.part)] if suite.part is not None else []),
         ]
     )
     return EvalPlan(id=plan_id, checkpoint=checkpoint, suite=suite, serve=serve, loads=loads, reference=reference)
+
+
+def screen_plan(whole: EvalPlan, screen: Screen) -> EvalPlan:
+    """Build the plan that asks a part of each benchmark of `whole`, at the same checkpoint and in the same way."""
+    suite = replace(whole.suite, part=Part(screen=screen))
+    return make_plan(whole.checkpoint, suite, whole.serve, whole.loads, whole.reference)
+
+
+def rest_plan(screen: EvalPlan, benchmarks: Collection[str]) -> EvalPlan:
+    """Build the plan that asks what the screens of some benchmarks have left out; latency was measured with those."""
+    if screen.suite.part is None:
+        raise ValueError(f"plan {screen.id} is of no part")
+    suite = replace(
+        screen.suite,
+        benchmarks=tuple(b for b in screen.suite.benchmarks if b.name in benchmarks),
+        part=replace(screen.suite.part, is_rest=True),
+    )
+    plan = make_plan(screen.checkpoint, suite, screen.serve, ())
+    return replace(plan, id=content_hash([plan.id, "rest of", screen.id]))
 
 
 def calibration_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, number: int) -> EvalPlan:

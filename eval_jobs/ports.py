@@ -189,6 +189,9 @@ class Queue(Protocol):
         The caller must know that nobody works on it.
         """
 
+    def known(self, plan_ids: Collection[str]) -> frozenset[str]:
+        """Return which of these plans were ever added, whatever became of them."""
+
     def done(self, plan_ids: Collection[str]) -> frozenset[str]:
         """Return which of these plans are finished or acknowledged and have nothing left that could be tried again."""
 

@@ -153,6 +153,7 @@ class Project:
             serve=self.config.serve.to_spec(),
             loads=self.config.probe.to_loads(),
             reference=self._reference(),
+            screening=self.config.suite.screen.to_screening(),
         )
         return measurement
 

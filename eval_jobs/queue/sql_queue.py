@@ -187,6 +187,11 @@ class SqlQueue:
             return self._change_held(hold, attempt=hold.attempt - 1, **_UNCLAIMED)
         return self._change_held(hold, **_lost(crashed=end is HoldEnd.CRASHED))
 
+    def known(self, plan_ids: Collection[str]) -> frozenset[str]:
+        """Return which plans were added; see `ports.Queue`."""
+        with transaction(self._engine) as connection:
+            return frozenset(connection.scalars(select(PLANS.c.id).where(PLANS.c.id.in_(plan_ids))))
+
     def done(self, plan_ids: Collection[str]) -> frozenset[str]:
         """Return which plans need no answers any more; see `ports.Queue`."""
         states = (PlanState.FINISHED, PlanState.ACKNOWLEDGED)

@@ -146,6 +146,10 @@ class FakeQueue:
                 self._lose(entry, crashed=end is HoldEnd.CRASHED)
             return True
 
+    def known(self, plan_ids: Collection[str]) -> frozenset[str]:
+        with self._lock:
+            return frozenset(plan_ids) & self._entries.keys()
+
     def done(self, plan_ids: Collection[str]) -> frozenset[str]:
         with self._lock:
             entries = (*self._in(PlanState.FINISHED), *self._in(PlanState.ACKNOWLEDGED))

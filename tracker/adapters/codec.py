@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from eval_jobs.errors import StoreError
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tracker.domain.calibration_types import Calibration
-from tracker.domain.types import Acceptance, Alert, Episode, Gap, Report, Verdict, VerdictWord
+from tracker.domain.types import Acceptance, Alert, Episode, Gap, Report, Screened, Verdict, VerdictWord
 
 Document = Report | Episode | Acceptance | Calibration | Gap | Alert
 Kind = TypeVar("Kind", Report, Episode, Acceptance, Calibration, Gap, Alert)
@@ -51,7 +51,7 @@ def from_json(kind: type[Kind], text: str) -> Kind:
 
 def outline_to_json(report: Report) -> str:
     """Return the outline of a report (`tracker.domain.outlines`) as a short JSON document in ASCII."""
-    body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since] for v in report.verdicts]
+    body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since, *_part(v.screened)] for v in report.verdicts]
     c = report.checkpoint
     of = None if c is None else [c.uri, c.source_uri, c.format, c.digest, c.ready_at.isoformat(), c.base_model]
     return json.dumps({"schema_version": _OUTLINE_VERSION, "value": body, "of": of}, separators=(",", ":"))
@@ -70,7 +70,7 @@ def outline_from_json(text: str, head: Report) -> Report:
     with _reading("outline"):
         document = json.loads(text)
         if document["schema_version"] == _OUTLINE_VERSION:
-            verdicts = tuple(_outlined(*row) for row in document["value"])
+            verdicts = tuple(_outlined(row) for row in document["value"])
             return replace(head, verdicts=verdicts, checkpoint=_checkpoint(document.get("of"), head))
     raise _other_version("outline", document["schema_version"], _OUTLINE_VERSION)
 
@@ -80,7 +80,12 @@ def outline_from_json(text: str, head: Report) -> Report:
 _WORDS = {str(word): word for word in VerdictWord}
 
 
-def _outlined(benchmark: str, word: str, score: float | None, coverage: float, lost_since: int | None) -> Verdict:
+def _part(screened: Screened | None) -> list[object]:
+    return [] if screened is None else [[screened.asked, screened.left_out, screened.tokens, screened.seconds]]
+
+
+def _outlined(row: Sequence[Any]) -> Verdict:
+    benchmark, word, score, coverage, lost_since, *part = row
     return Verdict(
         benchmark=benchmark,
         word=_WORDS[word],
@@ -90,7 +95,12 @@ def _outlined(benchmark: str, word: str, score: float | None, coverage: float, l
         coverage=coverage,
         alpha_test=0.0,
         lost_since=lost_since,
+        screened=_screened(*part[0]) if part else None,
     )
+
+
+def _screened(asked: int, left_out: int, tokens: int | None, seconds: float) -> Screened:
+    return Screened(asked=asked, left_out=left_out, tokens=tokens, seconds=seconds)
 
 
 def _checkpoint(of: list[Any] | None, head: Report) -> Checkpoint | None:

@@ -144,7 +144,7 @@ def _repaired(model: LoggedModel, batch: TrackingBatch) -> tuple[str, ...]:
     A model also holds what other suites of the checkpoint say: only what is measured here is no longer failed.
     """
     measured = [m.key for m in batch.metrics]
-    scored = {f"failed/{key.removeprefix('bench/')}" for key in measured if key.startswith("bench/")}
+    scored = {f"failed/{key.partition('/')[2]}" for key in measured if key.startswith(("bench/", "screen/"))}
     timed = any(key.startswith("perf/") for key in measured)
     return tuple(
         tag

@@ -1,6 +1,7 @@
 """The main loop's one step: checkpoints become plans, records become verdicts and alerts. READ THIS FIRST.
 
-Data flows one way: checkpoint -> plan -> (a worker runs eval_jobs.run.run_plan) -> record -> report -> alert.
+Data flows one way: checkpoint -> plan -> (a worker runs eval_jobs.run.run_plan) -> record -> report -> alert, or a
+plan for the samples that were left out at first.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
 from tracker.app.collect import Keeping, collect
-from tracker.app.conclude import conclude
+from tracker.app.conclude import Desk, take_over
 from tracker.app.edge import Edge
+from tracker.app.screening import Pace, pace_of, paced, plan_of_rest, whole_record
 from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.gaps import unsettled
 from tracker.domain.late import judged_again, overtaken_by, words_of
 from tracker.domain.run_scores import series_key
+from tracker.domain.screening import Screening
 from tracker.domain.trials import Memory
 from tracker.domain.types import Alert, Gap, Policy, Report
 from tracker.ports import CheckpointSource, CurveReader, History, Notifier, Tracking
@@ -44,6 +47,8 @@ class Measurement:
     loads: tuple[ProbeLoad, ...]
     reference: Checkpoint | Literal["first"] | None = None
     """What latency is compared with; `first`: the first checkpoint of each run."""
+    screening: Screening | None = None
+    """None: every checkpoint is asked everything."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +82,8 @@ class World:
     """Not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
     """The first checkpoint of each run that was planned; a restarted source tells the lowest step first again."""
+    paces: dict[str, Pace] = field(default_factory=dict)
+    """How far each run is, where a part is asked first."""
     told: set[Gap] = field(default_factory=set)
     """Remembered and told by this process: a source names its gaps at every pass."""
 
@@ -104,7 +111,7 @@ def tick(world: World, now: datetime) -> Tick:
         world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
         first = world.first.setdefault(checkpoint.run_id, checkpoint)
         keep = checkpoint == first or _is_pinned(checkpoint, world.policy)
-        for plan in plans_for(checkpoint, world.measurement, first=first):
+        for plan in first_plans(checkpoint, world, first=first, keep=keep):
             # plan.id is a content hash: adding twice is a no-op
             world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
         del world.found[0]
@@ -187,14 +194,10 @@ def gap_of_skipped(checkpoint: Checkpoint, order: Order, now: datetime) -> Gap:
 
 def take_calibration(world: World, record: EvalRecord) -> tuple[Calibration, ...]:
     """Take over the finished record of a calibration; return what it shows, nothing where a bug kept it from that."""
-    concluded = world.edge.reviewed(record, partial(conclude, world.history, record, world.policy))
-    if concluded is None:
-        return ()
-    calibration, alerts = concluded
-    for alert in alerts:
-        raise_alert(world.history, world.notifiers, alert)
-    world.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it, harmlessly
-    return (calibration,)
+    tell = partial(raise_alert, world.history, world.notifiers)
+    desk = Desk(queue=world.queue, history=world.history, policy=world.policy, tell=tell)
+    taken = world.edge.reviewed(record, partial(take_over, record, desk))
+    return () if taken is None else (taken,)
 
 
 def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
@@ -212,9 +215,24 @@ def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkp
     )
 
 
+def first_plans(checkpoint: Checkpoint, world: World, *, first: Checkpoint, keep: bool) -> tuple[EvalPlan, ...]:
+    """Return what is asked at `checkpoint` before anything is known of it: everything, or a part of each benchmark."""
+    plans, screening = plans_for(checkpoint, world.measurement, first=first), world.measurement.screening
+    if screening is None:
+        return plans
+    run_id = checkpoint.run_id
+    if run_id not in world.paces:
+        world.paces[run_id] = pace_of(world.history, run_id)
+    return paced(plans, screening, world.queue, world.paces[run_id], keep=keep)
+
+
 def review(world: World, record: EvalRecord, now: datetime) -> Report:
-    """Remember a record, judge it against the run so far, publish it and tell people."""
+    """Remember a record, judge it against the run so far, publish it and tell people.
+
+    Where a part was asked and looks suspicious, the others are asked next, of this checkpoint before all others.
+    """
     run_id = record.plan.checkpoint.run_id
+    record = whole_record(record, world.history)
     world.history.append(record)
     memory = recall(world.history, run_id, world.policy)
     _warn_of_baseline(record, memory, world.policy)
@@ -222,6 +240,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
         world.history.append_episode(episode)
     world.history.append_report(report)
+    ask_rest(world, record, report, now)
     world.tracking.publish(record, report)
     later = overtaken_by(record, memory.records)
     for alert in alerts_for(report, world.history.open_alerts(run_id), later):
@@ -229,6 +248,13 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     if later:
         look_again(world, later, memory, now)
     return report
+
+
+def ask_rest(world: World, record: EvalRecord, report: Report, now: datetime) -> None:
+    """Ask what the suspicious screens of a report have left out; asked before: nothing happens."""
+    rest = plan_of_rest(record, report)
+    if rest is not None:
+        world.queue.add(rest, now=now, backlog=world.order.backlog, keep=True)
 
 
 def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: datetime) -> None:
@@ -242,6 +268,7 @@ def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: d
         report = judged_again(before, world.judge(record, scores, memory, world.policy, now=now))
         for episode in report.episodes:
             world.history.append_episode(episode)
+        ask_rest(world, record, report, now)
         if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
             world.tracking.publish(full, report)
         world.history.append_report(report)  # after MLflow: a crash in between must leave the words different

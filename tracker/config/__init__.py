@@ -73,7 +73,7 @@ class Config(Section):
 
     def to_suite(self, data_digests: dict[str, str]) -> Suite:
         """Return the suite; `data_digests` maps a benchmark's name to the hash of its local data."""
-        generation = self.suite.model_dump(exclude={"name", "concurrency", "request_timeout_s"})
+        generation = self.suite.model_dump(exclude={"name", "concurrency", "request_timeout_s", "screen"})
         return Suite(
             name=self.suite.name,
             benchmarks=tuple(

@@ -8,8 +8,9 @@ from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.window import hours_of
-from eval_jobs.types import Benchmark, Between, EngineKind, OnlyWhen, ProbeLoad, ServeSpec, SwapPolicy
+from eval_jobs.types import Benchmark, Between, EngineKind, OnlyWhen, ProbeLoad, Screen, ServeSpec, SwapPolicy
 from tracker.config.section import Section, without_key
+from tracker.domain.screening import Screening
 
 EXACT = "exact"
 OWN_ADAPTERS = (EXACT, "choice")
@@ -131,17 +132,47 @@ class ServeSection(Section):
         return ServeSpec(**fields, only_when=self.only_when.to_record())
 
 
+class ScreenSection(Section):
+    """A part of each benchmark first, the others only where it looks suspicious. Off while both sizes are 0.
+
+    docs/budget.md says what that costs in what is found.
+    """
+
+    samples: int = Field(default=0, ge=0, description="Samples of each benchmark that are asked first, at least.")
+    share: float = Field(
+        default=0.0, ge=0, le=1, description="The same as a share of the benchmark; the larger of both counts."
+    )
+    every: int = Field(default=5, gt=0, description="Every so-many-th checkpoint is asked everything.")
+    first: int = Field(
+        default=20,
+        ge=1,
+        description="So many checkpoints at the beginning of a run are asked everything: they show how much the scores "
+        "of a healthy run move.",
+    )
+
+    def to_screening(self) -> Screening | None:
+        """Return the record for the watcher; None: everything is asked at every checkpoint."""
+        if not self.samples and not self.share:
+            return None
+        return Screening(screen=Screen(samples=self.samples, share=self.share), every=self.every, first=self.first)
+
+
 class SuiteSection(Section):
     """Settings that all benchmarks share. Results compare only when all but the time-out are equal."""
 
     name: str = Field(default="default", min_length=1, description="Name of the suite.")
-    concurrency: int = Field(default=8, gt=0, description="Requests in flight at once.")
+    concurrency: int = Field(
+        default=8,
+        gt=0,
+        description="Requests in flight at once, over all benchmarks; 1 leaves every question alone in its batch.",
+    )
     request_timeout_s: float = Field(default=120.0, gt=0, description="How long one answer may take, in seconds.")
     max_tokens: int = Field(default=256, gt=0, description="Longest answer, in tokens.")
     temperature: float = Field(default=0.0, ge=0, description="0 is greedy decoding.")
     top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling.")
     top_k: int = Field(default=-1, description="-1: off.")
     seed: int = Field(default=0, description="Seed sent with every request.")
+    screen: ScreenSection = ScreenSection()
 
 
 class BenchmarkSection(Section):

@@ -12,7 +12,7 @@ from tracker.domain.episodes import Trial, is_forgotten, is_recovered, opened, r
 from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
-from tracker.domain.rules import gains, losses, suspects, word_of
+from tracker.domain.rules import gains, is_equivalent, is_suspicious, losses, suspects, word_of
 from tracker.domain.types import Baseline, Episode, Measure, VerdictWord
 
 MIN_COMMON = 0.95
@@ -72,6 +72,21 @@ def decide(
     # Judged again after a crash, the episode knows already what is new here: the checkpoint before tells.
     is_news = changed != known or (forgotten and not is_forgotten(trial, 1))
     return _decision(word, trial, evidence, changed if is_news else None, episode.onset_step)
+
+
+def decide_screened(trial: Trial, evidence: Sequence[Evidence], known: Episode | None) -> Decision:
+    """Return what the tests of a checkpoint say that asked a part of the samples: at most that all are to be asked.
+
+    It opens and ends no loss and spends no alpha, so that the whole benchmark of the same checkpoint is still the
+    first and only look at it that decides.
+    """
+    word = VerdictWord.EQUIVALENT if is_equivalent(evidence, trial.thresholds) else VerdictWord.INCONCLUSIVE
+    shown = evidence
+    if is_suspicious(evidence):
+        word, shown = VerdictWord.SUSPECT, (strongest_of(evidence), *evidence)
+    alone = [e for e in evidence if e.m == evidence[0].m and e is not shown[0]]
+    lost_since = None if known is None else known.onset_step
+    return Decision(word=word, tests=tuple(evidence), shown=(shown[0], *alone), lost_since=lost_since)
 
 
 def was_learned(trial: Trial, chance: float | None) -> bool:

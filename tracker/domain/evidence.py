@@ -27,7 +27,7 @@ def verdict_of(decision: Decision, trial: Trial, candidate: Candidate) -> Verdic
     """Return the verdict on a subject, with its evidence."""
     deciding = decision.shown[0]
     comparisons = tuple(_comparison(e, trial) for e in decision.shown)
-    before, now = (own_mean(trial, candidate, rows) for rows in (deciding.blocks.base, deciding.blocks.new))
+    before, now = (_compared(trial, candidate, rows) for rows in (deciding.blocks.base, deciding.blocks.new))
     detectable = _detectable(decision.tests, _ALONE, trial)
     return Verdict(
         benchmark=trial.subject.benchmark,
@@ -63,12 +63,20 @@ def untested(trial: Trial, candidate: Candidate, word: VerdictWord, reason: str)
 
 def own_mean(trial: Trial, candidate: Candidate, rows: IntArray) -> float:
     """Return the mean of some checkpoints in the measure's own direction."""
-    mean = float(trial.matrix.means[rows].mean())
-    as_is = candidate.series.higher_is_better and trial.subject.measure is Measure.SCORE
-    return mean if as_is else 1.0 - mean
+    return _as_measured(float(trial.matrix.means[rows].mean()), trial, candidate)
 
 
 # --- private
+
+
+def _compared(trial: Trial, candidate: Candidate, rows: IntArray) -> float:
+    """Return the same over samples that all checkpoints asked: means of different samples differ anyway."""
+    return _as_measured(float(trial.track.scores.means[rows].mean()), trial, candidate)
+
+
+def _as_measured(mean: float, trial: Trial, candidate: Candidate) -> float:
+    as_is = candidate.series.higher_is_better and trial.subject.measure is Measure.SCORE
+    return mean if as_is else 1.0 - mean
 
 
 def _comparison(evidence: Evidence, trial: Trial) -> Comparison:

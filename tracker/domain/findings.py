@@ -15,7 +15,15 @@ from tracker.domain.regression.detector import Level, Track, jitter_of
 from tracker.domain.regression.score_matrix import columns_of_matrix, is_varied
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
 from tracker.domain.rules import Thresholds, losses
-from tracker.domain.trials import Candidate, Scene, alpha_of_scores, candidates_of, has_subsets, trial_of
+from tracker.domain.trials import (
+    Candidate,
+    Scene,
+    alpha_of_scores,
+    candidates_of,
+    has_subsets,
+    on_whole_checkpoints,
+    trial_of,
+)
 from tracker.domain.types import Episode, Measure, Verdict, VerdictWord
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
@@ -34,10 +42,11 @@ def findings_of(scene: Scene, candidates: Mapping[str, Candidate], improved: Col
 
     Args:
         scene: the record and what it is judged by.
-        candidates: of the score, by benchmark.
+        candidates: of the score, by benchmark; of screened ones nothing is found, a part of a part says too little.
         improved: benchmarks whose score improved; longer answers that score better are no loss.
     """
-    found = [finding for c in candidates.values() if has_subsets(c.series) for finding in _of_subsets(scene, c)]
+    whole = [on_whole_checkpoints(c) for c in candidates.values() if not c.left_out]
+    found = [finding for c in whole if has_subsets(c.series) for finding in _of_subsets(scene, c)]
     for measure in (Measure.OUTPUT_LENGTH, Measure.COMPLETENESS):
         found += (f for f in _of_behaviour(scene, measure) if f.verdict.benchmark not in improved)
     return tuple(found)
@@ -48,7 +57,7 @@ def findings_of(scene: Scene, candidates: Mapping[str, Candidate], improved: Col
 
 def _of_behaviour(scene: Scene, measure: Measure) -> Iterator[Finding]:
     # Where no answer was ever cut off there is nothing to test.
-    candidates = tuple(c for c in candidates_of(scene, measure).values() if is_varied(c.matrix))
+    candidates = tuple(c for c in candidates_of(scene, measure).values() if is_varied(c.matrix) and not c.left_out)
     jitters = jitter_of([c.track for c in candidates])
     for candidate, jitter in zip(candidates, jitters, strict=True):
         trial = trial_of(scene, candidate, jitter)

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Outcome
-from tracker.domain.decision import comparable, decide
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Outcome
+from tracker.domain.decision import comparable, decide, decide_screened
 from tracker.domain.episodes import Subject, subject_of
 from tracker.domain.evidence import own_mean, untested, verdict_of
 from tracker.domain.findings import findings_of
@@ -24,6 +24,7 @@ from tracker.domain.reasons import (
     reason_for_coverage,
     reason_for_failure,
     reason_for_first,
+    reason_for_screen,
     reason_for_too_early,
     reason_for_too_few_common,
     reason_for_unlike,
@@ -34,7 +35,7 @@ from tracker.domain.rewind import branches_known, rewound, scene_of
 from tracker.domain.run_scores import RunScores
 from tracker.domain.scores import summarise
 from tracker.domain.trials import Candidate, Memory, Scene, candidates_of, chance_of, trial_of
-from tracker.domain.types import Episode, Measure, Policy, Report, Verdict, VerdictWord
+from tracker.domain.types import Episode, Measure, Policy, Report, Screened, Verdict, VerdictWord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
     candidates = candidates_of(scene, Measure.SCORE)
     jitters = jitter_of([c.track for c in candidates.values()])
     by_name = dict(zip(candidates, jitters, strict=True))
-    judged = [_judged(scene, outcome, candidates, by_name) for outcome in record.outcomes]
+    judged = [_of_part(_judged(scene, o, candidates, by_name), candidates.get(o.benchmark), o) for o in record.outcomes]
     improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
     found = findings_of(scene, candidates, improved)
     changes = [c for c in (*(j.change for j in judged), *(f.change for f in found)) if c is not None]
@@ -98,6 +99,18 @@ def _judged(
     return _with_scores(scene, candidate, jitters[outcome.benchmark])
 
 
+def _of_part(judged: _Judged, candidate: Candidate | None, outcome: Outcome) -> _Judged:
+    """Return a verdict that says so where it rests on a part of the benchmark."""
+    if candidate is None or not candidate.left_out or not isinstance(outcome, EvalResult):
+        return judged
+    tokens = None
+    if outcome.input_tokens is not None and outcome.output_tokens is not None:
+        tokens = outcome.input_tokens + outcome.output_tokens
+    part = Screened(asked=candidate.asked, left_out=candidate.left_out, tokens=tokens, seconds=outcome.duration_s)
+    reason = reason_for_screen(judged.verdict, part)
+    return replace(judged, verdict=replace(judged.verdict, reason=reason, screened=part))
+
+
 def _missing(scene: Scene, outcome: Outcome) -> Verdict:
     if isinstance(outcome, BenchmarkFailure):
         return _plain(outcome.benchmark, VerdictWord.MISSING, reason_for_failure(outcome))
@@ -116,6 +129,9 @@ def _with_scores(scene: Scene, candidate: Candidate, jitter: Jitter) -> _Judged:
     tests = trial.evidence()
     evidence = comparable(tests)
     if evidence:
+        if candidate.left_out:
+            screened = decide_screened(trial, evidence, candidate.open_episode)
+            return _Judged(verdict=verdict_of(screened, trial, candidate))
         chance = chance_of(scene, candidate)
         decision = decide(trial, evidence, candidate.open_episode, run_id=scene.scores.run_id, chance=chance)
         change = decision.change if candidate.newest else None

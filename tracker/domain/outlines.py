@@ -48,4 +48,5 @@ def _outline(verdict: Verdict) -> Verdict:
         coverage=verdict.coverage,
         alpha_test=0.0,
         lost_since=verdict.lost_since,
+        screened=verdict.screened,
     )

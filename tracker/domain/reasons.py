@@ -11,7 +11,7 @@ from tracker.domain.episodes import FORGOTTEN_AFTER, RECOVERED_AFTER, Trial
 from tracker.domain.pairing import explain_difference
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.scores import ScoreSummary, has_score
-from tracker.domain.types import Baseline, Comparison, Measure, VerdictWord
+from tracker.domain.types import Baseline, Comparison, Measure, Screened, Verdict, VerdictWord
 
 
 def reason_for_failure(failure: BenchmarkFailure) -> str:
@@ -33,6 +33,12 @@ def reason_for_coverage(result: EvalResult, summary: ScoreSummary, min_coverage:
 def reason_for_first(mean: float) -> str:
     """Say that nothing earlier exists."""
     return f"{mean:.3g}, the first usable result of this run"
+
+
+def reason_for_screen(verdict: Verdict, part: Screened) -> str:
+    """Say that a part was asked, and what follows from it."""
+    then = ", the others are asked next" if verdict.word is VerdictWord.SUSPECT else ""
+    return f"{verdict.reason}; {part.asked} of {part.asked + part.left_out} samples were asked{then}"
 
 
 def reason_for_too_early() -> str:

@@ -92,7 +92,7 @@ def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:
     names: dict[Identity, list[str]] = {}
     for benchmark in scores.benchmarks():
         series = scores.of(benchmark)[-1]
-        means = series.matrix(Measure.SCORE).means
+        means = np.where(series.is_whole, series.matrix(Measure.SCORE).means, np.nan)
         if not np.isnan(means).all():
             row = int(np.flatnonzero(means == np.nanmax(means))[-1])
             names.setdefault(identity_of(series.plans[row].checkpoint), []).append(benchmark)

@@ -15,6 +15,9 @@ from tracker.domain.types import Baseline, Comparison, VerdictWord
 SUSPECT_P = 0.01
 EQUIVALENCE_P = 0.05
 
+SCREEN_P = 0.05
+"""Of one test, and not shared among those of a checkpoint: what the whole benchmark would find must be asked for."""
+
 _EQUIVALENCE_POOLED = 4
 
 
@@ -47,6 +50,14 @@ def suspects(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evid
     """
     level = SUSPECT_P / max(1, len(evidence))
     return tuple(e for e in evidence if e.p_worse < level and e.test.delta <= -thresholds.min_effect)
+
+
+def is_suspicious(evidence: Sequence[Evidence]) -> bool:
+    """Return whether a part of the benchmark is reason enough to ask all of it: any test below `SCREEN_P`, by itself.
+
+    However small the loss looks: on a part of the samples it is seen with a wide margin.
+    """
+    return any(e.p_worse < SCREEN_P for e in evidence)
 
 
 def is_equivalent(evidence: Sequence[Evidence], thresholds: Thresholds) -> bool:

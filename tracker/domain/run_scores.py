@@ -141,6 +141,7 @@ class _Draft:
             finished_at=tuple(row.finished_at for row in rows),
             coverage=np.array([row.coverage for row in rows]),
             asked=asked,
+            left_out=np.array([row.left_out for row in rows], dtype=np.int64),
             samples=samples,
             matrices={m: matrix_of([c[m] for c in codes], [places[id(q)] for q in asked], n) for m in Measure},
         )

@@ -20,6 +20,7 @@ import numpy as np
 from eval_jobs.identity import content_hash, serve_settings
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
 from tracker.domain.regression.score_matrix import (
+    BoolArray,
     FloatArray,
     IntArray,
     ScoreMatrix,
@@ -32,6 +33,8 @@ from tracker.domain.sample_columns import Questions, SampleColumns, averaged, in
 from tracker.domain.types import Measure
 
 T = TypeVar("T")
+
+Rank = tuple[datetime, bool, datetime, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +63,8 @@ class BenchmarkSeries:
     """Shape (T,): answers with a score / answers planned."""
     asked: tuple[Questions, ...]
     """What was asked at each checkpoint, every sample once."""
+    left_out: IntArray
+    """Shape (T,): samples of the benchmark that were not asked at each checkpoint, 0 unless it was screened."""
     samples: Questions
     """All that was asked at any checkpoint, in the order in which it became known."""
     matrices: Mapping[Measure, ScoreMatrix]
@@ -88,6 +93,11 @@ class BenchmarkSeries:
         """Return checkpoints x samples of one measure."""
         return self.matrices[measure]
 
+    @property
+    def is_whole(self) -> BoolArray:
+        """Whether each checkpoint asked the whole benchmark, shape (T,)."""
+        return self.left_out == 0
+
     def row_of(self, step: int) -> int | None:
         """Return the row of a step, or None."""
         steps = self.steps
@@ -111,16 +121,15 @@ class Row:
     coverage: float
     asked: Questions
     """Every sample once."""
+    left_out: int
+    """Samples of the benchmark that were not asked."""
     values: Mapping[Measure, FloatArray]
     """In the order of `asked`; NaN: no score."""
 
     @property
-    def rank(self) -> tuple[datetime, datetime, str]:
-        """Of two checkpoints of one step the higher one stays, in whatever order they come.
-
-        That is the one whose weights were written last: a checkpoint that training left behind may be measured later.
-        """
-        return self.plan.checkpoint.ready_at, self.finished_at, self.plan.id
+    def rank(self) -> Rank:
+        """Of two checkpoints of one step the higher one stays, in whatever order they come."""
+        return _rank(self.plan, self.left_out, self.finished_at)
 
 
 def series_key(plan: EvalPlan, result: EvalResult) -> SeriesKey:
@@ -143,6 +152,7 @@ def empty_series(key: SeriesKey, result: EvalResult) -> BenchmarkSeries:
         finished_at=(),
         coverage=np.zeros(0),
         asked=(),
+        left_out=np.zeros(0, dtype=np.int64),
         samples=all_asked(()),
         matrices={measure: empty_matrix(0) for measure in Measure},
     )
@@ -157,6 +167,7 @@ def row_from(series: BenchmarkSeries, record: EvalRecord, columns: SampleColumns
         finished_at=record.finished_at,
         coverage=columns.coverage,
         asked=means.questions,
+        left_out=_left_out(record, series.key.benchmark),
         values={
             Measure.SCORE: means.scores if series.higher_is_better else 1.0 - means.scores,
             Measure.OUTPUT_LENGTH: 1.0 - means.output_tokens / longest,
@@ -170,8 +181,8 @@ def with_row(series: BenchmarkSeries, row: Row) -> BenchmarkSeries:
     step = row.plan.checkpoint.step
     position = series.row_of(step)
     if position is not None:
-        plan = series.plans[position]
-        if (plan.checkpoint.ready_at, series.finished_at[position], plan.id) > row.rank:
+        known = int(series.left_out[position])
+        if _rank(series.plans[position], known, series.finished_at[position]) > row.rank:
             return series
         series = less_rows(series, (position,))
     else:
@@ -184,6 +195,7 @@ def with_row(series: BenchmarkSeries, row: Row) -> BenchmarkSeries:
         finished_at=_at(series.finished_at, position, row.finished_at),
         coverage=np.insert(series.coverage, position, row.coverage),
         asked=_at(series.asked, position, row.asked),
+        left_out=np.insert(series.left_out, position, row.left_out),
         matrices={
             measure: inserted(matrix, position, _placed(row.values[measure], place, n))
             for measure, matrix in series.matrices.items()
@@ -200,6 +212,7 @@ def less_rows(series: BenchmarkSeries, positions: Sequence[int]) -> BenchmarkSer
         finished_at=_less(series.finished_at, positions),
         coverage=np.delete(series.coverage, positions),
         asked=asked,
+        left_out=np.delete(series.left_out, positions),
         matrices={measure: without_rows(matrix, positions) for measure, matrix in series.matrices.items()},
     )
     return _over_samples(left, all_asked(asked))
@@ -235,6 +248,18 @@ def _sharing(columns: SampleColumns, known: Iterable[Questions]) -> SampleColumn
         if same is not None:
             return same
     return columns
+
+
+def _rank(plan: EvalPlan, left_out: int, finished_at: datetime) -> Rank:
+    """The weights that were written last: a checkpoint that training left behind may be measured later.
+
+    Of the same weights, the one that asked the whole benchmark.
+    """
+    return plan.checkpoint.ready_at, left_out == 0, finished_at, plan.id
+
+
+def _left_out(record: EvalRecord, benchmark: str) -> int:
+    return next((o.left_out for o in record.outcomes if isinstance(o, EvalResult) and o.benchmark == benchmark), 0)
 
 
 def _longest_answer(plan: EvalPlan, benchmark: str) -> int:

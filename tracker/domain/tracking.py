@@ -126,7 +126,8 @@ def _scores(outcome: EvalResult | BenchmarkFailure) -> Iterator[tuple[str, float
         return
     summary = summarise(outcome)
     if summary.mean is not None:
-        yield "bench", summary.mean
+        # Never as a point of the curve of the whole: a part has another mean on the same weights.
+        yield "screen" if outcome.left_out else "bench", summary.mean
     yield "coverage", summary.coverage
     if summary.planned:
         yield "truncated", summary.truncated / summary.planned

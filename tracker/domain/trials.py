@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,9 +14,11 @@ from tracker.domain.episodes import Subject, Trial, counting, episodes_at, open_
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
 from tracker.domain.regression.detector import Level, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, Jitter
-from tracker.domain.regression.score_matrix import ScoreMatrix, inserted, values_at
+from tracker.domain.regression.score_matrix import BoolArray, IntArray, ScoreMatrix, inserted, values_at
+from tracker.domain.regression.screened import ScreenedScores, screened_scores
 from tracker.domain.rules import Thresholds
 from tracker.domain.run_scores import BenchmarkSeries, RunScores, SeriesKey, series_key
+from tracker.domain.sample_columns import Questions
 from tracker.domain.types import Acceptance, Episode, Measure, Policy
 
 
@@ -83,6 +85,16 @@ class Candidate:
     """What repeating the evaluation alone changes of the score; None: not known."""
 
     @property
+    def left_out(self) -> int:
+        """Samples of the benchmark that were not asked at the candidate: above 0 it was screened."""
+        return int(self.series.left_out[self.row])
+
+    @property
+    def asked(self) -> int:
+        """Samples that were asked at the candidate."""
+        return int(self.series.asked[self.row].sample_ids.size)
+
+    @property
     def row(self) -> int:
         """Row of the candidate."""
         return int(self.track.rows[-1])
@@ -114,6 +126,23 @@ def trial_of(scene: Scene, candidate: Candidate, jitter: Jitter) -> Trial:
     )
 
 
+def on_whole_checkpoints(candidate: Candidate) -> Candidate:
+    """Return a candidate that asked the whole benchmark, compared with none that did not."""
+    rows = _whole(candidate.series, candidate.track.rows)
+    if rows.size == candidate.track.rows.size and isinstance(candidate.track.scores, ScoreMatrix):
+        return candidate
+    left = candidate.track.rows.size - rows.size
+    noise_from = int(np.count_nonzero(np.isin(candidate.track.rows[: candidate.track.noise_from], rows)))
+    track = replace(
+        candidate.track,
+        scores=candidate.matrix,
+        rows=rows,
+        noise_from=noise_from,
+        dropped=candidate.track.dropped + left,
+    )
+    return replace(candidate, track=track)
+
+
 def chance_of(scene: Scene, candidate: Candidate) -> float | None:
     """Return the score of guessing, oriented so that up is better; None where it is not known."""
     chance = scene.policy.chance.get(candidate.subject.benchmark)
@@ -123,7 +152,7 @@ def chance_of(scene: Scene, candidate: Candidate) -> float | None:
 def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, Jitter]:
     """Return the jitter of every series of a run whose own checkpoints show it."""
     tracks = {
-        key: Track(scores=series.matrix(Measure.SCORE), rows=series.usable_rows(min_coverage))
+        key: Track(scores=series.matrix(Measure.SCORE), rows=_whole(series, series.usable_rows(min_coverage)))
         for key, series in scores.series.items()
     }
     jitters = dict(zip(tracks, jitter_of(tuple(tracks.values())), strict=True))
@@ -171,17 +200,19 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
     pinned = None if is_accepted else _pinned_values(scene, series, measure)
     if pinned is not None:
         matrix = inserted(matrix, len(steps), pinned)
+    counted, scores = _scores(series, measure, matrix, kept)
+    noise_from -= int(np.count_nonzero(~np.isin(kept[:noise_from], counted)))
     repetition = _repetition(scene, series) if measure is Measure.SCORE else None
     return Candidate(
         subject=subject,
         series=series,
         matrix=matrix,
         track=Track(
-            scores=matrix,
-            rows=kept,
+            scores=scores,
+            rows=counted,
             noise_from=noise_from,
             pinned_row=None if pinned is None else len(steps),
-            dropped=_earlier(scene, series) - (kept.size - 1),
+            dropped=_earlier(scene, series) - (counted.size - 1),
             decoding=decoding_variance(repetition),
         ),
         steps=steps if pinned is None or scene.policy.pinned is None else (*steps, scene.policy.pinned.step),
@@ -189,6 +220,38 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
         newest=_is_newest(scene, series),
         repetition=repetition,
     )
+
+
+def _scores(
+    series: BenchmarkSeries, measure: Measure, matrix: ScoreMatrix, rows: IntArray
+) -> tuple[IntArray, ScoreMatrix | ScreenedScores]:
+    """Return the rows that count and their scores; the candidate is the last row.
+
+    Where some were screened, the score is tested on all that was asked; what is found beside it on whole checkpoints.
+    """
+    if series.is_whole[rows].all():
+        return rows, matrix
+    if measure is Measure.SCORE:
+        index = {sample_id: at for at, sample_id in enumerate(series.samples.sample_ids.tolist())}
+        masks = {id(q): _mask(q, index) for q in series.asked}
+        asked = [masks[id(q)] for q in series.asked]
+        if len(matrix.sums) > len(asked):  # the pinned model
+            asked.append(values_at(matrix, np.array([len(asked)]))[0] >= -np.inf)
+        found = screened_scores(matrix, rows, asked)
+        if found is not None:
+            return rows, found
+    return np.append(_whole(series, rows[:-1]), rows[-1]), matrix
+
+
+def _mask(asked: Questions, index: Mapping[str, int]) -> BoolArray:
+    mask = np.zeros(len(index), dtype=bool)
+    mask[[index[sample_id] for sample_id in asked.sample_ids.tolist()]] = True
+    return mask
+
+
+def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
+    whole: IntArray = rows[series.is_whole[rows]]
+    return whole
 
 
 def _repetition(scene: Scene, series: BenchmarkSeries) -> Repetition | None:
@@ -204,16 +267,19 @@ def _earlier(scene: Scene, series: BenchmarkSeries) -> int:
 
 
 def _is_newest(scene: Scene, series: BenchmarkSeries) -> bool:
-    """Return whether no later checkpoint of the newest branch is known."""
-    return not scene.is_left and not any(step > scene.step for step in _seen(scene, series))
+    """Return whether no later checkpoint of the newest branch is known that can open or end a loss.
+
+    A screened one cannot: the whole benchmark of this checkpoint may have been asked because of it.
+    """
+    return not scene.is_left and not any(step > scene.step for step in _seen(scene, series, only_whole=True))
 
 
-def _seen(scene: Scene, series: BenchmarkSeries) -> set[int]:
+def _seen(scene: Scene, series: BenchmarkSeries, *, only_whole: bool = False) -> set[int]:
     """Return the steps that have a usable result of this benchmark, measured in whatever way."""
     seen: set[int] = set()
     for one in scene.scores.of(series.key.benchmark, series.key.suite):
-        steps = one.steps
-        seen.update(steps[row] for row in one.usable_rows(scene.policy.min_coverage))
+        steps, rows = one.steps, one.usable_rows(scene.policy.min_coverage)
+        seen.update(steps[row] for row in (_whole(one, rows) if only_whole else rows))
     return seen
 
 

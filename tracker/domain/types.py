@@ -171,6 +171,18 @@ class VerdictWord(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Screened:
+    """How large a part of a benchmark was asked, and what that took."""
+
+    asked: int
+    """Samples."""
+    left_out: int
+    tokens: int | None
+    """Of questions and answers; None: the server did not say."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The decision on one benchmark at one checkpoint, with its evidence."""
 
@@ -196,6 +208,8 @@ class Verdict:
     """The same of the newest four checkpoints together."""
     lost_since: int | None = None
     """Onset of the loss that lasts at this checkpoint, or that ends here."""
+    screened: Screened | None = None
+    """Set where only a part of the benchmark was asked: score and verdict are of that part."""
     repetition: Repetition | None = None
     """What repeating the evaluation alone changes; None: the benchmark was not calibrated by then."""
 

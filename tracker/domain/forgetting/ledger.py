@@ -103,6 +103,7 @@ def _cases(scores: RunScores, suite: str, policy: Policy) -> list[_Case]:
 def _track(series: BenchmarkSeries, policy: Policy) -> Track:
     """Return the checkpoints that count; their jitter is that of the newest phase, as in the verdicts."""
     rows = series.usable_rows(policy.min_coverage)
+    rows = rows[series.is_whole[rows]]  # what a sample did where it was not asked, nobody knows
     steps = np.array([series.steps[row] for row in rows], dtype=np.int64)
     start = max((p.from_step for p in policy.phases if steps.size and p.from_step < steps[-1]), default=None)
     noise_from = 0 if start is None else int(np.count_nonzero(steps <= start))

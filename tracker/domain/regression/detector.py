@@ -30,7 +30,7 @@ from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, 
 from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.regression.pooled_test import PooledTest, null_test, pooled_test
 from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray, ScoreMatrix
-from tracker.domain.regression.screened import ScreenedScores, screened_variances
+from tracker.domain.regression.screened import ScreenedScores, screened_differences, screened_variances
 from tracker.domain.types import Baseline
 
 BASELINES = (Baseline.RECENT, Baseline.PEAK)
@@ -181,10 +181,10 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: L
 
 def _second_differences(track: Track) -> SecondDifferences:
     rows = track.rows[track.noise_from :]
+    if isinstance(track.scores, ScreenedScores):
+        return screened_differences(track.scores, rows)
     weights = second_difference_weights(rows, track.scores.means.size, WINDOW)
-    # A triple of which one checkpoint lacks samples would take a trend for jitter.
-    scores = track.scores.core if isinstance(track.scores, ScreenedScores) else track.scores
-    found = scores.contrasts(weights)
+    found = track.scores.contrasts(weights)
     return SecondDifferences(
         deltas=np.array([c.delta for c in found]), item_variances=np.array([c.item_variance for c in found])
     )

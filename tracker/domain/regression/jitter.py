@@ -49,6 +49,8 @@ class SecondDifferences:
 
     deltas: FloatArray
     item_variances: FloatArray
+    of_parts: SecondDifferences | None = None
+    """Of other checkpoints, which asked a part of the samples only: what they show counts by how sure it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,20 @@ class _Raw:
 
 
 def _raw(history: SecondDifferences) -> _Raw | None:
+    whole = _raw_of(history)
+    part = None if history.of_parts is None else _raw_of(history.of_parts)
+    if whole is None or part is None:
+        return whole or part
+    weights = np.array([1 / (r.variance + TAU_START**4) for r in (whole, part)])
+    shares = weights / weights.sum()
+    return _Raw(
+        excess=float(shares @ [whole.excess, part.excess]),
+        variance=float(shares**2 @ [whole.variance, part.variance]),
+        h=whole.h + part.h,
+    )
+
+
+def _raw_of(history: SecondDifferences) -> _Raw | None:
     known = np.isfinite(history.item_variances)  # not where fewer than two samples are common to a triple
     squares = history.deltas[known][-WINDOW:] ** 2
     h = squares.size

@@ -15,12 +15,13 @@ for the weights w_gs that checkpoint s has in stratum g. With everything asked t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from tracker.domain.regression.blocks import Blocks
+from tracker.domain.regression.blocks import Blocks, second_difference_weights
+from tracker.domain.regression.jitter import WINDOW, SecondDifferences
 from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.regression.score_matrix import (
     BoolArray,
@@ -49,6 +50,10 @@ class Stratum:
 class ScreenedScores:
     """Scores of T checkpoints, as `detector.Scores` wants them."""
 
+    everything: ScoreMatrix
+    """All samples."""
+    is_whole: BoolArray
+    """Shape (T,): checkpoints that asked all of them."""
     core: ScoreMatrix
     """Samples that every checkpoint asked: whatever needs a series without holes is taken from them."""
     others: tuple[Stratum, ...]
@@ -89,7 +94,12 @@ def screened_scores(matrix: ScoreMatrix, rows: IntArray, asked: Sequence[BoolArr
         for g in np.flatnonzero(~is_core)
         if found[counting, g].any()
     )
-    return ScreenedScores(core=columns_of_matrix(matrix, core), others=others)
+    return ScreenedScores(
+        everything=matrix,
+        is_whole=np.array([bool(one.all()) for one in kinds])[kind_of],
+        core=columns_of_matrix(matrix, core),
+        others=others,
+    )
 
 
 def screened_variances(
@@ -102,7 +112,26 @@ def screened_variances(
     )
 
 
+def screened_differences(scores: ScreenedScores, rows: IntArray) -> SecondDifferences:
+    """Return the second differences of neighbouring `rows`: of all samples where all three asked them, else the core's.
+
+    A triple of which one checkpoint lacks samples would take a trend for jitter. Those of all samples show jitter far
+    better, so the newest of them count however long ago they were.
+    """
+    weights = second_difference_weights(rows, scores.is_whole.size, rows.size)
+    is_whole = ~((weights != 0) & ~scores.is_whole).any(axis=1)
+    of_parts = _differences(scores.core, weights[~is_whole][-WINDOW:])
+    return replace(_differences(scores.everything, weights[is_whole][-WINDOW:]), of_parts=of_parts)
+
+
 # --- private
+
+
+def _differences(matrix: ScoreMatrix, weights: FloatArray) -> SecondDifferences:
+    found = matrix.contrasts(weights)
+    return SecondDifferences(
+        deltas=np.array([c.delta for c in found]), item_variances=np.array([c.item_variance for c in found])
+    )
 
 
 def _patterns(kinds: Sequence[BoolArray]) -> IntArray:

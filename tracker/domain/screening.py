@@ -1,0 +1,116 @@
+"""A benchmark in two parts: which checkpoints are asked the second one, and how both become one record. Pure.
+
+names = to_ask_whole(report)                # benchmarks whose screen is suspicious
+plan = rest_plan(record.plan, names)        # `eval_jobs.identity`: asks the samples that the screen left out
+record = joined(screen, rest)               # as if all had been asked at once
+savings_of(view.verdicts.values())          # what was not asked in the end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from eval_jobs.errors import EvaluateError
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Outcome, Screen
+from tracker.domain.types import Report, Verdict, VerdictWord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screening:
+    """How much is asked of which checkpoint at first."""
+
+    screen: Screen
+    every: int
+    """Every so-many-th checkpoint is asked whole, whatever its screen would say."""
+    first: int
+    """Checkpoints at the beginning that are asked whole: they show what a healthy run looks like."""
+
+
+def to_ask_whole(report: Report) -> tuple[str, ...]:
+    """Return the benchmarks of which a part was asked, and that part is suspicious."""
+    return tuple(v.benchmark for v in report.verdicts if v.screened and v.word is VerdictWord.SUSPECT)
+
+
+def is_screen(plan: EvalPlan) -> bool:
+    """Return whether a plan asks a part of each benchmark first."""
+    return plan.suite.part is not None and not plan.suite.part.is_rest
+
+
+def joined(screen: EvalRecord, rest: EvalRecord) -> EvalRecord:
+    """Return one record of a checkpoint from both parts: no sample was asked twice, none is missing.
+
+    Benchmarks that `rest` did not ask are as the screen saw them. Latencies stay with the screen's record, and the
+    engine, the times and the cost are those of `rest`: every record of a checkpoint holds its own.
+
+    Args:
+        screen: with its samples.
+        rest: of a plan of `identity.rest_plan`, with its samples.
+    """
+    others = {outcome.benchmark: outcome for outcome in rest.outcomes}
+    suite = replace(screen.plan.suite, part=rest.plan.suite.part)
+    return replace(
+        rest,
+        plan=replace(rest.plan, suite=suite),
+        outcomes=tuple(_joined(outcome, others.get(outcome.benchmark)) for outcome in screen.outcomes),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Savings:
+    """What a run was not asked, at the pace of what it was asked at the same checkpoints."""
+
+    screens: int
+    """Results of which only a part was asked, in the end."""
+    results: int
+    """All of them."""
+    samples: int
+    tokens: int | None
+    """None: no server said how many it took."""
+    seconds: float
+
+
+def savings_of(verdicts: Iterable[Verdict]) -> Savings | None:
+    """Return what was saved at the newest verdict of every step and benchmark; None where nothing was screened."""
+    everything = tuple(verdicts)
+    parts = [v.screened for v in everything if v.screened is not None]
+    if not parts:
+        return None
+    tokens = [round(p.tokens * p.left_out / p.asked) for p in parts if p.tokens is not None]
+    return Savings(
+        screens=len(parts),
+        results=len(everything),
+        samples=sum(p.left_out for p in parts),
+        tokens=sum(tokens) if tokens else None,
+        seconds=sum(p.seconds * p.left_out / p.asked for p in parts),
+    )
+
+
+# --- private
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first + second
+
+
+def _joined(first: Outcome, second: Outcome | None) -> Outcome:
+    if second is None or isinstance(first, BenchmarkFailure) or isinstance(second, BenchmarkFailure):
+        return second or first  # what could not be asked is a blind spot: the screen alone decides nothing
+    if first.fingerprint != second.fingerprint:
+        return BenchmarkFailure(
+            benchmark=first.benchmark,
+            fingerprint=second.fingerprint,
+            code=EvaluateError.code,
+            message="its two parts were asked by different versions of this program",
+            hint="`tracker run` evaluates the checkpoint anew",
+            retryable=False,
+        )
+    return replace(
+        second,
+        samples=(*first.samples, *second.samples),
+        duration_s=first.duration_s + second.duration_s,
+        input_tokens=_sum(first.input_tokens, second.input_tokens),
+        output_tokens=_sum(first.output_tokens, second.output_tokens),
+        left_out=0,
+        has_texts=first.has_texts and second.has_texts,
+    )
