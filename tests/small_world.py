@@ -24,7 +24,6 @@ import alembic.context  # noqa: F401 - what is loaded late elsewhere is loaded h
 import pandas as pd  # noqa: F401
 from pydantic import TypeAdapter
 
-from benchmarks.killing.engine import answer_to
 from benchmarks.killing.inside import Bomb, arm, watch_lines
 from eval_jobs.errors import EndpointFailed, StoreError, TrackerError, TrackingUnreachable
 from eval_jobs.execute.interrupts import Interrupts, Stopped
@@ -38,6 +37,7 @@ from eval_jobs.queue_types import Claim
 from eval_jobs.run import Tools
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, EvalRecord, EvalResult, ServeSpec, Suite
 from tests import trainer
+from tests.calibrating import ask_twice, flipping_answer
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
@@ -134,6 +134,7 @@ def left(home: Path) -> dict[str, Any]:
         "records": sorted(_timeless(record, home) for record in records),
         "reports": sorted(_timeless(report, home) for report in history.reports(RUN)),
         "episodes": sorted(_timeless(episode, home) for episode in history.episodes(RUN)),
+        "calibrations": sorted(_timeless(calibration, home) for calibration in history.calibrations()),
         "gaps": sorted(_timeless(gap, home) for gap in history.gaps(RUN)),
         "alerts": sorted(_timeless(alert, home) for alert in history.open_alerts(RUN)),
         "queue": {name: n for name, n in state.counts.items() if n},
@@ -184,6 +185,7 @@ def _live(home: Path, number: int) -> None:
     def keep_workers() -> None:
         clock.interrupts = Interrupts()
         clock.interrupts.install()
+        ask_twice(queue, world.history, RUN, clock.now())
         with suppress(Stopped):
             work(Worker(name=f"w{number}", queue=queue, tools=tools, interrupts=clock.interrupts, lease_s=LEASE_S))
 
@@ -320,7 +322,7 @@ class _Evaluator(FakeEvaluator):
             return (EndpointFailed("the server is away", hint="wait"),) * len(suite.benchmarks)
         if int(step) == LOST_ONCE and self._once(step):
             self._wait_until_lost()
-        self.answer = lambda question: answer_to(question, digest)
+        self.answer = lambda question: flipping_answer(question, digest, suite)
         return super().evaluate(suite, endpoint, plan_id=plan_id, progress=progress)
 
     def kept(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """`tracker calibrate`: ask one checkpoint the whole suite twice, by the workers and on the way of every evaluation.
 
     plan = next_calibration(history, checkpoint, suite, serve)   # begun before and not finished: the same plan again
-    calibration = carry_out(plan, place, clock=clock, meanwhile=...)
+    calibration = carry_out(plan, desk, clock=clock, meanwhile=...)
 
 A kill at any line loses nothing: the plan waits in the queue with the answers that it has, and whoever comes first
 carries it out and takes its record over, this command or a watcher.
@@ -14,27 +14,15 @@ from dataclasses import dataclass
 from itertools import count
 
 from eval_jobs.identity import calibration_plan, serve_settings, suite_fingerprint
-from eval_jobs.ports import Clock, Queue
+from eval_jobs.ports import Clock
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ServeSpec, Suite
-from tracker.app.conclude import conclude
-from tracker.app.pipeline import raise_alert
+from tracker.app.conclude import Desk, take_over
 from tracker.domain.calibration_types import Calibration
-from tracker.domain.types import Policy
-from tracker.ports import History, Notifier
+from tracker.ports import History
 
 LOOK_S = 0.5
 """Between two looks at the queue."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """What the use case works with."""
-
-    queue: Queue
-    history: History
-    notifiers: tuple[Notifier, ...]
-    policy: Policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,18 +46,20 @@ def next_calibration(history: History, checkpoint: Checkpoint, suite: Suite, ser
     return next(plan for plan in plans if plan.id not in finished)
 
 
-def carry_out(plan: EvalPlan, place: Place, *, clock: Clock, meanwhile: Callable[[QueueState], None]) -> Calibration:
+def carry_out(plan: EvalPlan, desk: Desk, *, clock: Clock, meanwhile: Callable[[QueueState], None]) -> Calibration:
     """Put a calibration into the queue, before everything else of its run, and return what it showed.
 
     `meanwhile` is called again and again until then, to show how far it is and to keep workers alive.
     """
-    place.queue.add(plan, now=clock.now(), backlog=Backlog.NEWEST, keep=True)
+    desk.queue.add(plan, now=clock.now(), backlog=Backlog.NEWEST, keep=True)
     while True:
-        _take_over(plan, place)
-        found = next((c for c in place.history.calibrations() if c.plan.id == plan.id), None)
+        for record in desk.queue.finished():
+            if record.plan.id == plan.id:  # where a watcher runs, either of the two is first
+                take_over(record, desk)
+        found = next((c for c in desk.history.calibrations() if c.plan.id == plan.id), None)
         if found is not None:
             return found
-        meanwhile(place.queue.state())
+        meanwhile(desk.queue.state())
         clock.sleep(LOOK_S)
 
 
@@ -94,16 +84,3 @@ def cost_of(plan: EvalPlan, records: Sequence[EvalRecord], read: Callable[[str],
         load_s=2 * full.engine.load_s,
         scoring_s=2 * sum(result.duration_s for result in results),
     )
-
-
-# --- private
-
-
-def _take_over(plan: EvalPlan, place: Place) -> None:
-    """Do for this plan what a watcher does for all; where one runs, either of the two is first."""
-    for record in place.queue.finished():
-        if record.plan.id == plan.id:
-            _, alerts = conclude(place.history, record, place.policy)
-            for alert in alerts:
-                raise_alert(place.history, place.notifiers, alert)
-            place.queue.acknowledge(plan.id)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from eval_jobs.ports import Queue
 from eval_jobs.types import EvalRecord
 from tracker.domain.alerts import alerts_of_calibration
 from tracker.domain.calibration import calibration_of
@@ -10,12 +14,26 @@ from tracker.domain.types import Alert, Policy
 from tracker.ports import History
 
 
-def conclude(history: History, record: EvalRecord, policy: Policy) -> tuple[Calibration, tuple[Alert, ...]]:
-    """Keep what the record of a calibration shows; return it, and what people must be told. Doing it twice is harmless.
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What a finished calibration is taken over with, by a watcher or by the command that asked for it."""
 
-    Nothing of it is a result of the run: no verdict, curve or series ever holds it.
+    queue: Queue
+    history: History
+    policy: Policy
+    tell: Callable[[Alert], None]
+    """Tells every channel and remembers that it did."""
+
+
+def take_over(record: EvalRecord, desk: Desk) -> Calibration:
+    """Keep what the record of a calibration shows, tell people what they must know, and return it.
+
+    Nothing of it is a result of the run: no verdict, curve or series ever holds it. Doing it twice is harmless.
     """
-    calibration = calibration_of(record, min_coverage=policy.min_coverage)
-    history.append_calibration(calibration)
-    open_alerts = history.open_alerts(record.plan.checkpoint.run_id)
-    return calibration, alerts_of_calibration(calibration, open_alerts, min_effect=policy.min_effect)
+    calibration = calibration_of(record, min_coverage=desk.policy.min_coverage)
+    desk.history.append_calibration(calibration)
+    told = desk.history.open_alerts(record.plan.checkpoint.run_id)
+    for alert in alerts_of_calibration(calibration, told, min_effect=desk.policy.min_effect):
+        desk.tell(alert)
+    desk.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
+    return calibration

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,7 +16,9 @@ from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
 from eval_jobs.types import Checkpoint, EvalPlan
-from tracker.app.calibrate import Cost, Place, carry_out, cost_of, next_calibration
+from tracker.app.calibrate import Cost, carry_out, cost_of, next_calibration
+from tracker.app.conclude import Desk
+from tracker.app.pipeline import raise_alert
 from tracker.cli import interrupts
 from tracker.cli.calibration_table import calibration_table, repetitions
 from tracker.cli.checkpoints import known_checkpoint
@@ -58,13 +61,16 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     console, clock = Console(stderr=as_json), SystemClock()
     chosen = _chosen(project, checkpoint)
     plan = next_calibration(project.history, chosen, project.suite(), project.config.serve.to_spec())
-    place = Place(
-        queue=project.queue, history=project.history, notifiers=project.notifiers, policy=project.config.to_policy()
+    desk = Desk(
+        queue=project.queue,
+        history=project.history,
+        policy=project.config.to_policy(),
+        tell=partial(raise_alert, project.history, project.notifiers),
     )
     is_watched = not _may_lead(project, clock)
     _say_what_comes(console, plan, project, "of the running `tracker watch`" if is_watched else "")
-    calibration = _carried_out(plan, place, project.workers(0 if is_watched else workers), console)
-    min_effect = place.policy.min_effect
+    calibration = _carried_out(plan, desk, project.workers(0 if is_watched else workers), console)
+    min_effect = desk.policy.min_effect
     if as_json:
         view = CalibrationView(calibration=calibration, benchmarks=repetitions(calibration, min_effect))
         click.echo(json_text(CalibrationView, view))
@@ -132,7 +138,7 @@ def _line(console: Console, word: str, text: str) -> None:
     console.print(Text.assemble((f"{word:>9} ", "dim"), " ".join(clean(text).split())), soft_wrap=True)
 
 
-def _carried_out(plan: EvalPlan, place: Place, local: LocalWorkers, console: Console) -> Calibration:
+def _carried_out(plan: EvalPlan, desk: Desk, local: LocalWorkers, console: Console) -> Calibration:
     try:
         with console.status("waiting for a worker") as status:
 
@@ -141,7 +147,7 @@ def _carried_out(plan: EvalPlan, place: Place, local: LocalWorkers, console: Con
                 local.check()
                 status.update(Text(_progress(plan, state), style="dim"))
 
-            return carry_out(plan, place, clock=SystemClock(), meanwhile=meanwhile)
+            return carry_out(plan, desk, clock=SystemClock(), meanwhile=meanwhile)
     except KeyboardInterrupt:
         _line(
             console, "stopped", "what is answered is kept: `tracker calibrate` goes on, and so does a `tracker watch`"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,9 @@ from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.calibrate import Place, carry_out, cost_of, next_calibration
-from tracker.app.pipeline import World, tick
+from tracker.app.calibrate import carry_out, cost_of, next_calibration
+from tracker.app.conclude import Desk
+from tracker.app.pipeline import World, raise_alert, tick
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.types import AlertState
 
@@ -66,9 +68,8 @@ class Site:
         self.world: World = replace(world, measurement=replace(world.measurement, suites=(suite,), loads=()))
         self.suite, self.serve = suite, world.measurement.serve
         self.checkpoint: Checkpoint = self.fakes.run.records[2].plan.checkpoint
-        self.place = Place(
-            queue=self.fakes.queue, history=self.fakes.history, notifiers=(self.fakes.notifier,), policy=world.policy
-        )
+        tell = partial(raise_alert, self.fakes.history, (self.fakes.notifier,))
+        self.desk = Desk(queue=self.fakes.queue, history=self.fakes.history, policy=world.policy, tell=tell)
         self.answer = answer
         self.evaluator = FakeEvaluator(answer)
         self.tools = Tools(
@@ -80,7 +81,7 @@ class Site:
 
     def calibrated(self, meanwhile: Callable[[QueueState], None] | None = None) -> Calibration:
         return carry_out(
-            self.next_plan(), self.place, clock=self.fakes.clock, meanwhile=meanwhile or (lambda _: self.work())
+            self.next_plan(), self.desk, clock=self.fakes.clock, meanwhile=meanwhile or (lambda _: self.work())
         )
 
     def work(self) -> None:
