@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-chaos clean
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-chaos clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -39,6 +39,12 @@ bench-probe: setup ## our latency probe beside `vllm bench serve`
 bench-evaluator: setup ## what the evaluator adds to the time of the answers
 	@$(BIN)/python -m benchmarks.evaluator_overhead --server instant --delay-ms 20 --plans 200
 	@$(BIN)/python -m benchmarks.evaluator_overhead
+
+bench-client: setup ## how many streamed tokens a second the probe's client follows on one core
+	@$(BIN)/python -m benchmarks.client_speed
+
+bench-loop: setup ## the time from a saved checkpoint to its verdict, and what a trainer beside it notices
+	@$(BIN)/python -m benchmarks.loop_time
 
 bench-verdicts: setup ## false alarms and found losses of our verdicts and of the peers' rules
 	@$(BIN)/python -m benchmarks.verdicts

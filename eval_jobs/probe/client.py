@@ -1,6 +1,6 @@
 """The load itself, in a process of its own, so that nothing else of ours delays a timestamp.
 
-    python -m eval_jobs.probe.client < REQUEST_JSON > REPLY_JSON     # see wire.py
+    python -m eval_jobs.probe.client < REQUESTS > REPLIES     # one JSON document a line, see wire.py
 
 `concurrency` workers each send one streaming request after the other, as `vllm bench serve --max-concurrency` does.
 Before that it finds out how the endpoint wants to be asked: one that somebody else runs may only know
@@ -26,6 +26,8 @@ from eval_jobs.secrets import masked
 from eval_jobs.types import ProbeLoad
 
 PARENT_CHECK_S = 1.0
+COUNTED_AT_ONCE = 4
+"""Prompts whose tokens are counted at once."""
 
 DIALECTS = (Dialect(), Dialect(chat=True), Dialect(chat=True, ignore_eos=False))
 """For endpoints that somebody else runs, in the order in which they are tried."""
@@ -38,16 +40,27 @@ class CannotMeasureError(Exception):
 
 
 def main() -> None:
-    """Read a request on stdin, write the reply on stdout."""
+    """Answer each line on stdin with one on stdout, until whoever asks is gone."""
     run_first()
-    request = REQUEST.validate_json(sys.stdin.buffer.read())
-    reply = REPLY.dump_json(asyncio.run(_reply(request))).decode()
-    # A server may say back to us which key it was sent.
-    sys.stdout.buffer.write(masked(reply, [os.environ.get(request.api_key_env, "")]).encode())
+    known: KnownPrompts = {}
+    for line in sys.stdin.buffer:
+        request = REQUEST.validate_json(line)
+        reply = REPLY.dump_json(asyncio.run(_reply(request, known))).decode()
+        # A server may say back to us which key it was sent.
+        sys.stdout.buffer.write(masked(reply, [os.environ.get(request.api_key_env, "")]).encode() + b"\n")
+        sys.stdout.buffer.flush()
 
 
-async def measure(request: ClientRequest) -> Measurement:
+KnownPrompts = dict[tuple[str, ProbeLoad], Sequence[str]]
+"""Digest of a tokenizer and a load -> prompts that have the right length there, warm-up first."""
+
+
+async def measure(request: ClientRequest, known: KnownPrompts) -> Measurement:
     """Warm the endpoint up, put the load on it and return the timelines.
+
+    Args:
+        request: what to measure.
+        known: prompts of earlier measurements; of an own engine new ones are added.
 
     Raises:
         CannotMeasureError: the endpoint gave no answer at all.
@@ -58,7 +71,7 @@ async def measure(request: ClientRequest) -> Measurement:
     except ValueError as error:
         raise CannotMeasureError(str(error)) from error
     async with open_session(request.base_url, api_key=api_key, request_timeout_s=request.request_timeout_s) as session:
-        traffic = await _traffic(request, session)
+        traffic = await _traffic(request, session, known)
         await _run(traffic.asker, traffic.prompts[: load.warmup_requests], load)
         started_s, waited_s = time.perf_counter(), waited_for_cpu_s()
         timelines = await _run(traffic.asker, traffic.prompts[load.warmup_requests :], load)
@@ -79,11 +92,11 @@ class _Traffic:
     """Warm-up first."""
 
 
-async def _reply(request: ClientRequest) -> ClientReply:
+async def _reply(request: ClientRequest, known: KnownPrompts) -> ClientReply:
     watch = asyncio.create_task(_end_with(request.prober_pid))
     await asyncio.sleep(0)  # it looks before the first request is sent
     try:
-        return ClientReply(measurement=await measure(request))
+        return ClientReply(measurement=await measure(request, known))
     except CannotMeasureError as error:
         return ClientReply(error=str(error))
     finally:
@@ -109,7 +122,7 @@ async def _run(asker: Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[T
     return tuple(sorted((timeline for part in parts for timeline in part), key=lambda timeline: timeline.sent_s))
 
 
-async def _traffic(request: ClientRequest, session: Session) -> _Traffic:
+async def _traffic(request: ClientRequest, session: Session, known: KnownPrompts) -> _Traffic:
     """Find the first dialect in which the endpoint answers."""
     # A warm server must not answer from what an earlier probe left in its cache: vLLM is given a new salt every time,
     # which keeps the prompts the same; others, which know no salt, get new prompts.
@@ -120,12 +133,26 @@ async def _traffic(request: ClientRequest, session: Session) -> _Traffic:
     for dialect in dialects:
         asker = Asker(session=session, base_url=request.base_url, model=request.model, dialect=dialect)
         try:
-            return _Traffic(asker=asker, prompts=await _prompts(asker, request.load, seed))
+            return _Traffic(asker=asker, prompts=await _prompts_once(asker, request, seed, known))
         except FAILURES as error:
             refusals.append(f"{asker.url}: {reason(error)}")
             if not (isinstance(error, Refused) and error.status in OTHER_DIALECT_MAY_HELP):
                 break
     raise CannotMeasureError("; ".join(refusals))
+
+
+async def _prompts_once(asker: Asker, request: ClientRequest, seed: str, known: KnownPrompts) -> Sequence[str]:
+    """Return the prompts; of an own engine those of before, as long as its tokenizer is the same."""
+    key = (request.tokenizer, request.load)
+    if request.vllm and key in known:
+        await asker.try_ask(word_prompt(SHORT_WORDS, seed=seed, index=-1), 1)  # does it answer?
+        return known[key]
+    prompts = await _prompts(asker, request.load, seed)
+    if request.vllm and request.tokenizer:
+        for other in [old for old in known if old[0] != request.tokenizer]:
+            del known[other]  # a run has one tokenizer and few loads
+        known[key] = prompts
+    return prompts
 
 
 async def _prompts(asker: Asker, load: ProbeLoad, seed: str) -> Sequence[str]:
@@ -153,14 +180,21 @@ async def _cut(asker: Asker, prompts: Sequence[str], tokens: int) -> Sequence[st
     with_special = await _tokens(asker, prompts[0], special=True)
     without = await _tokens(asker, prompts[0], special=False)
     keep = max(1, tokens - (len(with_special) - len(without)))
-    cut = []
-    for prompt in prompts:
+
+    turns = asyncio.Semaphore(COUNTED_AT_ONCE)
+
+    async def cut(prompt: str) -> str:
+        async with turns:
+            return await cut_now(prompt)
+
+    async def cut_now(prompt: str) -> str:
         ids = await _tokens(asker, prompt, special=False)
         text = (await asker.call("/detokenize", {"tokens": ids[:keep]})).get("prompt")
         if not isinstance(text, str):
             raise ValueError("/detokenize answered without a prompt")  # noqa: TRY004 - one of FAILURES
-        cut.append(text)
-    return cut
+        return text
+
+    return await asyncio.gather(*map(cut, prompts))
 
 
 async def _tokens(asker: Asker, prompt: str, *, special: bool) -> list[int]:

@@ -5,21 +5,21 @@ result = LatencyProber().probe(endpoint, ProbeLoad(requests=32, concurrency=4))
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import logging
-import os
-import subprocess
-import sys
+import re
+from pathlib import Path
 from threading import Event
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
-import httpx
 from pydantic import ValidationError
 
 from eval_jobs.errors import ProbeError
+from eval_jobs.probe.client_process import ClientEnded, ClientProcess
 from eval_jobs.probe.latency import Measurement, summarize
 from eval_jobs.probe.metrics import requests_in_flight
 from eval_jobs.probe.wire import REPLY, REQUEST, ClientRequest
-from eval_jobs.secrets import without_secrets
 from eval_jobs.types import Endpoint, ProbeLoad, ProbeResult
 
 log = logging.getLogger(__name__)
@@ -29,11 +29,12 @@ VLLM = "vllm"
 MAX_WAITED = 0.1
 """Share of the time that the client may wait for a CPU before that is worth a warning."""
 IDLE_POLL_S = 0.1
+_TOKENIZER = re.compile(r"tokenizer.*|vocab.*|merges\.txt|added_tokens\.json|special_tokens_map\.json|.*\.tiktoken")
 METRICS_TIMEOUT_S = 5.0
 
 
 class LatencyProber:
-    """`eval_jobs.ports.Prober`; keeps nothing between two calls."""
+    """`eval_jobs.ports.Prober`; keeps its client process between two calls, and nothing else."""
 
     def __init__(
         self, *, timeout_s: float = 900.0, request_timeout_s: float = 120.0, idle_timeout_s: float = 30.0
@@ -48,6 +49,12 @@ class LatencyProber:
         self._timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
         self._idle_timeout_s = idle_timeout_s
+        self._client: ClientProcess | None = None
+
+    @property
+    def client_pid(self) -> int | None:
+        """Process id of the client, None while there is none."""
+        return None if self._client is None else self._client.pid
 
     def probe(self, endpoint: Endpoint, load: ProbeLoad) -> ProbeResult:
         """Time `load`; see `ports.Prober`."""
@@ -61,6 +68,7 @@ class LatencyProber:
             vllm=endpoint.info.name == VLLM,
             load=load,
             request_timeout_s=self._request_timeout_s,
+            tokenizer=tokenizer_digest(endpoint.tokenizer),
         )
         out = self._run_client(request, endpoint)
         if out is None:
@@ -78,6 +86,12 @@ class LatencyProber:
             )
         return summarize(load, measurement)
 
+    def close(self) -> None:
+        """End the client. Calling it twice is harmless; probing again starts a new one."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
     # --- private
 
     def _wait_until_idle(self, endpoint: Endpoint) -> None:
@@ -94,24 +108,44 @@ class LatencyProber:
 
     def _run_client(self, request: ClientRequest, endpoint: Endpoint) -> bytes | None:
         """Return what the client wrote; None when somebody killed it, which says nothing about the server."""
-        command = [sys.executable, "-P", "-m", "eval_jobs.probe.client"]  # -P: see nothing of the current folder
-        pipe = subprocess.PIPE
-        env = without_secrets(os.environ, keep=(endpoint.api_key_env,))
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env) as process:
-            try:
-                out, err = process.communicate(REQUEST.dump_json(request), timeout=self._timeout_s)
-            except subprocess.TimeoutExpired as error:
-                what = f"the load {request.load.name} did not end within {self._timeout_s:g} s"
-                raise _failure(endpoint, what) from error
-            finally:
-                # Also when a signal ends the worker in here: no load may outlive its prober.
-                process.kill()
-        if process.returncode < 0:
-            return None
-        if process.returncode != 0:
-            words = err.decode(errors="replace").strip().splitlines() or ["it wrote nothing"]
-            raise _failure(endpoint, f"the probe's client ended with exit code {process.returncode}: {words[-1]}")
-        return out
+        has_replied = False
+        try:
+            reply = self._running_client(endpoint.api_key_env).ask(
+                REQUEST.dump_json(request), timeout_s=self._timeout_s
+            )
+            has_replied = True
+        except TimeoutError as error:
+            what = f"the load {request.load.name} did not end within {self._timeout_s:g} s"
+            raise _failure(endpoint, what) from error
+        except ClientEnded as error:
+            if error.is_killed:
+                return None
+            raise _failure(endpoint, str(error)) from error
+        finally:
+            # Also when a signal ends the worker in here: no load may outlive its prober.
+            if not has_replied:
+                self.close()
+        return reply
+
+    def _running_client(self, keep_secret: str) -> ClientProcess:
+        if self._client is not None and self._client.keep_secret != keep_secret:
+            self.close()
+        if self._client is None:
+            self._client = ClientProcess(keep_secret=keep_secret)
+        return self._client
+
+
+def tokenizer_digest(folder: str) -> str:
+    """Return the hash of what turns text into tokens in a model's folder; empty where nothing is found."""
+    digest = hashlib.sha256()
+    paths = sorted(path for path in Path(folder).glob("*") if _TOKENIZER.match(path.name)) if folder else []
+    for path in paths:
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return ""
+        digest.update(f"{path.name} {len(content)} ".encode() + content)
+    return digest.hexdigest() if paths else ""
 
 
 # --- private
@@ -142,13 +176,17 @@ def _failure(endpoint: Endpoint, what: str) -> ProbeError:
 
 
 def _in_flight(endpoint: Endpoint) -> int:
-    """Return the requests that the server works on; 0 when it does not say."""
+    """Return the requests that our own server works on; 0 when it does not say."""
     parts = urlsplit(endpoint.base_url)
-    url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/v1") + "/metrics", "", ""))
+    # Never through a proxy: the engine runs on this machine.
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=METRICS_TIMEOUT_S)
     try:
-        # Never through a proxy: the engine runs on this machine.
-        answer = httpx.get(url, timeout=METRICS_TIMEOUT_S, trust_env=False)
-    except httpx.HTTPError as error:
-        log.info("%s does not answer (%s); the probe starts without knowing whether the server is idle", url, error)
+        connection.request("GET", parts.path.rstrip("/").removesuffix("/v1") + "/metrics")
+        answer = connection.getresponse()
+        text = answer.read().decode(errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        log.info("%s does not answer (%s); the probe starts without knowing whether it is idle", parts.netloc, error)
         return 0
-    return requests_in_flight(answer.text) if answer.status_code == 200 else 0
+    finally:
+        connection.close()
+    return requests_in_flight(text) if answer.status == http.HTTPStatus.OK else 0

@@ -22,6 +22,8 @@ class ClientRequest:
     """A vLLM server of our own: it takes `cache_salt`, and no other dialect has to be tried."""
     load: ProbeLoad
     request_timeout_s: float
+    tokenizer: str = ""
+    """Digest of the tokenizer's files; empty: not known."""
     prober_pid: int = field(default_factory=os.getpid)
     """The process that asks; the client ends with it. Asking for its parent would be too late: it may be gone."""
 

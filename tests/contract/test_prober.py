@@ -278,6 +278,42 @@ def test_our_own_vllm_gets_the_same_prompts_each_time_under_another_cache_salt(s
     assert not salts & {r.body["cache_salt"] for r in server.requests}
 
 
+def test_prompts_of_our_own_vllm_are_made_once_for_each_tokenizer(server: OpenAIServer, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    ours = replace(endpoint_of(server, engine="vllm"), tokenizer=str(tmp_path))
+    prober, asked = LatencyProber(), []
+    for content in ("{}", "{}", '{"another": 1}', '{"another": 1}'):
+        (tmp_path / "tokenizer.json").write_text(content)
+        server.requests.clear()
+        prober.probe(ours, LOAD)
+        asked.append(len(server.requests) - LOAD.warmup_requests - LOAD.requests)
+        prompts = server.prompts()[-LOAD.requests :]
+        assert sorted(prompts) == sorted(set(prompts))
+    assert asked == [CALIBRATION, 1, CALIBRATION, 1]
+
+
+def test_the_client_stays_between_probes_and_ends_with_its_prober(server: OpenAIServer) -> None:
+    prober = LatencyProber()
+    prober.probe(endpoint_of(server), LOAD)
+    first = prober.client_pid
+    prober.probe(endpoint_of(server), LOAD)
+    assert prober.client_pid == first
+    assert [client.pid for client in clients()] == [first]
+    del prober
+    assert clients() == []
+
+
+def test_a_client_that_was_killed_while_nothing_was_measured_is_started_again(server: OpenAIServer) -> None:
+    prober = LatencyProber()
+    prober.probe(endpoint_of(server), LOAD)
+    (client,) = clients()
+    client.kill()
+    while client.status() != psutil.STATUS_ZOMBIE:
+        threading.Event().wait(0.01)
+    assert prober.probe(endpoint_of(server), LOAD).completed == LOAD.requests
+    assert client.pid != prober.client_pid
+
+
 @pytest.mark.parametrize(
     ("status", "words"), [(401, "HTTP 401"), (503, "HTTP 503"), (400, "chat/completions: HTTP 400")]
 )

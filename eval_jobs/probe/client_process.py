@@ -1,0 +1,99 @@
+"""The client process (client.py), which stays between measurements: starting one takes longer than many a load.
+
+client = ClientProcess(keep_secret="GATEWAY_KEY")
+reply = client.ask(request, timeout_s=900.0)     # one line each way
+
+It ends with its owner: when that one is collected, closes it, or is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from typing import IO
+
+from eval_jobs.secrets import without_secrets
+
+READ_BYTES = 1 << 16
+
+
+class ClientEnded(Exception):
+    """There is no reply; `is_killed`: by somebody, which says nothing about what was measured."""
+
+    def __init__(self, code: int, words: str) -> None:
+        super().__init__(f"the probe's client ended with exit code {code}: {words}")
+        self.is_killed = code < 0
+
+
+class ClientProcess:
+    """One process; of our secrets it knows only the named one."""
+
+    def __init__(self, *, keep_secret: str) -> None:
+        self.keep_secret = keep_secret
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `_end`
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "eval_jobs.probe.client"],  # -P: see nothing of the current folder
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            env=without_secrets(os.environ, keep=(keep_secret,)),
+        )
+        self._end = weakref.finalize(self, _end, self._process, self._words)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def ask(self, request: bytes, *, timeout_s: float) -> bytes:
+        """Send one line and return the line that comes back.
+
+        Raises:
+            TimeoutError: it did not come in time.
+            ClientEnded: it does not come any more.
+        """
+        if self._process.stdin is None or self._process.stdout is None:
+            raise TypeError("the client is spoken to through pipes")
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            self._process.stdin.write(request + b"\n")
+        except BrokenPipeError:
+            raise self._ended() from None
+        reply, source = bytearray(), self._process.stdout.fileno()
+        while not reply.endswith(b"\n"):
+            if not select.select([source], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+                raise TimeoutError
+            part = os.read(source, READ_BYTES)
+            if not part:
+                raise self._ended()
+            reply += part
+        return bytes(reply)
+
+    def close(self) -> None:
+        """End it. Calling it twice is harmless."""
+        self._end()
+
+    # --- private
+
+    def _ended(self) -> ClientEnded:
+        code = self._process.wait()
+        self._words.seek(0)
+        words = self._words.read().decode(errors="replace").strip().splitlines() or ["it wrote nothing"]
+        return ClientEnded(code, words[-1])
+
+
+# --- private
+
+
+def _end(process: subprocess.Popen[bytes], words: IO[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for file in (process.stdin, process.stdout, words):
+        if file is not None:
+            file.close()
