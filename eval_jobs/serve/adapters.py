@@ -7,7 +7,7 @@ itself is served by an engine that has no adapters at all.
 
 from __future__ import annotations
 
-from eval_jobs.errors import SwapRefused
+from eval_jobs.errors import SwapFailed, SwapRefused
 from eval_jobs.serve.control import post
 
 UNLOAD_TIMEOUT_S = 30.0
@@ -18,8 +18,11 @@ def load_adapter(port: int, name: str, folder: str, *, timeout_s: float) -> None
 
     Raises:
         SwapRefused: it was not loaded; what the engine served before, it still does.
+        SwapFailed: it did not say.
     """
     reply = post(port, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder}, timeout_s=timeout_s)
+    if not reply.status:
+        raise SwapFailed(f"the engine was asked to load an adapter: {reply.text}", hint="it is started anew")
     if not reply.is_ok:
         raise SwapRefused(
             f"the engine does not take the adapter {folder} while it runs: {reply.text}", hint="it is started anew"

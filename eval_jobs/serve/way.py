@@ -5,6 +5,7 @@ Any doubt is a cold start, and every decision has its reason in words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_
 from eval_jobs.types import SwapPolicy
 
 COLD, STAY, SWAP, ADAPTER = "cold", "stay", "swap", "adapter"
+
+_SEVERAL_ENGINES = re.compile(r"--?(?:data-?p|dp|api-s|asc)")
+"""Arguments that put several engines behind one port: the fixed prompts would be answered by one of them."""
 
 MAX_FAILURES = 2
 """Swaps of one kind that may fail in a worker's life before it gives up on them: each costs a time-out at worst."""
@@ -70,7 +74,7 @@ def kind_of(order: Order, model: Fingerprint, shape: Shape, *, version: str, asl
         dtype=order.spec.dtype,
         quantisation=model.quantisation,
         device=device_name(on_cpu=order.on_cpu),
-        engine=f"vllm {version}",
+        engine=f"{order.spec.engine} {version}",
         flags=order.spec.args,
         process=content_hash({name: value for name, value in shape.items() if name not in shown}),
         extension=extension_version(),
@@ -103,6 +107,8 @@ def _why_another_process(order: Order, resident: Resident, shape: Shape) -> str:
         return f"serve.port is {order.spec.port}, and the engine answers at {resident.launch.port}"
     if order.spec.swap is SwapPolicy.NEVER:
         return 'serve.swap = "never"'
+    if any(_SEVERAL_ENGINES.match(argument.replace("_", "-")) for argument in order.spec.args):
+        return "serve.args puts several engines behind one port"
     if order.adapter is not None and folder_state(order.checkpoint.base_model) != resident.base_state:
         return "files of the base model have changed since the engine was started"
     return ""

@@ -68,6 +68,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--stand-in", default="serve")
     for name in ("--dtype", "--generation-config", "--tokenizer", "--max-model-len", "--max-loras", "--max-lora-rank"):
         parser.add_argument(name)
+    for name in ("--data-parallel-size", "-dp", "--api_server_count"):
+        parser.add_argument(name)
     for name in ("--max-cpu-loras", "--worker-extension-cls", "--middleware", "--gpu-memory-utilization"):
         parser.add_argument(name)
     for name in ("--disable-uvicorn-access-log", "--enforce-eager", "--trust-remote-code", "--enable-lora"):

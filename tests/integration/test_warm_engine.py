@@ -196,6 +196,14 @@ def test_other_settings_are_another_process(bench: Bench, settings: dict[str, ob
     assert words in info.load_reason
 
 
+@pytest.mark.parametrize("args", [("--data-parallel-size", "2"), ("-dp=2",), ("--api_server_count", "2")])
+def test_where_several_engines_answer_at_one_port_every_checkpoint_is_a_new_start(
+    bench: Bench, args: tuple[str, ...]
+) -> None:
+    infos = [bench.serve(bench.full(seed), args=args) for seed in (1, 2)]
+    assert infos[1].load_reason == "serve.args puts several engines behind one port"
+
+
 def test_how_patient_or_idle_an_engine_is_makes_no_other_process(bench: Bench) -> None:
     bench.serve_all(bench.full(1), bench.full(2))
     settings = {"startup_timeout_s": 20.0, "idle_timeout_s": 9.0, "between": Between.STOP}
