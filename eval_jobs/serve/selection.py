@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from eval_jobs.ports import Clock, Engine, Progress
-from eval_jobs.serve.remote import RemoteEngine
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Checkpoint, Endpoint, EngineKind, ServeSpec
 
@@ -15,10 +15,8 @@ class EngineByKind:
     """`eval_jobs.ports.Engine` that hands each checkpoint to the kind of engine its settings name."""
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
-        self._engines: dict[EngineKind, Engine] = {
-            EngineKind.VLLM: VllmEngine(work_dir, clock),
-            EngineKind.REMOTE: RemoteEngine(clock),
-        }
+        self._clock = clock
+        self._engines: dict[EngineKind, Engine] = {EngineKind.VLLM: VllmEngine(work_dir, clock)}
 
     def serving(
         self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress
@@ -27,6 +25,10 @@ class EngineByKind:
         for kind, engine in self._engines.items():
             if kind is not spec.engine:
                 engine.close()
+        if spec.engine is EngineKind.REMOTE and spec.engine not in self._engines:
+            # Its client library takes a second and 25 MB, which workers with an engine of their own do without.
+            remote = importlib.import_module("eval_jobs.serve.remote")
+            self._engines[spec.engine] = remote.RemoteEngine(self._clock)
         return self._engines[spec.engine].serving(checkpoint, spec, progress=progress)
 
     def rest(self) -> None:
