@@ -72,7 +72,8 @@ def cost_of(plan: EvalPlan, records: Sequence[EvalRecord], read: Callable[[str],
         read: returns a record with its samples.
     """
     wanted = suite_fingerprint(plan.suite), serve_settings(plan.serve)
-    alike = [r for r in records if (suite_fingerprint(r.plan.suite), serve_settings(r.plan.serve)) == wanted]
+    whole = [r for r in records if r.plan.suite.part is None]
+    alike = [r for r in whole if (suite_fingerprint(r.plan.suite), serve_settings(r.plan.serve)) == wanted]
     newest = max(alike, key=lambda record: record.finished_at, default=None)
     full = None if newest is None else read(newest.plan.id)
     if full is None or full.engine is None:

@@ -42,7 +42,7 @@ def _table(found: tuple[Repetition, ...]) -> Table:
     table.add_column("samples", justify="right", no_wrap=True)
     table.add_column("flips, 95 % interval", no_wrap=True)
     table.add_column("other text", justify="right", no_wrap=True)
-    table.add_column("two scores differ by", no_wrap=True)
+    table.add_column("two scores differ by, 95 %", no_wrap=True)
     table.add_column("", no_wrap=True)
     for one in found:
         interval = f"{rate_text(one.flip_rate_low)} to {rate_text(one.flip_rate_high)}"

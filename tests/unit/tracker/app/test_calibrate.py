@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -12,11 +13,11 @@ import pytest
 
 from eval_jobs.errors import EndpointFailed
 from eval_jobs.execute.twice import run_asked
-from eval_jobs.identity import make_plan
+from eval_jobs.identity import make_plan, screen_plan
 from eval_jobs.queue.rules import lease_end
 from eval_jobs.queue_types import QueueState
 from eval_jobs.run import Tools
-from eval_jobs.types import Benchmark, Checkpoint, Endpoint, EngineInfo, EvalPlan, Suite
+from eval_jobs.types import Benchmark, Checkpoint, Endpoint, EngineInfo, EvalPlan, Screen, Suite
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
@@ -269,3 +270,6 @@ def test_what_it_will_cost_is_told_by_the_newest_evaluation_of_the_same(suite: S
     assert cost.load_s == 2 * newest.engine.load_s
     assert cost.scoring_s == pytest.approx(2 * 3 * 3.2)
     assert cost_of(plan, (), by_id.get) is None
+    screen = screen_plan(newest.plan, Screen(samples=10))
+    later = replace(newest, plan=screen, finished_at=newest.finished_at + timedelta(days=1))
+    assert cost_of(plan, (*records, later), by_id.get) == cost  # a part of the samples costs less
