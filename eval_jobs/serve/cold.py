@@ -18,7 +18,7 @@ from eval_jobs.serve.readiness import engine_version, wait_until_ready
 from eval_jobs.serve.resident import Loaded, Resident, folder_state
 from eval_jobs.serve.shape import Shape, shape_of
 from eval_jobs.serve.swap import extension_args, extension_environment
-from eval_jobs.types import Canary, SwapPolicy
+from eval_jobs.types import Canary, ServeSpec, SwapPolicy
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class ColdStarts:
         """
         self.stop()
         launch, spec = self._launch(order), order.spec
-        argv = command(launch, spec, python=order.python)
+        argv = self._command(launch, order)
         self._is_sick = True  # as long as it does not answer
         with DigestCheck(order.checkpoint) as check:
             self._process = process.start(
@@ -58,22 +58,13 @@ class ColdStarts:
                 clock=self._clock,
                 niceness=spec.niceness,
             )
-            wait_until_ready(self._process, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
+            self._wait(self._process, launch, spec, progress)
             check.demand()
-        resident = Resident(
-            process=self._process,
-            launch=launch,
-            order=order,
-            shape=self.shape(order),
-            version=engine_version(launch.port),
-            model=order.model,
-            served_beside=order.adapter.served if order.adapter else "",
-            base_state=folder_state(order.checkpoint.base_model),
-        )
+        resident = self._resident(self._process, launch, order)
         model = launch.adapter or launch.name
         resident.keep(Loaded(checkpoint=order.checkpoint, model=model, canaries=_answers(resident, model)))
         # It may have died of the first prompts: whoever asks next should hear of the engine, and not of a lost answer.
-        wait_until_ready(self._process, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
+        self._wait(self._process, launch, spec, progress)
         self._is_sick = False
         return resident
 
@@ -98,7 +89,26 @@ class ColdStarts:
         """Return the shape of the process that `start` would give."""
         return shape_of(order, self._environment(order))
 
-    # --- private
+    # --- private: what is vLLM's own
+
+    def _command(self, launch: Launch, order: Order) -> tuple[str, ...]:
+        return command(launch, order.spec, python=order.python)
+
+    def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Progress) -> None:
+        """Return when the engine answers; raise as `start` when it never will."""
+        wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
+
+    def _resident(self, running: process.EngineProcess, launch: Launch, order: Order) -> Resident:
+        return Resident(
+            process=running,
+            launch=launch,
+            order=order,
+            shape=self.shape(order),
+            version=engine_version(launch.port),
+            model=order.model,
+            served_beside=order.adapter.served if order.adapter else "",
+            base_state=folder_state(order.checkpoint.base_model),
+        )
 
     def _launch(self, order: Order) -> Launch:
         name = f"engine-{secrets.token_hex(4)}"

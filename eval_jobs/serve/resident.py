@@ -59,6 +59,16 @@ class Resident:
     """Level of its sleep, 0: awake."""
     idle_since_s: float = 0.0
 
+    @property
+    def name(self) -> str:
+        """Name of the engine, as in `EngineInfo`."""
+        return str(self.order.spec.engine)
+
+    @property
+    def engine(self) -> str:
+        """Its name and version."""
+        return f"{self.name} {self.version}"
+
     def why_gone(self) -> str:
         """Return why there is no engine any more, in words; "" while its process lives."""
         code = self.process.exit_code()
@@ -103,7 +113,7 @@ class Resident:
         newest = self.newest()
         note = {
             "service": service,
-            "engine": f"vllm {self.version}",
+            "engine": self.engine,
             "port": self.launch.port,
             "asleep": self.asleep,
             "checkpoints": [[c.checkpoint.run_id, c.checkpoint.step] for c in self.loaded.values()],
