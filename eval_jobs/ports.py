@@ -81,6 +81,13 @@ class Engine(Protocol):
 class Evaluator(Protocol):
     """Scores the benchmarks of a suite against an endpoint."""
 
+    def prepare(self, suite: Suite, *, api_key_env: str) -> None:
+        """Begin what takes long before `suite` can be evaluated, and return at once.
+
+        To be called while the engine loads. Nothing is raised: what is wrong is said by `evaluate`, which needs no call
+        of this.
+        """
+
     def evaluate(
         self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
     ) -> tuple[EvalResult | TrackerError, ...]:

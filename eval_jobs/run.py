@@ -24,6 +24,7 @@ from eval_jobs.types import (
     BenchmarkFailure,
     Checkpoint,
     Endpoint,
+    EngineKind,
     EvalPlan,
     EvalRecord,
     EvalResult,
@@ -58,6 +59,8 @@ def run_plan(plan: EvalPlan, *, tools: Tools, progress: Progress) -> EvalRecord:
     started_at = tools.clock.now()
     spending = Spending(tools.clock, tools.engine)
     progress("loading the checkpoint")
+    is_ours = plan.serve.engine is not EngineKind.REMOTE  # no key is needed then
+    tools.evaluator.prepare(plan.suite, api_key_env="" if is_ours else plan.serve.api_key_env)
     try:
         with tools.engine.serving(plan.checkpoint, plan.serve, progress=progress) as endpoint:
             spending.end(Stage.LOADING)

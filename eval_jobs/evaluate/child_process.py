@@ -53,6 +53,8 @@ class ChildProcess:
         self.offline = offline
         self.key = key
         """Name of the environment variable with the key that it may know."""
+        self.is_ready = False
+        """Whether it has said so."""
         with _open_log(log_path) as log_file:
             self._process = self._start(python, work_dir, log_file)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -78,6 +80,7 @@ class ChildProcess:
         """
         while self._next(START_TIMEOUT_S)["type"] != "ready":
             pass
+        self.is_ready = True
 
     def ask(self, request: Message, *, silence_s: float) -> Iterator[Message]:
         """Send a request, and yield what it says until it has said of every task what became of it.

@@ -80,6 +80,13 @@ class EvalScopeEvaluator:
         """Process id of the child, None while there is none."""
         return self._child.pid if self._child is not None else None
 
+    def prepare(self, suite: Suite, *, api_key_env: str) -> None:
+        """Start the child, whose imports take seconds; see the port."""
+        try:
+            self._startable_child(offline=all(b.data is not None for b in suite.benchmarks), key=api_key_env)
+        except (EvaluatorDied, OSError) as error:
+            log.info("the evaluator is not started ahead: %s", error)
+
     def evaluate(
         self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
     ) -> tuple[EvalResult | TrackerError, ...]:
@@ -194,15 +201,21 @@ class EvalScopeEvaluator:
                 self.close()
 
     def _running_child(self, progress: Progress, *, offline: bool, key: str) -> ChildProcess:
+        child = self._startable_child(offline=offline, key=key)
+        if not child.is_ready:
+            progress("starting the evaluator")
+            child.wait_ready()
+        return child
+
+    def _startable_child(self, *, offline: bool, key: str) -> ChildProcess:
+        """Return a child that runs, or has just been started."""
         # The hub's client reads its switch once, at its import: where all data are local, the child never asks the hub.
         # And a child has no other key than that of its endpoint.
         child = self._child
         if child is not None and not (child.is_running() and (child.offline, child.key) == (offline, key)):
             self.close()
         if self._child is None:
-            progress("starting the evaluator")
             self._child = ChildProcess(self._python, self.work_dir, self._log_path, offline=offline, key=key)
-            self._child.wait_ready()
         return self._child
 
 

@@ -121,6 +121,14 @@ def test_every_planned_sample_comes_out_scored_by_its_answer(bench: Bench, tmp_p
     assert {s.answer for s in result.samples if s.score == 0.0} == {"no"}
 
 
+def test_preparing_changes_nothing_but_the_time(bench: Bench, tmp_path: Path) -> None:
+    benchmark = sums(tmp_path)
+    plain = bench.evaluate(benchmark, plan_id="unprepared")
+    bench.evaluator.prepare(suite_of(benchmark), api_key_env="")
+    prepared = bench.evaluate(benchmark, plan_id="prepared")
+    assert {s.sample_id: s.score for s in prepared.samples} == {s.sample_id: s.score for s in plain.samples}
+
+
 def test_a_question_that_is_refused_is_an_error_and_the_others_are_scored(bench: Bench, tmp_path: Path) -> None:
     right = bench.script
     bench.script = lambda question: REFUSED if question == "1+1=" else right(question)

@@ -24,6 +24,7 @@ class FakeEvaluator:
     def __init__(self, answer: Callable[[str], str]) -> None:
         self.answer = answer
         self.closed = 0
+        self.prepared: list[tuple[Suite, str]] = []
         self.endpoints: list[Endpoint] = []
         self._answers: dict[tuple[str, str, str, int], str] = {}
 
@@ -61,6 +62,10 @@ class FakeEvaluator:
             higher_is_better=benchmark.higher_is_better,
             left_out=len(everything) - len(items),
         )
+
+    def prepare(self, suite: Suite, *, api_key_env: str) -> None:
+        """Note it: nothing takes long here."""
+        self.prepared.append((suite, api_key_env))
 
     def kept(self) -> tuple[str, ...]:
         """Return the plans with answers."""

@@ -26,6 +26,7 @@ from eval_jobs.types import (
     BenchmarkFailure,
     Endpoint,
     EngineInfo,
+    EngineKind,
     EvalPlan,
     EvalResult,
     ProbeFailure,
@@ -175,3 +176,12 @@ def test_a_result_that_does_not_account_for_its_samples_is_a_failure(
 
     record = run_plan(plan, tools=tools(FakeEngine(ENDPOINT), Careless(last_word)), progress=say_nothing)
     assert [getattr(outcome, "code", "") for outcome in record.outcomes] == ["E-EVAL", "E-EVAL"]
+
+
+def test_the_evaluator_prepares_while_the_engine_loads(plan: EvalPlan) -> None:
+    evaluator = FakeEvaluator(last_word)
+    engine = FakeEngine(ENDPOINT, faults={plan.checkpoint.step: ServerDied("it died", hint="see the log")})
+    run_plan(plan, tools=tools(engine, evaluator), progress=say_nothing)
+    remote = replace(plan, serve=replace(plan.serve, engine=EngineKind.REMOTE, api_key_env="GATEWAY_KEY"))
+    run_plan(remote, tools=tools(engine, evaluator), progress=say_nothing)
+    assert evaluator.prepared == [(plan.suite, ""), (plan.suite, "GATEWAY_KEY")]

@@ -69,6 +69,9 @@ class ScriptedEvaluator:
                 outcomes.append(_result(benchmark, suite))
         return tuple(outcomes)
 
+    def prepare(self, suite: Suite, *, api_key_env: str) -> None:
+        """Nothing takes long here."""
+
     def kept(self) -> tuple[str, ...]:
         return self.left
 
