@@ -140,6 +140,7 @@ class EngineKind(StrEnum):
     """Who serves the checkpoint."""
 
     VLLM = "vllm"
+    SGLANG = "sglang"
     REMOTE = "remote"
 
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from eval_jobs.ports import Clock, Engine, Progress
+from eval_jobs.serve.sglang import SglangEngine
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Checkpoint, Endpoint, EngineKind, ServeSpec
 
@@ -16,7 +17,10 @@ class EngineByKind:
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
         self._clock = clock
-        self._engines: dict[EngineKind, Engine] = {EngineKind.VLLM: VllmEngine(work_dir, clock)}
+        self._engines: dict[EngineKind, Engine] = {
+            EngineKind.VLLM: VllmEngine(work_dir, clock),
+            EngineKind.SGLANG: SglangEngine(work_dir, clock),
+        }
 
     def serving(
         self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress

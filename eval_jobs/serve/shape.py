@@ -15,7 +15,22 @@ NOT_OF_THE_PROCESS = frozenset(
 """Settings of `ServeSpec` that an engine may be used with whatever they say; the port is compared apart."""
 
 READ_BY_ENGINES = (
-    *("VLLM_", "TORCH", "PYTORCH_", "CUDA_", "NVIDIA_", "NCCL_", "HIP_", "ROCR_", "ROCM_", "GPU_", "XLA_", "TRITON_"),
+    *(
+        "VLLM_",
+        "SGLANG_",
+        "SGL_",
+        "TORCH",
+        "PYTORCH_",
+        "CUDA_",
+        "NVIDIA_",
+        "NCCL_",
+        "HIP_",
+        "ROCR_",
+        "ROCM_",
+        "GPU_",
+        "XLA_",
+        "TRITON_",
+    ),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "ATEN_", "LD_", "HF_", "TRANSFORMERS_"),
 )
 """How variables begin that can change what an engine computes."""
