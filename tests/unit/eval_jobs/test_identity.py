@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.identity import benchmark_fingerprint, make_plan, numbered, sample_key, serve_settings
-from eval_jobs.types import Benchmark, EngineKind, EvalPlan, OnlyWhen, ProbeLoad, ServeSpec, Suite
+from eval_jobs.types import Benchmark, Between, EngineKind, EvalPlan, OnlyWhen, ProbeLoad, ServeSpec, Suite, SwapPolicy
 from tests.records import forgetting_run
 
 PLAN = forgetting_run().records[0].plan
@@ -97,6 +97,12 @@ def test_where_and_how_patiently_it_is_served_changes_no_score() -> None:
 def test_how_politely_it_is_served_changes_no_score() -> None:
     polite = ServeSpec(gpu_memory_utilization=0.3, niceness=10, only_when=OnlyWhen(gpu_below_pct=10))
     assert serve_settings(polite) == serve_settings(ServeSpec())
+
+
+def test_how_weights_get_into_an_engine_changes_no_score() -> None:
+    """A swap is taken only where it answers as a cold start, to the bit."""
+    cold = ServeSpec(swap=SwapPolicy.NEVER, between=Between.STOP, idle_timeout_s=1.0)
+    assert serve_settings(cold) == serve_settings(ServeSpec())
 
 
 @pytest.mark.parametrize(
