@@ -5,35 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks.looping.tracker_way import Passage
-from eval_jobs.types import EvalRecord, EvalResult, ProbeResult
+from eval_jobs.types import EvalRecord, ProbeResult
 
 
 def stages_of(passage: Passage, record: EvalRecord) -> Mapping[str, float]:
     """Return the seconds of each stage in their order; together they are the time from the last byte to MLflow."""
-    at = passage.at_s
-    whole_s = (record.finished_at - record.started_at).total_seconds()
-    load_s = record.engine.load_s if record.engine else 0.0
-    probe_s = sum(probe.duration_s for probe in record.probes if isinstance(probe, ProbeResult))
-    evaluation_s = _evaluation_s(record, whole_s - load_s - probe_s)
+    at, held_s, cost = passage.at_s, passage.at_s.get("held", passage.at_s["pinned"]), record.cost
+    if cost is None:
+        raise ValueError(f"the record of step {passage.step} does not say what it cost")
+    timed_s = sum(probe.duration_s for probe in record.probes if isinstance(probe, ProbeResult))
     return {
-        "find: complete and held": at.get("held", at["pinned"]),
-        "settle, hash, pin": at["pinned"] - at.get("held", at["pinned"]),
-        "queue: plan added": at["queued"] - at["pinned"],
-        "queue: claimed": at["claimed"] - at["queued"],
-        "engine: weights loaded": load_s,
-        "evaluation": evaluation_s,
-        "probe: timed requests": probe_s,
-        "worker: all else": whole_s - load_s - evaluation_s - probe_s,
-        "record handed in": at["finished"] - at["claimed"] - whole_s,
+        "found: complete and held": held_s,
+        "settled, hashed, pinned": at["pinned"] - held_s,
+        "plan added": at["queued"] - at["pinned"],
+        "plan claimed": at["claimed"] - at["queued"],
+        "weights loaded, canaries asked": cost.loading_s,
+        "evaluated": cost.evaluating_s,
+        "probe: timed requests": timed_s,
+        "probe: prompts, warm-up": cost.probing_s - timed_s,
+        "record handed in": at["finished"] - at["claimed"] - cost.wall_s,
         "judged": at["judged"] - at["finished"],
-        "MLflow": at["sent"] - at["judged"],
+        "sent to MLflow": at["sent"] - at["judged"],
     }
-
-
-# --- private
-
-
-def _evaluation_s(record: EvalRecord, room_s: float) -> float:
-    """Return how long the benchmarks took: one after the other, or at once when together they had no room."""
-    durations = [outcome.duration_s for outcome in record.outcomes if isinstance(outcome, EvalResult)]
-    return sum(durations) if sum(durations) <= room_s else max(durations, default=0.0)
