@@ -1,4 +1,4 @@
-"""Rules of the Engine port, over the fake, a remote endpoint and vLLM's process handling (on a stand-in for vLLM).
+"""Rules of the Engine port, over the fake, a remote endpoint, and vLLM and SGLang on stand-ins for them.
 
 The real vLLM goes through the same rules in tests/integration/test_vllm.py, on one start for all of them.
 """
@@ -16,9 +16,11 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.ports import Engine
 from eval_jobs.serve.remote import RemoteEngine
 from eval_jobs.serve.selection import EngineByKind
+from eval_jobs.serve.sglang import SglangEngine
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Between, Checkpoint, Endpoint, EngineInfo, EngineKind, ServeSpec
 from tests.contract.engine_rules import check_service, nothing_to_show
+from tests.fakes import sglang_stand_in
 from tests.fakes.engine import FakeEngine
 from tests.fakes.openai_server import OpenAIServer
 from tests.fakes.vllm_stand_in import write_interpreter
@@ -44,17 +46,20 @@ def server() -> Iterator[OpenAIServer]:
         yield server
 
 
-@pytest.fixture(params=["fake", "remote", "vllm", "by kind"])
+@pytest.fixture(params=["fake", "remote", "vllm", "sglang", "by kind"])
 def case(request: pytest.FixtureRequest, tmp_path: Path, server: OpenAIServer) -> Iterator[Case]:
     stand_in = write_interpreter(tmp_path)
     local = ServeSpec(python=str(stand_in))
     local_broken = ServeSpec(python=str(stand_in), args=("--stand-in", "die"))
+    sglang = ServeSpec(engine=EngineKind.SGLANG, python=str(sglang_stand_in.write_interpreter(tmp_path)))
+    sglang_broken = replace(sglang, args=("--stand-in", "die"))
     remote = ServeSpec(engine=EngineKind.REMOTE, base_url=server.base_url, model="tiny")
     remote_broken = ServeSpec(engine=EngineKind.REMOTE, base_url=server.base_url, model="somebody-else")
     build: dict[str, Callable[[], tuple[Engine, ServeSpec, ServeSpec]]] = {
         "fake": lambda: (_fake(server), local, local_broken),
         "remote": lambda: (RemoteEngine(SystemClock()), remote, remote_broken),
         "vllm": lambda: (VllmEngine(tmp_path / "work", SystemClock()), local, local_broken),
+        "sglang": lambda: (SglangEngine(tmp_path / "work", SystemClock()), sglang, sglang_broken),
         "by kind": lambda: (EngineByKind(tmp_path / "work", SystemClock()), local, remote_broken),
     }
     engine, spec, broken = build[request.param]()
@@ -126,6 +131,18 @@ def test_two_services_of_one_checkpoint_are_of_the_same_weights(case: Case) -> N
     assert again == first
     assert other != first or not first, "an engine that asks fixed prompts gets other answers from other weights"
     assert all(info.load_reason for info in infos if info.name == "vllm")
+
+
+def test_the_cpu_time_that_was_used_is_not_known_or_never_shrinks(case: Case) -> None:
+    told = [case.engine.used_cpu_s()]
+    for checkpoint in (case.checkpoint, case.another):
+        check_service(case.engine, checkpoint, case.spec)
+        told.append(case.engine.used_cpu_s())
+    case.engine.close()
+    told.append(case.engine.used_cpu_s())
+    known = [used_s for used_s in told if used_s is not None]
+    assert len(known) in (0, len(told))
+    assert known == sorted(known)
 
 
 def test_closing_twice_and_without_any_service_is_harmless(case: Case) -> None:

@@ -14,6 +14,7 @@ from rich.logging import RichHandler
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
+from eval_jobs.serve.gpus import busiest_gpu_pct
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource, stand_by
 from tracker.cli import interrupts
@@ -50,6 +51,8 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     if until_idle:  # all of it is asked for, and nothing newer will come
         project = project.in_order()
     project.suite()  # a wrong setting is said now, not when this process takes over from another
+    if workers and project.config.serve.only_when.gpu_below_pct is not None:
+        busiest_gpu_pct()  # raises where nothing tells it, instead of leaving the workers waiting
     training_ended = _training_ended(pid, until_idle=until_idle)
     session = _Session(project=project, config_path=config_path, workers=workers, training_ended=training_ended)
     console = Console()

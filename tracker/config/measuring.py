@@ -56,7 +56,9 @@ class ServeSection(Section):
 
     engine: EngineKind = Field(
         default=EngineKind.VLLM,
-        description="`vllm`: started here, as a process. `remote`: an OpenAI-compatible server that others run.",
+        description="`vllm`: started here, as a process. `sglang`: the same with SGLang, and what is said of vllm here "
+        "holds for it too; it was only tried on a stand-in (docs/gpu.md). `remote`: an OpenAI-compatible server that "
+        "others run.",
     )
     python: str = Field(
         default="",
@@ -91,7 +93,6 @@ class ServeSection(Section):
     idle_timeout_s: float = Field(
         default=3600.0, gt=0, description="vllm: an engine that served nothing for so long is stopped."
     )
-
     gpu_memory_utilization: float | None = Field(
         default=None,
         gt=0,
@@ -124,6 +125,12 @@ class ServeSection(Section):
     def _remote_needs_an_address(self) -> ServeSection:
         if self.engine is EngineKind.REMOTE and not self.base_url:
             raise ValueError('engine = "remote" needs base_url, for example "http://127.0.0.1:8000/v1"')
+        return self
+
+    @model_validator(mode="after")
+    def _sglang_does_not_sleep(self) -> ServeSection:
+        if self.engine is EngineKind.SGLANG and self.between is Between.SLEEP:
+            raise ValueError('between = "sleep" is for vLLM: with engine = "sglang" write "stay" or "stop"')
         return self
 
     def to_spec(self) -> ServeSpec:

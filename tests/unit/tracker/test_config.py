@@ -8,7 +8,7 @@ import pytest
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.identity import suite_fingerprint
-from eval_jobs.types import OnlyWhen
+from eval_jobs.types import EngineKind, OnlyWhen
 from tests.requires import PROJECT
 from tracker.cli.settings_text import commented_toml, settings_markdown
 from tracker.config import Config, load_config, parse_config
@@ -226,3 +226,11 @@ def test_a_commented_file_names_the_tables_within_tables() -> None:
     text = commented_toml({"run": ({"name": "r", "output_dir": "out"},), "benchmark": ({"benchmark": "gsm8k"},)})
     assert "\n[serve.only_when]\n" in text
     assert parse_config(text, HERE).serve == Config.model_validate(parse_config(MINIMAL, HERE).model_dump()).serve
+
+
+def test_sglang_is_an_engine_with_the_settings_of_vllm_but_for_its_sleep() -> None:
+    spec = parse_config(
+        MINIMAL + '[serve]\nengine = "sglang"\npython = "/opt/sglang/bin/python"\n', HERE
+    ).serve.to_spec()
+    assert (spec.engine, spec.python) == (EngineKind.SGLANG, "/opt/sglang/bin/python")
+    assert 'write "stay" or "stop"' in refused(MINIMAL + '[serve]\nengine = "sglang"\nbetween = "sleep"\n')
