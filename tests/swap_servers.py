@@ -8,13 +8,17 @@ Started by hand and not through the engine's port: what is tested is the swap it
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from eval_jobs.errors import CanaryFailed
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.serve import process
 from eval_jobs.serve.canary import ask_canaries
@@ -22,6 +26,7 @@ from eval_jobs.serve.control import Reply, get, post
 from eval_jobs.serve.fingerprint import Fingerprint, fingerprint_of
 from eval_jobs.serve.port import ask, choose_port, model_names
 from eval_jobs.serve.swap import Swapped, extension_args, extension_environment, swap
+from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_digest
 from eval_jobs.types import Canary, Checkpoint
 from tests.tiny_model import checkpoint_record
 from tracker.adapters.safetensors_file import digest_weights
@@ -29,6 +34,15 @@ from tracker.adapters.safetensors_file import digest_weights
 START_TIMEOUT_S = 240.0
 SWAP_TIMEOUT_S = 60.0
 MODEL = "swapped"
+LONG = {
+    "model": MODEL,
+    "prompt": [5, 9],
+    "max_tokens": 240,
+    "temperature": 0,
+    "ignore_eos": True,
+    "return_token_ids": True,
+}
+
 MAX_MODEL_LEN = 256
 """As the one server of all other tests has it, so that its answers are those of a cold start."""
 
@@ -38,11 +52,20 @@ class SwapServer:
     """A vLLM of ours and what it holds."""
 
     port: int
+    folder: Path
+    """What it was started on."""
     resident: Fingerprint
     engine: process.EngineProcess
 
     def canaries(self) -> tuple[Canary, ...]:
         return ask_canaries(self.port, MODEL, vocab_size=self.resident.vocab_size)
+
+    def canaries_or_none(self) -> tuple[Canary, ...] | None:
+        """Return None where the answers are no numbers."""
+        try:
+            return self.canaries()
+        except CanaryFailed:
+            return None
 
     def swap(self, folder: Path) -> Swapped:
         """Swap as the engine does, the digest taken from the folder now."""
@@ -63,6 +86,29 @@ class SwapServer:
     def call(self, method: str, **arguments: object) -> Reply:
         return post(self.port, "/collective_rpc", {"method": method, "kwargs": arguments}, timeout_s=SWAP_TIMEOUT_S)
 
+    @contextmanager
+    def under_way(self) -> Iterator[list[int]]:
+        """Have it answer something long; yields when it has begun, and has all tokens when the context is left."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SWAP_TIMEOUT_S)
+        body = json.dumps({**LONG, "stream": True})
+        connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+        events = connection.getresponse()
+        tokens: list[int] = []
+        try:
+            _take(next(_events(events)), tokens)
+            yield tokens
+            for event in _events(events):
+                _take(event, tokens)
+        finally:
+            connection.close()
+
+    def long_answer(self) -> list[int]:
+        """Return the tokens of something long."""
+        with self.under_way() as tokens:
+            pass
+        assert len(tokens) == LONG["max_tokens"]
+        return tokens
+
     def is_paused(self) -> bool:
         reply = get(self.port, "/is_paused", timeout_s=SWAP_TIMEOUT_S)
         assert isinstance(reply.body, dict)
@@ -77,6 +123,11 @@ class SwapServer:
 def record_of(folder: Path) -> Checkpoint:
     """Return the record of a checkpoint with the digest that a pin of it would have."""
     return replace(checkpoint_record(folder), digest=digest_weights(sorted(folder.glob("*.safetensors"))))
+
+
+def layout_digest_of(folder: Path) -> str:
+    """Return what a swap tells the engine of the tensors in `folder`."""
+    return layout_digest(fingerprint_of(folder).tensors)
 
 
 @contextmanager
@@ -106,12 +157,23 @@ def swap_server(
     engine = process.start(argv, environment, folder=work_dir, name=f"engine-{port}", clock=clock)
     try:
         _wait(engine, port, clock)
-        yield SwapServer(port=port, resident=resident, engine=engine)
+        yield SwapServer(port=port, folder=folder, resident=resident, engine=engine)
     finally:
         engine.stop()
 
 
 # --- private
+
+
+def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
+    for line in response:
+        if line.startswith(b"data: {"):
+            yield json.loads(line.removeprefix(b"data: "))
+
+
+def _take(event: Mapping[str, Any], tokens: list[int]) -> None:
+    for choice in event["choices"]:
+        tokens += choice["token_ids"] or ()
 
 
 def _wait(engine: process.EngineProcess, port: int, clock: SystemClock) -> None:

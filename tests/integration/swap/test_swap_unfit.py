@@ -1,0 +1,111 @@
+"""What must not be swapped in is refused before the model is touched; and what vLLM alone would have done with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import CanaryFailed, SwapRefused
+from eval_jobs.serve.control import post
+from tests.integration.swap.conftest import Answers
+from tests.swap_models import UNFIT, edit_json, without
+from tests.swap_servers import MODEL, SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of
+from tests.tiny_model import write_checkpoint
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+
+SEEN_BY_WORKER = (
+    *("down_proj missing", "k_proj missing", "NaN", "another hidden size", "one layer more", "one tensor more"),
+    *("truncated", "no weights", "nothing there", "tied", "stored in bfloat16"),
+)
+
+
+@pytest.fixture
+def unfit(tmp_path: Path) -> Path:
+    """The weights of `b`, to be spoilt."""
+    return write_checkpoint(tmp_path / "unfit", seed=1)
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_a_checkpoint_that_does_not_fit_is_refused_and_the_engine_serves_what_it_did(
+    what: str, on_a: SwapServer, cold_a: Answers, unfit: Path
+) -> None:
+    spoil, words = UNFIT[what]
+    label = on_a.label()
+    record = record_of(unfit)
+    spoil(unfit)
+    with pytest.raises(SwapRefused, match=words):
+        on_a.swap_record(record)
+    assert on_a.canaries() == cold_a
+    assert on_a.label() == label
+    assert not on_a.is_paused()
+
+
+@pytest.mark.parametrize("what", SEEN_BY_WORKER)
+def test_the_engines_own_worker_refuses_it_too_whoever_asks(
+    what: str, on_a: SwapServer, cold_a: Answers, unfit: Path
+) -> None:
+    layout, digest = layout_digest_of(unfit), record_of(unfit).digest
+    UNFIT[what][0](unfit)
+    reply = on_a.call("tracker_check", path=str(unfit), digest=digest, layout=layout)
+    assert isinstance(reply.body, dict)
+    assert reply.body["results"][0]["refused"]
+    assert on_a.canaries() == cold_a
+
+
+def test_other_weights_than_those_that_were_pinned_are_refused(on_a: SwapServer, cold_a: Answers, unfit: Path) -> None:
+    with pytest.raises(SwapRefused, match="are other ones: their SHA-256 is"):
+        on_a.swap_record(replace(record_of(unfit), digest="0" * 64))
+    assert on_a.canaries() == cold_a
+
+
+@pytest.mark.parametrize("name", ["model.layers.0.mlp.down_proj.weight", "model.layers.0.self_attn.k_proj.weight"])
+def test_vllm_alone_takes_weights_with_a_missing_tensor_for_whole(
+    name: str, on_a: SwapServer, cold_a: Answers, cold_b: Answers, models: Path, unfit: Path
+) -> None:
+    without(name)(unfit)
+    assert on_a.plain_reload(unfit).is_ok
+    assert on_a.canaries_or_none() not in (cold_a, cold_b)
+    on_a.swap(models / "a")
+    assert on_a.canaries() == cold_a, "what was swapped in strictly is whole again"
+
+
+def test_vllm_alone_serves_another_rope_theta_with_the_old_one(
+    on_a: SwapServer, cold_b: Answers, models: Path, unfit: Path
+) -> None:
+    edit_json(unfit, "config.json", rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+    assert on_a.plain_reload(unfit).is_ok
+    assert on_a.canaries() == cold_b
+    on_a.swap(models / "a")
+
+
+def test_vllm_alone_serves_another_chat_template_with_the_old_one(on_a: SwapServer, models: Path, unfit: Path) -> None:
+    before = chat_prompt(on_a)
+    UNFIT["another chat template"][0](unfit)
+    assert on_a.plain_reload(unfit).is_ok
+    assert chat_prompt(on_a) == before
+    on_a.swap(models / "a")
+
+
+def test_answers_that_are_no_numbers_are_an_error_of_the_canaries(
+    on_a: SwapServer, cold_a: Answers, models: Path, unfit: Path
+) -> None:
+    UNFIT["NaN"][0](unfit)
+    assert on_a.plain_reload(unfit).is_ok
+    with pytest.raises(CanaryFailed, match="the probability of a token is NaN or Inf"):
+        on_a.canaries()
+    on_a.swap(models / "a")
+    assert on_a.canaries() == cold_a
+
+
+# --- private
+
+
+def chat_prompt(server: SwapServer) -> list[int]:
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1, "return_token_ids": True}
+    reply = post(server.port, "/v1/chat/completions", body, timeout_s=SWAP_TIMEOUT_S)
+    assert isinstance(reply.body, dict), reply.text
+    tokens: list[int] = reply.body["prompt_token_ids"]
+    return tokens
