@@ -16,6 +16,7 @@ import pytest
 from eval_jobs.errors import CanaryFailed, SwapFailed, SwapRefused
 from tests.integration.left_behind import writers
 from tests.integration.swap.conftest import Answers
+from tests.requires import requires_binary
 from tests.swap_models import UNFIT, store_as_bf16, write_tied
 from tests.swap_servers import SwapServer, swap_server
 from tests.tiny_model import write_checkpoint
@@ -34,6 +35,7 @@ class Tied:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tied, Tied]]:
+    requires_binary("g++")
     folder = tmp_path_factory.mktemp("tied")
     names = [store_as_bf16(write_tied(folder / name, seed=seed)) for seed, name in enumerate(("ta", "tb"))]
     with (
