@@ -82,7 +82,7 @@ def report_lines(report: Report) -> tuple[Text, ...]:
     return (
         head,
         *lines,
-        *unfit_lines(v.repetition for v in verdicts),
+        *(Text.assemble(" " * 10, line) for line in unfit_lines(v.repetition for v in verdicts)),
         *(_latency_line(v) for v in report.latency if v.word in _LATENCY_NEWS),
     )
 
@@ -91,7 +91,7 @@ def unfit_lines(found: Iterable[Repetition | None]) -> Iterable[Text]:
     """Yield one line for each benchmark that cannot show the smallest effect that counts."""
     for one in found:
         if one is not None and is_unfit(one):
-            yield Text(f"{'':10}{one_line(unfit_text(one))}", style="bold red")
+            yield Text(one_line(unfit_text(one)), style="bold red")
 
 
 def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:

@@ -120,7 +120,7 @@ class WatchDisplay:
         said = (repetitions_text(found), f"no result: {names_text(failed)}" if failed else "")
         self._line("repeated", f"step {calibration.plan.checkpoint.step}  {'; '.join(text for text in said if text)}")
         for line in unfit_lines(found):
-            self._console.print(line, soft_wrap=True)
+            self._console.print(Text.assemble(" " * 10, line), soft_wrap=True)
 
     def _line(self, word: str, text: str, style: str = "dim") -> None:
         self._console.print(Text.assemble((f"{word:>9} ", style), " ".join(clean(text).splitlines())), soft_wrap=True)
