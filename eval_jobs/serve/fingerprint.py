@@ -47,7 +47,7 @@ _NOT_SERVED = frozenset({"transformers_version", "_name_or_path"})
 
 _HYBRID_WORDS = re.compile(
     r"mamba|(?:^|_)ssm(?:_|$)|recurrent|linear_att|rwkv|short_?conv|conv_l_cache|deltanet|lightning_att"
-    r"|hybrid_(?:override|layer|block)|moehybrid|nemotron_?h|falcon_?h1|jamba|zamba|bamba|lfm2|plamo2"
+    r"|hybrid_(?:override|layer|block)|moehybrid|nemotron_?h|falcon_?h1|jamba|zamba|bamba|lfm2|plamo2|phi4flash"
 )
 """Not `hybrid` alone: Gemma calls its cache of sliding windows so."""
 _EXPERT_WORDS = re.compile(r"experts|(?:^|_)moe(?:_|$)")

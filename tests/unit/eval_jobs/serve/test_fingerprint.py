@@ -155,6 +155,7 @@ def test_what_is_said_of_a_model_is_read_from_its_files(resident: Fingerprint) -
         ({"quantization_config": {"bits": 4}}, "it is quantised (quantization_config)"),
         ({"compression_config": {"format": "pack-quantized"}}, "it is quantised (compression_config)"),
         ({"model_type": "mamba2"}, "it has layers that keep a state, such as Mamba's"),
+        ({"model_type": "phi4flash"}, "it has layers that keep a state, such as Mamba's"),
         ({"architectures": ["NemotronHForCausalLM"]}, "it has layers that keep a state, such as Mamba's"),
         ({"hybrid_override_pattern": "M-M*"}, "it has layers that keep a state, such as Mamba's"),
         ({"layer_types": ["linear_attention", "full_attention"]}, "it has layers that keep a state, such as Mamba's"),
