@@ -33,7 +33,7 @@ class StopRule:
     training_ended: Callable[[], bool]
     """Whether no further checkpoint is to be expected."""
     quiet_s: float
-    """How long nothing may have happened after that, so that the last checkpoint has settled."""
+    """How long no checkpoint may have come after that, so that the last one has settled."""
 
 
 def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop: StopRule, show: Show) -> None:
@@ -47,12 +47,16 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
     has_begun = False
     while True:
         has_ended = stop.training_ended()  # asked before the look at the disk, which then sees what it left
-        started_at, is_quiet = clock.now(), False
+        started_at, is_quiet, is_done = clock.now(), False, False
         with stores.asked():
             has_begun = has_begun or _revive(world)  # before the first plans are added: they bring today's settings
-            _, is_quiet = _pass(world, started_at, show)
+            passed, state = _pass(world, started_at, show)
+            is_quiet = not (passed.checkpoints or passed.gaps or world.source.is_behind())
+            is_done = not (passed.skipped or passed.reports or state.waiting or state.running)
         keep_workers()
-        if quiet.is_over(started_at if is_quiet and has_ended else None, clock.now()):
+        # The trainer's folder is quiet while the last checkpoints are still being evaluated: both at once.
+        was_quiet = quiet.is_over(started_at if is_quiet and has_ended else None, clock.now())
+        if was_quiet and is_done:
             break
         world.source.wait(TICK_S)
     world.source.give_up(clock.now())
@@ -92,7 +96,7 @@ class _Stores:
 
 
 class _QuietTime:
-    """Adds up how long nothing happened. A clock that is set is no time that passes, nor is a pass that took long."""
+    """Adds up how long no checkpoint came. A clock that is set is no time that passes, nor is a pass that took long."""
 
     def __init__(self, enough_s: float) -> None:
         self._enough_s = enough_s
@@ -120,10 +124,8 @@ def _revive(world: World) -> bool:
     return True
 
 
-def _pass(world: World, now: datetime, show: Show) -> tuple[Tick, bool]:
-    """Do one pass; return what it found, and whether nothing happened and nothing is under way."""
+def _pass(world: World, now: datetime, show: Show) -> tuple[Tick, QueueState]:
     passed = tick(world, now)
     state = world.queue.state()
     show(passed, state)
-    is_busy = passed.checkpoints or passed.gaps or passed.skipped or passed.reports or state.waiting or state.running
-    return passed, not (is_busy or world.source.is_behind())
+    return passed, state
