@@ -29,7 +29,8 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
-from tracker.adapters.history_sql import RECORDS, SqlHistory
+from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.history_tables_sql import RECORDS
 from tracker.adapters.samples_parquet import PackedSamples, SampleFiles, pack
 from tracker.domain.judge import judge
 from tracker.domain.run_scores import scores_of
