@@ -49,9 +49,11 @@ def earlier_records(record: EvalRecord, records: Sequence[EvalRecord]) -> tuple[
 
 def series_of(record: EvalRecord) -> str:
     """Return the name of the series, but for load and reference; equal names may be compared."""
-    engine = record.engine
+    engine, serve = record.engine, record.plan.serve
     where = None if engine is None else [engine.name, engine.version, engine.machine]
-    return content_hash([where, serve_settings(record.plan.serve)])
+    # What changes no score, but how fast it comes; series from before there was such a thing keep their names.
+    paces = [serve.niceness, serve.gpu_memory_utilization, engine is not None and engine.is_batch_invariant]
+    return content_hash([where, serve_settings(serve), *([paces] if any(paces) else [])])
 
 
 def probe_of(record: EvalRecord, load: ProbeLoad) -> ProbeResult | None:
