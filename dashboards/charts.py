@@ -110,6 +110,8 @@ def _score_points(step: int, verdict: Verdict) -> Iterable[Point]:
     score, stderr = verdict.score, verdict.stderr
     if score is None or not math.isfinite(score) or verdict.word is VerdictWord.MISSING:
         return
+    if verdict.screened is not None:  # the mean of a part is no point of this line
+        return
     half = INTERVAL * stderr if stderr is not None else None
     tip = score_text(score) if half is None else f"{score_text(score)} ± {score_text(half)}"
     yield Point(

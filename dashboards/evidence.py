@@ -23,6 +23,7 @@ from tracker.domain.display import (
 )
 from tracker.domain.overview import WORSE, Overview, Standing
 from tracker.domain.repetition_text import repetition_text
+from tracker.domain.screening import mean_text
 from tracker.domain.types import Comparison, Verdict, VerdictWord
 
 
@@ -107,7 +108,7 @@ def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> Evidence
         step=step,
         badge=badge(verdict.word),
         reason=one_line(verdict.reason),
-        score=f"{score_text(verdict.score)} ({coverage} of samples)" if coverage else score_text(verdict.score),
+        score=f"{mean_text(verdict)} ({coverage} of samples)" if coverage else mean_text(verdict),
         notes=tuple(note for note in (onset_text(verdict), _unseen(verdict), repeated) if note),
         proofs=proofs_of(verdict),
     )

@@ -11,9 +11,9 @@ from tracker.domain.display import (
     names_text,
     one_line,
     percent_text,
-    score_text,
 )
 from tracker.domain.overview import SYMBOLS, Overview, Standing
+from tracker.domain.screening import mean_text
 from tracker.domain.types import Gap, Verdict, VerdictWord
 
 WIDE = 8
@@ -138,7 +138,7 @@ def _cell(verdict: Verdict | None) -> Cell:
         return Cell(badge=None)
     return Cell(
         badge=badge(verdict.word),
-        score=score_text(verdict.score),
+        score=mean_text(verdict),
         coverage=coverage_text(verdict),
         reason="" if verdict.word in _CALM else one_line(verdict.reason),
     )

@@ -33,6 +33,7 @@ from eval_jobs.types import BenchmarkFailure
 from tracker.domain.display import count_text, one_line, score_text, steps_text
 from tracker.domain.overview import Overview, Standing, headline, overview, standings
 from tracker.domain.repetition_text import is_unfit, unfit_text
+from tracker.domain.screening import mean_text, savings_of, savings_text
 from tracker.domain.types import Verdict, VerdictWord
 
 MAX_TILES = 12
@@ -129,6 +130,7 @@ def _facts(data: RunData, view: Overview) -> tuple[str, ...]:
         f"{count_text(data.unfinished, 'evaluation')} still to come" if data.unfinished else "",
         *(one_line(unfit_text(one)) for one in data.repetitions.values() if is_unfit(one)),
         *_left(view),
+        "" if (savings := savings_of(view.verdicts.values())) is None else savings_text(savings),
     )
     return tuple(fact for fact in facts if fact)
 
@@ -145,7 +147,7 @@ def _tile(view: Overview, standing: Standing) -> Tile:
     return Tile(
         benchmark=one_line(standing.benchmark),
         badge=badge(standing.word),
-        score=score_text(verdicts[standing.step].score),
+        score=mean_text(verdicts[standing.step]),
         note=_note(standing, verdicts),
     )
 
@@ -154,7 +156,10 @@ def _note(standing: Standing, verdicts: Mapping[int, Verdict]) -> str:
     """Say what the newest score is to be held against: the checkpoints it fell from, else the first one."""
     if standing.word is VerdictWord.MISSING:
         return f"no result at step {standing.step}"
-    before = {step: v.score for step, v in verdicts.items() if v.score is not None and step < standing.step}
+    if (part := verdicts[standing.step].screened) is not None:
+        return f"{part.asked} of {part.asked + part.left_out} samples were asked"
+    whole = {step: v.score for step, v in verdicts.items() if v.score is not None and v.screened is None}
+    before = {step: score for step, score in whole.items() if step < standing.step}
     steps = [step for step in standing.best_steps or sorted(before)[:1] if step in before]
     if not steps:
         return f"first result, step {standing.step}"

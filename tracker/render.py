@@ -29,6 +29,7 @@ from tracker.domain.display import (
 )
 from tracker.domain.overview import SYMBOLS, WORSE, Overview, headline, overview
 from tracker.domain.repetition_text import is_unfit, short_text, unfit_text
+from tracker.domain.screening import mean_text, savings_of, savings_text
 from tracker.domain.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
 
 STYLES: Mapping[VerdictWord, str] = {
@@ -137,6 +138,8 @@ class _HistoryView:
             yield from _compact_tables(shown, options.max_width)
             yield _legend(shown)
         yield from _answered_legend(shown)
+        if (savings := savings_of(view.verdicts.values())) is not None:
+            yield Text(savings_text(savings), style="dim")
         yield from _findings(view)
         yield from _left(view)
         yield Text("")
@@ -251,7 +254,7 @@ def _latency_line(verdict: LatencyVerdict) -> Text:
 
 
 def _score(verdict: Verdict) -> Text:
-    return Text(f"{score_text(verdict.score):>5}")
+    return Text(f"{mean_text(verdict):>5}")
 
 
 def _coverage(verdict: Verdict, word: str = "") -> Text:

@@ -21,7 +21,7 @@ from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeL
 from tracker.app.collect import Keeping, collect
 from tracker.app.conclude import Desk, take_over
 from tracker.app.edge import Edge
-from tracker.app.screening import Pace, pace_of, paced, plan_of_rest, whole_record
+from tracker.app.screening import Pace, pace_of, paced, plans_of_rest, whole_record
 from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.gaps import unsettled
@@ -108,17 +108,29 @@ def tick(world: World, now: datetime) -> Tick:
     world.found.extend(checkpoints)
     while world.found:
         checkpoint = world.found[0]
-        world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
         first = world.first.setdefault(checkpoint.run_id, checkpoint)
         keep = checkpoint == first or _is_pinned(checkpoint, world.policy)
         for plan in first_plans(checkpoint, world, first=first, keep=keep):
             # plan.id is a content hash: adding twice is a no-op
             world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
+        world.wake_workers()  # at once: long curves take a while, and the rest of the pass may wait for a tracking store
+        world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
         del world.found[0]
-    if checkpoints:
-        world.wake_workers()  # at once: the rest of the pass may wait for a tracking store
     skipped = skip_surplus(world, now)
     gaps = remember_gaps(world)
+    reports, calibrations = review_finished(world, now)
+    return Tick(
+        checkpoints=checkpoints,
+        gaps=gaps,
+        skipped=skipped,
+        reports=reports,
+        calibrations=calibrations,
+        unsent=world.tracking.flush(),
+    )
+
+
+def review_finished(world: World, now: datetime) -> tuple[tuple[Report, ...], tuple[Calibration, ...]]:
+    """Take over what workers have finished since; return what it showed."""
     reports: list[Report] = []
     calibrations: list[Calibration] = []
     for record in world.queue.finished():  # written by workers, wherever they run
@@ -132,14 +144,7 @@ def tick(world: World, now: datetime) -> Tick:
     if reports:
         world.wake_workers()
         collect(world.keeping)
-    return Tick(
-        checkpoints=checkpoints,
-        gaps=gaps,
-        skipped=skipped,
-        reports=tuple(reports),
-        calibrations=tuple(calibrations),
-        unsent=world.tracking.flush(),
-    )
+    return tuple(reports), tuple(calibrations)
 
 
 def remember_gaps(world: World) -> tuple[Gap, ...]:
@@ -240,7 +245,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
         world.history.append_episode(episode)
     world.history.append_report(report)
-    ask_rest(world, record, report, now)
+    ask_rest(world, record, report, memory, now)
     world.tracking.publish(record, report)
     later = overtaken_by(record, memory.records)
     for alert in alerts_for(report, world.history.open_alerts(run_id), later):
@@ -250,10 +255,11 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     return report
 
 
-def ask_rest(world: World, record: EvalRecord, report: Report, now: datetime) -> None:
-    """Ask what the suspicious screens of a report have left out; asked before: nothing happens."""
-    rest = plan_of_rest(record, report)
-    if rest is not None:
+def ask_rest(world: World, record: EvalRecord, report: Report, memory: Memory, now: datetime) -> None:
+    """Ask what screens have left out where that would tell more; asked before: nothing happens."""
+    if world.measurement.screening is None:
+        return
+    for rest in plans_of_rest(record, report, memory.records, world.keeping.pins.given_up()):
         world.queue.add(rest, now=now, backlog=world.order.backlog, keep=True)
 
 
@@ -268,7 +274,7 @@ def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: d
         report = judged_again(before, world.judge(record, scores, memory, world.policy, now=now))
         for episode in report.episodes:
             world.history.append_episode(episode)
-        ask_rest(world, record, report, now)
+        ask_rest(world, record, report, memory, now)
         if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
             world.tracking.publish(full, report)
         world.history.append_report(report)  # after MLflow: a crash in between must leave the words different

@@ -8,14 +8,14 @@ checkpoint -> screen plan -> record -> report -> (rest plan -> record -> report)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from eval_jobs.errors import StoreError
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.ports import Queue
-from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Part
-from tracker.domain.screening import Screening, is_screen, joined, to_ask_whole
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Part
+from tracker.domain.screening import Screening, is_screen, joined, neighbours_to_ask, to_ask_whole
 from tracker.domain.types import Report
 from tracker.ports import History
 
@@ -62,10 +62,30 @@ def pace_of(history: History, run_id: str) -> Pace:
     return Pace(planned=len(steps), since_whole=since)
 
 
-def plan_of_rest(record: EvalRecord, report: Report) -> EvalPlan | None:
-    """Return the plan that asks what suspicious screens have left out, None where none is."""
-    names = to_ask_whole(report) if is_screen(record.plan) else ()
-    return rest_plan(record.plan, names) if names else None
+def plans_of_rest(
+    record: EvalRecord, report: Report, records: Iterable[EvalRecord], given_up: Collection[str]
+) -> tuple[EvalPlan, ...]:
+    """Return the plans that ask what screens have left out: of this checkpoint, or of those that it is held against.
+
+    Args:
+        record: what was judged.
+        report: what was found.
+        records: of the run, without samples.
+        given_up: pins whose weights are gone.
+    """
+    if is_screen(record.plan):
+        names = to_ask_whole(report)
+        return (rest_plan(record.plan, names),) if names else ()
+    wanted = neighbours_to_ask(report)
+    if not wanted:
+        return ()
+    screens = [r for r in records if is_screen(r.plan) and r.plan.suite.name == record.plan.suite.name]
+    return tuple(
+        rest_plan(screen.plan, names)
+        for screen in screens
+        if (names := _left_out(screen, wanted.get(screen.plan.checkpoint.step, ())))
+        if screen.plan.checkpoint.uri not in given_up
+    )
 
 
 def whole_record(record: EvalRecord, history: History) -> EvalRecord:
@@ -76,9 +96,9 @@ def whole_record(record: EvalRecord, history: History) -> EvalRecord:
     part = record.plan.suite.part
     if part is None or not part.is_rest:
         return record
-    screen = _screen_of(record, part, history)
-    if screen is not None:
-        return joined(screen, record)
+    before = _known_of(record, part, history)
+    if before is not None:
+        return joined(before, record)
     gone = StoreError("the answers to the first part of the benchmark are gone", hint="`tracker run` asks all of it")
     outcomes = tuple(
         BenchmarkFailure(
@@ -97,15 +117,20 @@ def whole_record(record: EvalRecord, history: History) -> EvalRecord:
 # --- private
 
 
-def _screen_of(rest: EvalRecord, part: Part, history: History) -> EvalRecord | None:
-    own, wanted = rest.plan, replace(part, is_rest=False)
+def _left_out(screen: EvalRecord, wanted: Collection[str]) -> tuple[str, ...]:
+    outcomes = (o for o in screen.outcomes if isinstance(o, EvalResult) and o.left_out)
+    return tuple(o.benchmark for o in outcomes if o.benchmark in wanted)
+
+
+def _known_of(rest: EvalRecord, part: Part, history: History) -> EvalRecord | None:
+    """Return the newest record of the same checkpoint that holds the screen: its own, or one joined before."""
+    own, parts = rest.plan, (part, replace(part, is_rest=False))
     found = [
-        known.plan.id
+        known
         for known in history.records(own.checkpoint.run_id)
-        if known.plan.checkpoint.digest == own.checkpoint.digest
-        and known.plan.checkpoint.step == own.checkpoint.step
+        if (known.plan.checkpoint.step, known.plan.checkpoint.digest) == (own.checkpoint.step, own.checkpoint.digest)
         and known.plan.suite.name == own.suite.name
-        and known.plan.suite.part == wanted
-        and rest_plan(known.plan, [b.name for b in own.suite.benchmarks]).id == own.id
+        and known.plan.suite.part in parts
+        and known.plan.id != own.id
     ]
-    return history.record(found[-1]) if found else None
+    return history.record(max(found, key=lambda r: r.finished_at).plan.id) if found else None

@@ -39,6 +39,7 @@ COMMANDS = {
     ),
     "history": LazyCommand(module="tracker.cli.history", summary="Show scores and verdicts by step."),
     "costs": LazyCommand(module="tracker.cli.costs", summary="Show what every checkpoint cost."),
+    "bisect": LazyCommand(module="tracker.cli.bisect", summary="Find the step at which a benchmark was lost."),
     "compare": LazyCommand(module="tracker.cli.compare", summary="Compare two checkpoints sample by sample."),
     "forgetting": LazyCommand(
         module="tracker.cli.forgetting", summary="Show what a run forgot, and which samples are lost."

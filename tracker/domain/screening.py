@@ -8,12 +8,16 @@ savings_of(view.verdicts.values())          # what was not asked in the end
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from eval_jobs.errors import EvaluateError
-from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Outcome, Screen
-from tracker.domain.types import Report, Verdict, VerdictWord
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Outcome, Screen
+from tracker.domain.display import duration_text, score_text
+from tracker.domain.types import Baseline, Report, Verdict, VerdictWord
+
+PART = "*"
+"""Marks what rests on a part of the samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,27 +36,44 @@ def to_ask_whole(report: Report) -> tuple[str, ...]:
     return tuple(v.benchmark for v in report.verdicts if v.screened and v.word is VerdictWord.SUSPECT)
 
 
+def neighbours_to_ask(report: Report) -> Mapping[int, tuple[str, ...]]:
+    """Return which benchmarks to ask whole at which other steps: those that a suspicious whole result is held against.
+
+    A loss that is no alarm yet is seen better when both sides were asked everything. About one healthy checkpoint in a
+    hundred asks for it.
+    """
+    wanted: dict[int, list[str]] = {}
+    for verdict in report.verdicts:
+        if verdict.screened is None and verdict.word is VerdictWord.SUSPECT:
+            for comparison in verdict.comparisons[:1]:
+                for step in (*comparison.baseline_steps, *comparison.pooled_steps):
+                    if step != report.step and comparison.baseline is not Baseline.PINNED:
+                        wanted.setdefault(step, []).append(verdict.benchmark)
+    return {step: tuple(names) for step, names in sorted(wanted.items())}
+
+
 def is_screen(plan: EvalPlan) -> bool:
     """Return whether a plan asks a part of each benchmark first."""
     return plan.suite.part is not None and not plan.suite.part.is_rest
 
 
-def joined(screen: EvalRecord, rest: EvalRecord) -> EvalRecord:
-    """Return one record of a checkpoint from both parts: no sample was asked twice, none is missing.
+def joined(before: EvalRecord, rest: EvalRecord) -> EvalRecord:
+    """Return all that is known of a checkpoint, once more of it was asked: no sample twice, and none is missing.
 
-    Benchmarks that `rest` did not ask are as the screen saw them. Latencies stay with the screen's record, and the
-    engine, the times and the cost are those of `rest`: every record of a checkpoint holds its own.
+    Benchmarks that `rest` did not ask are as before. Latencies stay with the record of the screen, and engine, start
+    and cost are those of `rest`: every record of a checkpoint holds its own.
 
     Args:
-        screen: with its samples.
+        before: of the screen, or joined already; with its samples.
         rest: of a plan of `identity.rest_plan`, with its samples.
     """
     others = {outcome.benchmark: outcome for outcome in rest.outcomes}
-    suite = replace(screen.plan.suite, part=rest.plan.suite.part)
+    suite = replace(before.plan.suite, part=rest.plan.suite.part)
     return replace(
         rest,
         plan=replace(rest.plan, suite=suite),
-        outcomes=tuple(_joined(outcome, others.get(outcome.benchmark)) for outcome in screen.outcomes),
+        outcomes=tuple(_joined(outcome, others.get(outcome.benchmark)) for outcome in before.outcomes),
+        finished_at=max(before.finished_at, rest.finished_at),  # it holds both
     )
 
 
@@ -86,6 +107,18 @@ def savings_of(verdicts: Iterable[Verdict]) -> Savings | None:
     )
 
 
+def mean_text(verdict: Verdict) -> str:
+    """Return the score; with a star where it is that of a part, which has another mean on the same weights."""
+    return f"{score_text(verdict.score)}{PART}" if verdict.screened else score_text(verdict.score)
+
+
+def savings_text(savings: Savings) -> str:
+    """Return in one line what was not asked."""
+    tokens = "" if savings.tokens is None else f", {savings.tokens:,} tokens"
+    less = f"{savings.samples:,} samples{tokens} and {duration_text(savings.seconds)} less"
+    return f"{PART} of the part that is asked first: {savings.screens} of {savings.results} results, {less}"
+
+
 # --- private
 
 
@@ -94,8 +127,10 @@ def _sum(first: int | None, second: int | None) -> int | None:
 
 
 def _joined(first: Outcome, second: Outcome | None) -> Outcome:
-    if second is None or isinstance(first, BenchmarkFailure) or isinstance(second, BenchmarkFailure):
-        return second or first  # what could not be asked is a blind spot: the screen alone decides nothing
+    if second is None or (isinstance(first, EvalResult) and not first.left_out):
+        return first
+    if isinstance(first, BenchmarkFailure) or isinstance(second, BenchmarkFailure):
+        return second  # what could not be asked is a blind spot: the screen alone decides nothing
     if first.fingerprint != second.fingerprint:
         return BenchmarkFailure(
             benchmark=first.benchmark,
