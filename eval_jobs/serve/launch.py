@@ -145,7 +145,7 @@ def may_sleep(spec: ServeSpec, *, on_cpu: bool) -> bool:
 
 
 def gpus_of(args: tuple[str, ...]) -> int:
-    """Return on how many GPUs an engine with these arguments computes."""
+    """Return on how many GPUs an engine with these arguments of vLLM or SGLang computes."""
     count = 1
     for names in _PARALLEL:
         values = [value for name, value in _pairs(args) if name.replace("_", "-") in names and value.isdecimal()]
@@ -191,8 +191,8 @@ def rank_of(adapter_config: Mapping[str, object], *, where: str) -> int:
 # --- private
 
 _PARALLEL = (
-    ("--tensor-parallel-size", "-tp"),
-    ("--pipeline-parallel-size", "-pp"),
+    ("--tensor-parallel-size", "-tp", "--tp-size", "--tp"),
+    ("--pipeline-parallel-size", "-pp", "--pp-size"),
     ("--data-parallel-size", "-dp"),
 )
 

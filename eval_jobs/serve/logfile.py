@@ -33,6 +33,7 @@ _GPU_MEMORY = (
 _BATCH_INVARIANT = "this model has no kernels that are independent of the batch: export VLLM_BATCH_INVARIANT=0"
 _ADVICE = (
     ("No module named 'vllm'", _INSTALL),
+    ("No module named 'sglang'", "point serve.python at an environment that has SGLang"),
     ("api_server.py: error: ", "correct the settings under serve"),
     ("Couldn't instantiate the backend tokenizer", _TOKENIZER),
     ("Free memory on device", _GPU_MEMORY),

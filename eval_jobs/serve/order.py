@@ -20,8 +20,9 @@ from eval_jobs.serve.digest_check import ADAPTER_WEIGHTS
 from eval_jobs.serve.fingerprint import NOTES, SERVED_SUFFIXES, Fingerprint, fingerprint_of
 from eval_jobs.serve.gpus import VISIBLE_DEVICES, have_batch_invariance
 from eval_jobs.serve.launch import BATCH_INVARIANT, gpus_of, refuse_reserved
+from eval_jobs.serve.sglang_launch import DETERMINISTIC
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import BadWeights, read_entries
-from eval_jobs.types import Checkpoint, CheckpointFormat, ServeSpec
+from eval_jobs.types import Checkpoint, CheckpointFormat, EngineKind, ServeSpec
 
 ADAPTER_CONFIG = "adapter_config.json"
 
@@ -87,7 +88,7 @@ def take_order(checkpoint: Checkpoint, spec: ServeSpec) -> Order:
         unread=unread,
         adapter=adapter,
         gpus=0 if on_cpu else gpus_of(spec.args),
-        is_batch_invariant=not on_cpu and _wants_batch_invariance(),
+        is_batch_invariant=not on_cpu and _wants_batch_invariance(spec),
     )
 
 
@@ -119,7 +120,9 @@ def interpreter(python: str) -> str:
 # --- private
 
 
-def _wants_batch_invariance() -> bool:
+def _wants_batch_invariance(spec: ServeSpec) -> bool:
+    if spec.engine is EngineKind.SGLANG:
+        return DETERMINISTIC in spec.args
     told = os.environ.get(BATCH_INVARIANT)
     return have_batch_invariance(os.environ.get(VISIBLE_DEVICES)) if told is None else told == "1"
 

@@ -16,6 +16,7 @@ from eval_jobs.evaluate.parse import (
     parse_lines,
     parse_samples,
     planned_sample,
+    token_sum,
 )
 from eval_jobs.types import SampleScore, SampleStatus
 from tests.requires import PROJECT, shared_data
@@ -136,3 +137,25 @@ def reported(run: Path, name: str, subset: str) -> float:
     report = json.loads((run / "reports" / "qwen-plus" / f"{name}.json").read_text(encoding="utf-8"))
     found = [s["score"] for c in report["metrics"][0]["categories"] for s in c["subsets"] if s["name"] == subset]
     return float(found[0])
+
+
+def _used(**usage: object) -> Row:
+    return {"model_output": {"usage": usage or None}}
+
+
+def test_tokens_are_added_up_over_the_answers_that_tell_theirs() -> None:
+    rows_ = [_used(input_tokens=30, output_tokens=2), _used(), _used(input_tokens=12, output_tokens="many"), {}]
+    assert token_sum(rows_, "input_tokens") == 42
+    assert token_sum(rows_, "output_tokens") == 2
+
+
+def test_tokens_that_nobody_told_are_not_none_used() -> None:
+    assert token_sum([_used(), {}], "input_tokens") is None
+    assert token_sum([], "output_tokens") is None
+
+
+def test_the_recorded_answers_of_evalscope_tell_their_tokens() -> None:
+    recorded = rows(GOLDEN / "predictions.jsonl")
+    told = [row["model_output"]["usage"] for row in recorded if row["model_output"]["usage"]]  # type: ignore[index]
+    assert token_sum(recorded, "input_tokens") == sum(usage["input_tokens"] for usage in told) > 0
+    assert token_sum(recorded, "output_tokens") == sum(usage["output_tokens"] for usage in told) > 0

@@ -193,6 +193,7 @@ def test_a_plan_of_before_the_setting_keeps_the_share_among_its_arguments() -> N
         (("--tensor-parallel-size", "4"), 4),
         (("--tensor_parallel_size=2", "-pp", "2", "-dp=3"), 12),
         (("-tp", "8", "--tensor-parallel-size", "2"), 2),
+        (("--tp-size", "4", "--pp-size", "2"), 8),
         (("--tensor-parallel-size",), 1),
         (("--max-num-seqs", "4"), 1),
     ],

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eval_jobs.serve import order as order_module
 from eval_jobs.serve.gpus import have_batch_invariance
 from eval_jobs.serve.order import Order, take_order
-from eval_jobs.types import ServeSpec
+from eval_jobs.types import EngineKind, ServeSpec
 from tests.tiny_model import checkpoint_record, write_checkpoint
 
 TakeOrder = Callable[..., Order]
@@ -22,7 +23,7 @@ def take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TakeOrder:
     """Take an order for a checkpoint, on a machine with GPUs of a compute capability."""
     checkpoint = checkpoint_record(write_checkpoint(tmp_path / "checkpoint"), step=100)
 
-    def taken(*, capability: str, told: str | None = None, args: tuple[str, ...] = ()) -> Order:
+    def taken(*, capability: str, told: str | None = None, **settings: Any) -> Order:
         driver = tmp_path / "nvidiactl"
         driver.touch()
         program = tmp_path / "nvidia-smi"
@@ -36,7 +37,7 @@ def take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TakeOrder:
         if told is not None:
             monkeypatch.setenv("VLLM_BATCH_INVARIANT", told)
         have_batch_invariance.cache_clear()
-        return take_order(checkpoint, ServeSpec(python=sys.executable, args=args))
+        return take_order(checkpoint, ServeSpec(python=sys.executable, **settings))
 
     return taken
 
@@ -53,6 +54,14 @@ def test_the_workers_own_variable_decides_against_what_the_gpu_can_do(
     take: TakeOrder, told: str, *, expected: bool
 ) -> None:
     assert take(capability="7.5" if expected else "9.0", told=told).is_batch_invariant is expected
+
+
+@pytest.mark.parametrize(("args", "expected"), [((), False), (("--enable-deterministic-inference",), True)])
+def test_sglang_is_independent_of_the_batch_where_its_own_argument_says_so(
+    take: TakeOrder, args: tuple[str, ...], *, expected: bool
+) -> None:
+    order = take(capability="9.0", engine=EngineKind.SGLANG, args=args)
+    assert order.is_batch_invariant is expected
 
 
 def test_the_gpus_of_an_engine_are_counted_for_its_costs(take: TakeOrder) -> None:
