@@ -8,7 +8,7 @@ import pytest
 
 from eval_jobs.errors import EndpointFailed, EndpointRefused, TrackerError
 from eval_jobs.run import Tools
-from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, ReferenceProbe
+from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, OnlyWhen, ReferenceProbe
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
@@ -57,3 +57,17 @@ def test_what_was_answered_is_kept_for_another_try_when_the_failure_may_pass(*, 
     checkpoint = fakes.run.records[0].plan.checkpoint
     [(record, _)] = evaluate_once(checkpoint, world, tools=tools, progress=lambda _: None)
     assert forgotten == ([] if may_pass else [record.plan.id])
+
+
+def test_a_checkpoint_that_a_person_names_does_not_wait_for_the_hours() -> None:
+    fakes = FakeWorld()
+    world = fakes.world()
+    closed = OnlyWhen(hours="00:00-00:01", time_zone="UTC", gpu_below_pct=0.1)
+    serve = replace(world.measurement.serve, only_when=closed)
+    world = replace(world, measurement=replace(world.measurement, serve=serve, loads=()))
+    engine = FakeEngine(ENDPOINT)
+    tools = Tools(engine=engine, evaluator=FakeEvaluator(str), prober=FakeProber(), clock=fakes.clock)
+    fakes.clock.jump(12 * 3600)
+    [(record, _)] = evaluate_once(fakes.run.records[0].plan.checkpoint, world, tools=tools, progress=lambda _: None)
+    assert engine.served_steps == [100]
+    assert record.cost is not None
