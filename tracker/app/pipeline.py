@@ -113,7 +113,7 @@ def tick(world: World, now: datetime) -> Tick:
         for plan in first_plans(checkpoint, world, first=first, keep=keep):
             # plan.id is a content hash: adding twice is a no-op
             world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
-        world.wake_workers()  # at once: long curves take a while, and the rest of the pass may wait for a tracking store
+        world.wake_workers()  # at once: long curves take a while, and a tracking store may be waited for
         world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
         del world.found[0]
     skipped = skip_surplus(world, now)

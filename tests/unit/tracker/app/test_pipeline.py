@@ -38,6 +38,21 @@ def test_every_checkpoint_is_judged_and_published_once() -> None:
     assert len(set(fakes.tracking.points)) == len(fakes.tracking.points) > 0
 
 
+def test_workers_are_woken_when_their_plan_is_there_and_before_anything_is_published() -> None:
+    fakes = FakeWorld()
+    woken: list[tuple[int, int]] = []
+    world = replace(
+        fakes.world(),
+        wake_workers=lambda: woken.append((len(fakes.queue.state().waiting), len(fakes.tracking.points))),
+    )
+    tick(world, fakes.clock.now())
+    assert woken == []
+    fakes.source.put(fakes.run.records[0].plan.checkpoint)
+    tick(world, fakes.clock.now())
+    assert woken == [(1, 0)]
+    assert fakes.tracking.points
+
+
 def test_the_loss_is_found_and_told_once() -> None:
     fakes = FakeWorld()
     run_through(fakes)
