@@ -157,3 +157,7 @@ def _median(rows: Sequence[Mapping[str, float]], name: str) -> float:
 
 def _total(rows: Sequence[Mapping[str, float]]) -> float:
     return statistics.median(sum(row.values()) for row in rows)
+
+
+if __name__ == "__main__":
+    main()
