@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-chaos clean
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -51,6 +51,9 @@ bench-verdicts: setup ## false alarms and found losses of our verdicts and of th
 
 bench-judge: setup ## the time that one more checkpoint of a long run takes to judge
 	@$(BIN)/python -m benchmarks.judge_time
+
+bench-screen: setup ## what asking a part of each benchmark first costs in what is found, and what it saves
+	@$(BIN)/python -m benchmarks.screening
 
 bench-scale: setup ## what a project of 100,000 plans and 40 million graded answers costs
 	@$(BIN)/python -m benchmarks.scale

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 import pytest
 
@@ -65,12 +66,24 @@ def is_right(benchmark: str, key: int, step: int, lost_at: int | None) -> bool:
     return (known < 0.7 and not is_lost) is not flips
 
 
+def questions_of(benchmark: str) -> list[Question]:
+    return [Question(key=f"{benchmark}-{i}", subset="default") for i in range(SAMPLES)]
+
+
+@cache
+def hidden_from(benchmark: str) -> frozenset[str]:
+    """Return the screen of a benchmark."""
+    return screen_of(questions_of(benchmark), SCREENING.screen)
+
+
 @dataclass(kw_only=True)
 class Bench:
     """A world with a worker that asks what a plan says, and counts how often it asks each sample."""
 
     screening: Screening | None = SCREENING
     lost_at: int | None = None
+    is_hidden: bool = False
+    """The loss spares the screen."""
     fakes: FakeWorld = field(default_factory=FakeWorld)
     asked: Counter[tuple[int, str, str]] = field(default_factory=Counter)
     plans: list[EvalPlan] = field(default_factory=list)
@@ -92,6 +105,10 @@ class Bench:
         self._world = replace(
             self.fakes.world(), measurement=measurement, policy=Policy(planned_checkpoints=40, min_effect=0.01)
         )
+
+    def use(self, world: World) -> None:
+        """Go on in another world."""
+        self._world = world
 
     def save(self, step: int) -> None:
         """Let the trainer write one checkpoint, and carry out all that follows."""
@@ -137,7 +154,7 @@ class Bench:
             return BenchmarkFailure(
                 benchmark=benchmark.name, fingerprint=fingerprint, code="E-X", message="no", hint="", retryable=False
             )
-        everything = [Question(key=f"{benchmark.name}-{i}", subset="default") for i in range(SAMPLES)]
+        everything = questions_of(benchmark.name)
         part = plan.suite.part
         chosen = {q.key for q in everything} if part is None else screen_of(everything, part.screen)
         asked = [q for q in everything if (q.key in chosen) is not (part is not None and part.is_rest)]
@@ -155,7 +172,8 @@ class Bench:
         )
 
     def _sample(self, benchmark: str, key: str, step: int) -> SampleScore:
-        right = is_right(benchmark, int(key.rpartition("-")[2]), step, self.lost_at)
+        is_spared = self.is_hidden and key in hidden_from(benchmark)
+        right = is_right(benchmark, int(key.rpartition("-")[2]), step, None if is_spared else self.lost_at)
         return SampleScore(sample_id=key, subset="default", score=float(right), status=SampleStatus.SCORED)
 
 

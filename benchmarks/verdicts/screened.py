@@ -1,0 +1,144 @@
+"""The shipped engine where a part of each benchmark is asked first, beside the same engine with everything asked.
+
+    flags, asked = watch(series, Screening(screen=Screen(samples=400, share=0.2), every=10, first=20))
+
+Both see the same answers: what differs is only what was asked. The rules are the product's own: `screen_of` chooses the
+samples, a suspicious screen is asked whole, and so are the checkpoints that a suspicious whole result is held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.verdicts.series import CHECKPOINTS, Benchmark, Series
+from benchmarks.verdicts.view import ALPHA, Bools
+from eval_jobs.screening import Question, screen_of
+from eval_jobs.types import Screen
+from tracker.domain.episodes import strongest_of
+from tracker.domain.regression.budget import SCORE_SHARE
+from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of, jitter_of
+from tracker.domain.regression.jitter import Jitter
+from tracker.domain.regression.score_matrix import empty_matrix, inserted, without_rows
+from tracker.domain.regression.screened import screened_scores
+from tracker.domain.rules import Thresholds, is_suspicious, losses, suspects
+from tracker.domain.screening import Screening
+from tracker.domain.types import Policy
+
+THRESHOLDS = Thresholds(min_effect=Policy.min_effect, equivalence_margin=Policy.equivalence_margin)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """What one way of asking came to on one run."""
+
+    flags: Bools
+    """(T, K): alarms."""
+    asked: float
+    """Samples that were asked / all."""
+    loads: int
+    """How often a checkpoint had to be loaded once more, for what its screen had left out."""
+
+
+def watch(series: Series, screening: Screening | None) -> Watched:
+    """Judge every checkpoint of a run when it comes; `screening` None: everything is asked of all."""
+    whole = screening is None
+    screen = Screen(samples=CHECKPOINTS**4) if screening is None else screening.screen
+    followed = [_Followed(benchmark, screen) for benchmark in series.benchmarks]
+    level = Level(alpha=ALPHA * SCORE_SHARE, planned=CHECKPOINTS, benchmarks=len(followed))
+    flags = np.zeros((CHECKPOINTS, len(followed)), dtype=bool)
+    loads: set[tuple[int, int]] = set()
+    since_whole = 0
+    for t in range(CHECKPOINTS):
+        is_whole = whole or screening is None or t < screening.first or since_whole + 1 >= screening.every
+        since_whole = 0 if is_whole else since_whole + 1
+        for one in followed:
+            one.ask(t, whole=is_whole)
+        jitters = jitter_of([one.track for one in followed])
+        for k, (one, jitter) in enumerate(zip(followed, jitters, strict=True)):
+            flags[t, k] = _is_alarm(one, t, jitter, level)
+        loads |= {(t, row) for one in followed for row in one.asked_later(t)}
+    total = CHECKPOINTS * sum(one.n for one in followed)
+    return Watched(flags=flags, asked=sum(one.count for one in followed) / total, loads=len(loads))
+
+
+# --- private
+
+
+class _Followed:
+    """One benchmark: what was asked of it so far."""
+
+    def __init__(self, benchmark: Benchmark, screen: Screen) -> None:
+        self.n = benchmark.scores.shape[1]
+        self.count = 0
+        self._scores = benchmark.scores
+        questions = [Question(key=f"{self.n} {i}", subset=str(group)) for i, group in enumerate(benchmark.groups)]
+        chosen = screen_of(questions, screen)
+        self._whole = np.ones(self.n, dtype=bool)
+        part = np.array([question.key in chosen for question in questions])
+        self._part = self._whole if part.all() else part
+        self._matrix = empty_matrix(self.n)
+        self._asked: list[Bools] = []
+        self._later: list[tuple[int, int]] = []
+        self._track: Track | None = None
+
+    @property
+    def track(self) -> Track:
+        """Up to the newest checkpoint."""
+        if self._track is None:
+            rows = np.arange(len(self._asked))
+            plain = all(asked is self._whole for asked in self._asked)
+            scores = None if plain else screened_scores(self._matrix, rows, self._asked)
+            self._track = Track(scores=scores or self._matrix, rows=rows)
+        return self._track
+
+    def is_whole(self, t: int) -> bool:
+        """Return whether everything was asked of checkpoint `t`."""
+        return self._asked[t] is self._whole
+
+    def ask(self, t: int, *, whole: bool) -> None:
+        """Ask the newest checkpoint."""
+        asked = self._whole if whole else self._part
+        self._insert(t, asked)
+        self.count += int(asked.sum())
+
+    def ask_rest(self, rows: Sequence[int], now: int) -> None:
+        """Ask what was left out."""
+        for t in rows:
+            if not self.is_whole(t):
+                self._matrix = without_rows(self._matrix, [t])
+                del self._asked[t]
+                self._insert(t, self._whole)
+                self.count += int((~self._part).sum())
+                self._later.append((now, t))
+
+    def asked_later(self, now: int) -> set[int]:
+        """Return the checkpoints of which more was asked at `now`."""
+        return {t for at, t in self._later if at == now}
+
+    def _insert(self, t: int, asked: Bools) -> None:
+        values = np.where(asked, self._scores[t].astype(np.float64), np.nan)
+        self._matrix = inserted(self._matrix, t, values)
+        self._asked.insert(t, asked)
+        self._track = None
+
+
+def _is_alarm(one: _Followed, t: int, jitter: Jitter, level: Level) -> bool:
+    evidence = evidence_of(one.track, jitter, level)
+    if not one.is_whole(t):
+        if not is_suspicious(evidence):
+            return False
+        one.ask_rest([t], t)
+        evidence = evidence_of(one.track, jitter, level)
+    found = suspects(evidence, THRESHOLDS)
+    if found and not losses(evidence, THRESHOLDS):
+        one.ask_rest(_neighbours(found), t)
+        evidence = evidence_of(one.track, jitter, level)
+    return bool(losses(evidence, THRESHOLDS))
+
+
+def _neighbours(found: Sequence[Evidence]) -> list[int]:
+    blocks = strongest_of(found).blocks
+    return [int(row) for row in (*blocks.base, *blocks.new)]
