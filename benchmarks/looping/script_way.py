@@ -23,7 +23,7 @@ import httpx
 import mlflow
 
 from benchmarks.looping.bare import Floor
-from benchmarks.looping.material import BENCHMARKS, MAX_MODEL_LEN, SAVE_STEPS, Workload, write_questions
+from benchmarks.looping.material import BENCHMARKS, MAX_MODEL_LEN, SAMPLES, SAVE_STEPS, Workload, write_questions
 from benchmarks.probe_agreement import write_shim
 
 HEALTH_POLL_S = 0.5
@@ -131,9 +131,10 @@ def _evaluate(port: int, workload: Workload, work_dir: Path) -> dict[str, float]
     command = [str(Path(sys.executable).with_name("evalscope")), "eval", "--no-timestamp"]
     _run([*command, *(str(word) for pair in options.items() for word in pair)], os.environ)
     (report,) = (work_dir / "evalscope" / "reports").glob("*/general_qa.json")
-    subsets = json.loads(report.read_text())["metrics"][0]["categories"][0]["subsets"]
+    categories = json.loads(report.read_text())["metrics"][0]["categories"]
+    subsets = [s for category in categories for s in category["subsets"] if s["name"] in BENCHMARKS]
     found = {f"bench/{subset['name']}": float(subset["score"]) for subset in subsets}
-    if len(found) != len(BENCHMARKS) or any(subset["num"] != 50 for subset in subsets):
+    if len(found) != len(BENCHMARKS) or any(subset["num"] != SAMPLES for subset in subsets):
         sys.exit(f"evalscope eval did not score all questions: {report}")
     return found
 
