@@ -107,8 +107,8 @@ def test_an_adapter_is_asked_for_by_its_own_name_and_not_by_its_bases(
     adapter = write_lora(Path(checkpoint.uri), tmp_path / "adapter", rank=4)
     record = checkpoint_record(adapter, base=Path(checkpoint.uri))
     with engine.serving(record, spec, progress=nothing_to_show) as endpoint:
-        names = [entry["id"] for entry in get(endpoint, "/v1/models")["data"]]
-        assert names == [endpoint.model.rpartition("-")[0], endpoint.model]
+        base_name = endpoint.model.rpartition("-")[0]
+        assert [entry["id"] for entry in get(endpoint, "/v1/models")["data"]] == [base_name, endpoint.model]
         assert endpoint.tokenizer == checkpoint.uri
 
 
@@ -245,8 +245,7 @@ def test_an_interpreter_that_does_not_exist_is_a_wrong_setting(
 def test_an_interpreter_that_is_no_program_is_a_wrong_setting(
     engine: VllmEngine, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
-    text = tmp_path / "text"
-    text.write_text("\x7fELF but not really")
+    (text := tmp_path / "text").write_text("\x7fELF but not really")
     text.chmod(0o755)
     error = failure(engine, checkpoint, ServeSpec(python=str(text)))
     assert isinstance(error, ConfigError)
