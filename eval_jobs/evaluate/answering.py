@@ -70,7 +70,6 @@ class Gate:
         self._error: EndpointFailed | EndpointRefused | None = None
         self._in_a_row = 0
         self._answered = 0
-        self._busy_until_s = 0.0
         self._answered_before: Callable[[], object] | None = None
         self.control: Callable[[], object] | None = None
         """Asks something that the server should answer, for as long as this gate has seen no answer itself."""
@@ -119,15 +118,14 @@ class Gate:
 
     def _wait_for_turn(self) -> None:
         """Wait while the server has asked for peace, and raise when the gate is closed."""
-        while self._error is None and (left_s := self._busy_until_s - self._closed.now_s()) > 0:
-            self._closed.wait(left_s)
+        self._slots.wait_for_peace()
         if self._error is not None:
             raise type(self._error)(self._error.message, hint=self._error.hint)
 
     def _pause(self, pause: float, *, everybody: bool) -> None:
         if everybody:
             with self._lock:
-                self._busy_until_s = max(self._busy_until_s, self._closed.now_s() + pause)
+                self._slots.busy_until_s = max(self._slots.busy_until_s, self._closed.now_s() + pause)
         else:
             self._closed.wait(pause)
 

@@ -30,7 +30,7 @@ from eval_jobs.evaluate.outputs import Outputs
 from eval_jobs.evaluate.own_benchmarks import register_own
 from eval_jobs.evaluate.parse import Place
 from eval_jobs.evaluate.plan_lock import held
-from eval_jobs.evaluate.protocol import Message, error_message
+from eval_jobs.evaluate.protocol import PLANNED_FILE, Message, error_message
 from eval_jobs.evaluate.recorder import Recorder
 from eval_jobs.evaluate.shared_pool import SharedPool
 from eval_jobs.evaluate.storage import is_full, is_storage_error, storage_error
@@ -149,8 +149,9 @@ def _pass(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) 
 
 def _run(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) -> None:
     journal.stage = "configuring"
+    resumed = str(journal.folder) if (journal.folder / PLANNED_FILE).is_file() else None
     try:
-        config = TaskConfig(model=shared.api, api_url=None, use_cache=str(journal.folder), **task)
+        config = TaskConfig(model=shared.api, api_url=None, use_cache=resumed, **task)
         random.seed(config.seed)
         np.random.seed(config.seed)
         Recorder(config, journal=journal, pool=shared.pool, on_loaded=loading.close).eval()

@@ -25,6 +25,8 @@ class Slots:
         self.limit = limit
         self.closed = closed or Closed()
         """Once set, nobody gets a slot any more."""
+        self.busy_until_s = 0.0
+        """On the clock of `closed`: until then the server is left in peace."""
         self._free = threading.Semaphore(limit)
         self._own = _Own()
 
@@ -32,11 +34,17 @@ class Slots:
         """Wait for a slot, unless this thread has one; return False when there will be none."""
         if self._own.since_s is None:
             self._free.acquire()
+            self.wait_for_peace()
             self._own.since_s = time.monotonic()
         if self.closed.is_set():
             self.give()
             return False
         return True
+
+    def wait_for_peace(self) -> None:
+        """Wait while the server has asked for peace."""
+        while not self.closed.is_set() and (left_s := self.busy_until_s - self.closed.now_s()) > 0:
+            self.closed.wait(left_s)
 
     def give(self) -> None:
         """Give back this thread's slot; without one: no-op."""

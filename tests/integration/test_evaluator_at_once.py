@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
 from tests.evaluating import AT_ONCE, endpoint_of, evaluate_one, quiet, write_jsonl
 from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_overflow
+from tests.requires import PROJECT
 
 CONCURRENCY = 4
 
@@ -248,6 +251,28 @@ def test_progress_is_one_line_for_all_and_never_goes_back(
 
 
 # --- its process
+
+OVERRIDDEN = """
+import inspect
+from evalscope.evaluator import DefaultEvaluator
+from eval_jobs.evaluate.recorder import Recorder
+for name in sorted(set(vars(Recorder)) & set(vars(DefaultEvaluator)) - {"__init__"}):
+    if inspect.isfunction(method := getattr(DefaultEvaluator, name)):
+        print(name, *inspect.signature(method).parameters)
+"""
+
+
+def test_evalscope_still_has_what_we_put_something_else_in_the_place_of() -> None:
+    """A method that has another name in a later version would be ours no more, without a word."""
+    done = subprocess.run([sys.executable, "-c", OVERRIDDEN], check=True, capture_output=True, text=True, cwd=PROJECT)
+    assert done.stdout.splitlines()[-6:] == [
+        "_collect_work_items self dataset_dict",
+        "_predict_sample self sample model_prediction_dir",
+        "_process_work_item self item model_prediction_dir",
+        "_run_pool self context",
+        "eval self",
+        "get_report self agg_score_dict execution_summary",
+    ]
 
 
 def test_the_time_of_all_is_shared_out_among_them(evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str) -> None:

@@ -103,6 +103,19 @@ def test_after_the_end_nothing_is_sent_any_more(server: OpenAIServer) -> None:
     assert server.requests == []
 
 
+def test_a_server_that_wants_peace_gets_no_request_from_those_who_waited_for_a_slot_meanwhile() -> None:
+    slots = Slots(1)
+    assert slots.take()
+    with ThreadPoolExecutor(1) as other:
+        waiting = other.submit(slots.take)
+        slots.busy_until_s = slots.closed.now_s() + 3600
+        slots.give()
+        with pytest.raises(TimeoutError):
+            waiting.result(timeout=0.1)
+        slots.closed.set()
+        assert waiting.result(timeout=60) is False
+
+
 def test_giving_back_what_one_does_not_have_changes_nothing() -> None:
     slots = Slots(1)
     for _ in range(3):
