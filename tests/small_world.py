@@ -61,8 +61,7 @@ LATE = ((30, 40), (40,))
 """Of each of two worlds: steps that are reviewed when the others have been, so that later ones are judged again."""
 ORDERLY = "orderly"
 """A file: where it exists, nothing is late any more."""
-HALF_WRITTEN = 65
-SAMPLES = 30
+HALF_WRITTEN, SAMPLES = 65, 30
 SEEDS = {70: 50, 80: 51}
 """Of the weights, where not the step: these answer badly."""
 LEASE_S = 0.4
