@@ -22,7 +22,7 @@ from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of, jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.score_matrix import empty_matrix, inserted, without_rows
-from tracker.domain.regression.screened import screened_scores
+from tracker.domain.regression.screened import ScreenedScores, Stratum
 from tracker.domain.rules import Thresholds, is_suspicious, losses, suspects
 from tracker.domain.screening import Screening
 from tracker.domain.types import Policy
@@ -68,7 +68,10 @@ def watch(series: Series, screening: Screening | None) -> Watched:
 
 
 class _Followed:
-    """One benchmark: what was asked of it so far."""
+    """One benchmark: what was asked of it so far.
+
+    Its strata grow with it, as `screened_scores` would make them anew: that takes most of the time otherwise.
+    """
 
     def __init__(self, benchmark: Benchmark, screen: Screen) -> None:
         self.n = benchmark.scores.shape[1]
@@ -76,53 +79,54 @@ class _Followed:
         self._scores = benchmark.scores
         questions = [Question(key=f"{self.n} {i}", subset=str(group)) for i, group in enumerate(benchmark.groups)]
         chosen = screen_of(questions, screen)
-        self._whole = np.ones(self.n, dtype=bool)
         part = np.array([question.key in chosen for question in questions])
-        self._part = self._whole if part.all() else part
-        self._matrix = empty_matrix(self.n)
-        self._asked: list[Bools] = []
+        self._columns = {"all": np.arange(self.n), "core": np.flatnonzero(part), "rest": np.flatnonzero(~part)}
+        self._matrices = {name: empty_matrix(columns.size) for name, columns in self._columns.items()}
+        self._is_whole: list[bool] = []
         self._later: list[tuple[int, int]] = []
-        self._track: Track | None = None
 
     @property
     def track(self) -> Track:
         """Up to the newest checkpoint."""
-        if self._track is None:
-            rows = np.arange(len(self._asked))
-            plain = all(asked is self._whole for asked in self._asked)
-            scores = None if plain else screened_scores(self._matrix, rows, self._asked)
-            self._track = Track(scores=scores or self._matrix, rows=rows)
-        return self._track
+        rows, everything = np.arange(len(self._is_whole)), self._matrices["all"]
+        if all(self._is_whole):
+            return Track(scores=everything, rows=rows)
+        is_whole = np.array(self._is_whole)
+        rest = Stratum(matrix=self._matrices["rest"], asked=is_whole)
+        scores = ScreenedScores(everything=everything, is_whole=is_whole, core=self._matrices["core"], others=(rest,))
+        return Track(scores=scores, rows=rows)
 
     def is_whole(self, t: int) -> bool:
         """Return whether everything was asked of checkpoint `t`."""
-        return self._asked[t] is self._whole
+        return self._is_whole[t]
 
     def ask(self, t: int, *, whole: bool) -> None:
         """Ask the newest checkpoint."""
-        asked = self._whole if whole else self._part
-        self._insert(t, asked)
-        self.count += int(asked.sum())
+        whole = whole or not self._columns["rest"].size
+        self._is_whole.insert(t, whole)
+        self._insert(t)
+        self.count += self.n if whole else self._columns["core"].size
 
     def ask_rest(self, rows: Sequence[int], now: int) -> None:
         """Ask what was left out."""
         for t in rows:
-            if not self.is_whole(t):
-                self._matrix = without_rows(self._matrix, [t])
-                del self._asked[t]
-                self._insert(t, self._whole)
-                self.count += int((~self._part).sum())
+            if not self._is_whole[t]:
+                self._is_whole[t] = True
+                self._matrices = {name: without_rows(matrix, [t]) for name, matrix in self._matrices.items()}
+                self._insert(t)
+                self.count += self._columns["rest"].size
                 self._later.append((now, t))
 
     def asked_later(self, now: int) -> set[int]:
         """Return the checkpoints of which more was asked at `now`."""
         return {t for at, t in self._later if at == now}
 
-    def _insert(self, t: int, asked: Bools) -> None:
-        values = np.where(asked, self._scores[t].astype(np.float64), np.nan)
-        self._matrix = inserted(self._matrix, t, values)
-        self._asked.insert(t, asked)
-        self._track = None
+    def _insert(self, t: int) -> None:
+        values = self._scores[t].astype(np.float64)
+        if not self._is_whole[t]:
+            values[self._columns["rest"]] = np.nan
+        for name, columns in self._columns.items():
+            self._matrices[name] = inserted(self._matrices[name], t, values[columns])
 
 
 def _is_alarm(one: _Followed, t: int, jitter: Jitter, level: Level) -> bool:

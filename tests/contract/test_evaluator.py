@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from eval_jobs.evaluate.data_files import read_data_digest
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Evaluator
-from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Generation, SampleStatus, Suite
+from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Generation, Part, SampleStatus, Screen, Suite
 from tests.evaluating import evaluate_one
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_overflow
@@ -28,6 +29,7 @@ ENDPOINT = Endpoint(
     api_key_env="",
     info=EngineInfo(name="fake", version="1", load_method="remote", load_s=0.0, log=""),
 )
+PAIRS = [(a, b) for a in range(4) for b in range(3)]
 SUMS = [(f"{a}+{b}=", str(a + b)) for a in range(4) for b in range(3)]
 
 
@@ -105,6 +107,28 @@ def write(path: Path, rows: Sequence[dict[str, object]]) -> Path:
 def sums(folder: Path, rows: Sequence[tuple[str, str]] = SUMS, name: str = "sums.jsonl") -> Benchmark:
     path = write(folder / name, [{"question": q, "answer": a} for q, a in rows])
     return Benchmark(name="sums", adapter="exact", data=str(path), data_digest=read_data_digest(path))
+
+
+def test_a_screen_and_its_rest_are_the_whole_benchmark_and_share_no_question(bench: Bench, tmp_path: Path) -> None:
+    rows: list[dict[str, object]]
+    rows = [{"question": f"{a}+{b}=", "answer": str(a + b), "subset": "ab"[a % 2], "cluster": f"{a}"} for a, b in PAIRS]
+    path = write(tmp_path / "sums.jsonl", rows)
+    benchmark = Benchmark(name="sums", adapter="exact", data=str(path), data_digest=read_data_digest(path))
+    suite, part = suite_of(benchmark), Part(screen=Screen(samples=4))
+    whole = bench.evaluate(benchmark, plan_id="whole")
+    first = bench.evaluate(benchmark, plan_id="screen", suite=replace(suite, part=part))
+    asked_first = len(bench.asked)
+    rest = bench.evaluate(benchmark, plan_id="rest", suite=replace(suite, part=replace(part, is_rest=True)))
+    assert whole.left_out == 0
+    assert (first.left_out, rest.left_out) == (len(rest.samples), len(first.samples))
+    assert 0 < len(first.samples) < len(rows)
+    assert len(bench.asked) - asked_first == len(rest.samples)
+    key = attrgetter("sample_id")
+    together = sorted((*first.samples, *rest.samples), key=key)
+    assert [key(s) for s in together] == [key(s) for s in sorted(whole.samples, key=key)]
+    assert {s.subset for s in first.samples} == {"a", "b"}
+    assert not {s.cluster_id for s in first.samples} & {s.cluster_id for s in rest.samples}
+    assert first.fingerprint == rest.fingerprint == whole.fingerprint
 
 
 def test_every_planned_sample_comes_out_scored_by_its_answer(bench: Bench, tmp_path: Path) -> None:

@@ -66,6 +66,18 @@ def test_a_known_plan_is_not_added_again_whatever_its_state(queue: Queue) -> Non
     assert nothing_to_claim(queue, AFTER_LEASE)
 
 
+def test_a_plan_is_known_from_its_adding_on_whatever_its_state(queue: Queue) -> None:
+    every = [plan.id for plan in PLANS]
+    assert queue.known(every) == frozenset()
+    queue.add(PLANS[0], now=NOW)
+    assert queue.known(every) == {PLANS[0].id}
+    taken = claim(queue)
+    queue.finish(taken, record_of(taken), now=NOW)
+    queue.acknowledge(PLANS[0].id)
+    assert queue.known(every) == {PLANS[0].id}
+    assert queue.known([]) == frozenset()
+
+
 def test_steps_are_open_until_their_record_is_taken_over(queue: Queue) -> None:
     first, second = PLANS[:2]
     queue.add(first, now=NOW)

@@ -149,7 +149,7 @@ class ScreenSection(Section):
     share: float = Field(
         default=0.0, ge=0, le=1, description="The same as a share of the benchmark; the larger of both counts."
     )
-    every: int = Field(default=5, gt=0, description="Every so-many-th checkpoint is asked everything.")
+    every: int = Field(default=10, gt=0, description="Every so-many-th checkpoint is asked everything.")
     first: int = Field(
         default=20,
         ge=1,

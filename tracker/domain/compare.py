@@ -8,7 +8,7 @@ This view never raises an alarm: its level is shared by the benchmarks that it s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eval_jobs.errors import Incomparable
@@ -159,6 +159,7 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
     reasons = (*_unusable(left, before), *_unusable(right, after))
     if not (isinstance(left, EvalResult) and isinstance(right, EvalResult)) or reasons:
         return RefusedBenchmark(benchmark=name, reasons=reasons)
+    left, right = on_common_questions(left, right)
     pairing = pair(right, left)
     if isinstance(pairing, Unlike) or not served_alike(after.plan, before.plan):
         return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
@@ -167,6 +168,18 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
         return _Possible(before=left, after=right, pairing=pairing, steps=steps)
     common = f"{len(pairing.sample_ids)} of {pairing.planned} samples have a score on both sides"
     return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} needed)",))
+
+
+def on_common_questions(left: EvalResult, right: EvalResult) -> tuple[EvalResult, EvalResult]:
+    """Return both as they are or, where one of them asked a part, over the questions that both have asked."""
+    if not (left.left_out or right.left_out):
+        return left, right
+    common = {s.sample_id for s in left.samples} & {s.sample_id for s in right.samples}
+    return _over(left, common), _over(right, common)
+
+
+def _over(result: EvalResult, samples: Collection[str]) -> EvalResult:
+    return replace(result, samples=tuple(s for s in result.samples if s.sample_id in samples))
 
 
 def _outcome(record: EvalRecord, name: str) -> Outcome | None:
