@@ -40,6 +40,9 @@ def device_name(*, on_cpu: bool, proc: Path = PROC) -> str:
 
 # --- private
 
+_HEAD_BYTES = 4096
+"""What is asked for stands at the beginning; the rest of cpuinfo takes 0.1 s on a machine with hundreds of cores."""
+
 
 def _field(path: Path, name: str) -> str:
     found = re.search(rf"^{name}\s*:\s*(.*?)\s*$", _text(path), flags=re.MULTILINE)
@@ -54,6 +57,7 @@ def _driver_version(path: Path) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        with path.open("rb", buffering=0) as file:
+            return file.read(_HEAD_BYTES).decode(errors="replace")
     except OSError:
         return ""
