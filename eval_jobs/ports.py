@@ -184,7 +184,7 @@ class Queue(Protocol):
         """Give a plan back unfinished; it is waiting again. Not this worker's claim: no-op.
 
         With `counts` False the claim was only interrupted, and the next one has the same number. `note` says why it
-        waits, until the next claim.
+        waits, until the next claim of any plan of the run.
         """
 
     def holds(self) -> tuple[Hold, ...]:

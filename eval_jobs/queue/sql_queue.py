@@ -241,7 +241,7 @@ class SqlQueue:
         columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.note, PLANS.c.claimed_at)
         running = select(*columns).where(_RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
         waiting = (
-            select(PLANS.c.id, PLANS.c.run_id, PLANS.c.step, PLANS.c.note)
+            select(PLANS.c.id, PLANS.c.run_id, PLANS.c.step, _NEWEST_NOTE.label("note"))
             .where(_WAITS, self._mine)
             .order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
             .limit(SHOWN)
@@ -298,6 +298,16 @@ def _next_run() -> Select[str]:
 
 
 _NEXT_RUN = _next_run()
+
+
+def _newest_note() -> ColumnElement[str]:
+    """Return a plan's note where no plan of its run was claimed later, else nothing: it may be true no longer."""
+    claims = PLANS.alias()
+    last_claim = select(func.max(claims.c.claimed_at)).where(claims.c.run_id == PLANS.c.run_id).scalar_subquery()
+    return case((PLANS.c.claimed_at == last_claim, PLANS.c.note), else_="")
+
+
+_NEWEST_NOTE = _newest_note()
 
 
 def _next_of(run_id: str) -> ScalarSelect[str]:

@@ -15,7 +15,7 @@ from eval_jobs.errors import StoreError
 from eval_jobs.ports import Queue
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.queue_types import Claim
+from eval_jobs.queue_types import Backlog, Claim
 from eval_jobs.types import EvalPlan
 from tests.contract.queues import (
     AFTER_LEASE,
@@ -137,6 +137,19 @@ def test_why_a_plan_waits_is_shown_until_somebody_takes_it(queue: Queue) -> None
     assert [r.note for r in queue.state().running] == [""]
     queue.release(again)
     assert [w.note for w in queue.state().waiting] == ["", ""]
+
+
+def test_why_a_plan_waited_is_not_shown_any_more_when_a_later_one_of_its_run_was_begun(queue: Queue) -> None:
+    older, newer = PLANS[0], PLANS[1]
+    queue.add(older, now=NOW)
+    queue.release(claim(queue), counts=False, note="waits until 20:00")
+    queue.add(newer, now=NOW, backlog=Backlog.NEWEST)
+    later = NOW + timedelta(seconds=5)
+    taken = queue.claim(worker="a", now=later, lease_until=later + timedelta(seconds=60))
+    assert taken is not None
+    assert [w.note for w in queue.state().waiting] == [""]
+    queue.finish(taken, record_of(taken), now=later)
+    assert [w.note for w in queue.state().waiting] == [""], "nobody is paused between two plans"
 
 
 def test_a_worker_that_comes_back_before_anybody_took_its_plan_keeps_it(queue: Queue) -> None:

@@ -189,7 +189,7 @@ class FakeQueue:
             waiting, running = _in_turn(self._in(PlanState.WAITING)), _in_turn(self._in(PlanState.RUNNING))
             counts = {str(state): len(self._in(state)) for state in ON_ITS_WAY}
         shown = (
-            Waiting(plan_id=e.plan.id, run_id=e.run_id, step=e.plan.checkpoint.step, note=e.note)
+            Waiting(plan_id=e.plan.id, run_id=e.run_id, step=e.plan.checkpoint.step, note=self._newest_note(e))
             for e in waiting[:SHOWN]
         )
         return QueueState(
@@ -207,6 +207,10 @@ class FakeQueue:
 
     def _in(self, state: PlanState) -> list[_Entry]:
         return [entry for entry in self._entries.values() if entry.state is state]
+
+    def _newest_note(self, entry: _Entry) -> str:
+        is_newest = entry.since is not None and entry.since.timestamp() == self._last_claim(entry.run_id)
+        return entry.note if is_newest else ""
 
     def _last_claim(self, run_id: str) -> float:
         return max((e.since.timestamp() for e in self._entries.values() if e.run_id == run_id and e.since), default=0.0)
