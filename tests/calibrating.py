@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from benchmarks.killing.engine import answer_to
@@ -13,9 +14,13 @@ from tracker.ports import History
 
 
 def ask_twice(queue: Queue, history: History, run: str, now: datetime) -> None:
-    """Ask for a calibration of the run's first checkpoint once it is evaluated; asking again changes nothing."""
+    """Ask for a calibration of the run's first checkpoint once it is evaluated; asking again changes nothing.
+
+    With another concurrency than the run's, so that no verdict depends on whether it came before it or after it.
+    """
     for record in history.records(run)[:1]:
-        plan = calibration_plan(record.plan.checkpoint, record.plan.suite, record.plan.serve, 1)
+        suite = replace(record.plan.suite, concurrency=1)
+        plan = calibration_plan(record.plan.checkpoint, suite, record.plan.serve, 1)
         queue.add(plan, now=now, backlog=Backlog.NEWEST, keep=True)
 
 

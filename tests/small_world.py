@@ -87,7 +87,7 @@ reference = "first"
 [tracking]
 enabled = false
 """
-TIMES = ("created_at", "finished_at", "raised_at", "seen_at", "started_at", "timestamp_ms")
+TIMES = ("created_at", "finished_at", "raised_at", "seen_at", "started_at", "timestamp_ms", "repetition")
 """Depend on when somebody was killed."""
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
