@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -56,7 +56,7 @@ def calibration_of(record: EvalRecord, *, min_coverage: float) -> Calibration:
     tried = [_tried(name, record.outcomes, min_coverage) for name in names]
     return Calibration(
         plan=record.plan,
-        engine=record.engine,
+        engine=None if record.engine is None else replace(record.engine, canaries=()),  # long, and said nowhere
         benchmarks=tuple(t for t in tried if isinstance(t, AskedTwice)),
         failures=tuple(t for t in tried if isinstance(t, BenchmarkFailure)),
         started_at=record.started_at,
