@@ -80,7 +80,8 @@ def _searched(project: Project, lost: Lost, workers: int, console: Console) -> L
             turn = Turn(
                 clock=clock, evaluated=waiting, show=lambda search, step: status.update(Text(_progress(search, step)))
             )
-            return bisect(world, lost, places_of(project, lost.run_id), turn)
+            places = {**places_of(project, lost.run_id), **(_unseen(world, clock, project) if is_ours else {})}
+            return bisect(world, lost, places, turn)
     finally:
         local.stop()
         world.source.close()
@@ -101,6 +102,17 @@ def places_of(project: Project, run_id: str) -> Places:
         if pin.checkpoint.run_id == run_id:
             places[pin.checkpoint.step] = partial(_itself, pin.checkpoint)
     return places
+
+
+def _unseen(world: World, clock: Clock, project: Project) -> Places:
+    """Pin what lies in the output folder and nobody has evaluated yet; the next watcher finds it pinned."""
+    until_s = clock.monotonic_s() + project.config.watch.settle_s + LOOK_S
+    found: dict[int, Callable[[], Checkpoint]] = {}
+    while clock.monotonic_s() < until_s or world.source.is_behind():
+        found |= {c.step: partial(_itself, c) for c in world.source.ready(clock.now())}
+        interrupts.check()
+        world.source.wait(LOOK_S)
+    return found
 
 
 def _itself(checkpoint: Checkpoint) -> Checkpoint:

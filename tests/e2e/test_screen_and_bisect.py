@@ -1,0 +1,113 @@
+"""Screens and `tracker bisect` as a user has them: real workers, the real evaluator, a server that forgets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.openai_server import OpenAIServer, Reply, Request
+from tests.tiny_model import write_checkpoint
+
+TRACKER = Path(sys.executable).parent / "tracker"
+ROWS, SCREEN = 60, 20
+STEPS = range(100, 1301, 100)
+SEEN = (100, 200, 300, 400, 500, 600, 1300)
+"""Steps that a watcher evaluates; the others appear when nobody watches."""
+LOST_AT = 1000
+
+
+@dataclass
+class Script:
+    """Answers right; from the loss on, two sums of three are wrong."""
+
+    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often each (model, question) was asked."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, request: Request) -> Reply:
+        kind, number = request.prompt.split()
+        with self.lock:
+            self.asked[request.body["model"], request.prompt] += 1
+        step = int(request.body["model"].removeprefix("step-"))
+        is_lost = kind == "sum" and step >= LOST_AT and int(number) % 3
+        return Reply(text="no idea" if is_lost else number)
+
+    def count(self, step: int, kind: str) -> int:
+        return sum(1 for model, question in self.asked if model == f"step-{step}" and question.startswith(kind))
+
+
+@pytest.fixture(scope="module")
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Path]:
+    """A watcher with screens has evaluated some checkpoints, and has found a loss at the last one."""
+    folder = tmp_path_factory.mktemp("screened")
+    for kind in ("sum", "fact"):
+        rows = [{"question": f"{kind} {i}", "answer": str(i)} for i in range(ROWS)]
+        (folder / f"{kind}s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    models = [f"step-{step}" for step in STEPS]
+    with OpenAIServer(script, model=models[0], more_models=tuple(models[1:])) as server:
+        (folder / "tracker.toml").write_text(
+            f'[run]\nname = "r"\noutput_dir = "out"\n[serve]\nengine = "remote"\nbase_url = "{server.base_url}"\n'
+            'model = "step-{step}"\n[probe]\nenabled = false\n[tracking]\nenabled = false\n[watch]\nsettle_s = 0.1\n'
+            f"[suite.screen]\nsamples = {SCREEN}\nfirst = 4\nevery = 5\n"
+            '[[benchmark]]\nbenchmark = "exact"\ndata = "sums.jsonl"\n'
+            '[[benchmark]]\nbenchmark = "exact"\ndata = "facts.jsonl"\n'
+        )
+        for step in SEEN:
+            write_checkpoint(folder / "out" / f"checkpoint-{step}", seed=step)
+        tracker(folder, "watch", "--until-idle")
+        yield folder
+
+
+def tracker(project: Path, *arguments: str, code: int = 0) -> str:
+    result = subprocess.run([str(TRACKER), *arguments], cwd=project, capture_output=True, text=True, check=False)
+    assert result.returncode == code, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    return result.stdout + result.stderr
+
+
+def test_screens_ask_a_part_and_a_suspicious_one_the_rest_once(project: Path, script: Script) -> None:
+    asked = {(step, kind): script.count(step, kind) for step in SEEN for kind in ("sum", "fact")}
+    assert asked == {
+        **{(step, kind): ROWS for step in (100, 200, 300, 400) for kind in ("sum", "fact")},
+        **{(step, kind): SCREEN for step in (500, 600) for kind in ("sum", "fact")},
+        (1300, "sum"): ROWS,
+        (1300, "fact"): SCREEN,
+    }
+    assert max(script.asked.values()) == 1
+    shown = tracker(project, "history")
+    assert "1.000*" in shown
+    assert "regressed" in shown
+    assert "* of the part that is asked first: 5 of 14 results, 200 samples" in shown
+
+
+def test_bisect_places_the_loss_among_checkpoints_that_nobody_had_seen(project: Path, script: Script) -> None:
+    for step in set(STEPS) - set(SEEN):
+        write_checkpoint(project / "out" / f"checkpoint-{step}", seed=step)
+    before = len({model for model, _ in script.asked})
+    said = tracker(project, "bisect", "r", "sums", code=1)
+    evaluated = len({model for model, _ in script.asked}) - before
+    assert f"sums: lost between step 900 and step 1000 ({evaluated} of 10 checkpoints evaluated)" in said
+    assert "40 of 60 samples lost, 0 gained" in said
+    assert evaluated <= 5
+    assert max(script.asked.values()) == 1
+    again, _ = json.JSONDecoder().raw_decode(tracker(project, "bisect", "r", "sums", "--json", code=1))
+    assert (again["good"], again["bad"], again["evaluated"], again["gained"]) == (900, 1000, 0, 0)
+    assert len(again["lost"]) == 40
+
+
+def test_bisect_says_in_words_when_there_is_nothing_to_find(project: Path) -> None:
+    assert "nothing of facts is lost beyond chance" in tracker(project, "bisect", "r", "facts", code=3)
+    assert "has no result of a benchmark 'sum'" in tracker(project, "bisect", "r", "sum", code=2)
