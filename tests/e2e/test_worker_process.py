@@ -309,6 +309,25 @@ def test_local_workers_carry_out_plans_and_replace_the_dead(site: Site, caplog: 
     assert len(workers.pids) == 0
 
 
+def test_local_workers_tell_when_a_record_is_there(site: Site) -> None:
+    finished: list[int] = []
+    told = threading.Event()
+
+    def hear() -> None:
+        finished.append(len(site.queue.finished()))
+        told.set()
+
+    workers = LocalWorkers(1, site.url, site.work_dir, on_news=hear)
+    workers.start()
+    try:
+        workers.nudge()
+        assert told.wait(PATIENCE_S)
+    finally:
+        workers.stop()
+        workers.nudge()
+    assert finished == [1]
+
+
 def test_workers_that_cannot_live_are_given_up_with_their_reason(tmp_path: Path) -> None:
     workers = LocalWorkers(1, "sqlite:////no/such/folder/tracker.db", tmp_path / "work")
     workers.start()

@@ -79,7 +79,7 @@ class WatchSection(Section):
         default=3.0,
         gt=0,
         description="How long files must stay unchanged, in seconds. Where trainer_state.json proves the end and file "
-        "events told of its writing, a quarter of a second is enough.",
+        "events told of its writing, a tenth of a second is enough.",
     )
     rescan_s: float = Field(
         default=10.0, gt=0, description="Seconds between two looks at the disk when no file event comes."

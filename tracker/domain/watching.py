@@ -15,7 +15,7 @@ from itertools import pairwise
 from tracker.domain.discovery import Complete, NotYet, Rejected
 from tracker.domain.listing import Facts, FileFact
 
-PROMPT_S = 0.25
+PROMPT_S = 0.1
 """Instead of `settle_s` where the trainer's last file proves the end and the writing was heard of as it happened."""
 
 HEARD_BEFORE = timedelta(seconds=1)
