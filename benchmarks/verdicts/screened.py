@@ -27,6 +27,7 @@ from tracker.domain.rules import Thresholds, is_suspicious, losses, suspects
 from tracker.domain.screening import Screening
 from tracker.domain.types import Policy
 
+EVERYTHING = range(CHECKPOINTS)
 THRESHOLDS = Thresholds(min_effect=Policy.min_effect, equivalence_margin=Policy.equivalence_margin)
 
 
@@ -42,8 +43,14 @@ class Watched:
     """How often a checkpoint had to be loaded once more, for what its screen had left out."""
 
 
-def watch(series: Series, screening: Screening | None) -> Watched:
-    """Judge every checkpoint of a run when it comes; `screening` None: everything is asked of all."""
+def watch(series: Series, screening: Screening | None, judged: range = EVERYTHING) -> Watched:
+    """Judge every checkpoint of a run when it comes.
+
+    Args:
+        series: the run.
+        screening: None: everything is asked of all.
+        judged: checkpoints that are judged; what comes before is whole in both ways, what comes after is not looked at.
+    """
     whole = screening is None
     screen = Screen(samples=CHECKPOINTS**4) if screening is None else screening.screen
     followed = [_Followed(benchmark, screen) for benchmark in series.benchmarks]
@@ -51,16 +58,18 @@ def watch(series: Series, screening: Screening | None) -> Watched:
     flags = np.zeros((CHECKPOINTS, len(followed)), dtype=bool)
     loads: set[tuple[int, int]] = set()
     since_whole = 0
-    for t in range(CHECKPOINTS):
+    for t in range(judged.stop):
         is_whole = whole or screening is None or t < screening.first or since_whole + 1 >= screening.every
         since_whole = 0 if is_whole else since_whole + 1
         for one in followed:
             one.ask(t, whole=is_whole)
+        if t < judged.start:
+            continue
         jitters = jitter_of([one.track for one in followed])
         for k, (one, jitter) in enumerate(zip(followed, jitters, strict=True)):
             flags[t, k] = _is_alarm(one, t, jitter, level)
         loads |= {(t, row) for one in followed for row in one.asked_later(t)}
-    total = CHECKPOINTS * sum(one.n for one in followed)
+    total = judged.stop * sum(one.n for one in followed)
     return Watched(flags=flags, asked=sum(one.count for one in followed) / total, loads=len(loads))
 
 
