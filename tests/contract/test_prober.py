@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 from eval_jobs.errors import ProbeError
 from eval_jobs.ports import Prober
 from eval_jobs.probe.prober import LatencyProber
-from eval_jobs.probe.wire import REQUEST, ClientRequest
-from eval_jobs.types import Endpoint, EngineInfo, ProbeLoad
-from tests.fakes.openai_server import Answer, Fault, OpenAIServer, Reply, Request
+from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request
 from tests.fakes.prober import FakeProber
-
-TOKENS = tuple("abcdefgh")
-LOAD = ProbeLoad(requests=6, concurrency=2, input_tokens=16, output_tokens=len(TOKENS), warmup_requests=2)
-CALIBRATION = 2
-"""Requests that the real prober sends before the warm-up."""
-GOOD = Reply(tokens=TOKENS, finish_reason="length", prompt_tokens=16)
-
-
-def endpoint_of(server: OpenAIServer, *, engine: str = "remote", api_key_env: str = "") -> Endpoint:
-    info = EngineInfo(name=engine, version="", load_method="remote", load_s=0.0, log="/var/log/engine.log")
-    return Endpoint(base_url=server.base_url, model=server.model, api_key_env=api_key_env, info=info)
+from tests.probing import CALIBRATION, GOOD, LOAD, TOKENS, bad_from, endpoint_of
 
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
     with OpenAIServer(lambda _: GOOD) as running:
         yield running
-
-
-def bad_from(first_bad: int, bad: Reply) -> Answer:
-    """Answer well, then badly from request number `first_bad` of the load on."""
-    return lambda request: GOOD if request.number < CALIBRATION + LOAD.warmup_requests + first_bad else bad
 
 
 # --- rules for every prober
@@ -119,26 +97,6 @@ def test_an_endpoint_that_nobody_runs_is_an_error(case: Case, server: OpenAIServ
 
 
 # --- rules that only a real server can break
-
-
-def test_a_client_whose_prober_is_gone_before_it_can_look_puts_no_load_on_anybody(server: OpenAIServer) -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        pass
-    server.answer = lambda _: Reply(fault=Fault.HANG)
-    request = ClientRequest(
-        base_url=server.base_url,
-        model=server.model,
-        api_key_env="",
-        vllm=False,
-        load=LOAD,
-        request_timeout_s=60.0,
-        prober_pid=gone.pid,
-    )
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "eval_jobs.probe.client"], input=REQUEST.dump_json(request), check=False
-    )
-    assert done.returncode == 1
-    assert server.requests == []
 
 
 def test_the_load_is_what_was_asked_for(server: OpenAIServer) -> None:
@@ -278,42 +236,6 @@ def test_our_own_vllm_gets_the_same_prompts_each_time_under_another_cache_salt(s
     assert not salts & {r.body["cache_salt"] for r in server.requests}
 
 
-def test_prompts_of_our_own_vllm_are_made_once_for_each_tokenizer(server: OpenAIServer, tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_text("{}")
-    ours = replace(endpoint_of(server, engine="vllm"), tokenizer=str(tmp_path))
-    prober, asked = LatencyProber(), []
-    for content in ("{}", "{}", '{"another": 1}', '{"another": 1}'):
-        (tmp_path / "tokenizer.json").write_text(content)
-        server.requests.clear()
-        prober.probe(ours, LOAD)
-        asked.append(len(server.requests) - LOAD.warmup_requests - LOAD.requests)
-        prompts = server.prompts()[-LOAD.requests :]
-        assert sorted(prompts) == sorted(set(prompts))
-    assert asked == [CALIBRATION, 1, CALIBRATION, 1]
-
-
-def test_the_client_stays_between_probes_and_ends_with_its_prober(server: OpenAIServer) -> None:
-    prober = LatencyProber()
-    prober.probe(endpoint_of(server), LOAD)
-    first = prober.client_pid
-    prober.probe(endpoint_of(server), LOAD)
-    assert prober.client_pid == first
-    assert [client.pid for client in clients()] == [first]
-    del prober
-    assert clients() == []
-
-
-def test_a_client_that_was_killed_while_nothing_was_measured_is_started_again(server: OpenAIServer) -> None:
-    prober = LatencyProber()
-    prober.probe(endpoint_of(server), LOAD)
-    (client,) = clients()
-    client.kill()
-    while client.status() != psutil.STATUS_ZOMBIE:
-        threading.Event().wait(0.01)
-    assert prober.probe(endpoint_of(server), LOAD).completed == LOAD.requests
-    assert client.pid != prober.client_pid
-
-
 @pytest.mark.parametrize(
     ("status", "words"), [(401, "HTTP 401"), (503, "HTTP 503"), (400, "chat/completions: HTTP 400")]
 )
@@ -364,36 +286,6 @@ def test_a_server_that_stays_busy_is_not_measured(server: OpenAIServer) -> None:
     assert server.requests == []
 
 
-def test_a_load_that_does_not_end_is_given_up_and_its_client_is_gone(server: OpenAIServer) -> None:
-    server.answer = bad_from(0, replace(GOOD, fault=Fault.HANG))
-    with pytest.raises(ProbeError, match="did not end within 2 s"):
-        LatencyProber(timeout_s=2.0).probe(endpoint_of(server), LOAD)
-    assert clients() == []
-
-
-def kill_clients_at(*numbers: int) -> Callable[[Request], Reply]:
-    def answer(request: Request) -> Reply:
-        if request.number in numbers:
-            for client in clients():
-                client.kill()
-        return GOOD
-
-    return answer
-
-
-def test_a_client_that_is_killed_is_started_once_more(server: OpenAIServer) -> None:
-    server.answer = kill_clients_at(CALIBRATION + 3)
-    result = LatencyProber().probe(endpoint_of(server), LOAD)
-    assert (result.completed, result.failed) == (LOAD.requests, 0)
-    assert clients() == []
-
-
-def test_a_client_that_is_killed_again_is_an_error(server: OpenAIServer) -> None:
-    server.answer = kill_clients_at(*range(CALIBRATION + 3, 1000))
-    with pytest.raises(ProbeError, match="killed twice"):
-        LatencyProber().probe(endpoint_of(server), LOAD)
-
-
 def test_a_key_that_the_server_repeats_is_masked(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_KEY", "canary-4711")
     server.api_key = "canary-4711"
@@ -414,13 +306,3 @@ def test_a_load_of_nothing_is_refused(server: OpenAIServer, wrong: dict[str, int
 def test_more_workers_than_requests_are_no_trouble(server: OpenAIServer) -> None:
     result = LatencyProber().probe(endpoint_of(server), replace(LOAD, requests=1, concurrency=50, warmup_requests=0))
     assert result.completed == 1
-
-
-def clients() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children() if "eval_jobs.probe.client" in p.cmdline()]
-
-
-def test_a_module_in_the_users_folder_is_not_taken_for_a_known_one(server: OpenAIServer, tmp_path: Path) -> None:
-    (tmp_path / "aiohttp.py").write_text("raise SystemExit('the wrong one')\n", encoding="utf-8")
-    with contextlib.chdir(tmp_path):
-        assert LatencyProber().probe(endpoint_of(server), LOAD).completed == LOAD.requests
