@@ -15,6 +15,9 @@ from tracker.domain.screening import Screening
 EXACT = "exact"
 OWN_ADAPTERS = (EXACT, "choice")
 
+SMALLEST_SCREEN = 20
+"""Of fewer samples hardly any loss looks suspicious; of fewer than 10 none can."""
+
 FIRST = "first"
 """As `probe.reference`: the run's first checkpoint."""
 
@@ -145,7 +148,11 @@ class ScreenSection(Section):
     docs/budget.md says what that costs in what is found.
     """
 
-    samples: int = Field(default=0, ge=0, description="Samples of each benchmark that are asked first, at least.")
+    samples: int = Field(
+        default=0,
+        ge=0,
+        description=f"Samples of each benchmark that are asked first, at least; never fewer than {SMALLEST_SCREEN}.",
+    )
     share: float = Field(
         default=0.0, ge=0, le=1, description="The same as a share of the benchmark; the larger of both counts."
     )
@@ -161,7 +168,8 @@ class ScreenSection(Section):
         """Return the record for the watcher; None: everything is asked at every checkpoint."""
         if not self.samples and not self.share:
             return None
-        return Screening(screen=Screen(samples=self.samples, share=self.share), every=self.every, first=self.first)
+        screen = Screen(samples=max(self.samples, SMALLEST_SCREEN), share=self.share)
+        return Screening(screen=screen, every=self.every, first=self.first)
 
 
 class SuiteSection(Section):

@@ -219,7 +219,7 @@ def _tracked_verdict(verdict: Verdict, key: str, step: int) -> TrackedVerdict:
         key=key,
         step=step,
         word=verdict.word,
-        score=verdict.score,
+        score=None if verdict.screened else verdict.score,  # of a part, and nobody would see that there
         change=None if against is None else against.delta,
         baseline="" if against is None else baseline_text(against.baseline, against.baseline_steps),
     )

@@ -146,6 +146,8 @@ def test_a_part_is_another_metric_and_no_point_of_the_curve_and_no_best_checkpoi
     assert {"bench/sums", "screen/facts"} <= keys
     assert not list(_score_points(600, verdict(VerdictWord.INCONCLUSIVE, PART)))
     assert list(_score_points(600, verdict(VerdictWord.INCONCLUSIVE)))
+    written = tracking_batch(screen, report(verdict(VerdictWord.INCONCLUSIVE, PART))).verdicts
+    assert [v.score for v in written] == [None]
     columns = {o.benchmark: columns_of(o.samples) for o in screen.outcomes if isinstance(o, EvalResult)}
     assert not best_checkpoints(scores_of("run", [(screen, columns)]))
 
@@ -192,7 +194,7 @@ def test_a_part_and_the_whole_are_compared_on_what_both_were_asked() -> None:
         ("[suite.screen]\nsamples = 60\n", Screening(screen=Screen(samples=60), every=10, first=20)),
         (
             "[suite.screen]\nshare = 0.1\nevery = 5\nfirst = 8\n",
-            Screening(screen=Screen(share=0.1), every=5, first=8),
+            Screening(screen=Screen(samples=20, share=0.1), every=5, first=8),
         ),
     ],
 )
