@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tracker.adapters.codec import from_json, outline_from_json, outline_to_json
 from tracker.config import parse_config
 from tracker.domain.compare import RunNoise, compare_records
 from tracker.domain.retention import best_checkpoints
-from tracker.domain.run_scores import scores_of
+from tracker.domain.run_scores import RunScores, scores_of, with_record
 from tracker.domain.sample_columns import columns_of
 from tracker.domain.screening import Screening, joined, neighbours_to_ask, savings_of, savings_text, to_ask_whole
 from tracker.domain.tracking import tracking_batch
@@ -57,6 +58,10 @@ def parts_of(record: EvalRecord, names: tuple[str, ...] = ("sums",)) -> tuple[Ev
     return screen, rest
 
 
+def results_of(record: EvalRecord) -> list[EvalResult]:
+    return [o for o in record.outcomes if isinstance(o, EvalResult)]
+
+
 def verdict(word: VerdictWord, screened: Screened | None = None, **more: object) -> Verdict:
     fields = {"benchmark": "sums", "reason": "", "score": 0.61, "stderr": 0.1, "coverage": 1.0, "alpha_test": 0.0}
     return Verdict(word=word, screened=screened, **fields | more)  # type: ignore[arg-type]
@@ -86,6 +91,20 @@ def test_what_was_joined_before_stays_when_another_part_comes() -> None:
     both = joined(joined(screen, of_sums), of_facts)
     assert [o.left_out for o in both.outcomes if isinstance(o, EvalResult)] == [0, 0]
     assert joined(both, of_sums).outcomes == both.outcomes
+
+
+def test_the_whole_result_of_a_checkpoint_stays_in_whatever_order_the_parts_come() -> None:
+    screen, rest = parts_of(whole_record())
+    whole = joined(screen, rest)
+    earlier = replace(whole, finished_at=screen.finished_at - timedelta(hours=1))
+    for records in permutations((screen, earlier, whole_record(500))):
+        pairs = [(r, {o.benchmark: columns_of(o.samples) for o in results_of(r)}) for r in records]
+        one_by_one = RunScores(run_id="run")
+        for record, columns in pairs:
+            one_by_one = with_record(one_by_one, record, columns)
+        for scores in (one_by_one, scores_of("run", pairs)):
+            left_out = {key.benchmark: s.left_out.tolist() for key, s in scores.series.items()}
+            assert left_out == {"sums": [0, 0], "facts": [0, 6]}
 
 
 def test_a_part_that_failed_leaves_no_score() -> None:
