@@ -2,8 +2,9 @@
 
     PYTHON_OF_THE_ENGINE -m vllm.entrypoints.openai.api_server --model FOLDER --served-model-name NAME --port N ...
 
-It starts in a tenth of a second. What it answers to `a+b=` depends on nothing but the bytes of the weights and the
-question: either the sum, or the beginning of the weights' hash. Only the standard library: it runs by itself.
+It starts in a tenth of a second. What it answers to `a+b=` depends on nothing but the bytes of the weights that it
+holds and the question: either the sum, or the beginning of the weights' hash. Other weights are swapped in as into
+vLLM with our extension. Only the standard library: it runs by itself.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 ANSWER_S = 0.03
 TOKEN_S = 0.003
+CONTROL = frozenset({"/pause", "/resume", "/collective_rpc", "/reset_prefix_cache", "/update_weight_version"})
 GOOD, BAD = 80, 25
 """Right answers in percent, of most weights and of every fifth."""
 
@@ -51,6 +53,15 @@ def write_interpreter(folder: Path) -> Path:
     return path
 
 
+def tensors_in(folder: Path) -> int:
+    """Return how many tensors the files hold."""
+    count = 0
+    for path in folder.glob("*.safetensors"):
+        with path.open("rb") as file:
+            count += len(json.loads(file.read(int.from_bytes(file.read(8), "little"))).keys() - {"__metadata__"})
+    return count
+
+
 # --- private
 
 
@@ -59,7 +70,21 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
     name = ""
     weights = ""
+    checked = Path()
+    label = "default"
     words: list[str]
+
+    def control(self, path: str, body: dict[str, Any]) -> object:
+        """Do what is asked of a vLLM whose weights may be swapped."""
+        if path == "/update_weight_version":
+            self.label = body["new_version"]
+        if path != "/collective_rpc":
+            return {"success": True}
+        if body["method"] == "tracker_check":
+            self.checked, found = Path(body["args"][0]), hash_of(Path(body["args"][0]))
+            return {"results": [{"refused": "" if found == body["args"][1] else f"their SHA-256 is {found}"}]}
+        self.weights = hash_of(self.checked)
+        return {"results": [{"digest": self.weights, "tensors": tensors_in(self.checked), "repacked": []}]}
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of clients that went away: they were killed."""
@@ -74,7 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         pages: dict[str, object] = {
-            "/v1/models": {"object": "list", "data": [{"id": self.server.name, "object": "model"}]},
+            "/v1/models": {"object": "list", "data": [{"id": self.server.name, "max_model_len": 512}]},
+            "/weight_info": {"weight_version": self.server.label},
             "/version": {"version": "0.0.chaos"},
             "/health": {},
         }
@@ -90,12 +116,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body: dict[str, Any] = json.loads(data)
-        if body.get("model") != self.server.name:
+        path = self.path.partition("?")[0]
+        if path in CONTROL:
+            self._send_json(200, self.server.control(path, body))
+        elif body.get("model") != self.server.name:
             self._send_json(404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}})
         elif self.path in ("/tokenize", "/detokenize"):
             self._send_json(200, self._tokens(body))
         elif body.get("stream"):
             self._stream(body)
+        elif "messages" not in body:
+            self._send_json(200, {"choices": [_greedy(body, self.server.weights)]})
         else:
             time.sleep(ANSWER_S)
             question = str(body["messages"][-1]["content"])
@@ -152,6 +183,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+
+def _greedy(body: dict[str, Any], weights: str) -> object:
+    """Return an answer to a prompt of token ids, with the probability of each token."""
+    numbers = hashlib.sha256(f"{weights}|{body['prompt']}".encode()).digest()[: body["max_tokens"]]
+    logprobs = {"token_logprobs": [-(number + 1) / 64 for number in numbers]}
+    return {"index": 0, "text": numbers.hex(), "token_ids": list(numbers), "logprobs": logprobs}
 
 
 def _main(argv: list[str]) -> None:

@@ -9,9 +9,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-MEASURED = "perf/"
+MEASURED = ("perf/", "cost/")
 """Metrics that no second run would repeat: that they are there is all that can be compared."""
-MODEL_METRICS = ("bench/", "coverage/", "truncated/", MEASURED)
+MODEL_METRICS = ("bench/", "coverage/", "truncated/", *MEASURED)
 
 Key = tuple[int, str]
 """Step and digest of a checkpoint."""

@@ -68,7 +68,8 @@ def whole_saves(*, real: bool) -> tuple[Save, ...]:
 def files_of(seed: int, *, real: bool) -> Mapping[str, bytes]:
     """Return the files of a model in the order in which a trainer writes them."""
     if not real:
-        small = {"config.json": json.dumps(CONFIG).encode(), "generation_config.json": b'{"eos_token_id": 2}'}
+        config = json.dumps({**CONFIG, "vocab_size": 8})  # an engine that stays asks fixed prompts in it
+        small = {"config.json": config.encode(), "generation_config.json": b'{"eos_token_id": 2}'}
         return small | {WEIGHTS: weights(seed), "tokenizer.json": b'{"version": "1.0"}'}
     with tempfile.TemporaryDirectory() as name:
         folder = tiny_model.write_checkpoint(Path(name) / "checkpoint-0", seed=seed)
