@@ -26,7 +26,7 @@ LOOK_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
+class Estimate:
     """What a calibration will ask for, as far as an evaluation of the same suite in the run's past tells it."""
 
     step: int
@@ -63,7 +63,9 @@ def carry_out(plan: EvalPlan, desk: Desk, *, clock: Clock, meanwhile: Callable[[
         clock.sleep(LOOK_S)
 
 
-def cost_of(plan: EvalPlan, records: Sequence[EvalRecord], read: Callable[[str], EvalRecord | None]) -> Cost | None:
+def estimate_of(
+    plan: EvalPlan, records: Sequence[EvalRecord], read: Callable[[str], EvalRecord | None]
+) -> Estimate | None:
     """Return what a calibration will cost, from the newest of `records` that measured the same; None: nothing did.
 
     Args:
@@ -79,9 +81,10 @@ def cost_of(plan: EvalPlan, records: Sequence[EvalRecord], read: Callable[[str],
     if full is None or full.engine is None:
         return None
     results = [o for o in full.outcomes if isinstance(o, EvalResult)]
-    return Cost(
+    one_by_one_s = sum(result.duration_s for result in results)  # as earlier versions asked
+    return Estimate(
         step=full.plan.checkpoint.step,
         answers=2 * sum(len(result.samples) for result in results),
         load_s=2 * full.engine.load_s,
-        scoring_s=2 * sum(result.duration_s for result in results),
+        scoring_s=2 * (one_by_one_s if full.cost is None else full.cost.evaluating_s),
     )

@@ -16,7 +16,7 @@ from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
 from eval_jobs.types import Checkpoint, EvalPlan
-from tracker.app.calibrate import Cost, carry_out, cost_of, next_calibration
+from tracker.app.calibrate import Estimate, carry_out, estimate_of, next_calibration
 from tracker.app.conclude import Desk
 from tracker.app.pipeline import raise_alert
 from tracker.cli import interrupts
@@ -69,7 +69,8 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     )
     is_watched = not _may_lead(project, clock)
     _say_what_comes(console, plan, project, "of the running `tracker watch`" if is_watched else "")
-    calibration = _carried_out(plan, desk, project.workers(0 if is_watched else workers), console)
+    with project.pins.in_use(chosen):
+        calibration = _carried_out(plan, desk, project.workers(0 if is_watched else workers), console)
     min_effect = desk.policy.min_effect
     if as_json:
         view = CalibrationView(calibration=calibration, benchmarks=repetitions(calibration, min_effect))
@@ -121,17 +122,17 @@ def _say_what_comes(console: Console, plan: EvalPlan, project: Project, whose: s
     checkpoint, names = plan.checkpoint, names_text([b.name for b in plan.suite.benchmarks])
     _line(console, "calibrate", f"step {checkpoint.step} of {checkpoint.run_id}: {names}, asked twice")
     records = project.history.records(checkpoint.run_id)
-    _line(console, "cost", _cost_text(cost_of(plan, records, project.history.record)))
+    _line(console, "cost", _estimate_text(estimate_of(plan, records, project.history.record)))
     workers = f"the workers {whose} do it" if whose else "Ctrl-C stops; the next `tracker calibrate` goes on"
     _line(console, "workers" if whose else "keeping", workers)
 
 
-def _cost_text(cost: Cost | None) -> str:
-    if cost is None:
+def _estimate_text(expected: Estimate | None) -> str:
+    if expected is None:
         return "two evaluations of the whole suite; none was made before that would tell how long they take"
-    total = duration_text(cost.load_s + cost.scoring_s)
-    parts = f"loading {duration_text(cost.load_s)}, scoring {duration_text(cost.scoring_s)}"
-    return f"{cost.answers:,} answers in about {total} ({parts}), by what step {cost.step} took"
+    total = duration_text(expected.load_s + expected.scoring_s)
+    parts = f"loading {duration_text(expected.load_s)}, scoring {duration_text(expected.scoring_s)}"
+    return f"{expected.answers:,} answers in about {total} ({parts}), by what step {expected.step} took"
 
 
 def _line(console: Console, word: str, text: str) -> None:

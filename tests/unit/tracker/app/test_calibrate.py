@@ -22,7 +22,7 @@ from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.calibrate import carry_out, cost_of, next_calibration
+from tracker.app.calibrate import carry_out, estimate_of, next_calibration
 from tracker.app.conclude import Desk
 from tracker.app.pipeline import World, raise_alert, tick
 from tracker.domain.calibration_types import Calibration
@@ -260,16 +260,16 @@ def test_what_it_will_cost_is_told_by_the_newest_evaluation_of_the_same(suite: S
     site = Site(suite, Flipping(0))
     records = site.fakes.run.records
     by_id = {record.plan.id: record for record in records}
-    assert cost_of(site.next_plan(), records, by_id.get) is None  # another suite
+    assert estimate_of(site.next_plan(), records, by_id.get) is None  # another suite
     plan = next_calibration(site.fakes.history, site.checkpoint, records[0].plan.suite, records[0].plan.serve)
-    cost = cost_of(plan, records, by_id.get)
+    cost = estimate_of(plan, records, by_id.get)
     assert cost is not None
     newest = records[-1]
     assert newest.engine is not None
     assert (cost.step, cost.answers) == (newest.plan.checkpoint.step, 2 * 3 * 80)
     assert cost.load_s == 2 * newest.engine.load_s
     assert cost.scoring_s == pytest.approx(2 * 3 * 3.2)
-    assert cost_of(plan, (), by_id.get) is None
+    assert estimate_of(plan, (), by_id.get) is None
     screen = screen_plan(newest.plan, Screen(samples=10))
     later = replace(newest, plan=screen, finished_at=newest.finished_at + timedelta(days=1))
-    assert cost_of(plan, (*records, later), by_id.get) == cost  # a part of the samples costs less
+    assert estimate_of(plan, (*records, later), by_id.get) == cost  # a part of the samples costs less
