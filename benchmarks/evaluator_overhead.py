@@ -2,11 +2,12 @@
 
     python -m benchmarks.evaluator_overhead [--server vllm] [--rounds 5] [--concurrency 8] [--plans 200]
 
-The same questions, by turns: once through the evaluator with its journal, its scores and its files, and once by a bare
-asynchronous client that throws every answer away, at the same concurrency and on the same server. The server is real
-vLLM with a tiny model, or one that answers after a fixed time, beside which no engine hides what the evaluator costs.
+The same questions, by turns: through the evaluator with its journal, its scores and its files, and by two bare clients
+that throw every answer away, at the same concurrency and on the same server. One is asynchronous and sends in bursts,
+because answers of one length end together; the other has threads. The faster one is the floor. The server is real vLLM
+with a tiny model, or one that answers after a fixed time, beside which no engine hides what the evaluator costs.
 With --plans the memory of the evaluator's process over so many checkpoints is measured as well.
-Last line: `ratio=...`, the median over the rounds.
+Last line: `ratio=...`, evaluation to floor, the median over the rounds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,18 +101,20 @@ def compare(evaluator: EvalScopeEvaluator, suite: Suite, endpoint: Endpoint, *, 
     """Measure by turns and print the table; the first evaluation, which starts the evaluator, does not count."""
     first_s = evaluate(evaluator, suite, endpoint, plan_id="first")
     requests = requests_of(evaluator.work_dir, suite, endpoint)
-    asyncio.run(bare(requests, endpoint, suite.concurrency))
+    in_bursts(requests, endpoint, suite.concurrency)
     child = psutil.Process(evaluator.child_pid)
     print(f"{len(requests)} requests, {suite.concurrency} at a time; the first evaluation took {first_s:.1f} s")
-    print("round   evaluation s   bare client s   ratio   evaluator CPU s")
+    print("round   evaluation s   bare, bursts s   bare, threads s   ratio   evaluator CPU s")
     ratios = []
     for number in range(rounds):
         cpu_s = sum(child.cpu_times()[:2])
         evaluation_s = evaluate(evaluator, suite, endpoint, plan_id=f"round {number}")
         cpu_s = sum(child.cpu_times()[:2]) - cpu_s
-        bare_s = asyncio.run(bare(requests, endpoint, suite.concurrency))
-        ratios.append(evaluation_s / bare_s)
-        print(f"{number:5d}   {evaluation_s:12.2f}   {bare_s:13.2f}   {ratios[-1]:5.2f}   {cpu_s:15.2f}")
+        bursts_s = in_bursts(requests, endpoint, suite.concurrency)
+        threads_s = in_threads(requests, endpoint, suite.concurrency)
+        ratios.append(evaluation_s / min(bursts_s, threads_s))
+        bare = f"{bursts_s:14.2f}   {threads_s:15.2f}"
+        print(f"{number:5d}   {evaluation_s:12.2f}   {bare}   {ratios[-1]:5.2f}   {cpu_s:15.2f}")
     at_rest_s = sum(child.cpu_times()[:2])
     time.sleep(3)
     at_rest_s = sum(child.cpu_times()[:2]) - at_rest_s
@@ -136,6 +140,7 @@ def requests_of(work_dir: Path, suite: Suite, endpoint: Endpoint) -> list[dict[s
     """Return the bodies of the requests that the evaluator made in its first evaluation."""
     generation = suite.generation
     settings = {"max_tokens": generation.max_tokens, "temperature": 0.0, "top_p": 1.0, "seed": 0, "stream": False}
+    settings |= {"top_k": -1} if endpoint.info.name == EngineKind.VLLM else {}
     bodies = []
     for path in sorted(work_dir.glob("runs/first/*/planned.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -144,15 +149,29 @@ def requests_of(work_dir: Path, suite: Suite, endpoint: Endpoint) -> list[dict[s
     return bodies
 
 
-async def bare(requests: Sequence[dict[str, Any]], endpoint: Endpoint, concurrency: int) -> float:
+def in_bursts(requests: Sequence[dict[str, Any]], endpoint: Endpoint, concurrency: int) -> float:
     """Ask everything, so many at a time, and return the seconds that it took."""
+    return asyncio.run(_asynchronously(requests, endpoint, concurrency))
+
+
+def in_threads(requests: Sequence[dict[str, Any]], endpoint: Endpoint, concurrency: int) -> float:
+    """Do the same with a thread for each request in flight."""
+    with httpx.Client(timeout=120) as client, ThreadPoolExecutor(concurrency) as threads:
+        started_s = time.perf_counter()
+        for reply in threads.map(
+            lambda body: client.post(f"{endpoint.base_url}/chat/completions", json=body), requests
+        ):
+            reply.raise_for_status()
+        return time.perf_counter() - started_s
+
+
+async def _asynchronously(requests: Sequence[dict[str, Any]], endpoint: Endpoint, concurrency: int) -> float:
     free = asyncio.Semaphore(concurrency)
 
     async def ask(body: dict[str, Any]) -> None:
         async with free:
-            (await client.post(url, json=body)).raise_for_status()
+            (await client.post(f"{endpoint.base_url}/chat/completions", json=body)).raise_for_status()
 
-    url = f"{endpoint.base_url}/chat/completions"
     async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=concurrency)) as client:
         started_s = time.perf_counter()
         await asyncio.gather(*map(ask, requests))
