@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,8 +72,8 @@ def command(*, run: str, benchmark: str, config_path: Path, as_json: bool, **opt
 def _searched(project: Project, lost: Lost, workers: int, console: Console) -> LostBetween:
     clock, lead = SystemClock(), project.lead()
     is_ours = lead.take(clock.now())  # else a watcher reviews, and has workers of its own
-    world = project.world()
     local = project.workers(workers if is_ours else 0)
+    world = replace(project.world(), wake_workers=local.nudge)
     try:
         with console.status("searching") as status:
             waiting = partial(_wait, world, local, clock, is_ours=is_ours)
