@@ -12,6 +12,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from eval_jobs.errors import CheckpointUnreadable, ConfigError
 from eval_jobs.identity import content_hash
@@ -21,7 +22,7 @@ from eval_jobs.serve.fingerprint import NOTES, SERVED_SUFFIXES, Fingerprint, fin
 from eval_jobs.serve.gpus import VISIBLE_DEVICES, have_batch_invariance
 from eval_jobs.serve.launch import BATCH_INVARIANT, gpus_of, refuse_reserved
 from eval_jobs.serve.sglang_launch import DETERMINISTIC
-from eval_jobs.serve.worker_extension.tracker_worker.weight_files import BadWeights, read_entries
+from eval_jobs.serve.worker_extension.tracker_worker.weight_files import BadWeights, TensorEntry, read_entries
 from eval_jobs.types import Checkpoint, CheckpointFormat, EngineKind, ServeSpec
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -117,7 +118,29 @@ def interpreter(python: str) -> str:
     return found
 
 
+def is_without_effect(adapter: Path) -> bool:
+    """Return whether one half of each product of an adapter is zero, as at the first step of a training.
+
+    An adapter that cannot be read has none that is known.
+    """
+    try:
+        with (adapter / ADAPTER_WEIGHTS).open("rb") as file:
+            halves = [entry for entry in read_entries(file, ADAPTER_WEIGHTS) if "lora_B" in entry.name]
+            return not any(_has_numbers(file, entry) for entry in halves)
+    except (BadWeights, OSError):
+        return True
+
+
 # --- private
+
+
+_BYTES_OF_ZEROS = b"\x00\x80"
+"""Of 0 and of -0."""
+
+
+def _has_numbers(file: BinaryIO, entry: TensorEntry) -> bool:
+    file.seek(entry.begin)
+    return bool(file.read(entry.end - entry.begin).translate(None, _BYTES_OF_ZEROS))
 
 
 def _wants_batch_invariance(spec: ServeSpec) -> bool:

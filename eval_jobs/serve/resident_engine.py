@@ -28,7 +28,7 @@ from eval_jobs.serve.certificate import Kind, Tried, first_difference, judge, st
 from eval_jobs.serve.cold import ColdStarts
 from eval_jobs.serve.launch import HOST
 from eval_jobs.serve.machine import device_name, machine_id
-from eval_jobs.serve.order import Order, take_order
+from eval_jobs.serve.order import Order, is_without_effect, take_order
 from eval_jobs.serve.resident import Identity, Loaded, Resident, identity
 from eval_jobs.serve.sleeping import fall_asleep
 from eval_jobs.serve.way import COLD, STAY, Way, choose, sleep_level
@@ -166,6 +166,7 @@ class ResidentEngine:
         Returns: the engine that serves it now, and why it was loaded this way.
         """
         started_s = self._clock.monotonic_s()
+        before = resident.newest().canaries
         progress("putting the checkpoint into the engine")
         attempt = self._attempt(resident, order, way)
         if not attempt.doubt and (way.proof is not None or way.method == STAY):
@@ -175,6 +176,9 @@ class ResidentEngine:
         cold = self._cold(order, reason, progress)
         if way.kind is None or not attempt.can_be_compared:
             return cold, reason
+        useless = _why_useless(cold, before, way.kind)
+        if useless:
+            return cold, f"{reason}; a comparison would prove nothing: {useless}"
         took_s = self._clock.monotonic_s() - started_s
         return cold, f"{reason}; {self._compared(way.kind, attempt, cold, took_s)}"
 
@@ -206,10 +210,6 @@ class ResidentEngine:
     def _compared(self, kind: Kind, attempt: _Attempt, cold: Resident, took_s: float) -> str:
         """Compare with the cold start, keep the proof, and say what it is."""
         loaded = cold.newest()
-        if not loaded.canaries:
-            return "there was nothing to compare with, because the cold start gave no answers"
-        if cold.engine != kind.engine:
-            return f"there was nothing to compare with, because the cold start is {cold.engine}"
         tried = Tried(checkpoint=loaded.checkpoint, date=self._clock.now(), took_s=took_s)
         proof = judge(kind, attempt.canaries or attempt.doubt, loaded.canaries, tried)
         store_if_possible(self._proofs, proof)
@@ -242,6 +242,20 @@ class ResidentEngine:
         resident.asleep = level
         resident.take_note("asleep")
         log.info("the engine sleeps (level %d)", level)
+
+
+def _why_useless(cold: Resident, before: tuple[Canary, ...], kind: Kind) -> str:
+    """Return why a cold start says nothing of `kind`, "" when it does. `before` answered what was in the engine."""
+    loaded = cold.newest()
+    if not loaded.canaries:
+        return "the cold start gave no answers"
+    if cold.engine != kind.engine:
+        return f"the cold start is {cold.engine}"
+    if loaded.canaries == before:
+        return "what was in the engine before answers alike, so it may be in there still"
+    if cold.order.adapter is not None and is_without_effect(Path(loaded.checkpoint.uri)):
+        return "the adapter changes nothing, so it may not be in there"
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True)

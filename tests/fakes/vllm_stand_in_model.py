@@ -3,6 +3,9 @@
 Only the standard library. Answers are hashes: of the weights that are loaded, of what was read at the start and stays
 (config.json, the tokenizer), of the adapter, and of the prompt. So weights that were not really loaded, or were loaded
 beside another configuration, show as they do in vLLM.
+
+Modes: `nan`, `alike` (all weights answer the same), `scrambled`, `stuck`, `other-model`, `remembers` (its prompts),
+`sleepless`, `sleeps-on`, `no-adapters`, `swap-dies`, `swap-fails`, `swap-changes-nothing`.
 """
 
 from __future__ import annotations
@@ -100,8 +103,8 @@ class Model:
 
     def _choice(self, row: int, prompt: list[int], body: Mapping[str, Any]) -> dict[str, object]:
         adapter = self._adapters.get(body["model"], "")
-        scrambled = self.mode == "scrambled"
-        numbers = hashlib.sha256(repr((self._weights, self._start, adapter, prompt, scrambled)).encode()).digest()
+        held = () if self.mode == "alike" else (self._weights, self._start, adapter, self.mode == "scrambled")
+        numbers = hashlib.sha256(repr((held, prompt)).encode()).digest()
         answer = numbers[: body["max_tokens"]]
         logprobs = {"token_logprobs": [-(number + 1) / 64 for number in answer]}
         return {"index": row, "text": answer.hex(), "token_ids": list(answer), "logprobs": logprobs}

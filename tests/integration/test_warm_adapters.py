@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from eval_jobs.errors import CheckpointUnreadable
 from eval_jobs.execute.clock import SystemClock
@@ -152,6 +153,18 @@ def test_adapters_that_are_loaded_wrong_at_run_time_are_refused(bench: Bench, wo
     assert "refused from now on" in second.load_reason
     assert third.load_reason.startswith("adapters of this kind are refused")
     assert list(work_dir.glob("certificates/*.refusal.json"))
+
+
+def test_an_adapter_that_changes_nothing_proves_nothing(bench: Bench, work_dir: Path) -> None:
+    """At the first step one half of each product is zero: with or without the adapter, the answers are the base's."""
+    bench.serve(bench.adapter(1))
+    first_step = bench.adapter(2)
+    path = Path(first_step.uri, "adapter_model.safetensors")
+    tensors = {name: tensor * (0 if "lora_B" in name else 1) for name, tensor in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+    info = bench.serve(checkpoint_record(Path(first_step.uri), base=Path(str(first_step.base_model))))
+    assert "would prove nothing: the adapter changes nothing" in info.load_reason
+    assert not list(work_dir.glob("certificates/*"))
 
 
 def test_with_swap_never_adapters_are_new_starts_too_and_nobody_can_load_one(bench: Bench) -> None:

@@ -115,6 +115,15 @@ def test_what_is_swapped_back_must_answer_as_before_or_the_certificate_is_worth_
     assert "refused" in bench.serve(bench.full(1)).load_reason
 
 
+def test_weights_that_answer_as_those_before_prove_nothing(bench: Bench, work_dir: Path) -> None:
+    """Training whose first steps change next to nothing: a swap that does nothing would look right."""
+    alike = ("--stand-in", "alike")
+    infos = [bench.serve(bench.full(seed), args=alike) for seed in (1, 2, 3)]
+    assert [info.load_method for info in infos] == ["cold", "cold", "cold"]
+    assert "would prove nothing: what was in the engine before answers alike" in infos[1].load_reason
+    assert not list(work_dir.glob("certificates/*"))
+
+
 def test_a_checkpoint_that_answers_nan_is_served_and_proves_nothing(bench: Bench, work_dir: Path) -> None:
     infos = [bench.serve(bench.full(seed), args=("--stand-in", "nan")) for seed in (1, 2)]
     assert [info.load_method for info in infos] == ["cold", "cold"]
