@@ -96,7 +96,8 @@ class BenchmarkSeries:
     @property
     def is_whole(self) -> BoolArray:
         """Whether each checkpoint asked the whole benchmark, shape (T,)."""
-        return self.left_out == 0
+        whole: BoolArray = self.left_out == 0
+        return whole
 
     def row_of(self, step: int) -> int | None:
         """Return the row of a step, or None."""
