@@ -146,4 +146,5 @@ def _lines(found: LostBetween) -> tuple[str, ...]:
     interval = f"[{signed_text(found.ci_low)}, {signed_text(found.ci_high)}]"
     size = f"{signed_text(found.delta)} {interval}, p = {p_text(found.p_worse)}"
     counted = f"{len(found.lost)} of {found.n_common} samples lost, {found.gained} gained"
-    return (sentence_of(found), f"{size}; {counted}", *remarks_on(found))
+    shown = f"`tracker compare {found.run_id}@{found.good} {found.run_id}@{found.bad}` shows them"
+    return (sentence_of(found), f"{size}; {counted}: {shown}", *remarks_on(found))
