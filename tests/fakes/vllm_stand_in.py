@@ -4,8 +4,8 @@
 
 `spec.python` is a shell script that runs this file instead of `-m vllm.entrypoints.openai.api_server`. Modes:
 `serve` (the default), `other-model`, `not-http`, `hang`, `deaf` (hangs and ignores SIGTERM), `die`, `crash`,
-`lose-the-port`, `family` (with a child that ignores SIGTERM), and those of `vllm_stand_in_model`. GET /mode/NAME changes
-it, GET /die ends it, GET /environment shows what it was given, GET /state what was asked of it.
+`lose-the-port`, `family` (with a child that ignores SIGTERM), and those of `vllm_stand_in_model`. GET /mode/NAME
+changes it, GET /die ends it, GET /environment shows what it was given, GET /state what was asked of it.
 Only the standard library, because it runs without the test environment.
 """
 
