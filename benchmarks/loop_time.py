@@ -5,7 +5,8 @@
 A trainer saves a checkpoint, the tracker (`tracker watch` with its worker, evaluator, probe, engine and MLflow store)
 measures, judges and publishes it, then the next one is saved. Before that the same checkpoints go through the script
 that people write: vLLM started anew, `evalscope eval`, `vllm bench serve`, MLflow. The floor is what the same requests
-take from a bare client. Then a trainer runs beside the idle tracker, in turn with the tracker stopped.
+take from a bare client on the same engine, a moment after each checkpoint. Then a trainer runs beside the idle tracker,
+in turn with the tracker stopped.
 
 --large: a model of 543 MB, three checkpoints, without the script.
 The last line is `speedup=... over_floor=... first_token_s=... step_time_change=...`, from the second checkpoint on.
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.looping import beside, script_way
-from benchmarks.looping.bare import Floor
+from benchmarks.looping.bare import Floor, measure_apart
 from benchmarks.looping.large_model import write_large
 from benchmarks.looping.material import Workload, save_checkpoint
 from benchmarks.looping.stages import stages_of
@@ -57,9 +58,7 @@ def main() -> None:
         for number in range(1, arguments.script + 1):
             saved = save_checkpoint(home / "script", number, model=model)
             print(f"script: checkpoint {number}", file=sys.stderr)
-            seconds, floor = script_way.measure(saved.folder, workload, home / f"script-{number}")
-            measured.script.append(seconds)
-            measured.floors.append(floor)
+            measured.script.append(script_way.measure(saved.folder, workload, home / f"script-{number}"))
         _follow(home, workload, measured, arguments, model)
     show(measured)
 
@@ -75,11 +74,15 @@ def show(measured: Measured) -> None:
             seconds = [getattr(floor, name) for floor in measured.floors]
             print(f"  {'pure generation: ' + name:34} {statistics.median(seconds):8.2f} s")
     for name, values in (("answered", "until the first answer"), ("sent", "until judged and in MLflow")):
-        seconds = [passage.at_s[name] for passage in measured.passages[1:] or measured.passages]
-        print(f"  {values:34} {min(seconds):8.2f} to {max(seconds):.2f} s")
-    print(f"  weights loaded by: {', '.join(measured.methods)}")
+        print(f"  {values:34} " + " ".join(f"{passage.at_s[name]:.2f}" for passage in measured.passages) + " s")
+    print(f"  {'weights loaded by':34} {' '.join(measured.methods)}")
     print("memory (MB): " + ", ".join(f"{role} {size:.0f}" for role, size in measured.memory_mb.items()))
     print("idle (share of a core): " + ", ".join(f"{role} {share:.2%}" for role, share in measured.idle.items()))
+    if measured.change is not None:
+        change = measured.change
+        print(
+            f"a trainer's step: {change.step_ms:.1f} ms, {change.mean:+.2%} ({change.low:+.2%} to {change.high:+.2%})"
+        )
     print(_last_line(measured))
 
 
@@ -120,6 +123,8 @@ def _follow(
         for number in range(1, arguments.checkpoints + 1):
             saved = save_checkpoint(run.output_dir, number, model=model)
             measured.passages.append(run.follow(saved.step, saved.at_s))
+            if not arguments.large:
+                measured.floors.append(measure_apart(*run.engine(), workload))
             print(f"tracker: step {saved.step}, {measured.passages[-1].at_s['sent']:.2f} s", file=sys.stderr)
         tree = run.tree()
         measured.memory_mb = beside.memory_mb(tree)
@@ -145,9 +150,13 @@ def _last_line(measured: Measured) -> str:
     whole_s = statistics.median(passage.at_s["sent"] for passage in later)
     first_s = statistics.median(passage.at_s["answered"] for passage in later)
     speedup = _total(measured.script) / whole_s if measured.script else float("nan")
-    floor_s = statistics.median(floor.total_s for floor in measured.floors) if measured.floors else float("nan")
+    # Each beside its own floor, measured on the same engine a moment later: the machine's pace changes.
+    over = [
+        passage.at_s["sent"] / floor.total_s for passage, floor in zip(measured.passages, measured.floors, strict=False)
+    ]
+    over_floor = statistics.median(over[1:] or over) if over else float("nan")
     change = f"{measured.change.mean:+.2%}" if measured.change else "-"
-    times = f"speedup={speedup:.1f} over_floor={whole_s / floor_s:.2f} first_token_s={first_s:.2f}"
+    times = f"speedup={speedup:.1f} over_floor={over_floor:.2f} first_token_s={first_s:.2f}"
     return f"{times} step_time_change={change}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,6 +19,7 @@ import aiohttp
 
 from benchmarks.looping.material import BENCHMARKS, Workload, questions
 from eval_jobs.probe.ask import Asker, Dialect
+from eval_jobs.probe.priority import run_first
 from eval_jobs.probe.prompts import word_prompt
 from eval_jobs.types import ProbeLoad
 
@@ -41,6 +43,16 @@ async def measure(base_url: str, model: str, workload: Workload) -> Floor:
         scoring_s = await _score(session, f"{base_url}/chat/completions", model, workload)
         asker = Asker(session=session, base_url=base_url, model=model, dialect=Dialect(cache_salt=str(time.time_ns())))
         return Floor(scoring_s=scoring_s, probe_s=await _probe(asker, workload))
+
+
+def measure_apart(base_url: str, model: str, workload: Workload) -> Floor:
+    """Do the same in a process of its own."""
+    request = json.dumps({"base_url": base_url, "model": model, "workload": asdict(workload)})
+    command = [sys.executable, "-m", "benchmarks.looping.bare"]
+    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"the bare client failed: {done.stderr}")
+    return Floor(**json.loads(done.stdout))
 
 
 # --- private
@@ -97,6 +109,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     workload = request["workload"]
     workload = Workload(**{**workload, "load": ProbeLoad(**workload["load"])})
+    run_first()  # as the probe's client does
     for _ in range(2):
         floor = asyncio.run(measure(request["base_url"], request["model"], workload))
     print(json.dumps(asdict(floor)))

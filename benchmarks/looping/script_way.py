@@ -15,14 +15,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import httpx
 import mlflow
 
-from benchmarks.looping.bare import Floor
 from benchmarks.looping.material import BENCHMARKS, MAX_MODEL_LEN, SAMPLES, SAVE_STEPS, Workload, write_questions
 from benchmarks.probe_agreement import write_shim
 
@@ -45,11 +44,12 @@ class Stages:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun_s
 
 
-def measure(checkpoint: Path, workload: Workload, work_dir: Path) -> tuple[Mapping[str, float], Floor]:
-    """Evaluate one checkpoint as the script does; return the seconds of each stage, and the floor on its server."""
+def measure(checkpoint: Path, workload: Workload, work_dir: Path) -> Mapping[str, float]:
+    """Evaluate one checkpoint as the script does; return the seconds of each stage."""
     work_dir.mkdir(parents=True)
     write_questions(work_dir / "data")
     mlflow.set_tracking_uri(f"sqlite:///{work_dir.parent / 'mlflow.db'}")
+    mlflow.search_experiments()  # its tables are made once, not for every checkpoint
     shim = write_shim(work_dir, _version_on_cpu().partition("+")[0])
     port, stages = _free_port(), Stages()
     with stages.timed("start vLLM"):
@@ -63,11 +63,10 @@ def measure(checkpoint: Path, workload: Workload, work_dir: Path) -> tuple[Mappi
         step = int(checkpoint.name.rpartition("-")[2])
         with mlflow.start_run(run_name=f"step {step // SAVE_STEPS}"):
             mlflow.log_metrics({**scores, **latency}, step=step)
-    floor = _floor(port, workload)  # the script does not pay for it
     with stages.timed("stop vLLM"):
         server.send_signal(signal.SIGTERM)
         server.wait()
-    return stages.seconds, floor
+    return stages.seconds
 
 
 # --- private
@@ -162,15 +161,6 @@ def _bench(checkpoint: Path, port: int, workload: Workload, shim: Path) -> dict[
     _run([*command, *(str(word) for pair in options.items() for word in pair)], _environment(shim))
     content = json.loads(result.read_text())
     return {f"perf/{name}": float(content[f"median_{name}"]) for name in ("ttft_ms", "tpot_ms")}
-
-
-def _floor(port: int, workload: Workload) -> Floor:
-    request = json.dumps({"base_url": f"http://127.0.0.1:{port}/v1", "model": MODEL, "workload": asdict(workload)})
-    command = [sys.executable, "-m", "benchmarks.looping.bare"]
-    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"the bare client failed: {done.stderr}")
-    return Floor(**json.loads(done.stdout))
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> None:

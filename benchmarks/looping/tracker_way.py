@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import psutil
 
 from benchmarks.looping.material import MAX_MODEL_LEN, Workload, write_questions
@@ -77,6 +78,19 @@ class Watched:
         """Return what came out, by step."""
         history = Project(load_config(self.home / "tracker.toml")).history
         return {record.plan.checkpoint.step: record for record in history.records(RUN)}
+
+    def engine(self) -> tuple[str, str]:
+        """Return base URL and model of the engine, which is idle now."""
+        for process in self.tree():
+            try:
+                words = process.cmdline()
+            except psutil.Error:
+                continue
+            if "--served-model-name" in words:
+                base_url = f"http://127.0.0.1:{words[words.index('--port') + 1]}/v1"
+                models = httpx.get(f"{base_url}/models", trust_env=False).json()["data"]
+                return base_url, models[0]["id"]
+        sys.exit("the engine has ended")
 
     def tree(self) -> list[psutil.Process]:
         """Return the watcher and everything that it started."""
