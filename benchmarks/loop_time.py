@@ -45,6 +45,9 @@ class Measured:
     methods: list[str] = field(default_factory=list)
     """How the weights got into the engine."""
     memory_mb: dict[str, float] = field(default_factory=dict)
+    """Of each role, right after the last checkpoint."""
+    rest_mb: dict[str, float] = field(default_factory=dict)
+    """After a minute in which nothing happened."""
     idle: dict[str, float] = field(default_factory=dict)
     change: beside.Change | None = None
 
@@ -76,7 +79,9 @@ def show(measured: Measured) -> None:
     for name, values in (("answered", "until the first answer"), ("sent", "until judged and in MLflow")):
         print(f"  {values:34} " + " ".join(f"{passage.at_s[name]:.2f}" for passage in measured.passages) + " s")
     print(f"  {'weights loaded by':34} {' '.join(measured.methods)}")
-    print("memory (MB): " + ", ".join(f"{role} {size:.0f}" for role, size in measured.memory_mb.items()))
+    for title, sizes in (("memory (MB)", measured.memory_mb), ("at rest (MB)", measured.rest_mb)):
+        ours = sum(size for role, size in sizes.items() if role != "engine")
+        print(f"{title}: {ours:.0f} without the engine; " + ", ".join(f"{r} {size:.0f}" for r, size in sizes.items()))
     print("idle (share of a core): " + ", ".join(f"{role} {share:.2%}" for role, share in measured.idle.items()))
     if measured.change is not None:
         change = measured.change
@@ -131,6 +136,7 @@ def _follow(
         measured.idle = beside.idle_shares(tree, IDLE_S)
         if arguments.pairs:
             measured.change = beside.step_time_change(tree, arguments.pairs)
+            measured.rest_mb = beside.memory_mb(run.tree())
         records = run.records()
     for passage in measured.passages:
         record = records[passage.step]

@@ -126,6 +126,9 @@ class Prober(Protocol):
             ProbeError: nothing could be measured.
         """
 
+    def rest(self) -> None:
+        """Give back what is only needed to measure soon; called again and again while there is nothing to measure."""
+
 
 class Queue(Protocol):
     """Plans on their way from a watcher to workers and back. Safe for several processes.

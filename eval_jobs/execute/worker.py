@@ -265,6 +265,7 @@ def _next_claim(worker: Worker) -> Claim | None:
     if claim is None:
         with worker.interrupts.allowed():
             worker.tools.engine.rest()
+            worker.tools.prober.rest()
             nap = clock.sleep if worker.nudged is None else worker.nudged.nap
             nap(wait_s)
     return claim

@@ -9,6 +9,7 @@ import hashlib
 import http.client
 import logging
 import re
+import time
 from pathlib import Path
 from threading import Event
 from urllib.parse import urlsplit
@@ -37,7 +38,12 @@ class LatencyProber:
     """`eval_jobs.ports.Prober`; keeps its client process between two calls, and nothing else."""
 
     def __init__(
-        self, *, timeout_s: float = 900.0, request_timeout_s: float = 120.0, idle_timeout_s: float = 30.0
+        self,
+        *,
+        timeout_s: float = 900.0,
+        request_timeout_s: float = 120.0,
+        idle_timeout_s: float = 30.0,
+        keep_client_s: float = 60.0,
     ) -> None:
         """Set the limits.
 
@@ -45,11 +51,14 @@ class LatencyProber:
             timeout_s: for one whole load, warm-up included.
             request_timeout_s: for one answer; a slower one counts as failed.
             idle_timeout_s: how long a server may be busy with something else before the probe is given up.
+            keep_client_s: how long the client outlives its last measurement.
         """
         self._timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
         self._idle_timeout_s = idle_timeout_s
+        self._keep_client_s = keep_client_s
         self._client: ClientProcess | None = None
+        self._used_s = 0.0
 
     @property
     def client_pid(self) -> int | None:
@@ -85,6 +94,11 @@ class LatencyProber:
                 100 * waited,
             )
         return summarize(load, measurement)
+
+    def rest(self) -> None:
+        """End the client when nothing has been measured for a while: it takes 30 MB, and a second to start."""
+        if self._client is not None and time.monotonic() - self._used_s >= self._keep_client_s:
+            self.close()
 
     def close(self) -> None:
         """End the client. Calling it twice is harmless; probing again starts a new one."""
@@ -123,6 +137,7 @@ class LatencyProber:
             raise _failure(endpoint, str(error)) from error
         finally:
             # Also when a signal ends the worker in here: no load may outlive its prober.
+            self._used_s = time.monotonic()
             if not has_replied:
                 self.close()
         return reply

@@ -72,6 +72,18 @@ def test_the_client_stays_between_probes_and_ends_with_its_prober(server: OpenAI
     assert clients() == []
 
 
+@pytest.mark.parametrize(("keep_client_s", "left"), [(3600.0, 1), (0.0, 0)])
+def test_a_client_is_kept_for_a_while_after_its_last_measurement(
+    server: OpenAIServer, keep_client_s: float, left: int
+) -> None:
+    prober = LatencyProber(keep_client_s=keep_client_s)
+    prober.rest()
+    prober.probe(endpoint_of(server), LOAD)
+    prober.rest()
+    assert len(clients()) == left
+    assert prober.probe(endpoint_of(server), LOAD).completed == LOAD.requests
+
+
 def test_a_client_that_was_killed_while_nothing_was_measured_is_started_again(server: OpenAIServer) -> None:
     prober = LatencyProber()
     prober.probe(endpoint_of(server), LOAD)

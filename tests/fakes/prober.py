@@ -24,6 +24,9 @@ class FakeProber:
         timelines += [Timeline(sent_s=0.0, error="HTTP 500: no") for _ in range(self.failed_requests)]
         return summarize(load, Measurement(timelines=tuple(timelines), duration_s=1.0))
 
+    def rest(self) -> None:
+        """Nothing is kept."""
+
 
 # --- private
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,9 +15,12 @@ from rich.logging import RichHandler
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
+from eval_jobs.queue_types import QueueState
 from eval_jobs.serve.gpus import busiest_gpu_pct
+from tracker.adapters.free_memory import give_back
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource, stand_by
+from tracker.app.pipeline import Tick
 from tracker.cli import interrupts
 from tracker.cli.log_text import log_with
 from tracker.cli.options import config_option, open_project
@@ -104,7 +108,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
             clock=clock,
             keep_workers=lambda: _keep(local),
             stop=StopRule(training_ended=session.training_ended, quiet_s=_quiet_s(project.config)),
-            show=display.show,
+            show=partial(_show, display),
         )
     except LeadLost:
         return False
@@ -113,6 +117,12 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         world.source.close()
         world.tracking.close()
     return True
+
+
+def _show(display: WatchDisplay, passed: Tick, state: QueueState) -> None:
+    display.show(passed, state)
+    if passed.reports:
+        give_back()
 
 
 def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
