@@ -28,7 +28,7 @@ def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
         wake(resident.launch.port)
         resident.asleep = 0
     if way.method == STAY:
-        _forget_prompts(resident.launch.port)
+        _begin_afresh(resident.launch.port)
         return resident.loaded[identity(order.checkpoint)]
     return _swapped(resident, order, way) if way.method == SWAP else _adapter(resident, order, way)
 
@@ -36,12 +36,16 @@ def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
 # --- private
 
 
-def _forget_prompts(port: int) -> None:
-    """Empty the engine's cache of prompts, as it is after a start and after a swap: it changes how answers are made."""
-    reply = post(port, "/reset_prefix_cache", timeout_s=STEP_TIMEOUT_S)
-    said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
-    if said_no or not reply.is_ok:
-        raise SwapRefused(f"the engine does not forget its last prompts: {reply.text}", hint="it is started anew")
+def _begin_afresh(port: int) -> None:
+    """Let requests of the last service end, and empty the engine's cache of prompts, as after a start or a swap.
+
+    Both change how answers are made: in bfloat16 by what is computed beside them.
+    """
+    for path in ("/pause?mode=wait", "/reset_prefix_cache", "/resume"):
+        reply = post(port, path, timeout_s=STEP_TIMEOUT_S)
+        said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
+        if said_no or not reply.is_ok:
+            raise SwapRefused(f"the engine does not forget its last service: {reply.text}", hint="it is started anew")
 
 
 def _swapped(resident: Resident, order: Order, way: Way) -> Loaded:
@@ -62,6 +66,7 @@ def _swapped(resident: Resident, order: Order, way: Way) -> Loaded:
 def _adapter(resident: Resident, order: Order, way: Way) -> Loaded:
     port = resident.launch.port
     demand_pinned_weights(order.checkpoint)
+    _begin_afresh(port)
     while len(resident.loaded) >= KEPT_ADAPTERS:
         oldest = next(iter(resident.loaded))
         unload_adapter(port, resident.loaded.pop(oldest).model)

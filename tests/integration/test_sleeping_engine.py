@@ -70,7 +70,13 @@ def test_an_engine_with_adapters_keeps_its_base_while_it_sleeps(bench: Bench) ->
     again = bench.serve(bench.adapter(1))
     assert again.load_reason == "it was in the engine already"
     assert again.canaries == first.canaries
-    assert calls(bench) == ["/sleep?level=1&mode=wait", "/wake_up", "/reset_prefix_cache"]
+    assert calls(bench) == [
+        "/sleep?level=1&mode=wait",
+        "/wake_up",
+        "/pause?mode=wait",
+        "/reset_prefix_cache",
+        "/resume",
+    ]
     bench.engine.rest()
     bench.serve(bench.adapter(2))
     bench.engine.rest()

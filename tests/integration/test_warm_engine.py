@@ -182,7 +182,7 @@ def test_the_same_checkpoint_needs_nothing(bench: Bench, work_dir: Path) -> None
 def test_an_engine_that_does_not_forget_its_prompts_is_replaced(bench: Bench) -> None:
     bench.serve(bench.full(1))
     bench.set_mode("remembers")
-    assert "does not forget its last prompts" in bench.serve(bench.full(1)).load_reason
+    assert "does not forget its last service" in bench.serve(bench.full(1)).load_reason
 
 
 # --- what fits no engine that runs
