@@ -144,7 +144,8 @@ def _progress(search: Search, step: int) -> str:
 
 def _lines(found: LostBetween) -> tuple[str, ...]:
     interval = f"[{signed_text(found.ci_low)}, {signed_text(found.ci_high)}]"
-    size = f"{signed_text(found.delta)} {interval}, p = {p_text(found.p_worse)}"
+    p = p_text(found.p_worse)
+    size = f"{signed_text(found.delta)} {interval}, p {p if p.startswith('<') else f'= {p}'}"
     counted = f"{len(found.lost)} of {found.n_common} samples lost, {found.gained} gained"
     shown = f"`tracker compare {found.run_id}@{found.good} {found.run_id}@{found.bad}` shows them"
     return (sentence_of(found), f"{size}; {counted}: {shown}", *remarks_on(found))
