@@ -123,7 +123,7 @@ def welcome(place: Place) -> None:
     )
     console.print(f"           an ordinary process that does not know it is watched (it prints to {place.log})")
     console.print("  tracker  serves each checkpoint through vLLM, scores it on three benchmarks and judges it")
-    console.print("  time     about 3 minutes on two cores, most of them for the training; vLLM starts twice and stays\n")
+    console.print("  time     about 3 minutes on two cores, mostly the training; vLLM starts twice and stays\n")
 
 
 def start_training(place: Place, lock: int) -> Process:
