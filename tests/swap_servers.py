@@ -87,10 +87,10 @@ class SwapServer:
         return post(self.port, "/collective_rpc", {"method": method, "kwargs": arguments}, timeout_s=SWAP_TIMEOUT_S)
 
     @contextmanager
-    def under_way(self) -> Iterator[list[int]]:
+    def under_way(self, **changes: object) -> Iterator[list[int]]:
         """Have it answer something long; yields when it has begun, and has all tokens when the context is left."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SWAP_TIMEOUT_S)
-        body = json.dumps({**LONG, "stream": True})
+        body = json.dumps({**LONG, "stream": True, **changes})
         connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
         events = connection.getresponse()
         tokens: list[int] = []
