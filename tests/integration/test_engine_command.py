@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from eval_jobs.execute.clock import SystemClock
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import ServeSpec
 from tests.fakes.serving_worker import start_worker, wait_for_line
 from tests.fakes.vllm_stand_in import write_interpreter
-from tests.warm_engines import Bench
+from tests.warm_engines import Bench, HastyClock
 from tracker.cli.engine import NOTHING_PROVED, NOTHING_RUNS, command
 
 
@@ -25,7 +24,7 @@ def work_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bench(tmp_path: Path, work_dir: Path) -> Iterator[Bench]:
-    engine = VllmEngine(work_dir, SystemClock())
+    engine = VllmEngine(work_dir, HastyClock())
     yield Bench(engine=engine, spec=ServeSpec(python=str(write_interpreter(tmp_path))), folder=tmp_path)
     engine.close()
 

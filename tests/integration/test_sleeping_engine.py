@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.execute.clock import SystemClock
 from eval_jobs.serve import order
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Between, ServeSpec, SwapPolicy
 from tests.fakes.vllm_stand_in import write_interpreter
 from tests.integration.left_behind import writers
-from tests.warm_engines import Bench
+from tests.warm_engines import Bench, HastyClock
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     device = tmp_path / "nvidiactl"
     device.touch()
     monkeypatch.setattr(order, "ACCELERATORS", (str(device),))
-    engine = VllmEngine(tmp_path / "work", SystemClock())
+    engine = VllmEngine(tmp_path / "work", HastyClock())
     spec = ServeSpec(python=str(write_interpreter(tmp_path)), between=Between.SLEEP)
     yield Bench(engine=engine, spec=spec, folder=tmp_path)
     engine.close()

@@ -14,7 +14,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from eval_jobs.errors import CheckpointUnreadable
-from eval_jobs.execute.clock import SystemClock
 from eval_jobs.serve.launch import KEPT_ADAPTERS
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import ServeSpec, SwapPolicy
@@ -22,7 +21,7 @@ from tests.contract.engine_rules import offered_models
 from tests.fakes.vllm_stand_in import write_interpreter
 from tests.integration.left_behind import record_of
 from tests.tiny_model import checkpoint_record, write_lora
-from tests.warm_engines import Bench
+from tests.warm_engines import Bench, HastyClock
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def work_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bench(tmp_path: Path, work_dir: Path) -> Iterator[Bench]:
-    engine = VllmEngine(work_dir, SystemClock())
+    engine = VllmEngine(work_dir, HastyClock())
     yield Bench(engine=engine, spec=ServeSpec(python=str(write_interpreter(tmp_path))), folder=tmp_path)
     engine.close()
 

@@ -16,17 +16,16 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import CheckpointNotFound, CheckpointUnreadable
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve import resident
+from eval_jobs.serve import cold, port, process, resident
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Between, ServeSpec, SwapPolicy
 from tests.fakes.vllm_stand_in import write_interpreter
 from tests.integration.left_behind import record_of, writers
 from tests.tiny_model import write_checkpoint
-from tests.warm_engines import Bench
+from tests.warm_engines import Bench, HastyClock
 
 
-class SettableClock(SystemClock):
+class SettableClock(HastyClock):
     """Can be told that much time has passed."""
 
     def __init__(self) -> None:
@@ -87,7 +86,7 @@ def test_a_swapped_checkpoint_answers_the_canaries_as_a_cold_one(bench: Bench) -
 def test_a_certificate_holds_for_later_workers(bench: Bench, work_dir: Path) -> None:
     bench.serve_all(bench.full(1), bench.full(2))
     bench.engine.close()
-    bench.engine = VllmEngine(work_dir, SystemClock())
+    bench.engine = VllmEngine(work_dir, HastyClock())
     assert bench.serve_all(bench.full(3), bench.full(4)) == ["cold", "swap"]
     bench.engine.close()
 
@@ -147,7 +146,7 @@ def test_a_torn_certificate_counts_as_none(bench: Bench, work_dir: Path, content
 
 
 def test_workers_that_certify_at_the_same_time_do_not_disturb_one_another(bench: Bench, work_dir: Path) -> None:
-    others = [replace(bench, engine=VllmEngine(work_dir, SystemClock()), endpoints=[]) for _ in range(3)]
+    others = [replace(bench, engine=VllmEngine(work_dir, HastyClock()), endpoints=[]) for _ in range(3)]
     checkpoints = [bench.full(seed) for seed in (1, 2, 3)]
     found: list[list[str]] = []
     threads = [threading.Thread(target=lambda b=b: found.append(b.serve_all(*checkpoints))) for b in others]
@@ -227,9 +226,9 @@ def test_another_environment_is_another_process(bench: Bench, monkeypatch: pytes
 
 def test_another_port_is_another_process(bench: Bench) -> None:
     bench.serve_all(bench.full(1), bench.full(2))
-    port = bench.get("/environment") and int(bench.endpoints[-1].base_url.removesuffix("/v1").rpartition(":")[2])
-    assert bench.serve(bench.full(3), port=port).load_method == "swap"
-    assert "serve.port is" in bench.serve(bench.full(1), port=port + 1).load_reason
+    number = int(bench.endpoints[-1].base_url.removesuffix("/v1").rpartition(":")[2])
+    assert bench.serve(bench.full(3), port=number).load_method == "swap"
+    assert "serve.port is" in bench.serve(bench.full(1), port=number + 1).load_reason
 
 
 def test_what_an_engine_reads_at_its_start_only_must_be_equal(bench: Bench) -> None:
@@ -274,7 +273,12 @@ def test_an_engine_that_died_while_it_was_idle_is_replaced(bench: Bench, work_di
     assert info.load_reason == "the engine had ended by itself (killed by SIGKILL)"
 
 
-def test_an_engine_that_froze_while_it_was_idle_is_replaced(bench: Bench, work_dir: Path) -> None:
+def test_an_engine_that_froze_while_it_was_idle_is_replaced(
+    bench: Bench, work_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port, "ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(cold, "SICK_STOP_GRACE_S", 0.2)
+    monkeypatch.setattr(process, "GROUP_GRACE_S", 0.2)
     bench.serve_all(bench.full(1), bench.full(2))
     frozen = bench.endpoints[-1].info.log
     os.kill(record_of(work_dir).pid, signal.SIGSTOP)
