@@ -26,7 +26,7 @@ class Workload:
     """What is asked of every checkpoint, beside the load of the probe."""
 
     concurrency: int = 8
-    max_tokens: int = 24
+    max_tokens: int = 48
     load: ProbeLoad = LOAD
 
     def toml(self) -> str:
