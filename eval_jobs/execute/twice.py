@@ -2,9 +2,9 @@
 
     record = run_asked(plan, tools=tools, progress=print)    # any plan; one with `calibration` is asked twice
 
-Each pass is an evaluation like any other, from serving the checkpoint on: an engine that holds it still forgets at least
-the prompts that it remembers. A pass that was interrupted goes on with
-what it has not asked yet; nothing of the first is taken over into the second, because their seeds differ.
+Each pass is an evaluation like any other, from serving the checkpoint on: an engine that holds it still forgets at
+least the prompts that it remembers. A pass that was interrupted goes on with what it has not asked yet; nothing of the
+first is taken over into the second, because their seeds differ.
 """
 
 from __future__ import annotations
