@@ -79,8 +79,9 @@ class Spending:
     # --- private
 
     def _used_cpu_s(self) -> float | None:
+        """None also where it would be 0: then the engine that served the plan is not ours."""
         now_s = self._engine.used_cpu_s()
-        return None if now_s is None else max(0.0, now_s - (self._cpu_s or 0.0))
+        return None if now_s is None else max(0.0, now_s - (self._cpu_s or 0.0)) or None
 
 
 Number = TypeVar("Number", int, float)

@@ -19,11 +19,12 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError, StoreError, TrackerError
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.execute.claiming import Chooser
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.heartbeat import Heartbeat
 from eval_jobs.execute.interrupts import Interrupts, LeaseLost, Stopped
@@ -75,10 +76,8 @@ class Worker:
     tools: Tools
     interrupts: Interrupts
     lease_s: float = LEASE_S
-    sight: Sight | None = None
-    """None: the checkpoints were pinned on this machine."""
-    pauses: Pauses | None = None
-    """None: a plan begins whatever its `serve.only_when` says."""
+    chooser: Chooser = field(default_factory=lambda: Chooser(sight=None, pauses=None))
+    """Which plans are for this worker, and when."""
     show: Progress = log.debug
     """Told what goes on now, again and again."""
     nudged: Nudged | None = None
@@ -200,8 +199,7 @@ def run_worker(options: WorkerOptions) -> None:
                 tools=tools,
                 interrupts=interrupts,
                 lease_s=options.lease_s,
-                sight=options.sight,
-                pauses=Pauses(tools.clock),
+                chooser=Chooser(sight=options.sight, pauses=Pauses(tools.clock)),
                 show=options.show,
                 nudged=nudged,
             )
@@ -256,8 +254,10 @@ def _next_claim(worker: Worker) -> Claim | None:
     wait_s = IDLE_S
     try:
         take_back_left_claims(worker.queue, worker.name, now)
-        claim = _visible_claim(worker, now)
-        worker.show((worker.pauses.shown if worker.pauses is not None else "") or "waiting for plans")
+        lease_until = lease_end(now, worker.lease_s)
+        claim_next = partial(worker.queue.claim, worker=worker.name, now=now, lease_until=lease_until)
+        claim = worker.chooser.choose(worker.queue, lambda runs: claim_next(except_runs=runs), now)
+        worker.show(worker.chooser.shown or "waiting for plans")
     except StoreError as error:
         log.warning("the queue does not answer, trying again in %.0f s: %s", STORE_RETRY_S, error)
         claim, wait_s = None, STORE_RETRY_S
@@ -268,23 +268,6 @@ def _next_claim(worker: Worker) -> Claim | None:
             worker.tools.prober.rest()
             nap = clock.sleep if worker.nudged is None else worker.nudged.nap
             nap(wait_s)
-    return claim
-
-
-def _visible_claim(worker: Worker, now: datetime) -> Claim | None:
-    """Claim a plan; one that cannot be seen from here or has to wait is given back as if it had not been claimed."""
-    unseen = worker.sight.unseen(now) if worker.sight is not None else ()
-    paused = worker.pauses.paused_runs() if worker.pauses is not None else ()
-    lease_until = lease_end(now, worker.lease_s)
-    claim = worker.queue.claim(worker=worker.name, now=now, lease_until=lease_until, except_runs=(*unseen, *paused))
-    if claim is None:
-        return None
-    if worker.sight is not None and not worker.sight.sees(claim.plan, now):
-        worker.queue.release(claim, counts=False)
-        return None
-    if worker.pauses is not None and (why := worker.pauses.reason(claim.plan)):
-        worker.queue.release(claim, counts=False, note=why)
-        return None
     return claim
 
 

@@ -108,7 +108,7 @@ class WatchDisplay:
 
     def _pauses(self, why: str, *, is_busy: bool) -> None:
         """Say once that workers wait although there is something to do; the live line says it all the time."""
-        if why and not self._is_paused:
+        if why and not self._is_paused and not is_busy:
             self._line("paused", why)
         # Between two looks of a worker the plan is its own for a moment.
         self._is_paused = bool(why) or (self._is_paused and not is_busy)

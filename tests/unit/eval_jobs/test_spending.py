@@ -122,6 +122,12 @@ def test_an_engine_that_cannot_tell_its_cpu_time_has_none() -> None:
     assert Spending(FakeClock(), FakeEngine(ENDPOINT)).cost((), INFO).cpu_s is None
 
 
+def test_an_engine_of_others_beside_one_of_ours_that_did_nothing_has_no_cpu_time() -> None:
+    engine = FakeEngine(ENDPOINT)
+    engine.cpu_s = 12.5
+    assert Spending(FakeClock(), engine).cost((), INFO).cpu_s is None
+
+
 def test_a_sum_keeps_what_is_known() -> None:
     one = Cost(loading_s=1, evaluating_s=2, probing_s=3, input_tokens=10, gpu_s=6)
     other = Cost(loading_s=10, evaluating_s=20, probing_s=30, output_tokens=5)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from eval_jobs.execute.claiming import Chooser
 from eval_jobs.execute.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.pause import Pauses
 from eval_jobs.execute.worker import Worker, work
@@ -98,7 +99,7 @@ class Scene:
             tools=tools,
             interrupts=self._interrupts,
             lease_s=600.0,
-            pauses=Pauses(self.clock, lambda: self.busy_pct),
+            chooser=Chooser(sight=None, pauses=Pauses(self.clock, lambda: self.busy_pct)),
             show=self.shown.append,
         )
         with pytest.raises(Stopped):
@@ -127,6 +128,15 @@ def test_a_run_without_conditions_is_not_held_up_by_one_with_them(interrupts: In
     scene = Scene(interrupts, now=EVENING.replace(hour=12), end=EVENING.replace(hour=15))
     scene.run(with_conditions(PLANS[0], NIGHT, "a"), with_conditions(PLANS[1], OnlyWhen(), "b"))
     assert [record.plan.checkpoint.run_id for record in scene.queue.finished()] == ["b"]
+
+
+def test_plans_of_earlier_settings_that_wait_do_not_hold_up_those_of_today(interrupts: Interrupts) -> None:
+    noon = EVENING.replace(hour=12)
+    scene = Scene(interrupts, now=noon, end=noon.replace(hour=15))
+    scene.run(with_conditions(PLANS[0], NIGHT), with_conditions(PLANS[1], OnlyWhen()))
+    assert [record.plan.id for record in scene.queue.finished()] == [PLANS[1].id]
+    assert (scene.engine.began[0] - noon).total_seconds() < 1
+    assert [waiting.step for waiting in scene.queue.state().waiting] == [PLANS[0].checkpoint.step]
 
 
 def test_settings_that_were_changed_meanwhile_count_within_a_minute(interrupts: Interrupts) -> None:
