@@ -88,6 +88,18 @@ def test_history_as_json_holds_the_evidence(project: Path) -> None:
     assert document["gaps"] == []
 
 
+def test_costs_are_told_for_every_step_and_added_up(project: Path) -> None:
+    shown = tracker(project, "costs")
+    assert all(f"\n {step} " in shown for step in STEPS)
+    assert f"{len(STEPS)} checkpoints, " in shown
+    [costs] = json.loads(tracker(project, "costs", "--json"))
+    assert [row["step"] for row in costs["checkpoints"]] == list(STEPS)
+    of_steps = [row["cost"] for row in costs["checkpoints"]]
+    assert all(cost["evaluating_s"] > 0 and cost["input_tokens"] > 0 for cost in of_steps)
+    assert costs["total"]["input_tokens"] == sum(cost["input_tokens"] for cost in of_steps)
+    assert (costs["total"]["gpu_s"], costs["total"]["cpu_s"]) == (None, None), "the server is not ours"
+
+
 def test_compare_shows_lost_questions_with_both_answers(project: Path) -> None:
     shown = tracker(project, "compare", "400", "latest")
     assert "no idea" in shown
