@@ -26,7 +26,7 @@ from tracker.cli.options import config_option, json_option, json_text, open_proj
 from tracker.domain.buckets import SCHEME
 from tracker.domain.calibration_types import Calibration, Fitness, Repetition
 from tracker.domain.display import clean, duration_text, names_text, one_line
-from tracker.domain.retention import is_of
+from tracker.domain.retention import identity_of, is_of
 from tracker.wiring import Project
 
 UNFIT, NOT_MEASURED, BROKEN = 1, 3, 4
@@ -106,7 +106,11 @@ def _chosen(project: Project, name: str) -> Checkpoint:
     record = project.history.bare_record(report.plan_id)
     if record is None:
         raise StoreError(f"the results of step {report.step} are gone", hint="restore the database from a backup")
-    return project.pin(record.plan.checkpoint.uri)
+    wanted = record.plan.checkpoint
+    held = (pin.checkpoint for pin in project.pins.held())
+    # By what it is and not by where it was: the project may have been moved since.
+    here = next((checkpoint for checkpoint in held if identity_of(checkpoint) == identity_of(wanted)), None)
+    return here or project.pin(wanted.uri)
 
 
 def _may_lead(project: Project, clock: Clock) -> bool:
