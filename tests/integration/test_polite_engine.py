@@ -59,17 +59,17 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 def test_a_nice_engine_is_nice_with_all_its_processes(tmp_path: Path) -> None:
     engine = VllmEngine(tmp_path / "work", SystemClock())
-    spec = ServeSpec(python=str(write_interpreter(tmp_path)), args=("--stand-in", "family"), niceness=7)
+    spec = ServeSpec(python=str(write_interpreter(tmp_path)), args=("--stand-in", "family"), niceness=18)
     checkpoint = checkpoint_record(write_checkpoint(tmp_path / "checkpoint"), step=100)
     try:
         with engine.serving(checkpoint, spec, progress=nothing_to_show) as endpoint:
             log = Path(endpoint.info.log)
             family = [psutil.Process(one.pid) for one in proc.every_process() if proc.writes_to(one.pid, log)]
             assert len(family) == 2
-            assert [one.nice() for one in family] == [7, 7]
+            assert [one.nice() for one in family] == [18, 18]
     finally:
         engine.close()
-    assert psutil.Process().nice() < 7, "the worker itself stays as it is"
+    assert psutil.Process().nice() < 18, "the worker itself stays as it is"
 
 
 def test_an_engine_is_as_nice_as_its_worker_when_nothing_is_set(start: Start) -> None:
@@ -78,12 +78,12 @@ def test_an_engine_is_as_nice_as_its_worker_when_nothing_is_set(start: Start) ->
 
 
 def test_where_linux_shares_the_cpu_by_sessions_the_session_is_nice_too(start: Start) -> None:
-    engine = start("import time; time.sleep(600)", niceness=9)
+    engine = start("import time; time.sleep(600)", niceness=18)
     (leader,) = members(engine)
     autogroup = Path(f"/proc/{leader.pid}/autogroup")
     if autogroup.exists():
-        assert "nice 9" in autogroup.read_text()
-    assert leader.nice() == 9
+        assert "nice 18" in autogroup.read_text()
+    assert leader.nice() == 18
 
 
 def test_the_cpu_time_of_an_engine_is_that_of_its_whole_family_and_stays_known_after_its_end(start: Start) -> None:
