@@ -38,20 +38,18 @@ def calibration_table(calibration: Calibration, *, min_effect: float) -> Rendera
 
 def _table(found: tuple[Repetition, ...]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("benchmark", overflow="fold", min_width=8)
-    table.add_column("samples", justify="right", no_wrap=True)
-    table.add_column("flips, 95 % interval", no_wrap=True)
-    table.add_column("other text", justify="right", no_wrap=True)
-    table.add_column("two scores differ by, 95 %", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    table.add_column("benchmark", overflow="fold", min_width=9)
+    for name in ("samples", "flips\n95 % interval", "other\ntext", "two scores differ\nby, 95 %"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=6)
     for one in found:
         interval = f"{rate_text(one.flip_rate_low)} to {rate_text(one.flip_rate_high)}"
         table.add_row(
             Text(one_line(one.benchmark)),
             str(one.samples),
-            Text.assemble(f"{one.flips:>3}  ", (interval, "dim")),
+            Text.assemble(f"{one.flips}\n", (interval, "dim")),
             str(one.other_texts),
-            Text.assemble(change_text(one.noise), (f"  at most {change_text(one.noise_high)}", "dim")),
+            Text.assemble(f"{change_text(one.noise)}\n", (f"at most {change_text(one.noise_high)}", "dim")),
             Text(str(one.fitness), style=_STYLES[one.fitness]),
         )
     return table
