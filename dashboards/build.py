@@ -27,6 +27,7 @@ from eval_jobs.ports import Queue
 from tracker.adapters.curves import TrainerCurves
 from tracker.cli.options import choose_run, open_project
 from tracker.domain.branches import branches_of
+from tracker.domain.costs import run_costs
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.overview import open_gaps, overview
@@ -82,6 +83,7 @@ def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         # The newest checkpoint's file holds the whole curve up to it.
         curves=sources.curves.read(records[-1].plan.checkpoint) if records else (),
         phases=sources.policy.phases,
+        costs=run_costs(run_id, known),
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
         repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),
         unfinished=sources.queue.state().unfinished.get(run_id, 0),

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from dashboards.run_data import RunData, changes_of
 from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec, Suite
 from tracker.domain.calibration_types import Fitness, Repetition
-from tracker.domain.costs import headline, run_costs
+from tracker.domain.costs import headline
 from tracker.domain.display import NOTHING, count_text, duration_text, names_text, one_line
 from tracker.domain.repetition_text import NOT_CALIBRATED, effect_text, is_unfit
 from tracker.domain.scores import summarise
@@ -175,9 +175,8 @@ def _times_text(records: Sequence[EvalRecord]) -> str:
 
 
 def _cost_facts(data: RunData) -> Iterator[tuple[str, str]]:
-    costs = run_costs(data.run_id, data.records)
-    if costs.checkpoints:
-        yield ("Cost", headline(costs))
+    if data.costs is not None and data.costs.checkpoints:
+        yield ("Cost", headline(data.costs))
 
 
 def _benchmark(benchmark: Benchmark, data: RunData) -> MeasuredBenchmark:

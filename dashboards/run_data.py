@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 
@@ -11,6 +11,7 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.branches import branches_of
 from tracker.domain.calibration import repetitions_of
 from tracker.domain.calibration_types import Calibration, Repetition
+from tracker.domain.costs import RunCosts
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.pairing import served_alike
 from tracker.domain.run_scores import RunScores
@@ -33,6 +34,8 @@ class RunData:
     phases: tuple[Phase, ...] = ()
     texts: Mapping[str, EvalRecord] = field(default_factory=dict)
     """Records with their samples by plan id, as far as examples and counts need them."""
+    costs: RunCosts | None = None
+    """Of every evaluation of the run, also of those that another one has replaced; None: not known."""
     ledger: RunLedger | None = None
     """What was forgotten, with the texts of the lost samples that are shown."""
     repetitions: Mapping[str, Repetition] = field(default_factory=dict)
@@ -45,12 +48,20 @@ class RunData:
 def newest_records(records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
     """Return one record for each step and suite, ordered by step: a step that was written again counts once.
 
-    Checkpoints that training left behind when it went back do not count at all.
+    Checkpoints that training left behind when it went back do not count at all. Where a part of the samples was asked
+    first, latency was measured with that: the record of everything gets it here.
     """
-    ordered = sorted(records, key=lambda r: (r.plan.checkpoint.step, r.plan.checkpoint.ready_at, r.finished_at))
+    ordered = sorted(
+        records,
+        key=lambda r: (r.plan.checkpoint.step, r.plan.checkpoint.ready_at, r.finished_at, _is_of_both_parts(r)),
+    )
     branches = branches_of(r.plan.checkpoint for r in ordered)
     ordered = [r for r in ordered if branches.left_by(r.plan.checkpoint) is None]
-    return tuple({(r.plan.checkpoint.step, r.plan.suite.name): r for r in ordered}.values())
+    newest: dict[tuple[int, str], EvalRecord] = {}
+    for record in ordered:
+        key = record.plan.checkpoint.step, record.plan.suite.name
+        newest[key] = _with_latencies(record, newest.get(key))
+    return tuple(newest.values())
 
 
 def newest_repetitions(
@@ -76,3 +87,18 @@ def changes_of(records: Iterable[EvalRecord], benchmark: str) -> tuple[int, ...]
         for (old_plan, old), (plan, new) in pairwise(found)
         if old != new or not served_alike(plan, old_plan)
     )
+
+
+# --- private
+
+
+def _with_latencies(record: EvalRecord, before: EvalRecord | None) -> EvalRecord:
+    if before is None or not _is_of_both_parts(record):
+        return record
+    is_same = before.plan.checkpoint.digest == record.plan.checkpoint.digest
+    return replace(record, probes=before.probes) if is_same else record
+
+
+def _is_of_both_parts(record: EvalRecord) -> bool:
+    part = record.plan.suite.part
+    return part is not None and part.is_rest
