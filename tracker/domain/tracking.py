@@ -129,7 +129,7 @@ def _scores(outcome: EvalResult | BenchmarkFailure) -> Iterator[tuple[str, float
         # Never as a point of the curve of the whole: a part has another mean on the same weights.
         yield "screen" if outcome.left_out else "bench", summary.mean
     yield "coverage", summary.coverage
-    if summary.planned:
+    if summary.planned and not outcome.left_out:  # of a part it is another share, as the mean is another one
         yield "truncated", summary.truncated / summary.planned
 
 

@@ -160,9 +160,10 @@ def test_a_part_is_another_metric_and_no_point_of_the_curve_and_no_best_checkpoi
     screen, rest = parts_of(whole_record())
     keys = {m.key for m in tracking_batch(screen, report()).metrics}
     assert {"screen/sums", "screen/facts"} <= keys
-    assert not any(key.startswith("bench/") for key in keys)
+    assert not any(key.startswith(("bench/", "truncated/")) for key in keys)
     keys = {m.key for m in tracking_batch(joined(screen, rest), report()).metrics}
-    assert {"bench/sums", "screen/facts"} <= keys
+    assert {"bench/sums", "truncated/sums", "screen/facts"} <= keys
+    assert "truncated/facts" not in keys
     assert not list(_score_points(600, verdict(VerdictWord.INCONCLUSIVE, PART)))
     assert list(_score_points(600, verdict(VerdictWord.INCONCLUSIVE)))
     written = tracking_batch(screen, report(verdict(VerdictWord.INCONCLUSIVE, PART))).verdicts
