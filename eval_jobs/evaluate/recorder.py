@@ -116,6 +116,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
                 raise NoAnswer(refusal, may_pass=False)
             return super()._process_work_item(item, model_prediction_dir)
         finally:
+            self.api.slots.give()  # what fails outside the gate keeps it, and this thread may have nothing more to ask
             AsyncioLoopRunner.shutdown_for_thread()
 
     def _predict_sample(self, sample: Sample, model_prediction_dir: str) -> TaskState:

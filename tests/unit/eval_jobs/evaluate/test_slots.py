@@ -5,11 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import cast
 
 import httpx
 import pytest
+from evalscope.api.dataset import Sample
 
 from eval_jobs.evaluate.http_client import http_client
+from eval_jobs.evaluate.journal import Journal
+from eval_jobs.evaluate.model_api import StrictAPI
+from eval_jobs.evaluate.recorder import Recorder
 from eval_jobs.evaluate.slots import Slots
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 
@@ -136,3 +142,27 @@ def test_the_time_with_a_slot_is_counted_once() -> None:
     slots.give()
     assert slots.spent_s() >= 0.01
     assert slots.spent_s() == 0.0
+
+
+def test_a_question_that_failed_outside_the_gate_gives_its_slot_back() -> None:
+    """A benchmark that holds its own conversation: its thread may have nothing more to ask, and others wait."""
+    slots = Slots(1)
+    recorder = object.__new__(Recorder)
+    recorder.api = cast("StrictAPI", SimpleNamespace(slots=slots, thread=threading.local()))
+    recorder.journal = cast("Journal", SimpleNamespace(refusal=lambda _: "", repeats=1, note_asking=lambda _: None))
+    recorder.model = SimpleNamespace(config=SimpleNamespace(seed=0))
+
+    def converse(**_: object) -> object:
+        assert slots.take()
+        raise httpx.ReadTimeout("no answer")
+
+    recorder.benchmark = SimpleNamespace(run_inference=converse)
+    item = SimpleNamespace(needs_predict=True, subset="s", sample=Sample(input="1+1=", id=0))
+    with pytest.raises(httpx.ReadTimeout):
+        recorder._process_work_item(item, "")
+    with ThreadPoolExecutor(1) as other:
+        waiting = other.submit(slots.take)
+        try:
+            assert waiting.result(timeout=60)
+        finally:
+            slots.give()
