@@ -48,6 +48,7 @@ class ColdStarts:
         self.stop()
         launch, spec = self._launch(order), order.spec
         argv = self._command(launch, order)
+        base_state = folder_state(order.checkpoint.base_model)  # before the engine reads it
         self._is_sick = True  # as long as it does not answer
         with DigestCheck(order.checkpoint) as check:
             self._process = process.start(
@@ -61,6 +62,7 @@ class ColdStarts:
             self._wait(self._process, launch, spec, progress)
             check.demand()
         resident = self._resident(self._process, launch, order)
+        resident.base_state = base_state
         model = launch.adapter or launch.name
         resident.keep(Loaded(checkpoint=order.checkpoint, model=model, canaries=_answers(resident, model)))
         # It may have died of the first prompts: whoever asks next should hear of the engine, and not of a lost answer.
@@ -107,7 +109,6 @@ class ColdStarts:
             version=engine_version(launch.port),
             model=order.model,
             served_beside=order.adapter.served if order.adapter else "",
-            base_state=folder_state(order.checkpoint.base_model),
         )
 
     def _launch(self, order: Order) -> Launch:

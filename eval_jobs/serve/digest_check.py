@@ -27,6 +27,8 @@ class DigestCheck:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._found = ""
+        self._state: tuple[tuple[int, ...], ...] = ()
+        """Of the files before they were hashed."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._hash, name="digest check", daemon=True)
 
@@ -38,12 +40,14 @@ class DigestCheck:
         self._over.set()
 
     def demand(self) -> None:
-        """Wait for the hash, and compare.
+        """Wait for the hash, and compare; called again, it sees what was written since.
 
         Raises:
             CheckpointUnreadable: the weights are other ones. Those that cannot be found or read, the engine judges.
         """
         self._thread.join()
+        if self._found and _state(self._checkpoint) != self._state:
+            self._hash()  # somebody wrote after they were hashed, and perhaps before the engine read them
         if self._found and self._found != self._checkpoint.digest:
             raise CheckpointUnreadable(
                 f"the weights in {self._checkpoint.uri} are not those that were pinned: "
@@ -55,6 +59,7 @@ class DigestCheck:
 
     def _hash(self) -> None:
         digest = hashlib.sha256()
+        self._state = _state(self._checkpoint)
         try:
             for path in _files(self._checkpoint):
                 with path.open("rb", buffering=0) as file:
@@ -78,6 +83,15 @@ def demand_pinned_weights(checkpoint: Checkpoint) -> None:
 
 
 # --- private
+
+
+def _state(checkpoint: Checkpoint) -> tuple[tuple[int, ...], ...]:
+    """Return what changes when somebody writes to the weights or puts others in their place; () without any."""
+    try:
+        states = [path.stat() for path in _files(checkpoint)]
+    except (BadWeights, OSError):
+        return ()
+    return tuple((state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states)
 
 
 def _files(checkpoint: Checkpoint) -> list[Path]:

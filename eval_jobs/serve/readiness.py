@@ -18,6 +18,7 @@ from eval_jobs.serve.process import EngineProcess
 POLL_S = 0.25
 PROGRESS_EVERY_S = 2.0
 LOG_TAIL_BYTES = 256_000
+UNKNOWN_VERSION = "unknown"
 
 
 def wait_until_ready(
@@ -43,10 +44,10 @@ def wait_until_ready(
 
 
 def engine_version(port: int) -> str:
-    """Return the version that the engine names, `unknown` where it names none."""
+    """Return the version that the engine names, `UNKNOWN_VERSION` where it names none."""
     answer = ask(port, "/version")
     body = answer.body if answer is not None else None
-    return str(body.get("version", "unknown")) if isinstance(body, dict) else "unknown"
+    return str(body.get("version") or UNKNOWN_VERSION) if isinstance(body, dict) else UNKNOWN_VERSION
 
 
 # --- private

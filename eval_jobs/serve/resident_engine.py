@@ -219,7 +219,9 @@ class ResidentEngine:
         return f"compared with a cold start, and refused from now on ({kind.id}): {proof.differed}"
 
     def _remember(self, resident: Resident, checkpoint: Checkpoint, canaries: tuple[Canary, ...]) -> None:
-        self._answers[self._key(resident, checkpoint)] = canaries
+        key = self._key(resident, checkpoint)
+        self._answers.pop(key, None)  # to the end: what is served again and again is not the first to be forgotten
+        self._answers[key] = canaries
         while len(self._answers) > KNOWN_ANSWERS:
             del self._answers[next(iter(self._answers))]
 

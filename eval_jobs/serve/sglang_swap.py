@@ -22,6 +22,7 @@ from eval_jobs.serve.digest_check import demand_pinned_weights
 from eval_jobs.serve.fingerprint import Fingerprint, fingerprint_of, obstacle
 from eval_jobs.serve.order import Order
 from eval_jobs.serve.port import model_names
+from eval_jobs.serve.readiness import UNKNOWN_VERSION
 from eval_jobs.serve.resident import Loaded, Resident, folder_state, identity
 from eval_jobs.serve.way import STAY, Way
 from eval_jobs.types import Checkpoint
@@ -69,12 +70,12 @@ def model_info(port: int) -> Mapping[str, object]:
 
 
 def engine_version(port: int) -> str:
-    """Return the version that the engine names, `unknown` where it names none."""
+    """Return the version that the engine names, `UNKNOWN_VERSION` where it names none."""
     for path in ("/server_info", "/get_server_info"):
         body = get(port, path, timeout_s=STEP_TIMEOUT_S).body
         if isinstance(body, dict) and body.get("version"):
             return str(body["version"])
-    return "unknown"
+    return UNKNOWN_VERSION
 
 
 # --- private

@@ -7,7 +7,7 @@ import secrets
 from eval_jobs.errors import SwapRefused
 from eval_jobs.serve.adapters import load_adapter, unload_adapter
 from eval_jobs.serve.control import post
-from eval_jobs.serve.digest_check import demand_pinned_weights
+from eval_jobs.serve.digest_check import DigestCheck
 from eval_jobs.serve.launch import KEPT_ADAPTERS
 from eval_jobs.serve.order import Order
 from eval_jobs.serve.resident import Loaded, Resident, identity
@@ -65,13 +65,15 @@ def _swapped(resident: Resident, order: Order, way: Way) -> Loaded:
 
 def _adapter(resident: Resident, order: Order, way: Way) -> Loaded:
     port = resident.launch.port
-    demand_pinned_weights(order.checkpoint)
-    _begin_afresh(port)
-    while len(resident.loaded) >= KEPT_ADAPTERS:
-        oldest = next(iter(resident.loaded))
-        unload_adapter(port, resident.loaded.pop(oldest).model)
-    name = f"{resident.launch.name}-{secrets.token_hex(4)}"
-    load_adapter(port, name, order.checkpoint.uri, timeout_s=order.spec.startup_timeout_s)
+    with DigestCheck(order.checkpoint) as check:
+        check.demand()
+        _begin_afresh(port)
+        while len(resident.loaded) >= KEPT_ADAPTERS:
+            oldest = next(iter(resident.loaded))
+            unload_adapter(port, resident.loaded.pop(oldest).model)
+        name = f"{resident.launch.name}-{secrets.token_hex(4)}"
+        load_adapter(port, name, order.checkpoint.uri, timeout_s=order.spec.startup_timeout_s)
+        check.demand()
     return Loaded(checkpoint=order.checkpoint, model=name, method=way.method, certificate=_id(way))
 
 

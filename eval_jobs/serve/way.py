@@ -15,6 +15,7 @@ from eval_jobs.serve.certificate import Kind, Proof, extension_version, find
 from eval_jobs.serve.fingerprint import Fingerprint, never_swapped, obstacle
 from eval_jobs.serve.machine import device_name
 from eval_jobs.serve.order import Order
+from eval_jobs.serve.readiness import UNKNOWN_VERSION
 from eval_jobs.serve.resident import Resident, folder_state, identity
 from eval_jobs.serve.shape import Shape, difference
 from eval_jobs.serve.sleeping import DROP_WEIGHTS, KEEP_WEIGHTS
@@ -119,6 +120,8 @@ def _warm_way(order: Order, resident: Resident, shape: Shape, proofs: Path, fail
         return Way(method=STAY, reason="it was in the engine already")
     if order.model is None or resident.model is None:
         return Way(method=COLD, reason=order.unread or "what the engine was started on is not known")
+    if resident.version == UNKNOWN_VERSION:
+        return Way(method=COLD, reason="the engine does not name its version, so no proof would say what it is about")
     reason = _why_unfit(order, order.model, resident.model) or _why_other_files(order, resident)
     if reason:
         return Way(method=COLD, reason=reason)

@@ -14,7 +14,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from eval_jobs.errors import CheckpointUnreadable
+from eval_jobs.serve import warm
+from eval_jobs.serve.adapters import load_adapter
 from eval_jobs.serve.launch import KEPT_ADAPTERS
+from eval_jobs.serve.resident_engine import KNOWN_ANSWERS
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import ServeSpec, SwapPolicy
 from tests.contract.engine_rules import offered_models
@@ -135,6 +138,43 @@ def test_an_adapter_whose_weights_changed_since_they_were_pinned_is_not_served(b
     write_lora(Path(str(third.base_model)), Path(third.uri), rank=4, seed=9)
     with pytest.raises(CheckpointUnreadable, match="are not those that were pinned"):
         bench.serve(third)
+
+
+def test_an_adapter_that_is_written_to_right_before_the_engine_reads_it_is_not_served(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.serve_all(bench.adapter(1), bench.adapter(2))
+    third = bench.adapter(3)
+
+    def write_and_load(port: int, name: str, folder: str, *, timeout_s: float) -> None:
+        write_lora(Path(str(third.base_model)), Path(folder), rank=4, seed=9)
+        load_adapter(port, name, folder, timeout_s=timeout_s)
+
+    monkeypatch.setattr(warm, "load_adapter", write_and_load)
+    with pytest.raises(CheckpointUnreadable, match="are not those that were pinned"):
+        bench.serve(third)
+
+
+def test_a_base_that_is_written_to_while_the_engine_starts_is_loaded_anew(bench: Bench) -> None:
+    first = bench.adapter(1)
+
+    def write(line: str) -> None:
+        if line.startswith("starting the engine"):
+            Path(str(first.base_model), "model.safetensors").touch()
+
+    with bench.engine.serving(first, bench.spec, progress=write):
+        pass
+    assert bench.serve(first).load_reason == "files of the base model have changed since the engine was started"
+
+
+def test_what_is_served_again_and_again_is_compared_however_much_came_between(bench: Bench) -> None:
+    reference = bench.adapter(1)
+    for seed in range(2, KNOWN_ANSWERS + 2):
+        bench.serve(reference)
+        bench.serve(bench.adapter(seed))
+    bench.set_mode("scrambled")
+    info = bench.serve(reference)
+    assert "did not answer as when it was served before" in info.load_reason
 
 
 def test_an_adapter_that_the_running_engine_refuses_is_a_new_start(bench: Bench) -> None:
