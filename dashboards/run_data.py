@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 
-from eval_jobs.types import EvalRecord
+from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.branches import branches_of
 from tracker.domain.calibration import repetitions_of
 from tracker.domain.calibration_types import Calibration, Repetition
@@ -53,7 +53,7 @@ def newest_records(records: Iterable[EvalRecord]) -> tuple[EvalRecord, ...]:
     """
     ordered = sorted(
         records,
-        key=lambda r: (r.plan.checkpoint.step, r.plan.checkpoint.ready_at, r.finished_at, _is_of_both_parts(r)),
+        key=lambda r: (r.plan.checkpoint.step, r.plan.checkpoint.ready_at, r.finished_at, -_left_out(r)),
     )
     branches = branches_of(r.plan.checkpoint for r in ordered)
     ordered = [r for r in ordered if branches.left_by(r.plan.checkpoint) is None]
@@ -97,6 +97,11 @@ def _with_latencies(record: EvalRecord, before: EvalRecord | None) -> EvalRecord
         return record
     is_same = before.plan.checkpoint.digest == record.plan.checkpoint.digest
     return replace(record, probes=before.probes) if is_same else record
+
+
+def _left_out(record: EvalRecord) -> int:
+    """Return how many samples were not asked; of records that hold one another, the one with all has the least."""
+    return sum(outcome.left_out for outcome in record.outcomes if isinstance(outcome, EvalResult))
 
 
 def _is_of_both_parts(record: EvalRecord) -> bool:

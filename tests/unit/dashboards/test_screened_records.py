@@ -11,7 +11,7 @@ from dashboards.build import Sources, collect
 from dashboards.measured import measured
 from dashboards.run_data import newest_records
 from eval_jobs.identity import rest_plan, screen_plan
-from eval_jobs.types import Cost, EvalRecord, Screen
+from eval_jobs.types import Cost, EvalRecord, EvalResult, Screen
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
@@ -30,9 +30,11 @@ def _screen_and_both(later: timedelta) -> tuple[EvalRecord, EvalRecord]:
     """Return the newest record as that of a screen, with latencies, and as that of both parts, without."""
     whole = RUN.records[-1]
     assert whole.probes
-    screen = replace(whole, plan=screen_plan(whole.plan, Screen(samples=20)), cost=_cost(40.0))
-    rest = rest_plan(screen.plan, [b.name for b in whole.plan.suite.benchmarks])
-    both = replace(screen, plan=rest, probes=(), finished_at=whole.finished_at + later, cost=_cost(60.0))
+    parts = tuple(replace(o, left_out=60) if isinstance(o, EvalResult) else o for o in whole.outcomes)
+    plan = screen_plan(whole.plan, Screen(samples=20))
+    screen = replace(whole, plan=plan, outcomes=parts, cost=_cost(40.0))
+    rest = rest_plan(plan, [b.name for b in whole.plan.suite.benchmarks])
+    both = replace(whole, plan=rest, probes=(), finished_at=whole.finished_at + later, cost=_cost(60.0))
     return screen, both
 
 
