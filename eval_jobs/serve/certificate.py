@@ -44,6 +44,8 @@ class Kind:
     architecture: str
     layout: str
     """Hash of names, types and shapes of the tensors, the base's included: shapes choose kernels."""
+    config: str
+    """Hash of config.json, a base's for adapters: it chooses layers, and which of them share weights."""
     weights: str
     """Types of the weights in the files."""
     dtype: str

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from eval_jobs.identity import content_hash
 from eval_jobs.serve.certificate import Kind, Proof, extension_version, find
-from eval_jobs.serve.fingerprint import Fingerprint, never_swapped, obstacle
+from eval_jobs.serve.fingerprint import CONFIG, Fingerprint, never_swapped, obstacle
 from eval_jobs.serve.machine import device_name
 from eval_jobs.serve.order import Order
 from eval_jobs.serve.readiness import UNKNOWN_VERSION
@@ -71,6 +71,7 @@ def kind_of(order: Order, model: Fingerprint, shape: Shape, *, version: str, asl
         way=SWAP if order.adapter is None else ADAPTER,
         architecture=model.architecture,
         layout=layout if order.adapter is None else content_hash([layout, order.adapter.layout]),
+        config=model.files[CONFIG],
         weights=model.dtype,
         dtype=order.spec.dtype,
         quantisation=model.quantisation,

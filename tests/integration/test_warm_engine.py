@@ -225,6 +225,14 @@ def test_another_environment_is_another_process(bench: Bench, monkeypatch: pytes
     assert "the environment is another one" in bench.serve(bench.full(3)).load_reason
 
 
+def test_a_certificate_holds_for_no_other_configuration_of_equal_tensors(bench: Bench) -> None:
+    bench.serve_all(bench.full(1), bench.full(2))
+    other = {"rope_theta": 500_000.0}
+    infos = [bench.serve(bench.full(seed, config=other)) for seed in (3, 4, 5)]
+    assert [info.load_method for info in infos] == ["cold", "cold", "swap"]
+    assert "certified from now on" in infos[1].load_reason
+
+
 def test_an_engine_that_does_not_name_its_version_is_certified_for_nothing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, work_dir: Path
 ) -> None:

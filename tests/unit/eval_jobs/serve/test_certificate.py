@@ -32,6 +32,7 @@ KIND = Kind(
     way="swap",
     architecture="LlamaForCausalLM",
     layout="l",
+    config="c",
     weights="BF16",
     dtype="auto",
     quantisation="",
@@ -95,7 +96,13 @@ def test_the_digest_sees_the_last_bit() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        *({"way": "adapter"}, {"architecture": "Qwen2ForCausalLM"}, {"layout": "m"}, {"weights": "F32"}),
+        *(
+            {"way": "adapter"},
+            {"architecture": "Qwen2ForCausalLM"},
+            {"layout": "m"},
+            {"config": "d"},
+            {"weights": "F32"},
+        ),
         *({"dtype": "float32"}, {"quantisation": "fp8"}, {"device": "NVIDIA H100"}, {"engine": "vllm 0.33.0"}),
         *({"flags": ()}, {"process": "q"}, {"extension": "f"}, {"asleep": 2}),
     ],
