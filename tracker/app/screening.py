@@ -15,6 +15,7 @@ from eval_jobs.errors import StoreError
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.ports import Queue
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Part
+from tracker.domain.retention import identity_of
 from tracker.domain.screening import Screening, is_screen, joined, neighbours_to_ask, to_ask_whole
 from tracker.domain.types import Report
 from tracker.ports import History
@@ -73,18 +74,20 @@ def plans_of_rest(
         records: of the run, without samples.
         given_up: pins whose weights are gone.
     """
+    own = to_ask_whole(report)
     if is_screen(record.plan):
-        names = to_ask_whole(report)
-        return (rest_plan(record.plan, names),) if names else ()
-    wanted = neighbours_to_ask(report)
+        is_there = record.plan.checkpoint.uri not in given_up
+        return (rest_plan(record.plan, own),) if own and is_there else ()
+    wanted = {**neighbours_to_ask(report), **({report.step: own} if own else {})}
     if not wanted:
         return ()
-    screens = [r for r in records if is_screen(r.plan) and r.plan.suite.name == record.plan.suite.name]
+    known = tuple(r for r in records if r.plan.suite.name == record.plan.suite.name)
+    # A plan for each benchmark: whatever the next checkpoint wants of them, it has the same id, and is asked once.
     return tuple(
-        rest_plan(screen.plan, names)
-        for screen in screens
-        if (names := _left_out(screen, wanted.get(screen.plan.checkpoint.step, ())))
-        if screen.plan.checkpoint.uri not in given_up
+        rest_plan(screen.plan, (name,))
+        for screen in known
+        if is_screen(screen.plan) and screen.plan.checkpoint.uri not in given_up
+        for name in _left_out(screen, wanted.get(screen.plan.checkpoint.step, ()), known)
     )
 
 
@@ -117,9 +120,15 @@ def whole_record(record: EvalRecord, history: History) -> EvalRecord:
 # --- private
 
 
-def _left_out(screen: EvalRecord, wanted: Collection[str]) -> tuple[str, ...]:
-    outcomes = (o for o in screen.outcomes if isinstance(o, EvalResult) and o.left_out)
-    return tuple(o.benchmark for o in outcomes if o.benchmark in wanted)
+def _left_out(screen: EvalRecord, wanted: Collection[str], records: Iterable[EvalRecord]) -> tuple[str, ...]:
+    """Return which of these benchmarks nobody asked whole at the checkpoint of a screen."""
+    if not wanted:
+        return ()
+    own = identity_of(screen.plan.checkpoint)
+    outcomes = (o for r in records if identity_of(r.plan.checkpoint) == own for o in r.outcomes)
+    whole = {o.benchmark for o in outcomes if isinstance(o, EvalResult) and not o.left_out}
+    asked = (o.benchmark for o in screen.outcomes if isinstance(o, EvalResult))
+    return tuple(name for name in asked if name in wanted and name not in whole)
 
 
 def _known_of(rest: EvalRecord, part: Part, history: History) -> EvalRecord | None:
@@ -133,4 +142,10 @@ def _known_of(rest: EvalRecord, part: Part, history: History) -> EvalRecord | No
         and known.plan.suite.part in parts
         and known.plan.id != own.id
     ]
-    return history.record(max(found, key=lambda r: r.finished_at).plan.id) if found else None
+    # Of two rests that were carried out at once, both joined records may end when the later one ended.
+    newest = max(found, key=lambda r: (r.finished_at, -_unasked(r)), default=None)
+    return None if newest is None else history.record(newest.plan.id)
+
+
+def _unasked(record: EvalRecord) -> int:
+    return sum(o.left_out for o in record.outcomes if isinstance(o, EvalResult))
