@@ -113,7 +113,7 @@ def _send_outcome(task: Message, journal: Journal, shared: _Shared, send: Send) 
             message = {"type": "result", "metric": journal.metric, **counts}
         except TrackerError as error:
             message = error_message(error)
-        except Exception as error:
+        except BaseException as error:  # code of a benchmark may call `sys.exit`: our parent would wait for ever
             log.exception("evaluating %s failed while %s", journal.name, journal.stage)
             message = error_message(_explained(error, journal))
     send(message | {"benchmark": journal.name, "asking_s": journal.asking_s})
@@ -195,7 +195,7 @@ def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
         )
 
 
-def _explained(error: Exception, journal: Journal) -> TrackerError:
+def _explained(error: BaseException, journal: Journal) -> TrackerError:
     """Say in our own words what an error of EvalScope means."""
     name, stage, text = journal.name, journal.stage, f"{type(error).__name__}: {error}"
     if isinstance(error, OSError) and (is_full(error) or (stage == "asking" and is_storage_error(error))):

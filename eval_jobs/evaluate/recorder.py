@@ -137,7 +137,9 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
 
     def _note_failure(self, item: Any, error: BaseException) -> None:  # noqa: ANN401 - private to EvalScope
         """Note why a sample has no answer or no score; what concerns all of them is raised."""
-        if not isinstance(error, Exception) or isinstance(error, EndpointFailed | EndpointRefused):
+        if not isinstance(error, Exception):  # a scorer called `sys.exit`, or was cancelled
+            error = RuntimeError(f"{type(error).__name__}: {error}")
+        if isinstance(error, EndpointFailed | EndpointRefused):
             raise error
         if is_storage_error(error):
             raise error
