@@ -261,6 +261,9 @@ def _changed(calibration: Calibration, asked: AskedTwice, measured: Measured) ->
         return "" if now is None else "its engine is not known"
     if (now.name, now.version) != (then.name, then.version):
         return f"the engine is {_engine_text(now)}, was {_engine_text(then)}"
+    if now.is_batch_invariant != then.is_batch_invariant:
+        other = "no longer depends" if now.is_batch_invariant else "now depends"
+        return f"an answer {other} on what else is in the batch"
     if now.device and then.device:
         return "" if now.device == then.device else f"the device is {now.device}, was {then.device}"
     return "" if now.machine == then.machine else "the engine runs on another machine"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -258,11 +259,12 @@ def test_a_calibration_holds_for_every_run_that_is_measured_in_the_same_way() ->
         ({"version": "0.33.0"}, "the engine is vllm 0.33.0, was vllm 0.32.1"),
         ({"name": "remote", "version": ""}, "the engine is remote, was vllm 0.32.1"),
         ({"device": "B200"}, "the device is B200, was H200"),
+        ({"is_batch_invariant": True}, "an answer no longer depends on what else is in the batch"),
         ({"device": "", "machine": "n"}, "the engine runs on another machine"),
         ({"device": "", "machine": "m"}, ""),
     ],
 )
-def test_another_engine_or_device_makes_it_stale(change: dict[str, str], said: str) -> None:
+def test_another_engine_or_device_makes_it_stale(change: dict[str, Any], said: str) -> None:
     assert stale(measured(**change), calibration()) == said
 
 
