@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -25,10 +25,10 @@ import pandas as pd  # noqa: F401
 from pydantic import TypeAdapter
 
 from benchmarks.killing.inside import Bomb, arm, watch_lines
-from eval_jobs.errors import EndpointFailed, StoreError, TrackerError, TrackingUnreachable
+from eval_jobs.errors import EndpointFailed, StoreError, TrackerError
 from eval_jobs.execute.interrupts import Interrupts, Stopped
+from eval_jobs.execute.nudge import Nudged
 from eval_jobs.execute.worker import IDLE_S, Worker, work
-from eval_jobs.identity import content_hash
 from eval_jobs.ports import Progress
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.rules import MAX_STALLED
@@ -42,14 +42,14 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
+from tests.small_world_around import BrokenNotifier, Notifier, Once, Sink
 from tracker.adapters.filesystem import FilesystemSource
 from tracker.adapters.history_sql import SqlHistory
 from tracker.adapters.outbox_sql import OutboxTracking
 from tracker.app.daemon import StopRule, watch
 from tracker.config import load_config
 from tracker.domain.discovery import WatchOptions
-from tracker.domain.tracking_types import TrackingItem
-from tracker.domain.types import Alert, Pinned
+from tracker.domain.types import Pinned
 from tracker.wiring import Project
 
 RUN = "run"
@@ -87,10 +87,15 @@ reference = "first"
 [tracking]
 enabled = false
 """
+SCREENED = f"""
+[suite.screen]
+samples = {SAMPLES - 10}
+first = 3
+every = 3
+"""
+"""In the second world a part is asked first."""
 TIMES = ("created_at", "finished_at", "raised_at", "seen_at", "started_at", "timestamp_ms", "repetition")
 """Depend on when somebody was killed."""
-
-_ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
 
 
 def write(home: Path, world: int) -> None:
@@ -102,7 +107,7 @@ def write(home: Path, world: int) -> None:
     trainer.write_json(half / "config.json", trainer.CONFIG)
     rows = [{"question": f"{n}+{n}=", "answer": str(2 * n)} for n in range(SAMPLES)]
     (home / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (home / "tracker.toml").write_text(CONFIG)
+    (home / "tracker.toml").write_text(CONFIG + (SCREENED if world else ""))
     (home / "world").write_text(str(world))
 
 
@@ -160,7 +165,7 @@ def _live(home: Path, number: int) -> None:
         (home / name).mkdir(exist_ok=True)
     clock = _Clock(datetime.now(UTC) + timedelta(hours=number + 1))
     database = open_database(f"sqlite:///{home}/tracker.db")
-    once = _Once(home / "failed")
+    once = Once(home / "failed")
     queue = _FlakyQueue(database, once)
     queue.late = () if (home / ORDERLY).exists() else LATE[int((home / "world").read_text())]
     options = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
@@ -170,8 +175,8 @@ def _live(home: Path, number: int) -> None:
         Project(load_config(home / "tracker.toml")).world(),
         source=source,
         queue=queue,
-        tracking=OutboxTracking(database, _Sink(home / "sent", once), clock),
-        notifiers=(_BrokenNotifier(), _Notifier(home / "told")),
+        tracking=OutboxTracking(database, Sink(home / "sent", once), clock),
+        notifiers=(BrokenNotifier(), Notifier(home / "told")),
     )
     tools = Tools(
         engine=_Engine(_endpoint("")),
@@ -186,7 +191,8 @@ def _live(home: Path, number: int) -> None:
         clock.interrupts.install()
         ask_twice(queue, world.history, RUN, clock.now())
         with suppress(Stopped):
-            work(Worker(name=f"w{number}", queue=queue, tools=tools, interrupts=clock.interrupts, lease_s=LEASE_S))
+            worker = Worker(name=f"w{number}", queue=queue, tools=tools, interrupts=clock.interrupts, lease_s=LEASE_S)
+            work(replace(worker, nudged=_Nudged(clock)))
 
     for pinned in (Pinned(run_id="another", step=10), None):
         # First compared with a baseline that has no results; the second time, what failed is tried again.
@@ -214,6 +220,16 @@ class _Clock(FakeClock):
             self.interrupts.stop()
 
 
+class _Nudged(Nudged):
+    """Nobody is at the other end of a pipe."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.nap = clock.sleep  # type: ignore[method-assign]
+
+    def tell(self) -> None:
+        """The watcher looks for itself."""
+
+
 class _QuickSource(FilesystemSource):
     before_the_end: Callable[[], None]
 
@@ -228,27 +244,13 @@ class _QuickSource(FilesystemSource):
         clock.advance(timeout_s)
 
 
-@dataclass(frozen=True)
-class _Once:
-    """Remembers over kills what has failed already."""
-
-    folder: Path
-
-    def __call__(self, what: str) -> bool:
-        """Return True the first time that it is asked for `what`."""
-        path = self.folder / what
-        is_first = not path.exists()
-        path.touch()
-        return is_first
-
-
 class _FlakyQueue(SqlQueue):
     """Refuses each kind of request once, takes a plan away from its worker, and lets one wear its workers out.
 
     Records are handed out when all plans are finished, of `late` steps last: their order is then the same every time.
     """
 
-    def __init__(self, database: Any, once: _Once) -> None:
+    def __init__(self, database: Any, once: Once) -> None:
         super().__init__(database)
         self._once = once
         self.takes_away = False
@@ -301,7 +303,7 @@ class _Engine(FakeEngine):
 class _Evaluator(FakeEvaluator):
     """Fails as the steps' names say; keeps a file for every plan until it is told to forget it."""
 
-    def __init__(self, queue: _FlakyQueue, folder: Path, once: _Once, clock: _Clock) -> None:
+    def __init__(self, queue: _FlakyQueue, folder: Path, once: Once, clock: _Clock) -> None:
         super().__init__(str)
         self._queue = queue
         self._clock = clock
@@ -341,41 +343,6 @@ class _Evaluator(FakeEvaluator):
                 threading.Event().wait(0.01)
         finally:
             self._queue.takes_away = False
-
-
-class _Sink:
-    """Keeps one file for each item, as an idempotent store does; away once, and refuses one item once."""
-
-    def __init__(self, folder: Path, once: _Once) -> None:
-        self._folder = folder
-        self._once = once
-
-    def send(self, item: TrackingItem) -> None:
-        if self._once("answer"):
-            raise TrackingUnreachable("the store does not answer", hint="start it")
-        if self._once("take"):
-            raise StoreError("the store refuses", hint="look at its log")
-        text = _ITEM.dump_json(item).decode()
-        draft = self._folder.parent / "draft"
-        draft.write_text(text)
-        draft.rename(self._folder / content_hash(text))
-
-    def close(self) -> None:
-        """Keep nothing open."""
-
-
-class _Notifier:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def notify(self, alert: Alert) -> None:
-        with self._path.open("a") as file:
-            file.write(f"{alert.state} {alert.subject} {alert.step}\n")
-
-
-class _BrokenNotifier:
-    def notify(self, alert: Alert) -> None:
-        raise StoreError(f"{alert.fingerprint} cannot be delivered", hint="look at the channel")
 
 
 def _endpoint(model: str) -> Endpoint:

@@ -9,7 +9,7 @@ checkpoint -> screen plan -> record -> report -> (rest plan -> record -> report)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from eval_jobs.errors import StoreError
 from eval_jobs.identity import rest_plan, screen_plan
@@ -23,11 +23,16 @@ from tracker.ports import History
 
 @dataclass(kw_only=True)
 class Pace:
-    """How far a run is; a watcher that starts again takes it from the history."""
+    """How far a run is; a watcher that starts again takes it from the history and from what is told to it again."""
 
-    planned: int = 0
-    since_whole: int = 0
-    """Checkpoints since the last one that was asked whole."""
+    whole: dict[int, bool] = field(default_factory=dict)
+    """Steps that were planned, and whether everything was asked there from the start."""
+
+    def is_due(self, step: int, screening: Screening) -> bool:
+        """Return whether the checkpoint of this step is one of those that are asked whole in any case."""
+        earlier = [self.whole[known] for known in sorted(self.whole) if known < step]
+        since = next((at for at, is_whole in enumerate(reversed(earlier)) if is_whole), len(earlier))
+        return len(earlier) < screening.first or since + 1 >= screening.every
 
 
 def paced(
@@ -42,14 +47,15 @@ def paced(
         pace: of the checkpoint's run; it is moved on.
         keep: the checkpoint is asked whole in any case.
     """
+    step = plans[0].checkpoint.step
     screens = tuple(screen_plan(plan, screening.screen) for plan in plans)
     known = queue.known([plan.id for plan in (*plans, *screens)])
     if known:
-        return tuple(whole if whole.id in known else part for whole, part in zip(plans, screens, strict=True))
-    is_whole = keep or pace.planned < screening.first or pace.since_whole + 1 >= screening.every
-    pace.planned += 1
-    pace.since_whole = 0 if is_whole else pace.since_whole + 1
-    return tuple(plans) if is_whole else screens
+        chosen = tuple(whole if whole.id in known else part for whole, part in zip(plans, screens, strict=True))
+    else:
+        chosen = tuple(plans) if keep or pace.is_due(step, screening) else screens
+    pace.whole[step] = chosen[0] is plans[0]
+    return chosen
 
 
 def pace_of(history: History, run_id: str) -> Pace:
@@ -58,9 +64,7 @@ def pace_of(history: History, run_id: str) -> Pace:
     for record in history.records(run_id):
         step = record.plan.checkpoint.step
         whole[step] = whole.get(step, False) or record.plan.suite.part is None
-    steps = sorted(whole)
-    since = next((at for at, step in enumerate(reversed(steps)) if whole[step]), len(steps))
-    return Pace(planned=len(steps), since_whole=since)
+    return Pace(whole=whole)
 
 
 def plans_of_rest(
