@@ -6,7 +6,7 @@ Any doubt is a cold start, and every decision has its reason in words.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,9 @@ COLD, STAY, SWAP, ADAPTER = "cold", "stay", "swap", "adapter"
 
 _SEVERAL_ENGINES = re.compile(r"--?(?:data-?p|dp|api-s|asc)")
 """Arguments that put several engines behind one port: the fixed prompts would be answered by one of them."""
+
+_CACHE_OUTSIDE = re.compile(r"--(?:kv-[to]|enable-lmcache|hicache-st)")
+"""Arguments that keep what was computed for prompts in a place of its own, which emptying the engine's cache leaves."""
 
 MAX_FAILURES = 2
 """Swaps of one kind that may fail in a worker's life before it gives up on them: each costs a time-out at worst."""
@@ -109,10 +112,16 @@ def _why_another_process(order: Order, resident: Resident, shape: Shape) -> str:
         return f"serve.port is {order.spec.port}, and the engine answers at {resident.launch.port}"
     if order.spec.swap is SwapPolicy.NEVER:
         return 'serve.swap = "never"'
-    if any(_SEVERAL_ENGINES.match(argument.replace("_", "-")) for argument in order.spec.args):
-        return "serve.args puts several engines behind one port"
     if order.adapter is not None and folder_state(order.checkpoint.base_model) != resident.base_state:
         return "files of the base model have changed since the engine was started"
+    return _why_by_arguments([argument.replace("_", "-") for argument in order.spec.args])
+
+
+def _why_by_arguments(args: Sequence[str]) -> str:
+    if any(map(_SEVERAL_ENGINES.match, args)):
+        return "serve.args puts several engines behind one port"
+    if any(map(_CACHE_OUTSIDE.match, args)):
+        return "serve.args keeps computed prompts outside of the engine, where those of other weights would be found"
     return ""
 
 

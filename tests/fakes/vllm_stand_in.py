@@ -67,7 +67,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--stand-in", default="serve")
     for name in ("--dtype", "--generation-config", "--tokenizer", "--max-model-len", "--max-loras", "--max-lora-rank"):
         parser.add_argument(name)
-    for name in ("--data-parallel-size", "-dp", "--api_server_count"):
+    for name in ("--data-parallel-size", "-dp", "--api_server_count", "--kv-transfer-config", "--kv_offloading_size"):
         parser.add_argument(name)
     for name in ("--max-cpu-loras", "--worker-extension-cls", "--middleware", "--gpu-memory-utilization"):
         parser.add_argument(name)

@@ -17,7 +17,6 @@ import pytest
 
 from eval_jobs.errors import CheckpointNotFound, CheckpointUnreadable
 from eval_jobs.serve import cold, port, process, resident
-from eval_jobs.serve.readiness import UNKNOWN_VERSION
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Between, ServeSpec, SwapPolicy
 from tests.fakes.vllm_stand_in import write_interpreter
@@ -223,24 +222,6 @@ def test_another_environment_is_another_process(bench: Bench, monkeypatch: pytes
     bench.serve_all(bench.full(1), bench.full(2))
     monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0")
     assert "the environment is another one" in bench.serve(bench.full(3)).load_reason
-
-
-def test_a_certificate_holds_for_no_other_configuration_of_equal_tensors(bench: Bench) -> None:
-    bench.serve_all(bench.full(1), bench.full(2))
-    other = {"rope_theta": 500_000.0}
-    infos = [bench.serve(bench.full(seed, config=other)) for seed in (3, 4, 5)]
-    assert [info.load_method for info in infos] == ["cold", "cold", "swap"]
-    assert "certified from now on" in infos[1].load_reason
-
-
-def test_an_engine_that_does_not_name_its_version_is_certified_for_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, work_dir: Path
-) -> None:
-    monkeypatch.setattr(cold, "engine_version", lambda _: UNKNOWN_VERSION)
-    infos = [bench.serve(bench.full(seed)) for seed in (1, 2, 2)]
-    assert infos[1].load_reason.startswith("the engine does not name its version")
-    assert infos[2].load_reason == "it was in the engine already"
-    assert not list(work_dir.glob("certificates/*"))
 
 
 def test_another_port_is_another_process(bench: Bench) -> None:

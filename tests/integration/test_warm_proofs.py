@@ -1,0 +1,55 @@
+"""What a certificate of swaps does not hold for. On the stand-in for vLLM; see test_warm_engine.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.serve import cold
+from eval_jobs.serve.readiness import UNKNOWN_VERSION
+from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.types import ServeSpec
+from tests.fakes.vllm_stand_in import write_interpreter
+from tests.warm_engines import Bench, HastyClock
+
+
+@pytest.fixture
+def work_dir(tmp_path: Path) -> Path:
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, work_dir: Path) -> Iterator[Bench]:
+    engine = VllmEngine(work_dir, HastyClock())
+    yield Bench(engine=engine, spec=ServeSpec(python=str(write_interpreter(tmp_path))), folder=tmp_path)
+    engine.close()
+
+
+@pytest.mark.parametrize("args", [("--kv-transfer-config", "{}"), ("--kv_offloading_size=8",)])
+def test_where_computed_prompts_are_kept_outside_of_the_engine_every_checkpoint_is_a_new_start(
+    bench: Bench, args: tuple[str, ...]
+) -> None:
+    """Emptying the engine's cache leaves them, and the next weights would answer from those of the last ones."""
+    infos = [bench.serve(bench.full(seed), args=args) for seed in (1, 2, 2)]
+    assert [info.load_method for info in infos] == ["cold", "cold", "cold"]
+    assert infos[1].load_reason.startswith("serve.args keeps computed prompts outside of the engine")
+
+
+def test_a_certificate_holds_for_no_other_configuration_of_equal_tensors(bench: Bench) -> None:
+    bench.serve_all(bench.full(1), bench.full(2))
+    other = {"rope_theta": 500_000.0}
+    infos = [bench.serve(bench.full(seed, config=other)) for seed in (3, 4, 5)]
+    assert [info.load_method for info in infos] == ["cold", "cold", "swap"]
+    assert "certified from now on" in infos[1].load_reason
+
+
+def test_an_engine_that_does_not_name_its_version_is_certified_for_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, work_dir: Path
+) -> None:
+    monkeypatch.setattr(cold, "engine_version", lambda _: UNKNOWN_VERSION)
+    infos = [bench.serve(bench.full(seed)) for seed in (1, 2, 2)]
+    assert infos[1].load_reason.startswith("the engine does not name its version")
+    assert infos[2].load_reason == "it was in the engine already"
+    assert not list(work_dir.glob("certificates/*"))
