@@ -83,6 +83,8 @@ def make_plan(
     Nor on the latency reference: no score depends on it, and a lower step that appears late may become the run's first.
     """
     loads = tuple(loads)
+    # The arguments as they are given: what was planned while the share of the memory was one of them keeps its id.
+    settings = {name: serve.args if name == "args" else value for name, value in serve_settings(serve).items()}
     plan_id = content_hash(
         [
             checkpoint.run_id,
@@ -90,7 +92,7 @@ def make_plan(
             checkpoint.digest,
             suite.name,
             suite_fingerprint(suite),
-            serve_settings(serve),
+            settings,
             serve.base_url,
             [asdict(load) for load in loads],
             *([checkpoint.files_digest] if checkpoint.files_digest else []),  # older plans keep their ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.identity import benchmark_fingerprint, make_plan, numbered, sample_key, serve_settings
-from eval_jobs.types import Benchmark, Between, EngineKind, EvalPlan, OnlyWhen, ProbeLoad, ServeSpec, Suite, SwapPolicy
+from eval_jobs.types import (
+    Benchmark,
+    Between,
+    Checkpoint,
+    CheckpointFormat,
+    EngineKind,
+    EvalPlan,
+    OnlyWhen,
+    ProbeLoad,
+    ServeSpec,
+    Suite,
+    SwapPolicy,
+)
 from tests.records import forgetting_run
 
 PLAN = forgetting_run().records[0].plan
@@ -116,6 +128,31 @@ def test_how_weights_get_into_an_engine_changes_no_score() -> None:
 def test_a_share_of_the_memory_that_was_among_the_arguments_is_the_same_series(args: tuple[str, ...]) -> None:
     moved = ServeSpec(args=("--max-num-seqs", "4"), gpu_memory_utilization=0.3)
     assert serve_settings(ServeSpec(args=args)) == serve_settings(moved)
+
+
+@pytest.mark.parametrize(
+    ("args", "plan_id"),
+    [
+        (("--max-num-seqs", "4"), "e703f6400b81eb8e8efb8f7ef664b27e"),
+        (("--max-num-seqs", "4", "--gpu-memory-utilization", "0.5"), "5612dfe3be73c5ccabe75d442e1f540d"),
+    ],
+)
+def test_plans_keep_the_ids_that_they_had_while_the_share_of_the_memory_was_an_argument(
+    args: tuple[str, ...], plan_id: str
+) -> None:
+    """Another id would have every checkpoint that was evaluated before evaluated once more."""
+    checkpoint = Checkpoint(
+        run_id="r",
+        step=1,
+        uri="/p/1",
+        source_uri="/s/1",
+        format=CheckpointFormat.FULL,
+        digest="d" * 64,
+        ready_at=datetime(2026, 1, 1, tzinfo=UTC),
+        files_digest="ff",
+    )
+    suite = Suite(name="s", benchmarks=(Benchmark(name="b", adapter="exact", data="/x", data_digest="e" * 64),))
+    assert make_plan(checkpoint, suite, ServeSpec(args=args), (ProbeLoad(),)).id == plan_id
 
 
 def test_a_remote_server_is_known_by_the_model_that_is_asked_for() -> None:
