@@ -130,6 +130,9 @@ def _warm_way(order: Order, resident: Resident, shape: Shape, proofs: Path, fail
         return Way(method=STAY, reason="it was in the engine already")
     if order.model is None or resident.model is None:
         return Way(method=COLD, reason=order.unread or "what the engine was started on is not known")
+    if not resident.newest().canaries:
+        # NaN that was computed from such weights stays in the engine's cache, beyond any swap (seen on a CPU).
+        return Way(method=COLD, reason="its last checkpoint did not answer the fixed prompts")
     if resident.version == UNKNOWN_VERSION:
         return Way(method=COLD, reason="the engine does not name its version, so no proof would say what it is about")
     reason = _why_unfit(order, order.model, resident.model) or _why_other_files(order, resident)

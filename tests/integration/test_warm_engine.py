@@ -126,7 +126,8 @@ def test_weights_that_answer_as_those_before_prove_nothing(bench: Bench, work_di
 def test_a_checkpoint_that_answers_nan_is_served_and_proves_nothing(bench: Bench, work_dir: Path) -> None:
     infos = [bench.serve(bench.full(seed), args=("--stand-in", "nan")) for seed in (1, 2)]
     assert [info.load_method for info in infos] == ["cold", "cold"]
-    assert "NaN" in infos[1].load_reason
+    # What NaN left in the engine's cache outlives a swap.
+    assert infos[1].load_reason == "its last checkpoint did not answer the fixed prompts"
     assert not list(work_dir.glob("certificates/*"))
 
 
