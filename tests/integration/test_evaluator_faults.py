@@ -217,7 +217,7 @@ def test_a_killed_evaluator_is_named_with_its_log_and_the_next_call_asks_only_wh
     with OpenAIServer(right) as server:
         result = ask(evaluator, server, benchmark, plan_id=plan_id)
         again = set(map(number_of, server.requests))
-    assert len(again) <= COUNT - 3  # eleven had come, and a thread each may hold one unwritten
+    assert len(again) <= COUNT - 5  # of eleven that had come, each of the six threads may hold one unwritten
     assert before | again == set(range(COUNT))
     assert [s.score for s in result.samples] == [1.0] * COUNT
 
