@@ -37,7 +37,9 @@ class Fault(Enum):
     PAGE = auto()
     """A gateway answers 200 with a page of HTML, without asking the server."""
     LATE = auto()
-    """Nothing is answered; the server does it only when `deliver_late` is called."""
+    """The connection is closed without an answer; the server does it only when `deliver_late` is called."""
+    SILENT = auto()
+    """As LATE, but nothing is closed: the client waits until it gives up."""
 
 
 class FaultyProxy:
@@ -120,9 +122,13 @@ class FaultyProxy:
             return web.Response(status=503, text="busy", headers={"Retry-After": "600"})
         if fault is Fault.PAGE:
             return web.Response(text="<html><body>Please sign in</body></html>", content_type="text/html")
-        if fault is Fault.LATE:
+        if fault in (Fault.LATE, Fault.SILENT):
             self._late.append((request, body))
-            await self._ended.wait()
+            if fault is Fault.SILENT:
+                await self._ended.wait()
+            elif request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=500, text="nobody reads this")
         return await self._answered(request, body, fault)
 
     async def _answered(self, request: web.Request, body: bytes, fault: Fault | None) -> web.StreamResponse:

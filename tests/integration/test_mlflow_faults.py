@@ -154,15 +154,9 @@ def test_an_answer_that_is_lost_after_any_write_doubles_nothing(
 
 
 def test_a_write_that_a_slow_server_does_after_it_was_given_up_doubles_nothing(
-    served: Served,
-    proxy: FaultyProxy,
-    undisturbed: dict[int, list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    served: Served, proxy: FaultyProxy, undisturbed: dict[int, list[str]], tmp_path: Path
 ) -> None:
-    writes = _writes(served, proxy, tmp_path)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    for number in writes:
+    for number in _writes(served, proxy, tmp_path):
         with closing(Outbox(served, tmp_path / f"{number}.db")) as outbox:
             proxy.restart_count()
             proxy.faults[number] = Fault.LATE
@@ -175,6 +169,18 @@ def test_a_write_that_a_slow_server_does_after_it_was_given_up_doubles_nothing(
             outbox.publish(1)  # whatever was made twice is tidied up with the next item
             outbox.send_all()
             assert outbox.dump() == undisturbed[2], f"after request {number}: {asked}"
+
+
+def test_a_server_that_is_silent_for_too_long_is_given_up_and_asked_again(
+    tracking: Outbox, proxy: FaultyProxy, undisturbed: dict[int, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy.faults[0] = Fault.SILENT
+    tracking.publish(0)
+    with monkeypatch.context() as patched:
+        patched.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+        assert tracking.tracking.flush() > 0
+    tracking.send_all()
+    assert tracking.dump() == undisturbed[1]
 
 
 # --- private
