@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 from tests.contract.engine_rules import nothing_to_show
+from tests.fakes.vllm_stand_in import write_interpreter
 from tests.tiny_model import checkpoint_record, write_checkpoint, write_lora
 
 LONGEST_NAP_S = 0.03
@@ -23,6 +26,18 @@ class HastyClock(SystemClock):
 
     def sleep(self, seconds: float) -> None:
         super().sleep(min(seconds, LONGEST_NAP_S))
+
+
+class LeapingClock(SystemClock):
+    """Says that a day has passed as soon as an engine has said `words`."""
+
+    def __init__(self, work_dir: Path, words: str) -> None:
+        self._work_dir = work_dir
+        self._words = words
+
+    def monotonic_s(self) -> float:
+        has_said = any(self._words in path.read_text() for path in self._work_dir.glob("engines/*.log"))
+        return super().monotonic_s() + (86_400.0 if has_said else 0.0)
 
 
 @dataclass
@@ -63,9 +78,21 @@ class Bench:
     def get(self, path: str) -> Any:
         """Ask the stand-in that served last."""
         url = self.endpoints[-1].base_url.removesuffix("/v1") + path
-        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(url, timeout=120) as answer:  # noqa: S310
             return json.load(answer)
 
     def set_mode(self, mode: str) -> None:
         """Let the stand-in that runs behave otherwise from now on."""
         self.get(f"/mode/{mode}")
+
+
+@pytest.fixture
+def work_dir(tmp_path: Path) -> Path:
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, work_dir: Path) -> Iterator[Bench]:
+    engine = VllmEngine(work_dir, HastyClock())
+    yield Bench(engine=engine, spec=ServeSpec(python=str(write_interpreter(tmp_path))), folder=tmp_path)
+    engine.close()

@@ -29,6 +29,9 @@ SICK_STOP_GRACE_S = 2.0
 class ColdStarts:
     """Starts engines, one after the other. Logs stay in `<work_dir>/engines`, one file per start."""
 
+    resident_type: type[Resident] = Resident
+    """Of the engines that it starts."""
+
     def __init__(self, work_dir: Path, clock: Clock) -> None:
         self.folder = work_dir.absolute() / "engines"
         self._cache_dir = work_dir.absolute() / "vllm-cache"
@@ -100,13 +103,16 @@ class ColdStarts:
         """Return when the engine answers; raise as `start` when it never will."""
         wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
 
+    def _version(self, port: int) -> str:
+        return engine_version(port)
+
     def _resident(self, running: process.EngineProcess, launch: Launch, order: Order) -> Resident:
-        return Resident(
+        return self.resident_type(
             process=running,
             launch=launch,
             order=order,
             shape=self.shape(order),
-            version=engine_version(launch.port),
+            version=self._version(launch.port),
             model=order.model,
             served_beside=order.adapter.served if order.adapter else "",
         )

@@ -14,7 +14,8 @@ from eval_jobs.serve.launch import HOST
 PORTS = range(20_000, 30_000)
 """Below the kernel's range for outgoing connections, one of which could take the port before the engine binds it."""
 
-ANSWER_TIMEOUT_S = 2.0
+ANSWER_TIMEOUT_S = 20.0
+"""An engine beside a trainer that has all the cores is slow to answer, and is not dead."""
 
 
 @dataclass(frozen=True, kw_only=True)

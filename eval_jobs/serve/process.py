@@ -107,8 +107,10 @@ class EngineProcess:
             grace_s: for the leader to end after SIGTERM.
         """
         self.used_cpu_s()
-        _end(self._record, self._pid_file, self._clock, grace_s)
-        self._popen.poll()  # takes the zombie away
+        if _end(self._record, self._pid_file, self._clock, grace_s):
+            # Takes the zombie away; it stays until the last of its threads has ended too.
+            with suppress(subprocess.TimeoutExpired):
+                self._popen.wait(KILL_GRACE_S)
 
 
 def start(

@@ -34,42 +34,6 @@ class SglangEngine(ResidentEngine):
         super().__init__(work_dir, clock, starts=SglangStarts(work_dir, clock), put_in=put_in)
 
 
-class SglangStarts(ColdStarts):
-    """Starts SGLang, one process after the other."""
-
-    # --- private: what is SGLang's own
-
-    def _command(self, launch: Launch, order: Order) -> tuple[str, ...]:
-        return command(launch, order.spec, python=order.python)
-
-    def _environment(self, order: Order) -> dict[str, str]:
-        del order
-        return environment(os.environ)
-
-    def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Progress) -> None:
-        """Its name is listed before its first request has gone through; until then /health says 503."""
-        started_s = self._clock.monotonic_s()
-        wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
-        while not _is_healthy(launch.port):
-            if self._clock.monotonic_s() - started_s >= spec.startup_timeout_s:
-                raise StartTimeout(
-                    f"the engine lists its model and is not ready after {spec.startup_timeout_s:g} s",
-                    hint=f"raise serve.startup_timeout_s, or see {running.log}",
-                )
-            self._clock.sleep(POLL_S)
-            wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
-
-    def _resident(self, running: process.EngineProcess, launch: Launch, order: Order) -> Resident:
-        return SglangResident(
-            process=running,
-            launch=launch,
-            order=order,
-            shape=self.shape(order),
-            version=engine_version(launch.port),
-            model=order.model,
-        )
-
-
 @dataclass(kw_only=True)
 class SglangResident(Resident):
     """One SGLang, and what it holds."""
@@ -108,6 +72,37 @@ class SglangResident(Resident):
             )
         self.last_canaries, self.last_digest = canaries, digest
         return canaries
+
+
+class SglangStarts(ColdStarts):
+    """Starts SGLang, one process after the other."""
+
+    resident_type = SglangResident
+
+    # --- private: what is SGLang's own
+
+    def _command(self, launch: Launch, order: Order) -> tuple[str, ...]:
+        return command(launch, order.spec, python=order.python)
+
+    def _environment(self, order: Order) -> dict[str, str]:
+        del order
+        return environment(os.environ)
+
+    def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Progress) -> None:
+        """Its name is listed before its first request has gone through; until then /health says 503."""
+        started_s = self._clock.monotonic_s()
+        wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
+        while not _is_healthy(launch.port):
+            if self._clock.monotonic_s() - started_s >= spec.startup_timeout_s:
+                raise StartTimeout(
+                    f"the engine lists its model and is not ready after {spec.startup_timeout_s:g} s",
+                    hint=f"raise serve.startup_timeout_s, or see {running.log}",
+                )
+            self._clock.sleep(POLL_S)
+            wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
+
+    def _version(self, port: int) -> str:
+        return engine_version(port)
 
 
 # --- private

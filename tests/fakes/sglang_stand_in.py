@@ -9,7 +9,7 @@ while it is paused, and what was computed before an update stays in the cache of
 
 Modes (`--stand-in MODE`, or GET /mode/MODE later):
     serve          the default
-    die, other-model, warms-up (503 from /health for a second)
+    die, other-model, warms-up (503 from /health for a second), warms-on (for ever, and says so)
     says-no, says-no-200          the update fails: HTTP 400, or 200 with `"success": false`
     does-nothing                  reports success and keeps the old weights
     mixes                         reports success and keeps half of the old weights
@@ -42,7 +42,7 @@ from typing import Any
 
 VERSION = "0.0.stand-in"
 MAX_MODEL_LEN = 512
-SLOW_S = 30.0
+SLOW_S = 600.0
 PAUSED_S = 5.0
 """How long a request waits for the end of a pause, before it fails."""
 
@@ -68,7 +68,7 @@ class Model:
         self.running.set()
         self.cache: dict[tuple[int, ...], list[list[float]]] = {}
         self.asked: list[str] = []
-        self.healthy_after = 4 if self.mode == "warms-up" else 0
+        self.healthy_after = {"warms-up": 4, "warms-on": 10**9}.get(self.mode, 0)
 
     def answer(self, prompt: Sequence[int], length: int) -> list[list[float]]:
         """Return (log probability, token) pairs; a prompt that is in the cache is answered from there."""
@@ -173,6 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
             model.mode = path.removeprefix("/mode/")
         if path in ("/health", "/health_generate"):
             model.healthy_after -= 1
+            if model.mode == "warms-on":
+                _say("The server is still warming up")
             self._reply(503 if model.healthy_after >= 0 or not model.running.wait(PAUSED_S) else 200, None)
             return
         pages = self._pages()

@@ -93,7 +93,7 @@ def _listen(options: argparse.Namespace) -> None:
                     "object": "list",
                     "data": [{"id": name, "max_model_len": 512} for name in model.names()],
                 },
-                "/version": {"version": "0.0.stand-in"},
+                "/version": {} if model.mode == "no-version" else {"version": "0.0.stand-in"},
                 "/environment": dict(os.environ),
                 "/state": model.state(),
             }

@@ -5,7 +5,8 @@ Only the standard library. Answers are hashes: of the weights that are loaded, o
 beside another configuration, show as they do in vLLM.
 
 Modes: `nan`, `alike` (all weights answer the same), `scrambled`, `stuck`, `other-model`, `remembers` (its prompts),
-`sleepless`, `sleeps-on`, `no-adapters`, `swap-dies`, `swap-fails`, `swap-changes-nothing`.
+`sleepless`, `sleeps-on`, `no-adapters`, `adapter-rewritten` (by somebody, right before it is read), `no-version`,
+`swap-dies`, `swap-fails`, `swap-changes-nothing`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Reply = tuple[int, object]
 
 DROPPED = "what lies in memory that nobody has written to"
 TAGS = frozenset({"weights", "kv_cache"})
-MAX_PAUSE_S = 20.0
+MAX_PAUSE_S = 120.0
 
 
 class Model:
@@ -165,6 +166,8 @@ class Model:
             return 404, {"error": {"message": f"Loading lora {name} failed: No adapter found for {folder}"}}
         if self.mode == "no-adapters":
             return 500, {"error": {"message": "the adapter has a module that cannot be served"}}
+        if self.mode == "adapter-rewritten":
+            _change_last_byte(folder / "adapter_model.safetensors")
         rank = json.loads((folder / "adapter_config.json").read_text())["r"]
         if rank > int(self._options.max_lora_rank):
             return 500, {"error": {"message": f"LoRA rank {rank} is greater than max_lora_rank"}}
@@ -175,6 +178,11 @@ class Model:
         if self._adapters.pop(body["lora_name"], None) is None:
             return 404, {"error": {"message": "The lora adapter cannot be found."}}
         return 200, "removed"
+
+
+def _change_last_byte(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
 def weights_digest(folder: Path) -> str:

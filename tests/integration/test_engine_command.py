@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
-from eval_jobs.serve.vllm import VllmEngine
-from eval_jobs.types import ServeSpec
 from tests.fakes.serving_worker import start_worker, wait_for_line
-from tests.fakes.vllm_stand_in import write_interpreter
-from tests.warm_engines import Bench, HastyClock
+from tests.warm_engines import Bench, bench, work_dir
+
+__all__ = ["bench", "work_dir"]
 from tracker.cli.engine import NOTHING_PROVED, NOTHING_RUNS, command
-
-
-@pytest.fixture
-def work_dir(tmp_path: Path) -> Path:
-    return tmp_path / "work"
-
-
-@pytest.fixture
-def bench(tmp_path: Path, work_dir: Path) -> Iterator[Bench]:
-    engine = VllmEngine(work_dir, HastyClock())
-    yield Bench(engine=engine, spec=ServeSpec(python=str(write_interpreter(tmp_path))), folder=tmp_path)
-    engine.close()
 
 
 def shown(work_dir: Path, *options: str) -> str:

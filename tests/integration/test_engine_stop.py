@@ -44,7 +44,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 @pytest.fixture
 def spec(tmp_path: Path) -> ServeSpec:
-    return ServeSpec(python=str(write_interpreter(tmp_path)), startup_timeout_s=30)
+    return ServeSpec(python=str(write_interpreter(tmp_path)), startup_timeout_s=600)
 
 
 def test_an_engine_that_has_not_answered_yet_is_not_given_long_to_end(

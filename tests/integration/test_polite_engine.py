@@ -50,7 +50,7 @@ def members(engine: process.EngineProcess) -> list[psutil.Process]:
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    for _ in range(400):
+    for _ in range(2400):
         if condition():
             return
         threading.Event().wait(0.05)

@@ -6,7 +6,6 @@ On the stand-in for vLLM; the real one: test_warm_vllm.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,29 +13,15 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from eval_jobs.errors import CheckpointUnreadable
-from eval_jobs.serve import warm
-from eval_jobs.serve.adapters import load_adapter
 from eval_jobs.serve.launch import KEPT_ADAPTERS
 from eval_jobs.serve.resident_engine import KNOWN_ANSWERS
-from eval_jobs.serve.vllm import VllmEngine
-from eval_jobs.types import ServeSpec, SwapPolicy
+from eval_jobs.types import SwapPolicy
 from tests.contract.engine_rules import offered_models
-from tests.fakes.vllm_stand_in import write_interpreter
 from tests.integration.left_behind import record_of
 from tests.tiny_model import checkpoint_record, write_lora
-from tests.warm_engines import Bench, HastyClock
+from tests.warm_engines import Bench, bench, work_dir
 
-
-@pytest.fixture
-def work_dir(tmp_path: Path) -> Path:
-    return tmp_path / "work"
-
-
-@pytest.fixture
-def bench(tmp_path: Path, work_dir: Path) -> Iterator[Bench]:
-    engine = VllmEngine(work_dir, HastyClock())
-    yield Bench(engine=engine, spec=ServeSpec(python=str(write_interpreter(tmp_path))), folder=tmp_path)
-    engine.close()
+__all__ = ["bench", "work_dir"]
 
 
 def command_line(work_dir: Path) -> list[str]:
@@ -140,19 +125,11 @@ def test_an_adapter_whose_weights_changed_since_they_were_pinned_is_not_served(b
         bench.serve(third)
 
 
-def test_an_adapter_that_is_written_to_right_before_the_engine_reads_it_is_not_served(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapter_that_is_written_to_right_before_the_engine_reads_it_is_not_served(bench: Bench) -> None:
     bench.serve_all(bench.adapter(1), bench.adapter(2))
-    third = bench.adapter(3)
-
-    def write_and_load(port: int, name: str, folder: str, *, timeout_s: float) -> None:
-        write_lora(Path(str(third.base_model)), Path(folder), rank=4, seed=9)
-        load_adapter(port, name, folder, timeout_s=timeout_s)
-
-    monkeypatch.setattr(warm, "load_adapter", write_and_load)
+    bench.set_mode("adapter-rewritten")
     with pytest.raises(CheckpointUnreadable, match="are not those that were pinned"):
-        bench.serve(third)
+        bench.serve(bench.adapter(3))
 
 
 def test_a_base_that_is_written_to_while_the_engine_starts_is_loaded_anew(bench: Bench) -> None:

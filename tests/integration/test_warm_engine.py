@@ -20,7 +20,7 @@ from eval_jobs.serve import cold, port, process, resident
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Between, ServeSpec, SwapPolicy
 from tests.fakes.vllm_stand_in import write_interpreter
-from tests.integration.left_behind import record_of, writers
+from tests.integration.left_behind import record_of, wait_for_end, writers
 from tests.tiny_model import write_checkpoint
 from tests.warm_engines import Bench, HastyClock
 
@@ -215,7 +215,7 @@ def test_where_several_engines_answer_at_one_port_every_checkpoint_is_a_new_star
 
 def test_how_patient_or_idle_an_engine_is_makes_no_other_process(bench: Bench) -> None:
     bench.serve_all(bench.full(1), bench.full(2))
-    settings = {"startup_timeout_s": 20.0, "idle_timeout_s": 9.0, "between": Between.STOP}
+    settings = {"startup_timeout_s": 1200.0, "idle_timeout_s": 900.0, "between": Between.STOP}
     assert bench.serve(bench.full(3), **settings).load_method == "swap"
 
 
@@ -266,9 +266,9 @@ def test_a_checkpoint_that_is_gone_leaves_the_engine_as_it_is(bench: Bench, work
 
 def test_an_engine_that_died_while_it_was_idle_is_replaced(bench: Bench, work_dir: Path) -> None:
     bench.serve_all(bench.full(1), bench.full(2))
-    os.kill(record_of(work_dir).pid, signal.SIGKILL)
-    while writers(*work_dir.glob("engines/*.log")):
-        pass
+    record = record_of(work_dir)
+    os.kill(record.pid, signal.SIGKILL)
+    wait_for_end(record)
     info = bench.serve(bench.full(3))
     assert info.load_method == "cold"
     assert info.load_reason == "the engine had ended by itself (killed by SIGKILL)"
@@ -277,10 +277,10 @@ def test_an_engine_that_died_while_it_was_idle_is_replaced(bench: Bench, work_di
 def test_an_engine_that_froze_while_it_was_idle_is_replaced(
     bench: Bench, work_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port, "ANSWER_TIMEOUT_S", 0.5)
+    bench.serve_all(bench.full(1), bench.full(2))
+    monkeypatch.setattr(port, "ANSWER_TIMEOUT_S", 0.5)  # a new engine that is not there in time is asked again
     monkeypatch.setattr(cold, "SICK_STOP_GRACE_S", 0.2)
     monkeypatch.setattr(process, "GROUP_GRACE_S", 0.2)
-    bench.serve_all(bench.full(1), bench.full(2))
     frozen = bench.endpoints[-1].info.log
     os.kill(record_of(work_dir).pid, signal.SIGSTOP)
     info = bench.serve(bench.full(3))
@@ -289,8 +289,8 @@ def test_an_engine_that_froze_while_it_was_idle_is_replaced(
 
 
 def test_an_engine_whose_core_is_stuck_is_replaced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resident, "LIFE_SIGN_TIMEOUT_S", 0.5)
     bench.serve_all(bench.full(1), bench.full(2))
+    monkeypatch.setattr(resident, "LIFE_SIGN_TIMEOUT_S", 0.5)
     bench.set_mode("stuck")
     info = bench.serve(bench.full(3))
     assert info.load_reason.startswith("the engine gave no sign of life (no answer within 0.5 s")
@@ -339,12 +339,12 @@ def test_an_interrupt_in_the_middle_of_a_swap_leaves_no_engine(bench: Bench, wor
 
 
 def test_an_idle_engine_is_stopped_after_its_time_and_not_before(bench: Bench, clock: SettableClock) -> None:
-    info = bench.serve(bench.full(1), idle_timeout_s=100.0)
+    info = bench.serve(bench.full(1), idle_timeout_s=100_000.0)
     bench.engine.rest()
-    clock.passed_s = 90.0
+    clock.passed_s = 90_000.0
     bench.engine.rest()
     assert writers(info.log)
-    clock.passed_s = 101.0
+    clock.passed_s = 100_001.0
     bench.engine.rest()
     assert writers(info.log) == []
     bench.engine.rest()
@@ -368,8 +368,8 @@ def test_sleep_on_a_cpu_does_nothing_and_says_so(bench: Bench, caplog: pytest.Lo
 
 def test_an_engine_that_died_while_nothing_waited_is_cleared_away(bench: Bench, work_dir: Path) -> None:
     bench.serve(bench.full(1))
-    os.kill(record_of(work_dir).pid, signal.SIGKILL)
-    while writers(*work_dir.glob("engines/*.log")):
-        pass
+    record = record_of(work_dir)
+    os.kill(record.pid, signal.SIGKILL)
+    wait_for_end(record)
     bench.engine.rest()
     assert not list(work_dir.glob("engines/*.pid"))

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from eval_jobs.serve import cold
 from eval_jobs.serve.readiness import UNKNOWN_VERSION
-from eval_jobs.serve.vllm import VllmEngine
-from eval_jobs.types import ServeSpec
-from tests.fakes.vllm_stand_in import write_interpreter
-from tests.warm_engines import Bench, HastyClock
+from tests.warm_engines import Bench, bench, work_dir
 
-
-@pytest.fixture
-def work_dir(tmp_path: Path) -> Path:
-    return tmp_path / "work"
-
-
-@pytest.fixture
-def bench(tmp_path: Path, work_dir: Path) -> Iterator[Bench]:
-    engine = VllmEngine(work_dir, HastyClock())
-    yield Bench(engine=engine, spec=ServeSpec(python=str(write_interpreter(tmp_path))), folder=tmp_path)
-    engine.close()
+__all__ = ["bench", "work_dir"]
 
 
 @pytest.mark.parametrize("args", [("--kv-transfer-config", "{}"), ("--kv_offloading_size=8",)])
@@ -45,11 +30,9 @@ def test_a_certificate_holds_for_no_other_configuration_of_equal_tensors(bench: 
     assert "certified from now on" in infos[1].load_reason
 
 
-def test_an_engine_that_does_not_name_its_version_is_certified_for_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, work_dir: Path
-) -> None:
-    monkeypatch.setattr(cold, "engine_version", lambda _: UNKNOWN_VERSION)
-    infos = [bench.serve(bench.full(seed)) for seed in (1, 2, 2)]
+def test_an_engine_that_does_not_name_its_version_is_certified_for_nothing(bench: Bench, work_dir: Path) -> None:
+    infos = [bench.serve(bench.full(seed), args=("--stand-in", "no-version")) for seed in (1, 2, 2)]
+    assert infos[0].version == UNKNOWN_VERSION
     assert infos[1].load_reason.startswith("the engine does not name its version")
     assert infos[2].load_reason == "it was in the engine already"
     assert not list(work_dir.glob("certificates/*"))

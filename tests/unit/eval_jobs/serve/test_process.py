@@ -9,11 +9,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.serve import proc
 from eval_jobs.serve.process import reap, start
+from tests.integration.left_behind import record_of
 
 CLOCK = SystemClock()
 CHANGES = {"open", "os.mkdir", "os.rename", "subprocess.Popen"}
@@ -53,6 +55,23 @@ def test_a_start_that_is_killed_at_any_change_leaves_nothing_behind(kill_at: int
     assert [*(tmp_path / "tmp").iterdir()] == []
     log = tmp_path / "engines" / "step1.log"
     assert [p.pid for p in proc.every_process() if p.alive and proc.writes_to(p.pid, log)] == []
+
+
+ENDS_THREAD_BY_THREAD = """
+import ctypes, os, threading, time
+threading.Thread(target=lambda: (time.sleep(0.5), os._exit(0))).start()
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(os.uname().machine, 93), 0)  # exit, of this thread only
+"""
+
+
+def test_a_stopped_engine_leaves_no_zombie_whose_other_threads_end_later(tmp_path: Path) -> None:
+    argv = [sys.executable, "-S", "-c", ENDS_THREAD_BY_THREAD]
+    engine = start(argv, os.environ, folder=tmp_path / "engines", name="step1", clock=CLOCK)
+    pid = record_of(tmp_path).pid
+    while (found := proc.stat(pid)) is not None and found.alive:
+        CLOCK.sleep(0.01)
+    engine.stop()
+    assert not psutil.pid_exists(pid)
 
 
 def test_a_draft_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
