@@ -10,7 +10,7 @@ import pytest
 
 from eval_jobs.errors import CheckpointNotFound, ConfigError, Incomparable
 from eval_jobs.types import Checkpoint
-from tests.unit.tracker.app.test_screening import RUN, SCREENING, Bench, checkpoint, kind_of, through
+from tests.unit.tracker.app.screening_bench import RUN, SCREENING, Bench, checkpoint, kind_of, through
 from tracker.app.bisect import Lost, Places, Turn, bisect
 from tracker.domain.bisection import most_evaluations
 from tracker.domain.lost_between import Ends, LostBetween, remarks_on, sentence_of

@@ -8,7 +8,7 @@ from functools import cache
 
 from eval_jobs.identity import rest_plan
 from eval_jobs.types import EvalRecord, EvalResult
-from tests.unit.tracker.app.test_screening import LOST_AT, RUN, Bench, kind_of, through
+from tests.unit.tracker.app.screening_bench import LOST_AT, RUN, Bench, kind_of, through
 from tracker.app.screening import plans_of_rest, whole_record
 from tracker.domain.types import Baseline, Comparison, Report, Screened, Verdict, VerdictWord
 
