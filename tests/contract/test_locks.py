@@ -23,7 +23,7 @@ from tracker.ports import Lead
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 3, 14, 13, 0, tzinfo=UTC)
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -126,20 +126,26 @@ def test_the_figures_are_those_of_the_server(server: OpenAIServer) -> None:
     assert result.e2e_ms is not None
     # Lower bounds only: a busy machine makes everything later, nothing makes it earlier.
     assert result.ttft_ms.p50 >= 100
-    assert result.tpot_ms.p50 >= 19
     assert result.e2e_ms.p50 >= 100 + 7 * 20
+    # What comes between may be less: a first token that is seen late leaves less time to the others.
+    for timing in result.requests:
+        assert timing.tpot_ms == pytest.approx((timing.e2e_ms - timing.ttft_ms) / 7, abs=0.01)
 
 
 def test_no_more_requests_are_in_flight_than_the_load_says(server: OpenAIServer) -> None:
-    lock, now, most = threading.Lock(), 0, 0
+    changed, now, most = threading.Condition(), 0, 0
 
-    def answer(_: Request) -> Reply:
+    def answer(request: Request) -> Reply:
         nonlocal now, most
-        with lock:
+        if request.number < CALIBRATION + LOAD.warmup_requests:
+            return GOOD
+        with changed:
             now += 1
             most = max(most, now)
-        threading.Event().wait(0.03)
-        with lock:
+            changed.notify_all()
+            assert changed.wait_for(lambda: most >= 3, timeout=120)
+        threading.Event().wait(0.03)  # time for one too many
+        with changed:
             now -= 1
         return GOOD
 
@@ -168,8 +174,9 @@ def test_every_way_to_fail_counts_as_failed(server: OpenAIServer, bad: Reply, wo
 
 def test_a_server_that_says_nothing_is_not_waited_for_for_ever(server: OpenAIServer) -> None:
     server.answer = bad_from(4, replace(GOOD, fault=Fault.HANG))
-    result = LatencyProber(request_timeout_s=0.5).probe(endpoint_of(server), LOAD)
-    assert (result.completed, result.failed) == (4, 2)
+    result = LatencyProber(request_timeout_s=3.0).probe(endpoint_of(server), LOAD)
+    assert result.completed + result.failed == LOAD.requests
+    assert result.failed >= 2, "on a busy machine others may take too long as well"
     assert "in time" in result.first_error
 
 

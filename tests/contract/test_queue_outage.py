@@ -90,7 +90,7 @@ class Site:
         return self.insist(ask)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_server_that_crashes_in_the_middle_loses_and_doubles_nothing(server: PostgresServer) -> None:
     site = Site(url=f"{server.url}/postgres")
     with opened(site.url):

@@ -22,7 +22,7 @@ from eval_jobs.serve.control import KEY, KEY_HEADER
 Said = tuple[int, object]
 """Status and JSON; status 0 closes the connection without an answer, -1 answers late."""
 
-LATE_S = 1.0
+LATE_S = 60.0
 
 
 @dataclass

@@ -75,7 +75,7 @@ class Stage:
 
     def run(self) -> tuple[int, str]:
         demo = self.start()
-        output, _ = demo.communicate(timeout=60)
+        output, _ = demo.communicate(timeout=300)
         return demo.returncode, output
 
 
@@ -134,7 +134,7 @@ def test_a_stopped_demo_stops_both_processes_and_exits_with_130(stage: Stage, nu
         if line == "tracker watch\n":
             break
     demo.send_signal(number)
-    output, _ = demo.communicate(timeout=60)
+    output, _ = demo.communicate(timeout=300)
     assert demo.returncode == 130
     assert "tracker stopped in order" in output
     assert "Traceback" not in output

@@ -76,7 +76,7 @@ def test_a_process_that_outlives_a_killed_demo_keeps_the_folder(tmp_path: Path) 
 def test_the_demo_names_an_unusable_folder_and_exits_with_2(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("", encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, str(DEMO), "--dir", str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, str(DEMO), "--dir", str(tmp_path)], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 2
     assert str(tmp_path) in done.stdout

@@ -277,7 +277,7 @@ def test_a_closed_gate_wakes_those_who_wait_for_their_next_try() -> None:
         asked = [pool.submit(gate.ask, request) for request in (refused_while_another_waits, busy)]
         for answer in asked:
             with pytest.raises(EndpointFailed):
-                answer.result(timeout=30)
+                answer.result(timeout=120)
 
 
 def test_the_servers_own_words_are_shown() -> None:

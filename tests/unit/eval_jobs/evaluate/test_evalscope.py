@@ -93,10 +93,10 @@ def test_two_evaluations_of_one_plan_wait_for_each_other(start: Start) -> None:
         fcntl.flock(other, fcntl.LOCK_EX)
         thread = threading.Thread(target=lambda: results.put(evaluate(evaluator, lines.put)))
         thread.start()
-        first = lines.get(timeout=30)
+        first = lines.get(timeout=120)
     thread.join()
     assert first == "waiting for another evaluation of the same checkpoint"
-    assert len(results.get(timeout=30).samples) == 2
+    assert len(results.get(timeout=120).samples) == 2
 
 
 def test_what_another_evaluation_works_on_is_not_forgotten(start: Start) -> None:
@@ -120,7 +120,7 @@ def test_a_lock_that_was_forgotten_while_one_waited_for_it_is_taken_anew(start: 
         fcntl.flock(other, fcntl.LOCK_EX)
         thread = threading.Thread(target=lambda: evaluate(evaluator, lines.put))
         thread.start()
-        lines.get(timeout=30)
+        lines.get(timeout=120)
         (runs / "plan.lock").unlink()
     thread.join()
     assert (runs / "plan.lock").is_file()

@@ -322,7 +322,7 @@ def test_a_worker_that_lost_its_lease_drops_the_plan_and_takes_the_next(bench: B
             later = bench.clock.now() + timedelta(hours=1)
             taken = bench.queue.claim(worker="b", now=bench.clock.now(), lease_until=later)
             assert taken is not None
-            threading.Event().wait(30)  # until the heartbeat finds out
+            threading.Event().wait(300)  # until the heartbeat finds out
 
     bench.evaluator.script = script
     bench.add(0, 1)

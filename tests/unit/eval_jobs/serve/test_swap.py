@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return write_checkpoint(tmp_path / "next", seed=1)
 
 
-def swapped(engine: SwapEngine, folder: Path, *, timeout_s: float = 5.0) -> Swapped:
+def swapped(engine: SwapEngine, folder: Path, *, timeout_s: float = 60.0) -> Swapped:
     return swap(engine.port, record_of(folder), fingerprint_of(folder), timeout_s=timeout_s)
 
 
@@ -76,9 +76,9 @@ def test_before_anything_was_touched_a_swap_is_refused(
 def test_an_engine_that_does_not_come_to_rest_in_time_goes_on_and_serves_what_it_did(folder: Path) -> None:
     with (
         SwapEngine({"/pause?mode=wait": [(-1, {})]}) as engine,
-        pytest.raises(SwapRefused, match=r"no answer within 0\.2 s"),
+        pytest.raises(SwapRefused, match="no answer within 2 s"),
     ):
-        swapped(engine, folder, timeout_s=0.2)
+        swapped(engine, folder, timeout_s=2.0)
     assert engine.asked == [*STEPS[:2], "/resume"]
 
 
