@@ -26,7 +26,7 @@ def endpoint_of(server: OpenAIServer, *, api_key_env: str = "", log: str = "") -
     return Endpoint(base_url=server.base_url, model=server.model, api_key_env=api_key_env, info=info)
 
 
-def suite_of(benchmark: Benchmark, *, concurrency: int = 4, request_timeout_s: float = 30.0) -> Suite:
+def suite_of(benchmark: Benchmark, *, concurrency: int = 4, request_timeout_s: float = 120.0) -> Suite:
     """Return a suite of one benchmark with short answers."""
     return Suite(
         name="s",
@@ -55,7 +55,7 @@ def number_of(request: Request) -> int:
 
 
 def ask(
-    evaluator: EvalScopeEvaluator, server: OpenAIServer, benchmark: Benchmark, *, plan_id: str, timeout_s: float = 30.0
+    evaluator: EvalScopeEvaluator, server: OpenAIServer, benchmark: Benchmark, *, plan_id: str, timeout_s: float = 120.0
 ) -> EvalResult:
     """Evaluate one benchmark against a scripted server."""
     suite = suite_of(benchmark, request_timeout_s=timeout_s)

@@ -252,7 +252,7 @@ def test_when_the_server_goes_away_the_next_call_asks_only_what_is_missing(bench
     bench.asked.clear()
     bench.script = right
     result = bench.evaluate(benchmark, plan_id="resumed")
-    assert not set(answered[:5]) & set(bench.asked)
+    assert len(set(answered) & set(bench.asked)) <= 1, "of two in flight one noticed that the server is gone"
     assert [s.status for s in result.samples] == [SampleStatus.SCORED] * len(SUMS)
 
     bench.asked.clear()

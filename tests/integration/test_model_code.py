@@ -6,15 +6,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from eval_jobs.errors import EvaluateError
-from eval_jobs.evaluate import evalscope as evaluating
+from eval_jobs.evaluate.child_process import ChildProcess
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.types import Benchmark
-from tests.evaluating import ask
+from eval_jobs.evaluate.mirror import open_mirror
+from eval_jobs.evaluate.protocol import Message, error_of
+from eval_jobs.evaluate.task_config import LocalData, benchmark_task, evaluate_request
+from eval_jobs.types import Benchmark, Endpoint
+from tests.evaluating import AT_ONCE, ask, endpoint_of, suite_of
 from tests.fakes.openai_server import OpenAIServer, Reply
 
 TASK = {
@@ -52,19 +56,32 @@ def test_a_plan_for_a_code_benchmark_is_refused_before_anything_is_asked(
     assert server.requests == []
 
 
-def test_the_evaluator_itself_runs_no_code_when_it_is_asked_to(
-    evaluator: EvalScopeEvaluator, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_evaluator_itself_runs_no_code_when_it_is_asked_to(data: Path, tmp_path: Path) -> None:
     """The second lock: without the first one, a model's program is neither asked for nor run."""
     ran = tmp_path / "ran"
     program = f"```python\nimport pathlib\npathlib.Path({str(ran)!r}).touch()\ndef add(a, b):\n    return a + b\n```"
-    monkeypatch.setattr(evaluating, "check_name", lambda _: None)
-    with OpenAIServer(lambda _: Reply(text=program)) as server, pytest.raises(EvaluateError) as caught:
-        ask(evaluator, server, Benchmark(name="code", adapter="humaneval", data=str(data)), plan_id="direct")
-    assert "runs code that the model wrote" in caught.value.message
-    assert "sandbox" in caught.value.hint
-    assert server.requests == []
+    benchmark = Benchmark(name="code", adapter="humaneval", data=str(data))
+    child = ChildProcess(sys.executable, tmp_path, tmp_path / "child.log", offline=True)
+    try:
+        child.wait_ready()
+        with OpenAIServer(lambda _: Reply(text=program)) as server:
+            (said,) = child.ask(request_for(benchmark, endpoint_of(server), tmp_path), silence_s=300)
+            assert server.requests == []
+    finally:
+        child.stop()
+    error = error_of(said, logs="")
+    assert "runs code that the model wrote" in error.message
+    assert "sandbox" in error.hint
     assert not ran.exists()
+
+
+def request_for(benchmark: Benchmark, endpoint: Endpoint, folder: Path) -> Message:
+    """Return what the evaluator's child would be asked for a benchmark that nobody has looked at."""
+    suite, mirror = suite_of(benchmark), open_mirror(benchmark, folder / "mirror")
+    assert mirror is not None
+    data = LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
+    task = benchmark_task(benchmark, suite, endpoint, folder=str(folder / "run"), data=data)
+    return evaluate_request(suite, endpoint, [task]) | {"pauses": asdict(AT_ONCE)}
 
 
 def test_code_that_comes_with_a_data_set_is_not_trusted() -> None:
