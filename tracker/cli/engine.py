@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import click
-from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +16,7 @@ from tracker.domain.display import one_line
 
 NOTHING_RUNS = "no engine runs here: the next checkpoint starts one"
 NOTHING_PROVED = "nothing is certified yet: the second checkpoint of a run does that"
+STATE_CHARS = len("left behind")
 
 
 @click.group("engine")
@@ -39,53 +39,50 @@ def status(*, work_dir: Path | None, config_path: Path, as_json: bool) -> None:
         click.echo(json_text(EngineStatus, found))
         return
     console = Console()
-    console.print(engines_table(found.engines) if found.engines else NOTHING_RUNS)
-    console.print(proofs_table(found.proofs) if found.proofs else NOTHING_PROVED)
-    for kept in found.proofs:
-        if not kept.proof.is_certificate:
-            click.echo(f"to have {kept.proof.kind.id} tried again: rm {one_line(kept.file)}")
+    for block in [*map(engine_block, found.engines)] or [Text(NOTHING_RUNS)]:
+        console.print(block)
+    for block in [*map(proof_block, found.proofs)] or [Text(NOTHING_PROVED)]:
+        console.print(block)
 
 
-def engines_table(engines: Sequence[ResidentEngine]) -> RenderableType:
-    """Return one row for each engine that runs. Pure."""
-    table = _table("engine", "holds", "does", "loaded by", "version", "port", "worker")
-    for engine in engines:
-        table.add_row(
-            engine.name,
-            Text(one_line(", ".join(reversed(engine.checkpoints)))),
-            engine.service,
-            f"{engine.load_method} {engine.certificate}".strip(),
-            one_line(engine.engine),
-            str(engine.port or ""),
-            str(engine.worker_pid),
-        )
-    return table
+def engine_block(engine: ResidentEngine) -> RenderableType:
+    """Return what one engine holds and does. Pure."""
+    return _block(
+        engine.service,
+        "bold",
+        ", ".join(reversed(engine.checkpoints)),
+        _sentence(f"loaded by {engine.load_method}", engine.certificate, engine.engine),
+        f"{engine.name}, port {engine.port or '-'}, worker {engine.worker_pid}",
+    )
 
 
-def proofs_table(proofs: Sequence[KeptProof]) -> RenderableType:
-    """Return one row for each certificate and refusal, with what it was about. Pure."""
-    table = _table("id", "way", "result", "model", "on", "tried")
-    for kept in proofs:
-        proof, kind = kept.proof, kept.proof.kind
-        what = "certified" if proof.is_certificate else f"refused: {proof.differed}"
-        model = [kind.architecture, kind.weights, kind.quantisation, "" if kind.dtype == "auto" else kind.dtype]
-        on = [kind.engine, "on", kind.device, *kind.flags, f"after sleep {kind.asleep}" if kind.asleep else ""]
-        table.add_row(
-            kind.id,
-            kind.way,
-            Text(one_line(what), style="green" if proof.is_certificate else "yellow"),
-            Text(one_line(" ".join(filter(None, model)))),
-            Text(one_line(" ".join(filter(None, on)))),
-            Text(one_line(f"{proof.date:%Y-%m-%d %H:%M} with {proof.checkpoint}, {proof.took_s:.1f} s")),
-        )
-    return table
+def proof_block(kept: KeptProof) -> RenderableType:
+    """Return one certificate or refusal, with what it was about and how to have it tried again. Pure."""
+    proof, kind = kept.proof, kept.proof.kind
+    computed = "" if kind.dtype == "auto" else f"in {kind.dtype}"
+    asleep = f"after sleep {kind.asleep}" if kind.asleep else ""
+    return _block(
+        "certified" if proof.is_certificate else "refused",
+        "green" if proof.is_certificate else "yellow",
+        _sentence(f"{kind.way} of {kind.architecture}", kind.weights, kind.quantisation, computed),
+        _sentence(kind.engine, f"on {kind.device}", *kind.flags, asleep),
+        f"{proof.date:%Y-%m-%d %H:%M} with {proof.checkpoint} in {proof.took_s:.1f} s; id {kind.id}",
+        *([] if proof.is_certificate else [proof.differed, f"to have it tried again: rm {kept.file}"]),
+    )
 
 
 # --- private
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold")
+def _sentence(*words: str) -> str:
+    return " ".join(filter(None, words))
+
+
+def _block(state: str, style: str, *lines: str) -> RenderableType:
+    """Return a word at the left and lines beside it, each folded where the terminal ends."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, min_width=STATE_CHARS)
+    table.add_column(overflow="fold")
+    for word, line in zip_longest([state], filter(None, lines), fillvalue=""):
+        table.add_row(Text(word, style=style), Text(one_line(line)))
     return table
