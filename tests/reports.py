@@ -28,7 +28,7 @@ def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
         curves=run.curves,
         phases=run.phases,
         texts=full,
-        ledger=with_texts(ledger, full.get),
+        ledger=with_texts(ledger, lambda plan_id, _: full.get(plan_id)),
         unfinished=unfinished,
         made_at=datetime(2026, 3, 14, 12, 0, tzinfo=UTC),
     )

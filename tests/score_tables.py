@@ -19,7 +19,7 @@ Table = dict[tuple[SeriesKey, int, str, Measure], float | None]
 def table_of(scores: RunScores) -> Table:
     table: Table = {}
     for key, series in scores.series.items():
-        for measure in Measure:
+        for measure in scores.measures:
             values = values_at(series.matrix(measure), np.arange(len(series.steps)))
             for t, step in enumerate(series.steps):
                 for i, sample_id in enumerate(series.sample_ids):

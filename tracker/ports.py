@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from tracker.domain.calibration_types import Calibration
 from tracker.domain.leading import Leader
 from tracker.domain.run_scores import RunScores
 from tracker.domain.tracking_types import TrackingItem
-from tracker.domain.types import Acceptance, Alert, CurvePoint, Episode, Gap, Report
+from tracker.domain.types import Acceptance, Alert, CurvePoint, Episode, Gap, Measure, Report
 
 
 class CheckpointSource(Protocol):
@@ -113,8 +113,8 @@ class History(Protocol):
     def append(self, record: EvalRecord) -> None:
         """Store a record under its plan id; the same id again replaces it."""
 
-    def record(self, plan_id: str) -> EvalRecord | None:
-        """Return one record with all samples and their texts, or None.
+    def record(self, plan_id: str, benchmarks: Collection[str] | None = None) -> EvalRecord | None:
+        """Return one record with all samples and their texts, or None; with `benchmarks` only theirs have samples.
 
         Where texts were deleted to save space, the samples have none and their result says so (`has_texts`).
         """
@@ -125,11 +125,11 @@ class History(Protocol):
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records ordered by (step, finished_at, plan id), every result without its samples."""
 
-    def scores(self, run_id: str) -> RunScores:
+    def scores(self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure)) -> RunScores:
         """Return everything that was scored along the run, as if made from all its records at once.
 
-        It is kept in memory; another call reads only the samples of records that are new or were replaced since,
-        whichever process wrote them.
+        Fewer measures take less time; series hold those only. It is kept in memory; another call with the same
+        measures reads only the samples of records that are new or were replaced since, whichever process wrote them.
         """
 
     def texts(self, run_id: str) -> Mapping[str, int]:

@@ -98,6 +98,15 @@ def test_a_record_comes_back_whole_with_its_texts(reopen: ReopenHistory) -> None
         assert reopen().record(record.plan.id) == record
 
 
+def test_a_record_comes_back_with_the_samples_of_some_benchmarks(reopen: ReopenHistory) -> None:
+    reopen().append(RECORDS[0])
+    whole, bare = RECORDS[0].outcomes, without_samples(RECORDS[0]).outcomes
+    assert len(whole) == 3
+    some = reopen().record(RECORDS[0].plan.id, {whole[1].benchmark, "no such benchmark"})
+    assert some == replace(RECORDS[0], outcomes=(bare[0], whole[1], bare[2]))
+    assert reopen().record(RECORDS[0].plan.id, ()) == without_samples(RECORDS[0])
+
+
 def test_appending_twice_changes_nothing(history: History) -> None:
     for _ in range(2):
         history.append(RECORDS[0])
@@ -184,6 +193,18 @@ def test_scores_read_at_once_are_those_that_grew(reopen: ReopenHistory) -> None:
         writer.scores(RUN)
     late = reopen().scores(RUN)
     assert table_of(late) == table_of(writer.scores(RUN)) == table_of_records(RECORDS)
+
+
+def test_scores_of_one_measure_are_those_of_all_measures(reopen: ReopenHistory) -> None:
+    writer, reader = reopen(), reopen()
+    for count, record in enumerate(RECORDS, start=1):
+        writer.append(record)
+        whole = {place: value for place, value in table_of_records(RECORDS[:count]).items() if place[-1] == "score"}
+        for history in (reader, reopen()):  # one more record, and all at once
+            scores = history.scores(RUN, (Measure.SCORE,))
+            assert table_of(scores) == whole
+            assert {tuple(series.matrices) for series in scores.series.values()} == {(Measure.SCORE,)}
+    assert table_of(reader.scores(RUN)) == table_of_records(RECORDS)
 
 
 def test_scores_count_what_another_process_wrote(reopen: ReopenHistory) -> None:

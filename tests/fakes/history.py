@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, Outcome
@@ -29,8 +29,13 @@ class FakeHistory:
     def append(self, record: EvalRecord) -> None:
         self._records[record.plan.id] = record
 
-    def record(self, plan_id: str) -> EvalRecord | None:
-        return self._records.get(plan_id)
+    def record(self, plan_id: str, benchmarks: Collection[str] | None = None) -> EvalRecord | None:
+        record = self._records.get(plan_id)
+        if record is None or benchmarks is None:
+            return record
+        bare = without_samples(record).outcomes
+        outcomes = (o if o.benchmark in benchmarks else b for o, b in zip(record.outcomes, bare, strict=True))
+        return replace(record, outcomes=tuple(outcomes))
 
     def bare_record(self, plan_id: str) -> EvalRecord | None:
         record = self._records.get(plan_id)
@@ -39,8 +44,8 @@ class FakeHistory:
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         return tuple(without_samples(record) for record in self._of_run(run_id))
 
-    def scores(self, run_id: str) -> RunScores:
-        scores = RunScores(run_id=run_id)
+    def scores(self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure)) -> RunScores:
+        scores = RunScores(run_id=run_id, measures=measures)
         for record in self._of_run(run_id):
             results = (o for o in record.outcomes if isinstance(o, EvalResult))
             scores = with_record(scores, record, {o.benchmark: columns_of(o.samples) for o in results})

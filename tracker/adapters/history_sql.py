@@ -7,7 +7,7 @@ outlines(run) -> short rows of `history_outlines`: a table of thousands of check
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -40,7 +40,7 @@ from tracker.domain.calibration_types import Calibration
 from tracker.domain.outlines import newest_of_benchmarks, outline_of
 from tracker.domain.run_scores import RunScores
 from tracker.domain.sample_columns import SampleColumns
-from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Gap, Report
+from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Gap, Measure, Report
 
 _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
 
@@ -59,8 +59,8 @@ class SqlHistory:
         self._first_samples = FirstSampleFiles(samples_dir)
         self._records: dict[str, StoredRecord] = {}
         """By plan id."""
-        self._scores: dict[str, KeptScores] = {}
-        """By run."""
+        self._scores: dict[tuple[str, tuple[Measure, ...]], KeptScores] = {}
+        """By run and measures."""
         bring_up_to_date(engine, TRACKER_TABLES)
 
     def append(self, record: EvalRecord) -> None:
@@ -83,12 +83,12 @@ class SqlHistory:
         if self._samples.has_other_files(plan.id, packed.version):
             self._remove_replaced(plan.id)
 
-    def record(self, plan_id: str) -> EvalRecord | None:
+    def record(self, plan_id: str, benchmarks: Collection[str] | None = None) -> EvalRecord | None:
         """Return one record with its texts; see `ports.History`."""
         row = self._row(plan_id)
         while row is not None:
             try:
-                return self._with_samples(record_from_bytes(row.record), row.samples)
+                return self._with_samples(record_from_bytes(row.record), row.samples, benchmarks)
             except StoreError:
                 newer = self._row(plan_id)
                 if newer == row:
@@ -105,9 +105,9 @@ class SqlHistory:
         """Return the run's records without samples; see `ports.History`."""
         return tuple(stored.record for stored in self._stored(run_id))
 
-    def scores(self, run_id: str) -> RunScores:
+    def scores(self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure)) -> RunScores:
         """Return everything that was scored along the run; see `ports.History`."""
-        kept = self._scores.setdefault(run_id, KeptScores(run_id, self._columns))
+        kept = self._scores.setdefault((run_id, measures), KeptScores(run_id, self._reader_of(measures), measures))
         stored = self._stored(run_id)
         while True:
             try:
@@ -291,18 +291,23 @@ class SqlHistory:
         kept = self._records.get(plan_id)
         return kept is not None and (kept.record.finished_at, kept.samples) == (finished_at, samples)
 
-    def _columns(self, stored: StoredRecord) -> Mapping[str, SampleColumns]:
-        if stored.samples is None:
-            return self._first_samples.columns(stored.record)
-        return self._samples.columns(stored.record.plan.id, stored.samples)
+    def _reader_of(self, measures: tuple[Measure, ...]) -> Callable[[StoredRecord], Mapping[str, SampleColumns]]:
+        only_scores = measures == (Measure.SCORE,)
 
-    def _with_samples(self, record: EvalRecord, samples: str | None) -> EvalRecord:
+        def columns(stored: StoredRecord) -> Mapping[str, SampleColumns]:
+            if stored.samples is None:
+                return self._first_samples.columns(stored.record)
+            return self._samples.columns(stored.record.plan.id, stored.samples, only_scores=only_scores)
+
+        return columns
+
+    def _with_samples(self, record: EvalRecord, samples: str | None, benchmarks: Collection[str] | None) -> EvalRecord:
         if samples is None:
-            return self._first_samples.with_samples(record)
-        found = self._samples.samples(record.plan.id, samples)
+            return self._first_samples.with_samples(record, benchmarks)
+        found = self._samples.samples(record.plan.id, samples, benchmarks)
         outcomes = tuple(
             replace(o, samples=found[o.benchmark].samples, has_texts=found[o.benchmark].has_texts)
-            if isinstance(o, EvalResult)
+            if isinstance(o, EvalResult) and o.benchmark in found
             else o
             for o in record.outcomes
         )

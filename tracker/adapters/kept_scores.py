@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from eval_jobs.types import EvalRecord
 from tracker.domain.run_scores import RunScores, scores_of, with_record, without_step
 from tracker.domain.sample_columns import SampleColumns
+from tracker.domain.types import Measure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +31,12 @@ Columns = Mapping[str, SampleColumns]
 class KeptScores:
     """The scores of one run."""
 
-    def __init__(self, run_id: str, read: Callable[[StoredRecord], Columns]) -> None:
+    def __init__(
+        self, run_id: str, read: Callable[[StoredRecord], Columns], measures: tuple[Measure, ...] = tuple(Measure)
+    ) -> None:
         """Begin with nothing read; `read` raises StoreError for samples that are missing or damaged."""
         self._read = read
-        self._scores = RunScores(run_id=run_id)
+        self._scores = RunScores(run_id=run_id, measures=measures)
         self._taken: dict[str, EvalRecord] = {}
         """Records that are in the scores, by plan id."""
 
@@ -60,7 +63,7 @@ class KeptScores:
 
     def _with(self, scores: RunScores, stored: Sequence[StoredRecord]) -> RunScores:
         if not scores.series:
-            return scores_of(scores.run_id, self._each(stored))
+            return scores_of(scores.run_id, self._each(stored), scores.measures)
         for record, columns in self._each(stored):
             scores = with_record(scores, record, columns)
         return scores

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.types import SampleStatus
-from tracker.domain.regression.score_matrix import FloatArray, IntArray
-from tracker.domain.sample_columns import STATUSES, ObjectArray, object_array
+from tracker.domain.regression.score_matrix import FloatArray
+from tracker.domain.sample_columns import STATUSES, ObjectArray, StatusArray, object_array
 
 STATUS_OF_TEXT = {str(status): status for status in SampleStatus}
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -136,15 +136,15 @@ def numbers(column: Any) -> FloatArray:  # noqa: ANN401 - pyarrow has no types
     return found
 
 
-def status_codes(column: Any) -> IntArray:  # noqa: ANN401 - pyarrow has no types
+def status_codes(column: Any) -> StatusArray:  # noqa: ANN401 - pyarrow has no types
     """Return a dictionary column of statuses as positions in `STATUSES`.
 
     Raises:
         KeyError: it holds another word.
     """
     array = column.combine_chunks()
-    codes = np.array([STATUSES.index(STATUS_OF_TEXT[text]) for text in array.dictionary.to_pylist()], dtype=np.int64)
-    of_rows: IntArray = codes[np.from_dlpack(array.indices)]
+    codes = np.array([STATUSES.index(STATUS_OF_TEXT[text]) for text in array.dictionary.to_pylist()], dtype=np.int8)
+    of_rows: StatusArray = codes[np.from_dlpack(array.indices)]
     return of_rows
 
 

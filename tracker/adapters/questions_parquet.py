@@ -79,8 +79,8 @@ class QuestionFiles:
             StoreError: it is missing or damaged.
         """
         if digest not in self._read:
-            with reading(self.path(digest)):
-                table = pq.read_table(self.path(digest), columns=list(_READ), use_threads=False)
+            with reading(self.path(digest)), pq.ParquetFile(self.path(digest)) as file:
+                table = file.read(columns=list(_READ), use_threads=False)
                 self._read[digest] = Questions(
                     sample_ids=object_array(table.column("sample_id").to_pylist()),
                     subsets=shared_texts(table.column("subset")),  # few texts for many samples
@@ -94,8 +94,8 @@ class QuestionFiles:
         Raises:
             StoreError: it is missing or damaged.
         """
-        with reading(self.path(digest)):
-            table = pq.read_table(self.path(digest), columns=list(_ALL), use_threads=False)
+        with reading(self.path(digest)), pq.ParquetFile(self.path(digest)) as file:
+            table = file.read(columns=list(_ALL), use_threads=False)
             return {name: table.column(name).to_pylist() for name in _ALL}
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from tracker.adapters.parquet_files import (
     write_whole,
 )
 from tracker.adapters.questions_parquet import Asked, QuestionFiles, asked_of
-from tracker.domain.sample_columns import SampleColumns, make_columns
+from tracker.domain.sample_columns import SampleColumns, split_columns
 
 _SCORES, _ANSWERS = "scores", "answers"
 _PARTS_KEY = b"benchmarks"
@@ -115,30 +115,27 @@ class SampleFiles:
         for path in self._of_kind(_ANSWERS, plan_id):
             path.unlink(missing_ok=True)
 
-    def columns(self, plan_id: str, version: str) -> Mapping[str, SampleColumns]:
+    def columns(self, plan_id: str, version: str, *, only_scores: bool = False) -> Mapping[str, SampleColumns]:
         """Return what `columns_of` makes of the samples of every benchmark; the same questions are the same object.
 
         Raises:
             StoreError: a file is missing or damaged.
         """
         path = self._path(_SCORES, plan_id, version)
-        with reading(path), pq.ParquetFile(path, read_dictionary=["status"]) as file:
+        with reading(path), pq.ParquetFile(pa.BufferReader(path.read_bytes()), read_dictionary=["status"]) as file:
             parts = _parts(file)
-            table = file.read(columns=["status", "score", "output_tokens"], use_threads=False)
-            statuses = status_codes(table.column("status"))
-            scores, tokens = numbers(table.column("score")), numbers(table.column("output_tokens"))
-        return {
-            part.benchmark: make_columns(
-                questions=self._questions.read(part.questions),
-                statuses=statuses[part.rows],
-                scores=scores[part.rows],
-                output_tokens=tokens[part.rows],
-            )
-            for part in parts
-        }
+            names = ["status", "score", *([] if only_scores else ["output_tokens"])]
+            table = file.read(columns=names, use_threads=False)
+            statuses, scores = status_codes(table.column("status")), numbers(table.column("score"))
+            tokens = None if only_scores else numbers(table.column("output_tokens"))
+        places = [(self._questions.read(part.questions), part.rows) for part in parts]
+        columns = split_columns(places, statuses=statuses, scores=scores, output_tokens=tokens)
+        return dict(zip((part.benchmark for part in parts), columns, strict=True))
 
-    def samples(self, plan_id: str, version: str) -> Mapping[str, StoredSamples]:
-        """Return the samples of every benchmark in the order in which they were written.
+    def samples(
+        self, plan_id: str, version: str, benchmarks: Collection[str] | None = None
+    ) -> Mapping[str, StoredSamples]:
+        """Return the samples of every benchmark, or of those of `benchmarks`, in the order in which they were written.
 
         Raises:
             StoreError: a file is missing or damaged, other than answers that were deleted.
@@ -156,6 +153,7 @@ class SampleFiles:
                 has_texts=texts is not None,
             )
             for part in parts
+            if benchmarks is None or part.benchmark in benchmarks
         }
 
     # --- private

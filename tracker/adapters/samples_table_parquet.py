@@ -10,7 +10,7 @@ The first form of a history: folder/<plan id>/<benchmark>.parquet
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,15 +69,17 @@ class FirstSampleFiles:
         """
         return {o.benchmark: read_columns(path, self._shared) for o, path in self._files(record)}
 
-    def with_samples(self, record: EvalRecord) -> EvalRecord:
-        """Return `record` with the samples of every result.
+    def with_samples(self, record: EvalRecord, benchmarks: Collection[str] | None = None) -> EvalRecord:
+        """Return `record` with the samples of every result, or of those of `benchmarks`.
 
         Raises:
             StoreError: a file is missing or damaged.
         """
-        found = {o.benchmark: read_samples(path) for o, path in self._files(record)}
+        files = {o.benchmark: path for o, path in self._files(record)}
+        found = {name: read_samples(path) for name, path in files.items() if benchmarks is None or name in benchmarks}
         outcomes = tuple(
-            replace(o, samples=found[o.benchmark]) if isinstance(o, EvalResult) else o for o in record.outcomes
+            replace(o, samples=found[o.benchmark]) if isinstance(o, EvalResult) and o.benchmark in found else o
+            for o in record.outcomes
         )
         return replace(record, outcomes=outcomes)
 

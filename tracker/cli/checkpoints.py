@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
+
 from eval_jobs.errors import ConfigError
 from tracker.domain.overview import overview
 from tracker.domain.types import Report
@@ -30,12 +33,25 @@ def known_checkpoint(history: History, name: str, default_run: str) -> Report:
     Raises:
         ConfigError: the name cannot be read, or nothing of that name was evaluated.
     """
+    return known_checkpoints(history, (name,), default_run)[0]
+
+
+def known_checkpoints(history: History, names: Sequence[str], default_run: str) -> tuple[Report, ...]:
+    """Return `known_checkpoint` of each name; what is known of a run is read once for all of them."""
+    outlines = cache(history.outlines)
+    return tuple(_checkpoint(history, name, default_run, outlines) for name in names)
+
+
+# --- private
+
+
+def _checkpoint(history: History, name: str, default_run: str, outlines: Callable[[str], tuple[Report, ...]]) -> Report:
     run, _, place = name.rpartition("@")
     step, _, digest = place.partition(":")
     run = known_run(history, run or default_run)
     if step != "latest" and not step.isdecimal():
         raise ConfigError(f"{name!r} names no checkpoint", hint="write STEP, STEP:DIGEST, RUN@STEP or latest")
-    reports = history.outlines(run)
+    reports = outlines(run)
     left = {checkpoint.digest for checkpoint, _ in overview(reports).left}
     newest_first = sorted(reports, key=lambda r: (_digest(r) not in left, r.step, r.created_at), reverse=True)
     found = [r for r in newest_first if step == "latest" or r.step == int(step)]
@@ -46,9 +62,6 @@ def known_checkpoint(history: History, name: str, default_run: str) -> Report:
         known = f"\u2026, {known}" if len(steps) > _SHOWN else known
         raise ConfigError(f"run {run} has no evaluated step {place}", hint=f"evaluated steps: {known}")
     return found[0]
-
-
-# --- private
 
 
 def _digest(report: Report) -> str:

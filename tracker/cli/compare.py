@@ -9,12 +9,12 @@ from rich.console import Console
 
 from eval_jobs.errors import StoreError
 from eval_jobs.types import EvalRecord
-from tracker.cli.checkpoints import known_checkpoint
+from tracker.cli.checkpoints import known_checkpoints
 from tracker.cli.comparison_table import comparison_table
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.compare import ComparisonView, RunNoise, compare_records
 from tracker.domain.trials import known_jitter
-from tracker.domain.types import Report
+from tracker.domain.types import Measure, Report
 from tracker.ports import History
 
 
@@ -32,9 +32,9 @@ def command(*, a: str, b: str, config_path: Path, as_json: bool, examples: int) 
     """
     project = open_project(config_path)
     history = project.history
-    before, after = (_record(history, known_checkpoint(history, name, project.config.run.name)) for name in (a, b))
+    before, after = (_record(history, known) for known in known_checkpoints(history, (a, b), project.config.run.name))
     policy = project.config.to_policy()
-    jitters = known_jitter(history.scores(after.plan.checkpoint.run_id), policy.min_coverage)
+    jitters = known_jitter(history.scores(after.plan.checkpoint.run_id, (Measure.SCORE,)), policy.min_coverage)
     noise = RunNoise(jitters=jitters, calibrations=history.calibrations())
     view = compare_records(before, after, policy, noise, examples=examples)
     if as_json:

@@ -14,6 +14,7 @@ from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.rewind import scores_of_newest
+from tracker.domain.types import Measure
 
 
 @click.command("forgetting")
@@ -34,7 +35,8 @@ def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, 
     project = open_project(config_path)
     history = project.history
     run_id = choose_run(history.runs(), run, own=project.config.run.name)
-    scores = scores_of_newest(history.scores(run_id), branches_of(r.plan.checkpoint for r in history.records(run_id)))
+    branches = branches_of(record.plan.checkpoint for record in history.records(run_id))
+    scores = scores_of_newest(history.scores(run_id, (Measure.SCORE,)), branches)
     ledger = run_ledger(scores, project.config.to_policy(), details=samples)
     ledger = with_texts(ledger, history.record)
     if as_json:

@@ -26,9 +26,12 @@ from tracker.domain.score_series import (
     all_asked,
     empty_series,
     less_rows,
+    means_of,
     place_in,
-    row_from,
+    row_of,
     series_key,
+    series_keys,
+    values_of,
     with_row,
 )
 from tracker.domain.types import Measure
@@ -41,6 +44,8 @@ class RunScores:
     """All series of one run."""
 
     run_id: str
+    measures: tuple[Measure, ...] = tuple(Measure)
+    """What is known of each result."""
     series: Mapping[SeriesKey, BenchmarkSeries] = field(default_factory=dict)
 
     def of(self, benchmark: str, suite: str | None = None) -> tuple[BenchmarkSeries, ...]:
@@ -66,23 +71,33 @@ def with_record(scores: RunScores, record: EvalRecord, columns: Mapping[str, Sam
     """
     series = dict(scores.series)
     for key, result in _results(record, columns):
-        known = series.get(key) or empty_series(key, result)
-        series[key] = with_row(known, row_from(known, record, columns[key.benchmark], known.asked))
+        known = series.get(key) or empty_series(key, result, scores.measures)
+        means = means_of(columns[key.benchmark], known.asked)
+        row = row_of(record, result, coverage=columns[key.benchmark].coverage, asked=means.questions)
+        series[key] = with_row(known, row, values_of(known, means, record.plan))
     return replace(scores, series=series)
 
 
-def scores_of(run_id: str, records: Iterable[tuple[EvalRecord, Mapping[str, SampleColumns]]]) -> RunScores:
+def scores_of(
+    run_id: str,
+    records: Iterable[tuple[EvalRecord, Mapping[str, SampleColumns]]],
+    measures: tuple[Measure, ...] = tuple(Measure),
+) -> RunScores:
     """Return the scores of many records of a run, in any order: as `with_record` one by one, but each score moves once.
 
     Args:
         run_id: name of the run.
         records: each with its columns, as for `with_record`; they may be read while this goes on.
+        measures: what to keep of each result.
     """
     drafts: dict[SeriesKey, _Draft] = {}
     for record, columns in records:
         for key, result in _results(record, columns):
-            drafts.setdefault(key, _Draft(empty_series(key, result))).add(record, columns[key.benchmark])
-    return RunScores(run_id=run_id, series={key: draft.finished() for key, draft in drafts.items()})
+            if key not in drafts:
+                drafts[key] = _Draft(empty_series(key, result, measures))
+            drafts[key].add(record, result, columns[key.benchmark])
+    series = {key: draft.finished() for key, draft in drafts.items()}
+    return RunScores(run_id=run_id, measures=measures, series=series)
 
 
 def without_step(scores: RunScores, step: int) -> RunScores:
@@ -101,9 +116,8 @@ def _place_in_suite(series: BenchmarkSeries) -> int:
 
 
 def _results(record: EvalRecord, columns: Mapping[str, SampleColumns]) -> Iterator[tuple[SeriesKey, EvalResult]]:
-    for outcome in record.outcomes:
-        if isinstance(outcome, EvalResult) and columns[outcome.benchmark].sample_ids.size:
-            yield series_key(record.plan, outcome), outcome
+    results = [o for o in record.outcomes if isinstance(o, EvalResult) and columns[o.benchmark].sample_ids.size]
+    return zip(series_keys(record.plan, results), results, strict=True)
 
 
 class _Draft:
@@ -117,16 +131,19 @@ class _Draft:
         """Distinct ones."""
         self._palettes = {measure: matrix.palette for measure, matrix in empty.matrices.items()}
 
-    def add(self, record: EvalRecord, columns: SampleColumns) -> None:
+    def add(self, record: EvalRecord, result: EvalResult, columns: SampleColumns) -> None:
         """Add a checkpoint."""
-        row = row_from(self._empty, record, columns, self._asked)
-        self._asked = self._asked if row.asked in self._asked else (*self._asked, row.asked)
+        means = means_of(columns, self._asked)
+        row = row_of(record, result, coverage=columns.coverage, asked=means.questions)
+        if row.asked not in self._asked:
+            self._asked = (*self._asked, row.asked)
         step = record.plan.checkpoint.step
         if step in self._rows and self._rows[step][0].rank > row.rank:
             return
-        codes = {measure: encoded(row.values[measure], self._palettes[measure]) for measure in row.values}
+        values = values_of(self._empty, means, record.plan)
+        codes = {measure: encoded(values[measure], self._palettes[measure]) for measure in values}
         self._palettes = {measure: codes[measure].palette for measure in codes}
-        self._rows[step] = replace(row, values={}), codes
+        self._rows[step] = row, codes
 
     def finished(self) -> BenchmarkSeries:
         """Return the series."""
@@ -143,5 +160,8 @@ class _Draft:
             asked=asked,
             left_out=np.array([row.left_out for row in rows], dtype=np.int64),
             samples=samples,
-            matrices={m: matrix_of([c[m] for c in codes], [places[id(q)] for q in asked], n) for m in Measure},
+            matrices={
+                measure: matrix_of([of_row[measure] for of_row in codes], [places[id(q)] for q in asked], n)
+                for measure in self._empty.matrices
+            },
         )

@@ -6,7 +6,7 @@ means = averaged(columns)                # one row a sample, repeats averaged; N
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from tracker.domain.grouping import Grouping, cluster_index, grouping_of
 from tracker.domain.regression.score_matrix import FloatArray, IntArray
 
 ObjectArray = NDArray[Any]
+StatusArray = NDArray[np.int8]
 
 LARGEST_SCORE = 1e100
 """Beyond this a sum of squares overflows; such a score (the perplexity of broken weights) is no measurement."""
@@ -85,10 +86,10 @@ class SampleColumns:
     questions: Questions
     scores: FloatArray
     """NaN where an answer has no score that counts."""
-    truncated: FloatArray
-    """1 where the answer hit the longest length, 0 where not, NaN where it has no score."""
-    output_tokens: FloatArray
-    """NaN where it is unknown or the answer has no score."""
+    truncated: FloatArray | None
+    """1 where the answer hit the longest length, 0 where not, NaN where it has no score; None: not asked for."""
+    output_tokens: FloatArray | None
+    """NaN where it is unknown or the answer has no score; None: not asked for."""
 
     @property
     def sample_ids(self) -> ObjectArray:
@@ -120,29 +121,49 @@ def columns_of(samples: Sequence[SampleScore]) -> SampleColumns:
             subsets=object_array([s.subset for s in samples]),
             cluster_ids=object_array([s.cluster_id for s in samples]),
         ),
-        statuses=np.array([STATUSES.index(s.status) for s in samples], dtype=np.int64),
+        statuses=np.array([STATUSES.index(s.status) for s in samples], dtype=np.int8),
         scores=np.array([_number(s.score) for s in samples], dtype=np.float64),
         output_tokens=np.array([_number(s.output_tokens) for s in samples], dtype=np.float64),
     )
 
 
 def make_columns(
-    *, questions: Questions, statuses: IntArray, scores: FloatArray, output_tokens: FloatArray
+    *, questions: Questions, statuses: StatusArray, scores: FloatArray, output_tokens: FloatArray
 ) -> SampleColumns:
     """Return columns from raw ones: statuses as positions in `STATUSES`, numbers with NaN for none.
 
     An answer counts when it was scored (or truncated and scored) and its score is a usable number.
     """
+    one = [(questions, slice(None))]
+    return next(split_columns(one, statuses=statuses, scores=scores, output_tokens=output_tokens))
+
+
+def split_columns(
+    parts: Sequence[tuple[Questions, slice]],
+    *,
+    statuses: StatusArray,
+    scores: FloatArray,
+    output_tokens: FloatArray | None,
+) -> Iterator[SampleColumns]:
+    """Yield the columns of several results, as `make_columns` of each: raw ones hold them one behind another.
+
+    Without `output_tokens` there are only scores: the other columns would take most of the time.
+    """
     was_truncated = statuses == STATUSES.index(SampleStatus.TRUNCATED)
     with_score = was_truncated | (statuses == STATUSES.index(SampleStatus.SCORED))
     with np.errstate(invalid="ignore"):
-        counts = with_score & (np.abs(scores) <= LARGEST_SCORE)
-    return SampleColumns(
-        questions=questions,
-        scores=np.where(counts, scores, np.nan),
-        truncated=np.where(counts, was_truncated.astype(np.float64), np.nan),
-        output_tokens=np.where(counts, output_tokens, np.nan),
-    )
+        counts = with_score & (scores <= LARGEST_SCORE) & (scores >= -LARGEST_SCORE)
+    scores = np.where(counts, scores, np.nan)
+    if output_tokens is None:
+        for questions, rows in parts:
+            yield SampleColumns(questions=questions, scores=scores[rows], truncated=None, output_tokens=None)
+        return
+    truncated = np.where(counts, was_truncated, np.nan)
+    output_tokens = np.where(counts, output_tokens, np.nan)
+    for questions, rows in parts:
+        yield SampleColumns(
+            questions=questions, scores=scores[rows], truncated=truncated[rows], output_tokens=output_tokens[rows]
+        )
 
 
 def averaged(columns: SampleColumns) -> SampleColumns:
@@ -154,8 +175,8 @@ def averaged(columns: SampleColumns) -> SampleColumns:
     return SampleColumns(
         questions=repeats.once,
         scores=_mean_of_groups(columns.scores, repeats.sample, n),
-        truncated=_mean_of_groups(columns.truncated, repeats.sample, n),
-        output_tokens=_mean_of_groups(columns.output_tokens, repeats.sample, n),
+        truncated=_if_there(columns.truncated, lambda values: _mean_of_groups(values, repeats.sample, n)),
+        output_tokens=_if_there(columns.output_tokens, lambda values: _mean_of_groups(values, repeats.sample, n)),
     )
 
 
@@ -179,8 +200,8 @@ def in_order_of(columns: SampleColumns, questions: Questions) -> SampleColumns |
     return SampleColumns(
         questions=questions,
         scores=columns.scores[order],
-        truncated=columns.truncated[order],
-        output_tokens=columns.output_tokens[order],
+        truncated=_if_there(columns.truncated, lambda values: values[order]),
+        output_tokens=_if_there(columns.output_tokens, lambda values: values[order]),
     )
 
 
@@ -201,6 +222,10 @@ def _order(mine: ObjectArray, wanted: ObjectArray) -> IntArray:
     order = np.empty(mine.size, dtype=np.int64)
     order[np.argsort(wanted, kind="stable")] = np.argsort(mine, kind="stable")
     return order
+
+
+def _if_there(values: FloatArray | None, change: Callable[[FloatArray], FloatArray]) -> FloatArray | None:
+    return None if values is None else change(values)
 
 
 def _number(value: float | None) -> float:

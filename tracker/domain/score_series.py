@@ -1,15 +1,16 @@
 """One benchmark of one suite along a run, measured alike: checkpoints x samples, in bytes. Pure.
 
-series = empty_series(series_key(plan, result), result)
-row = row_from(series, record, columns, series.asked)
-series = with_row(series, row)                             # one more checkpoint, wherever its step belongs
+series = empty_series(series_key(plan, result), result, Measure)
+means = means_of(columns, series.asked)
+row = row_of(record, result, coverage=columns.coverage, asked=means.questions)
+series = with_row(series, row, values_of(series, means, plan))     # one more checkpoint, wherever its step belongs
 series.matrix(Measure.SCORE), series.subsets, series.sample_ids, series.steps
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -35,6 +36,9 @@ from tracker.domain.types import Measure
 T = TypeVar("T")
 
 Rank = tuple[datetime, bool, datetime, str]
+
+Values = Mapping[Measure, FloatArray]
+"""Of one checkpoint, in the order of what was asked; up is better, NaN: no score."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +94,7 @@ class BenchmarkSeries:
         return tuple(plan.checkpoint.step for plan in self.plans)
 
     def matrix(self, measure: Measure) -> ScoreMatrix:
-        """Return checkpoints x samples of one measure."""
+        """Return checkpoints x samples of one measure, which must be among those that were asked for."""
         return self.matrices[measure]
 
     @property
@@ -124,8 +128,6 @@ class Row:
     """Every sample once."""
     left_out: int
     """Samples of the benchmark that were not asked."""
-    values: Mapping[Measure, FloatArray]
-    """In the order of `asked`; NaN: no score."""
 
     @property
     def rank(self) -> Rank:
@@ -135,16 +137,20 @@ class Row:
 
 def series_key(plan: EvalPlan, result: EvalResult) -> SeriesKey:
     """Return what `result` of `plan` may be compared with."""
-    return SeriesKey(
-        benchmark=result.benchmark,
-        fingerprint=result.fingerprint,
-        serving=content_hash(serve_settings(plan.serve)),
-        suite=plan.suite.name,
-    )
+    return next(series_keys(plan, [result]))
 
 
-def empty_series(key: SeriesKey, result: EvalResult) -> BenchmarkSeries:
-    """Return the series of `result` without any checkpoint."""
+def series_keys(plan: EvalPlan, results: Iterable[EvalResult]) -> Iterator[SeriesKey]:
+    """Yield what each of `results` of one plan may be compared with."""
+    serving = content_hash(serve_settings(plan.serve))
+    for result in results:
+        yield SeriesKey(
+            benchmark=result.benchmark, fingerprint=result.fingerprint, serving=serving, suite=plan.suite.name
+        )
+
+
+def empty_series(key: SeriesKey, result: EvalResult, measures: Iterable[Measure]) -> BenchmarkSeries:
+    """Return the series of `result` without any checkpoint, for some measures."""
     return BenchmarkSeries(
         key=key,
         metric=result.metric,
@@ -155,29 +161,37 @@ def empty_series(key: SeriesKey, result: EvalResult) -> BenchmarkSeries:
         asked=(),
         left_out=np.zeros(0, dtype=np.int64),
         samples=all_asked(()),
-        matrices={measure: empty_matrix(0) for measure in Measure},
+        matrices={measure: empty_matrix(0) for measure in measures},
     )
 
 
-def row_from(series: BenchmarkSeries, record: EvalRecord, columns: SampleColumns, known: Iterable[Questions]) -> Row:
-    """Return a record's result as a checkpoint of `series`; it shares an object of `known` that asked the same."""
-    means = _sharing(averaged(columns), known)
-    longest = _longest_answer(record.plan, series.key.benchmark)
+def means_of(columns: SampleColumns, known: Iterable[Questions]) -> SampleColumns:
+    """Return every sample once; over an object of `known`, and in its order, where that asked the same."""
+    means = averaged(columns)
+    for questions in _distinct(known):
+        same = in_order_of(means, questions)
+        if same is not None:
+            return same
+    return means
+
+
+def row_of(record: EvalRecord, result: EvalResult, *, coverage: float, asked: Questions) -> Row:
+    """Return one result of a record as a checkpoint of a series."""
     return Row(
         plan=record.plan,
         finished_at=record.finished_at,
-        coverage=columns.coverage,
-        asked=means.questions,
-        left_out=_left_out(record, series.key.benchmark),
-        values={
-            Measure.SCORE: means.scores if series.higher_is_better else 1.0 - means.scores,
-            Measure.OUTPUT_LENGTH: 1.0 - means.output_tokens / longest,
-            Measure.COMPLETENESS: 1.0 - means.truncated,
-        },
+        coverage=coverage,
+        asked=asked,
+        left_out=result.left_out,
     )
 
 
-def with_row(series: BenchmarkSeries, row: Row) -> BenchmarkSeries:
+def values_of(series: BenchmarkSeries, means: SampleColumns, plan: EvalPlan) -> Values:
+    """Return what a checkpoint of `series` scored, for each of its measures."""
+    return {measure: _oriented(measure, means, series, plan) for measure in series.matrices}
+
+
+def with_row(series: BenchmarkSeries, row: Row, values: Values) -> BenchmarkSeries:
     """Return the series with one more checkpoint, wherever its step belongs; of two at one step one stays."""
     step = row.plan.checkpoint.step
     position = series.row_of(step)
@@ -198,7 +212,7 @@ def with_row(series: BenchmarkSeries, row: Row) -> BenchmarkSeries:
         asked=_at(series.asked, position, row.asked),
         left_out=np.insert(series.left_out, position, row.left_out),
         matrices={
-            measure: inserted(matrix, position, _placed(row.values[measure], place, n))
+            measure: inserted(matrix, position, _placed(values[measure], place, n))
             for measure, matrix in series.matrices.items()
         },
     )
@@ -242,15 +256,6 @@ def place_in(samples: Questions, asked: Questions) -> IntArray | None:
 # --- private
 
 
-def _sharing(columns: SampleColumns, known: Iterable[Questions]) -> SampleColumns:
-    """Return the columns over one of the `known` questions, when that is what was asked."""
-    for questions in _distinct(known):
-        same = in_order_of(columns, questions)
-        if same is not None:
-            return same
-    return columns
-
-
 def _rank(plan: EvalPlan, left_out: int, finished_at: datetime) -> Rank:
     """The weights that were written last: a checkpoint that training left behind may be measured later.
 
@@ -259,8 +264,19 @@ def _rank(plan: EvalPlan, left_out: int, finished_at: datetime) -> Rank:
     return plan.checkpoint.ready_at, left_out == 0, finished_at, plan.id
 
 
-def _left_out(record: EvalRecord, benchmark: str) -> int:
-    return next((o.left_out for o in record.outcomes if isinstance(o, EvalResult) and o.benchmark == benchmark), 0)
+def _oriented(measure: Measure, means: SampleColumns, series: BenchmarkSeries, plan: EvalPlan) -> FloatArray:
+    """Return the values of a measure so that up is better.
+
+    Raises:
+        ValueError: they were not asked for.
+    """
+    if measure is Measure.SCORE:
+        return means.scores if series.higher_is_better else 1.0 - means.scores
+    if means.truncated is None or means.output_tokens is None:
+        raise ValueError(f"the columns of {series.key.benchmark} have no {measure}")
+    if measure is Measure.COMPLETENESS:
+        return 1.0 - means.truncated
+    return 1.0 - means.output_tokens / _longest_answer(plan, series.key.benchmark)
 
 
 def _longest_answer(plan: EvalPlan, benchmark: str) -> int:

@@ -59,7 +59,8 @@ def test_two_checkpoints_are_compared_as_before_and_the_missing_answers_are_said
 
 def ledger_text(run: RecordedRun) -> str:
     by_plan = {record.plan.id: record for record in run.records}
-    return shown(ledger_view(with_texts(run_ledger(scores_of_run(run), Policy(), details=2), by_plan.get), subsets=3))
+    ledger = run_ledger(scores_of_run(run), Policy(), details=2)
+    return shown(ledger_view(with_texts(ledger, lambda plan_id, _: by_plan.get(plan_id)), subsets=3))
 
 
 def test_the_forgetting_ledger_tells_samples_whose_old_answers_are_gone() -> None:

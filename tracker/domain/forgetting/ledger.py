@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracker.domain.forgetting.levels import Unit, forgetting_of, peak_rows
 from tracker.domain.forgetting.sample_lives import (
@@ -157,6 +158,7 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> BenchmarkLedger:
     matrix = series.matrix(Measure.SCORE)
     steps = tuple(series.steps[row] for row in case.rows)
     lives = lives_of(matrix, case.rows)
+    changes = changes_of(lives)
     shares = _shares(case)
     lost = [] if shares is None else _firmest_first(case, lives, shares)
     subsets = [
@@ -169,15 +171,15 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> BenchmarkLedger:
         metric=series.metric,
         higher_is_better=series.higher_is_better,
         steps=steps,
-        passed_over=tuple(step for step in series.steps if step not in steps),
+        passed_over=tuple(sorted({*series.steps} - {*steps})),
         measured_otherwise=_other_steps(scores, series),
         whole=_row("", case.whole, case.rows, np.arange(matrix.n_samples), shares),
         subsets=tuple(sorted(subsets, key=_loss)),
         since=None if case.teaching is None else _since(case.teaching),
-        events=step_events(changes_of(lives), steps),
+        events=step_events(changes, steps),
         window=None if shares is None else _window(series, shares.windows),
         lost=tuple(series.sample_ids[at] for at in lost),
-        details=() if shares is None else _details(case, lives, shares, lost[:details]),
+        details=() if shares is None else tuple(_details(case, lives, changes, shares, lost[:details])),
         coverage=tuple(map(float, series.coverage[case.rows])),
     )
 
@@ -246,25 +248,21 @@ def _firmest_first(case: _Case, lives: Lives, shares: _Shares) -> list[int]:
     return [int(sample) for sample in at[order]]
 
 
-def _details(case: _Case, lives: Lives, shares: _Shares, lost: Sequence[int]) -> tuple[LostSample, ...]:
+def _details(
+    case: _Case, lives: Lives, changes: NDArray[np.int8], shares: _Shares, lost: Sequence[int]
+) -> Iterator[LostSample]:
     series = case.series
     steps = tuple(series.steps[row] for row in case.rows)
-    chosen = np.array(lost, dtype=np.int64)
-    few = Lives(right=lives.right[:, chosen], scored=lives.scored[:, chosen])
-    changes = changes_of(few)
-    return tuple(
-        LostSample(
+    for sample in lost:
+        right, scored = lives.right[:, sample].tolist(), lives.scored[:, sample].tolist()
+        yield LostSample(
             sample_id=series.sample_ids[sample],
             subset=series.subsets[sample],
             known_before=float(shares.before[sample]),
             known_after=float(shares.after[sample]),
-            right=tuple(
-                r if s else None for r, s in zip(few.right[:, at].tolist(), few.scored[:, at].tolist(), strict=True)
-            ),
-            events=sample_events(changes[:, at], steps),
+            right=tuple(r if s else None for r, s in zip(right, scored, strict=True)),
+            events=sample_events(changes[:, sample], steps),
         )
-        for at, sample in enumerate(lost)
-    )
 
 
 def _window(series: BenchmarkSeries, windows: Windows) -> Window:

@@ -110,26 +110,27 @@ def changes_of(lives: Lives) -> NDArray[np.int8]:
 
     A checkpoint without a score is passed over. A sample that is right from the start was learned at its first score.
     """
-    n_checkpoints, n_samples = lives.right.shape
-    changes = np.zeros((n_checkpoints, n_samples), dtype=np.int8)
-    was_right = np.zeros(n_samples, dtype=bool)
-    ever_right = was_right.copy()
-    for at in range(n_checkpoints):
+    changes = np.zeros(lives.right.shape, dtype=np.int8)
+    was_right, ever_right = (np.zeros(lives.right.shape[1], dtype=bool) for _ in range(2))
+    for at in range(len(changes)):
         right, scored = lives.right[at], lives.scored[at]
-        changes[at][scored & right & ~was_right] = _RELEARNED
-        changes[at][scored & right & ~ever_right] = _LEARNED
-        changes[at][scored & ~right & was_right] = _FORGOTTEN
-        was_right = np.where(scored, right, was_right)
+        turned = right & ~was_right
+        # A truth value times a code, at most one of them not 0: faster than to write where a mask says.
+        changes[at] = _LEARNED * (turned & ~ever_right) + _RELEARNED * (turned & ever_right)
+        changes[at] += _FORGOTTEN * (scored & was_right & ~right)
+        was_right = right | (was_right & ~scored)
         ever_right |= right
     return changes
 
 
 def step_events(changes: NDArray[np.int8], steps: tuple[int, ...]) -> tuple[StepEvents, ...]:
     """Return how many samples changed at each step; `changes` of shape (T, n)."""
-    counts = [np.bincount(row, minlength=4).tolist() for row in changes]
+    learned, forgotten, relearned = (
+        np.count_nonzero(changes == code, axis=1).tolist() for code in (_LEARNED, _FORGOTTEN, _RELEARNED)
+    )
     return tuple(
-        StepEvents(step=step, learned=n[_LEARNED], forgotten=n[_FORGOTTEN], relearned=n[_RELEARNED])
-        for step, n in zip(steps, counts, strict=True)
+        StepEvents(step=step, learned=n_learned, forgotten=n_forgotten, relearned=n_relearned)
+        for step, n_learned, n_forgotten, n_relearned in zip(steps, learned, forgotten, relearned, strict=True)
     )
 
 
@@ -194,5 +195,5 @@ def flow_between(before: FloatArray, after: FloatArray, window: int) -> Flow:
 
 # --- private
 
-_LEARNED, _FORGOTTEN, _RELEARNED = 1, 2, 3
-_CHANGES = {_LEARNED: Change.LEARNED, _FORGOTTEN: Change.FORGOTTEN, _RELEARNED: Change.RELEARNED}
+_LEARNED, _FORGOTTEN, _RELEARNED = np.int8(1), np.int8(2), np.int8(3)
+_CHANGES = {int(_LEARNED): Change.LEARNED, int(_FORGOTTEN): Change.FORGOTTEN, int(_RELEARNED): Change.RELEARNED}

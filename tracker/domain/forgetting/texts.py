@@ -5,16 +5,18 @@ ledger = with_texts(run_ledger(scores, policy, details=3), history.record)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore
 from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, LostTexts, RunLedger
 from tracker.domain.regression.score_matrix import RIGHT
 from tracker.domain.scores import has_score
 
-Read = Callable[[str], EvalRecord | None]
-"""Plan id -> record with texts."""
+Read = Callable[[str, Collection[str]], EvalRecord | None]
+"""Plan id and benchmarks -> record with the texts of those, at least."""
 
 _Key = tuple[str, str, str]
 """Plan id, benchmark, sample id."""
@@ -27,8 +29,8 @@ def with_texts(ledger: RunLedger, read: Read) -> RunLedger:
     """
     wanted = set(_wanted(ledger))
     found: dict[_Key, _Said] = {}
-    for plan_id in dict.fromkeys(plan_id for plan_id, _, _ in sorted(wanted)):
-        record = read(plan_id)
+    for plan_id, keys in groupby(sorted(wanted), key=itemgetter(0)):
+        record = read(plan_id, {benchmark for _, benchmark, _ in keys})
         for key, said in () if record is None else _samples(record):
             if key in wanted:
                 found.setdefault(key, said)  # the first repeat

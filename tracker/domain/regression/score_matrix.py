@@ -137,7 +137,7 @@ def encoded(values: FloatArray, palette: FloatArray) -> EncodedRow:
     """
     codes = _codes(values, palette)
     lacking = values[codes == NO_VALUE]
-    lacking = np.unique(lacking[~np.isnan(lacking)])
+    lacking = lacking[~np.isnan(lacking)]
     if lacking.size:
         palette = np.concatenate([palette[:1], np.union1d(palette[1:], lacking)])
         codes = _codes(values, palette)

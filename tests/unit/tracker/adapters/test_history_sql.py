@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,18 +144,22 @@ def test_reading_goes_on_with_what_replaced_a_record_meanwhile(
     newer = replace(RECORDS[0], outcomes=RECORDS[0].outcomes[:1])
     history.append(RECORDS[0])
 
-    def replaced_first(files: SampleFiles, plan_id: str, version: str) -> Mapping[str, StoredSamples]:
+    def replaced_first(
+        files: SampleFiles, plan_id: str, version: str, benchmarks: Collection[str] | None
+    ) -> Mapping[str, StoredSamples]:
         monkeypatch.undo()
         history.append(newer)
-        return files.samples(plan_id, version)
+        return files.samples(plan_id, version, benchmarks)
 
     monkeypatch.setattr(SampleFiles, "samples", replaced_first)
     assert reader.record(RECORDS[0].plan.id) == newer
 
-    def replaced_again(files: SampleFiles, plan_id: str, version: str) -> Mapping[str, SampleColumns]:
+    def replaced_again(
+        files: SampleFiles, plan_id: str, version: str, *, only_scores: bool
+    ) -> Mapping[str, SampleColumns]:
         monkeypatch.undo()
         history.append(RECORDS[0])
-        return files.columns(plan_id, version)
+        return files.columns(plan_id, version, only_scores=only_scores)
 
     monkeypatch.setattr(SampleFiles, "columns", replaced_again)
     assert table_of(reader.scores(RUN)) == table_of_records(RECORDS[:1])

@@ -18,7 +18,8 @@ RUN = forgetting_run()
 
 def ledger_of(run: RecordedRun, *, details: int = 1) -> RunLedger:
     ledger = run_ledger(scores_of_run(run), Policy(phases=run.phases), details=details)
-    return with_texts(ledger, {r.plan.id: r for r in run.records}.get)
+    records = {r.plan.id: r for r in run.records}
+    return with_texts(ledger, lambda plan_id, _: records.get(plan_id))
 
 
 LEDGER = ledger_of(RUN)

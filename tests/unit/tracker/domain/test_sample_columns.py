@@ -87,6 +87,8 @@ def test_nothing_planned_is_nothing_covered() -> None:
 
 
 def by_sample(columns: SampleColumns) -> dict[str, tuple[str, ...]]:
+    assert columns.truncated is not None
+    assert columns.output_tokens is not None
     numbers = np.stack([columns.scores, columns.truncated, columns.output_tokens], axis=1)
     return {i: tuple(map(str, row)) for i, row in zip(columns.sample_ids.tolist(), numbers, strict=True)}
 

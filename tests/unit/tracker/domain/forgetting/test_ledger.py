@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -213,9 +213,12 @@ def test_a_run_without_records_is_an_empty_ledger() -> None:
 
 def test_texts_of_described_samples_come_from_two_checkpoints() -> None:
     records = {r.plan.id: r for r in RUN.records}
+    described = {b.benchmark for b in LEDGER.benchmarks if b.details}
+    assert described < {b.benchmark for b in LEDGER.benchmarks}
     read: list[int] = []
 
-    def record(plan_id: str) -> EvalRecord | None:
+    def record(plan_id: str, benchmarks: Collection[str]) -> EvalRecord | None:
+        assert set(benchmarks) == described, "nothing else is read"
         read.append(records[plan_id].plan.checkpoint.step)
         return records[plan_id]
 
@@ -230,7 +233,7 @@ def test_texts_of_described_samples_come_from_two_checkpoints() -> None:
 
 
 def test_a_record_that_is_gone_leaves_the_texts_empty() -> None:
-    assert all(d.texts is None for d in of("facts", with_texts(LEDGER, lambda _: None)).details)
+    assert all(d.texts is None for d in of("facts", with_texts(LEDGER, lambda *_: None)).details)
 
 
 def test_the_ledger_is_json() -> None:
