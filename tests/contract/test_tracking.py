@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.queue.database_sql import open_database
-from eval_jobs.types import BenchmarkFailure, EvalRecord
+from eval_jobs.types import BenchmarkFailure, Cost, EvalRecord, EvalResult, SampleStatus, Screen
 from tests.fakes.clock import FakeClock
 from tests.fakes.tracking import FakeSink, FakeTracking
 from tests.mlflow_stores import MlflowFiles, locked
@@ -19,8 +21,10 @@ from tests.records import forgetting_run
 from tracker.adapters.mlflow_store import MlflowStore
 from tracker.adapters.outbox_lock_sql import sender_lock
 from tracker.adapters.outbox_sql import OutboxTracking
+from tracker.domain.costs import with_cost_so_far
+from tracker.domain.screening import joined
 from tracker.domain.tracking import tracking_batch
-from tracker.domain.tracking_types import TrackingBatch
+from tracker.domain.tracking_types import TrackedMetric, TrackingBatch
 from tracker.domain.types import CurvePoint, VerdictWord
 from tracker.ports import Tracking, TrackingSink
 
@@ -98,6 +102,36 @@ def test_other_words_on_the_same_record_are_published_too_and_double_no_row(stor
         tracking.publish(record, replace(said, created_at=said.created_at + timedelta(seconds=1)))
     assert tracking.flush() == 0
     assert store.rows() == sorted((m.key, m.step, m.value) for m in tracking_batch(record, report).metrics)
+
+
+def test_a_screen_and_its_rest_are_one_point_of_each_curve(store: Store) -> None:
+    """The coverage of the merged result and the sum of both costs; the screen's own have names of their own."""
+    whole = RUN.records[1]
+    plan = screen_plan(whole.plan, Screen(samples=2))
+    results = [o for o in whole.outcomes if isinstance(o, EvalResult)]
+    unasked = replace(results[0].samples[0], status=SampleStatus.ERROR, score=None)
+    asked = tuple(replace(r, samples=(unasked, *r.samples[1:2]), left_out=4) for r in results)
+    first = replace(whole, plan=plan, outcomes=asked, cost=Cost(loading_s=1, evaluating_s=2, probing_s=4))
+    rest = replace(
+        whole,
+        plan=rest_plan(plan, ("sums",)),
+        outcomes=tuple(replace(r, samples=r.samples[2:], left_out=2) for r in results if r.benchmark == "sums"),
+        probes=(),
+        cost=Cost(loading_s=8, evaluating_s=16, probing_s=0),
+        finished_at=whole.finished_at + timedelta(minutes=1),
+    )
+    both = joined(first, rest)
+    tracking = store.open()
+    for record in (first, with_cost_so_far(both, (first, both))):
+        tracking.publish(record, replace(RUN.reports[1], plan_id=record.plan.id))
+        assert tracking.flush() == 0
+    rows = store.rows()
+    assert [key for key, times in Counter(key for key, _, _ in rows).items() if times > 1] == []
+    values = {key: value for key, _, value in rows}
+    assert values["screen_coverage/sums"] == values["screen_coverage/facts"] == 0.5
+    assert values["coverage/sums"] == pytest.approx(5 / 6)
+    assert "coverage/facts" not in values
+    assert (values["screen_cost/wall_s"], values["cost/wall_s"], values["cost/evaluating_s"]) == (7, 31, 18)
 
 
 def test_another_process_changes_nothing_either(store: Store) -> None:
@@ -222,11 +256,9 @@ def _fake() -> Store:
     fake = FakeTracking()
 
     def rows() -> list[Row]:
-        plans: dict[str, set[Row]] = {}  # a newer record of a plan repeats what did not change
-        for batch in (tracking_batch(record, report) for record, report in fake.records):
-            plans.setdefault(batch.plan_id, set()).update((m.key, m.step, m.value) for m in batch.metrics)
-        metrics = [row for rows in plans.values() for row in rows]
-        return sorted(metrics + [(p.key, p.step, p.value) for p in fake.points])
+        batches = (tracking_batch(record, report) for record, report in fake.records)
+        points = [(p.key, p.step, p.value) for p in fake.points]
+        return sorted([*_once((batch.checkpoint.run_id, m) for batch in batches for m in batch.metrics), *points])
 
     return Store(open=lambda: fake, rows=rows, down=lambda: _down(fake))
 
@@ -254,12 +286,17 @@ def _fake_sink() -> Behind:
 
 
 def _rows_of(sink: FakeSink) -> list[Row]:
-    metrics = {  # as in a store, the same value at the same time is the same row
-        (item.checkpoint.run_id, m.key, m.step, m.timestamp_ms, m.value)
+    return _once(
+        (item.checkpoint.run_id, m)
         for item in sink.items
         for m in (item.metrics if isinstance(item, TrackingBatch) else item.points)
-    }
-    return sorted((key, step, value) for _, key, step, _, value in metrics)
+    )
+
+
+def _once(metrics: Iterable[tuple[str, TrackedMetric]]) -> list[Row]:
+    """Return metrics of runs as a store has them: the same value at the same time is the same row."""
+    found = {(run_id, m.key, m.step, m.timestamp_ms, m.value) for run_id, m in metrics}
+    return sorted((key, step, value) for _, key, step, _, value in found)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from tracker.app.edge import Edge
 from tracker.app.screening import Pace, pace_of, paced, plans_of_rest, whole_record
 from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
 from tracker.domain.calibration_types import Calibration
+from tracker.domain.costs import with_cost_so_far
 from tracker.domain.gaps import unsettled
 from tracker.domain.late import judged_again, overtaken_by, words_of
 from tracker.domain.run_scores import series_key
@@ -246,7 +247,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
         world.history.append_episode(episode)
     world.history.append_report(report)
     ask_rest(world, record, report, memory, now)
-    world.tracking.publish(record, report)
+    world.tracking.publish(with_cost_so_far(record, memory.records), report)
     later = overtaken_by(record, memory.records)
     for alert in alerts_for(report, world.history.open_alerts(run_id), later):
         raise_alert(world.history, world.notifiers, alert)
@@ -276,7 +277,7 @@ def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: d
             world.history.append_episode(episode)
         ask_rest(world, record, report, memory, now)
         if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
-            world.tracking.publish(full, report)
+            world.tracking.publish(with_cost_so_far(full, memory.records), report)
         world.history.append_report(report)  # after MLflow: a crash in between must leave the words different
         for alert in loss_alerts(report, world.history.open_alerts(run_id)):
             raise_alert(world.history, world.notifiers, alert)

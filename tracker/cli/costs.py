@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tracker.cli.checkpoints import known_run
 from tracker.cli.options import config_option, json_option, json_text, open_project
-from tracker.domain.costs import RunCosts, headline, run_costs, tokens_text
+from tracker.domain.costs import Asked, RunCosts, headline, run_costs, tokens_text
 from tracker.domain.display import NOTHING, count_text, duration_text, one_line
 
 
@@ -40,16 +40,19 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
 
 
 def costs_table(costs: RunCosts, *, last: int) -> Table:
-    """Return one line for each evaluation; `last` newest ones, 0: all."""
+    """Return one line for each evaluation, which says what it asked where not all did alike; `last` newest, 0: all."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in ("step", "loading", "evaluating", "probing", "tokens in", "out", "GPU", "CPU"):
-        table.add_column(name, justify="right", no_wrap=True)
+    names = ("step", "loading", "evaluating", "probing", "tokens in", "out", "GPU", "CPU")
+    has_parts = any(row.asked is not Asked.WHOLE for row in costs.checkpoints)
+    for name in (*names[:1], *(["asked"] if has_parts else []), *names[1:]):
+        table.add_column(name, justify="left" if name == "asked" else "right", no_wrap=True)
     for row in costs.checkpoints[-last:]:
         cost = row.cost
         times = (cost.loading_s, cost.evaluating_s, cost.probing_s)
         tokens = (cost.input_tokens, cost.output_tokens)
         table.add_row(
             str(row.step),
+            *([row.asked] if has_parts else []),
             *(duration_text(seconds) for seconds in times),
             *(tokens_text(count) for count in tokens),
             *(NOTHING if seconds is None else duration_text(seconds) for seconds in (cost.gpu_s, cost.cpu_s)),

@@ -7,11 +7,24 @@ headline(costs)        # 18 checkpoints, 2.1 h, 2.1 GPU h, 3.4 M tokens
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from eval_jobs.spending import total
-from eval_jobs.types import Cost, EvalRecord
+from eval_jobs.types import Cost, EvalPlan, EvalRecord
 from tracker.domain.display import NOTHING, count_text, duration_text
+from tracker.domain.retention import identity_of
+from tracker.domain.screening import is_screen
+
+
+class Asked(StrEnum):
+    """How much of the benchmarks one evaluation asked."""
+
+    WHOLE = "whole"
+    SCREEN = "screen"
+    """The part that is asked first."""
+    REST = "rest"
+    """What a screen left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +33,7 @@ class CostOfStep:
 
     step: int
     suite: str
+    asked: Asked
     plan_id: str
     cost: Cost
 
@@ -40,13 +54,45 @@ def run_costs(run_id: str, records: Iterable[EvalRecord]) -> RunCosts:
     """Return the costs of all records of a run."""
     known = tuple(records)
     rows = tuple(
-        CostOfStep(step=r.plan.checkpoint.step, suite=r.plan.suite.name, plan_id=r.plan.id, cost=r.cost)
+        CostOfStep(
+            step=r.plan.checkpoint.step,
+            suite=r.plan.suite.name,
+            asked=asked_by(r.plan),
+            plan_id=r.plan.id,
+            cost=r.cost,
+        )
         for r in known
         if r.cost is not None
     )
     return RunCosts(
         run_id=run_id, checkpoints=rows, total=total(row.cost for row in rows), unknown=len(known) - len(rows)
     )
+
+
+def asked_by(plan: EvalPlan) -> Asked:
+    """Return how much of the benchmarks a plan asks."""
+    if plan.suite.part is None:
+        return Asked.WHOLE
+    return Asked.SCREEN if is_screen(plan) else Asked.REST
+
+
+def with_cost_so_far(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalRecord:
+    """Return the record of a rest with the cost of all that its suite had asked of the checkpoint by then.
+
+    Args:
+        record: any record; one that is no rest is returned as it is.
+        records: of the run.
+    """
+    if asked_by(record.plan) is not Asked.REST or record.cost is None:
+        return record
+    suite, own = record.plan.suite.name, identity_of(record.plan.checkpoint)
+    earlier = (
+        r.cost
+        for r in records
+        if r.plan.suite.name == suite and identity_of(r.plan.checkpoint) == own
+        if r.finished_at <= record.finished_at and r.plan.id != record.plan.id and r.cost is not None
+    )
+    return replace(record, cost=total([record.cost, *earlier]))
 
 
 def headline(costs: RunCosts) -> str:

@@ -27,6 +27,7 @@ from eval_jobs.types import (
 from tracker.domain.display import baseline_text, one_line
 from tracker.domain.metric_keys import metric_key, unique_keys
 from tracker.domain.scores import summarise
+from tracker.domain.screening import is_screen
 from tracker.domain.tracking_types import (
     CurveBatch,
     TrackedDataset,
@@ -109,26 +110,28 @@ def urgency(verdict: TrackedVerdict) -> tuple[int, str]:
 def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[TrackedMetric]:
     checkpoint = record.plan.checkpoint
     loads = unique_keys(load.name for load in record.plan.loads)
+    # A part has points of its own: its rest brings others of the same step, and none of a store's points goes again.
+    part = "screen_" if is_screen(record.plan) else ""
     for outcome in record.outcomes:
-        for prefix, value in _scores(outcome):
+        for prefix, value in _scores(outcome, is_of_part=bool(part)):
             yield _metric(checkpoint, f"{prefix}/{keys[outcome.benchmark]}", value, dataset=outcome.benchmark)
     for probe in record.probes:
         section = f"perf/{loads[probe.load.name]}" if len(loads) > 1 else "perf"
         for name, value in _latencies(probe):
             yield _metric(checkpoint, f"{section}/{name}", value)
     for name, value in _cost(record.cost):
-        yield _metric(checkpoint, f"cost/{name}", value)
+        yield _metric(checkpoint, f"{part}cost/{name}", value)
 
 
-def _scores(outcome: EvalResult | BenchmarkFailure) -> Iterator[tuple[str, float]]:
+def _scores(outcome: EvalResult | BenchmarkFailure, *, is_of_part: bool) -> Iterator[tuple[str, float]]:
     if isinstance(outcome, BenchmarkFailure):
-        yield "coverage", 0.0
+        yield "screen_coverage" if is_of_part else "coverage", 0.0
         return
     summary = summarise(outcome)
     if summary.mean is not None:
         # Never as a point of the curve of the whole: a part has another mean on the same weights.
         yield "screen" if outcome.left_out else "bench", summary.mean
-    yield "coverage", summary.coverage
+    yield "screen_coverage" if outcome.left_out else "coverage", summary.coverage
     if summary.planned and not outcome.left_out:  # of a part it is another share, as the mean is another one
         yield "truncated", summary.truncated / summary.planned
 

@@ -17,6 +17,7 @@ from eval_jobs.types import (
     BenchmarkFailure,
     Checkpoint,
     CheckpointFormat,
+    Cost,
     EvalPlan,
     EvalRecord,
     EvalResult,
@@ -35,6 +36,8 @@ from tracker.domain.types import AlertState, Policy, VerdictWord
 RUN = "screened"
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 SAMPLES = 400
+COST = Cost(loading_s=1, evaluating_s=2, probing_s=0)
+"""Of every evaluation."""
 SUITE = Suite(
     name="default",
     benchmarks=(Benchmark(name="sums", adapter="exact"), Benchmark(name="facts", adapter="exact")),
@@ -132,7 +135,9 @@ class Bench:
     def record_of(self, plan: EvalPlan) -> EvalRecord:
         outcomes = tuple(self._outcome(plan, benchmark) for benchmark in plan.suite.benchmarks)
         at = self.fakes.clock.now()
-        return EvalRecord(plan=plan, outcomes=outcomes, probes=(), engine=None, started_at=at, finished_at=at)
+        return EvalRecord(
+            plan=plan, outcomes=outcomes, probes=(), engine=None, started_at=at, finished_at=at, cost=COST
+        )
 
     def words(self, step: int) -> dict[str, VerdictWord]:
         """Return the newest word on every benchmark at a step."""

@@ -17,6 +17,7 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.unit.tracker.app.screening_bench import (
+    COST,
     LOST_AT,
     RUN,
     SAMPLES,
@@ -26,7 +27,7 @@ from tests.unit.tracker.app.screening_bench import (
     through,
 )
 from tracker.app.pipeline import review, tick
-from tracker.domain.screening import savings_of
+from tracker.domain.screening import is_screen, savings_of
 from tracker.domain.types import AlertState, VerdictWord
 
 
@@ -86,6 +87,18 @@ def test_a_loss_is_seen_by_the_screen_asked_for_told_once_and_no_sample_is_asked
     of_sums = sum(1 for step, name, _ in bench.asked if (step, name) == (LOST_AT, "sums"))
     of_facts = sum(1 for step, name, _ in bench.asked if (step, name) == (LOST_AT, "facts"))
     assert (of_sums, of_facts) == (SAMPLES, 100)
+
+
+def test_what_is_published_of_a_rest_is_what_the_checkpoint_cost_altogether() -> None:
+    bench = Bench(lost_at=LOST_AT)
+    through(bench, LOST_AT)
+    bench.fakes.tracking.flush()
+    published = [r for r, _ in bench.fakes.tracking.records if r.plan.checkpoint.step == LOST_AT]
+    screen, rest = (next(r for r in reversed(published) if is_screen(r.plan) == wanted) for wanted in (True, False))
+    assert [r.cost and r.cost.evaluating_s for r in (screen, rest)] == [COST.evaluating_s, 2 * COST.evaluating_s]
+    kept = bench.fakes.history.record(rest.plan.id)
+    assert kept is not None
+    assert kept.cost == COST, "the history knows each evaluation's own"
 
 
 def test_both_parts_together_are_the_record_that_asking_everything_would_have_made() -> None:

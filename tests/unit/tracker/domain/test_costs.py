@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from eval_jobs.types import Cost
+from eval_jobs.identity import rest_plan, screen_plan
+from eval_jobs.spending import total
+from eval_jobs.types import Cost, EvalRecord, Screen
 from tests.records import forgetting_run
 from tests.unit.tracker.domain.judging import followed, run_of
 from tracker.adapters.codec import from_json, to_json
-from tracker.domain.costs import cost_text, headline, run_costs, tokens_text
+from tracker.domain.costs import cost_text, headline, run_costs, tokens_text, with_cost_so_far
 from tracker.domain.outlines import outline_of
 from tracker.domain.types import Report
 
@@ -26,6 +29,33 @@ def test_the_costs_of_a_run_are_its_checkpoints_and_their_sum() -> None:
     assert costs.total.gpu_s == 3 * 12_800
     assert costs.unknown == 0
     assert headline(costs) == "3 checkpoints, 1.3 h, 10.7 GPU h, 3.6 M tokens"
+
+
+def in_parts(record: EvalRecord) -> tuple[EvalRecord, EvalRecord]:
+    """Return the records of its screen and of its rest, an hour later."""
+    screen = replace(record, plan=screen_plan(record.plan, Screen(samples=2)))
+    rest = replace(record, plan=rest_plan(screen.plan, ("sums",)), finished_at=record.finished_at + timedelta(hours=1))
+    return screen, rest
+
+
+def test_every_cost_says_how_much_was_asked_for_it() -> None:
+    screen, rest = in_parts(RECORDS[1])
+    costs = run_costs(RUN.run_id, (RECORDS[0], screen, rest))
+    assert [(row.step, row.asked) for row in costs.checkpoints] == [(100, "whole"), (200, "screen"), (200, "rest")]
+    assert headline(costs).startswith("2 checkpoints, 1.3 h")
+
+
+def test_a_rest_cost_what_its_checkpoint_cost_until_then() -> None:
+    screen, rest = in_parts(RECORDS[1])
+    later = replace(rest, plan=rest_plan(screen.plan, ("facts",)), finished_at=rest.finished_at + timedelta(seconds=1))
+    others = (RECORDS[0], RECORDS[2], *in_parts(RECORDS[2]))
+    known = (*others, screen, rest, later)
+    for record in (*others[:2], screen):
+        assert with_cost_so_far(record, known) is record
+    assert [with_cost_so_far(r, known).cost for r in (rest, later)] == [total([COST] * 2), total([COST] * 3)]
+    assert with_cost_so_far(replace(rest, cost=None), known).cost is None
+    untold = replace(screen, cost=None)
+    assert with_cost_so_far(rest, (untold, rest)).cost == COST
 
 
 def test_records_of_before_costs_are_counted_and_not_taken_for_free() -> None:
