@@ -1,11 +1,12 @@
 """What asking a part of each benchmark first costs in what is found, and what it saves: simulated runs, both ways.
 
-    python -m benchmarks.screening [--null 100] [--power 40] [--samples 200 --share 0.1 --every 10 --first 20]
+    python -m benchmarks.screening [--null 100] [--power 40] [--samples 500 --share 0.2 --every 10 --first 20]
 
 Every run is watched twice on the same answers, with everything asked and with screens. Prints one row for each kind of
 run: healthy runs with a false alarm, losses found, and the share of the samples that was not asked. With `--out FILE`
 runs are kept there, and those that are there already are not made again: `--seconds` cuts a long campaign into short
-ones. The last line is `power_full=... power_screen=... fwer_full=... fwer_screen=... saved=...`.
+ones. What differs between both ways is printed with its standard error: by runs, each of which is watched both ways.
+The last line is `power_full=... power_screen=... fwer_full=... fwer_screen=... saved=...`.
 """
 
 from __future__ import annotations
@@ -111,11 +112,10 @@ def summary(runs: Sequence[Run]) -> str:
     losses = [pair for run in runs if run.kind in PLANTS for pair in _of_sizes(run)]
     healthy = [(run.false["full"], run.false["screen"]) for run in runs if run.kind not in PLANTS]
     by_run = [[a - b for a, b in _of_sizes(run)] for run in runs if run.kind in PLANTS]
-    change = [float(np.mean(differences)) for differences in by_run]
-    low, high = _interval(change)
     power, fwer = (np.mean(pairs, axis=0) if pairs else np.full(2, math.nan) for pairs in (losses, healthy))
     saved = 1 - np.mean([run.asked for run in runs if run.kind not in PLANTS])
-    print(f"\npower lost: {np.mean(change):.4f} ({low:.4f} to {high:.4f}), by runs")
+    print(f"\npower lost: {_change([float(np.mean(differences)) for differences in by_run])}")
+    print(f"FWER gained: {_change([float(b) - float(a) for a, b in healthy])}")
     print(f"FWER {_share([a for a, _ in healthy])} full, {_share([b for _, b in healthy])} screen")
     return (
         f"power_full={power[0]:.3f} power_screen={power[1]:.3f} fwer_full={fwer[0]:.3f} fwer_screen={fwer[1]:.3f} "
@@ -149,6 +149,14 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
     return float(np.mean(values)) - half, float(np.mean(values)) + half
 
 
+def _change(values: Sequence[float]) -> str:
+    """Return a mean over runs with its standard error and its 95 % interval."""
+    low, high = _interval(values)
+    return (
+        f"{np.mean(values):.4f}, standard error {(high - low) / 3.92:.4f} ({low:.4f} to {high:.4f}), {len(values)} runs"
+    )
+
+
 def _share(flags: Sequence[bool]) -> str:
     k, n = sum(flags), len(flags)
     low = float(betaincinv(k, n - k + 1, 0.025)) if k else 0.0
@@ -177,8 +185,8 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--null", type=int, default=100, help="healthy runs of each kind")
     parser.add_argument("--power", type=int, default=40, help="runs with each planted loss")
-    parser.add_argument("--samples", type=int, default=200)
-    parser.add_argument("--share", type=float, default=0.1)
+    parser.add_argument("--samples", type=int, default=500)
+    parser.add_argument("--share", type=float, default=0.2)
     parser.add_argument("--every", type=int, default=10)
     parser.add_argument("--first", type=int, default=20)
     parser.add_argument("--procs", type=int, default=2)

@@ -1,6 +1,6 @@
 """The shipped engine where a part of each benchmark is asked first, beside the same engine with everything asked.
 
-    flags, asked = watch(series, Screening(screen=Screen(samples=400, share=0.2), every=10, first=20))
+    watched = watch(series, Screening(screen=Screen(samples=500, share=0.1), every=10, first=20))
 
 Both see the same answers: what differs is only what was asked. The rules are the product's own: `screen_of` chooses the
 samples, a suspicious screen is asked whole, and so are the checkpoints that a suspicious whole result is held against.
@@ -8,7 +8,7 @@ samples, a suspicious screen is asked whole, and so are the checkpoints that a s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +20,11 @@ from eval_jobs.types import Screen
 from tracker.domain.episodes import strongest_of
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of, jitter_of
-from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.score_matrix import empty_matrix, inserted, without_rows
 from tracker.domain.regression.screened import ScreenedScores, Stratum
-from tracker.domain.rules import Thresholds, is_suspicious, losses, suspects
+from tracker.domain.rules import Thresholds, is_suspicious, suspects, word_of
 from tracker.domain.screening import Screening
-from tracker.domain.types import Policy
+from tracker.domain.types import Policy, VerdictWord
 
 EVERYTHING = range(CHECKPOINTS)
 THRESHOLDS = Thresholds(min_effect=Policy.min_effect, equivalence_margin=Policy.equivalence_margin)
@@ -40,7 +39,7 @@ class Watched:
     asked: float
     """Samples that were asked / all."""
     loads: int
-    """How often a checkpoint had to be loaded once more, for what its screen had left out."""
+    """Plans that asked what screens had left out: each may have to load a checkpoint once more."""
 
 
 def watch(series: Series, screening: Screening | None, judged: range = EVERYTHING) -> Watched:
@@ -56,21 +55,17 @@ def watch(series: Series, screening: Screening | None, judged: range = EVERYTHIN
     followed = [_Followed(benchmark, screen) for benchmark in series.benchmarks]
     level = Level(alpha=ALPHA * SCORE_SHARE, planned=CHECKPOINTS, benchmarks=len(followed))
     flags = np.zeros((CHECKPOINTS, len(followed)), dtype=bool)
-    loads: set[tuple[int, int]] = set()
-    since_whole = 0
+    loads, since_whole = 0, 0
     for t in range(judged.stop):
         is_whole = whole or screening is None or t < screening.first or since_whole + 1 >= screening.every
         since_whole = 0 if is_whole else since_whole + 1
         for one in followed:
             one.ask(t, whole=is_whole)
-        if t < judged.start:
-            continue
-        jitters = jitter_of([one.track for one in followed])
-        for k, (one, jitter) in enumerate(zip(followed, jitters, strict=True)):
-            flags[t, k] = _is_alarm(one, t, jitter, level)
-        loads |= {(t, row) for one in followed for row in one.asked_later(t)}
+        if t >= judged.start:
+            flags[t], plans = _judged(followed, t, level)
+            loads += plans
     total = judged.stop * sum(one.n for one in followed)
-    return Watched(flags=flags, asked=sum(one.count for one in followed) / total, loads=len(loads))
+    return Watched(flags=flags, asked=sum(one.count for one in followed) / total, loads=loads)
 
 
 # --- private
@@ -92,7 +87,6 @@ class _Followed:
         self._columns = {"all": np.arange(self.n), "core": np.flatnonzero(part), "rest": np.flatnonzero(~part)}
         self._matrices = {name: empty_matrix(columns.size) for name, columns in self._columns.items()}
         self._is_whole: list[bool] = []
-        self._later: list[tuple[int, int]] = []
 
     @property
     def track(self) -> Track:
@@ -116,19 +110,12 @@ class _Followed:
         self._insert(t)
         self.count += self.n if whole else self._columns["core"].size
 
-    def ask_rest(self, rows: Sequence[int], now: int) -> None:
-        """Ask what was left out."""
-        for t in rows:
-            if not self._is_whole[t]:
-                self._is_whole[t] = True
-                self._matrices = {name: without_rows(matrix, [t]) for name, matrix in self._matrices.items()}
-                self._insert(t)
-                self.count += self._columns["rest"].size
-                self._later.append((now, t))
-
-    def asked_later(self, now: int) -> set[int]:
-        """Return the checkpoints of which more was asked at `now`."""
-        return {t for at, t in self._later if at == now}
+    def ask_rest(self, t: int) -> None:
+        """Ask what was left out at `t`."""
+        self._is_whole[t] = True
+        self._matrices = {name: without_rows(matrix, [t]) for name, matrix in self._matrices.items()}
+        self._insert(t)
+        self.count += self._columns["rest"].size
 
     def _insert(self, t: int) -> None:
         values = self._scores[t].astype(np.float64)
@@ -138,20 +125,45 @@ class _Followed:
             self._matrices[name] = inserted(self._matrices[name], t, values[columns])
 
 
-def _is_alarm(one: _Followed, t: int, jitter: Jitter, level: Level) -> bool:
-    evidence = evidence_of(one.track, jitter, level)
-    if not one.is_whole(t):
-        if not is_suspicious(evidence):
-            return False
-        one.ask_rest([t], t)
-        evidence = evidence_of(one.track, jitter, level)
-    found = suspects(evidence, THRESHOLDS)
-    if found and not losses(evidence, THRESHOLDS):
-        one.ask_rest(_neighbours(found), t)
-        evidence = evidence_of(one.track, jitter, level)
-    return bool(losses(evidence, THRESHOLDS))
+def _judged(followed: Sequence[_Followed], t: int, level: Level) -> tuple[Bools, int]:
+    """Return which benchmarks raise an alarm at the newest checkpoint, and how many plans asked what was left out.
+
+    As the watcher does, it is judged again after each part of another checkpoint that a suspicious whole result asked
+    for, with all that is known by then; what that look asks for comes behind what was asked before.
+    """
+    evidence = _evidence(followed, range(len(followed)), level)
+    screens = [k for k in evidence if not followed[k].is_whole(t) and is_suspicious(evidence[k])]
+    for k in screens:
+        followed[k].ask_rest(t)
+    whole = [k for k in evidence if followed[k].is_whole(t)]
+    if screens:
+        evidence = _evidence(followed, whole, level)
+    flags = np.zeros(len(followed), dtype=bool)
+    waiting: dict[tuple[int, int], None] = {}
+    plans = int(bool(screens))
+    while True:
+        for k in whole:
+            word = word_of(evidence[k], THRESHOLDS)
+            flags[k] |= word is VerdictWord.REGRESSED
+            if word is VerdictWord.SUSPECT:
+                waiting |= {(row, k): None for row in _neighbours(evidence[k]) if not followed[k].is_whole(row)}
+        if not waiting:
+            return flags, plans
+        row, k = next(iter(waiting))
+        del waiting[row, k]
+        followed[k].ask_rest(row)
+        plans += 1
+        evidence = _evidence(followed, whole, level)
 
 
-def _neighbours(found: Sequence[Evidence]) -> list[int]:
-    blocks = strongest_of(found).blocks
-    return [int(row) for row in (*blocks.base, *blocks.new)]
+def _evidence(followed: Sequence[_Followed], chosen: Iterable[int], level: Level) -> Mapping[int, Sequence[Evidence]]:
+    """Return the tests of some benchmarks at the newest checkpoint; the jitter is learned from all."""
+    tracks = [one.track for one in followed]
+    jitters = jitter_of(tracks)
+    return {k: evidence_of(tracks[k], jitters[k], level) for k in chosen}
+
+
+def _neighbours(evidence: Sequence[Evidence]) -> list[int]:
+    """Return the checkpoints of the test that gives the word, as the watcher asks for them."""
+    blocks = strongest_of(suspects(evidence, THRESHOLDS)).blocks
+    return sorted(int(row) for row in (*blocks.base, *blocks.new))

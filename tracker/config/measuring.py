@@ -18,6 +18,9 @@ OWN_ADAPTERS = (EXACT, "choice")
 SMALLEST_SCREEN = 20
 """Of fewer samples hardly any loss looks suspicious; of fewer than 10 none can."""
 
+USUAL_SCREEN = 500
+"""Samples that a share is never fewer than, where no number is set: of 200, a loss in 40 is found too late or never."""
+
 FIRST = "first"
 """As `probe.reference`: the run's first checkpoint."""
 
@@ -151,10 +154,14 @@ class ScreenSection(Section):
     samples: int = Field(
         default=0,
         ge=0,
-        description=f"Samples of each benchmark that are asked first, at least; never fewer than {SMALLEST_SCREEN}.",
+        description="Samples of each benchmark that are asked first, at least; a benchmark that has no more is asked "
+        f"whole. 0: {USUAL_SCREEN} where a share is set. Never fewer than {SMALLEST_SCREEN}.",
     )
     share: float = Field(
-        default=0.0, ge=0, le=1, description="The same as a share of the benchmark; the larger of both counts."
+        default=0.0,
+        ge=0,
+        le=1,
+        description="The same as a share of the benchmark; the larger of both counts. 0.2 is a good one.",
     )
     every: int = Field(default=10, gt=0, description="Every so-many-th checkpoint is asked everything.")
     first: int = Field(
@@ -168,7 +175,7 @@ class ScreenSection(Section):
         """Return the record for the watcher; None: everything is asked at every checkpoint."""
         if not self.samples and not self.share:
             return None
-        screen = Screen(samples=max(self.samples, SMALLEST_SCREEN), share=self.share)
+        screen = Screen(samples=max(self.samples or USUAL_SCREEN, SMALLEST_SCREEN), share=self.share)
         return Screening(screen=screen, every=self.every, first=self.first)
 
 

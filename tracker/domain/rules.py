@@ -15,7 +15,7 @@ from tracker.domain.types import Baseline, Comparison, VerdictWord
 SUSPECT_P = 0.01
 EQUIVALENCE_P = 0.05
 
-SCREEN_P = 0.02
+SCREEN_P = 0.05
 """Of one test, and not shared among those of a checkpoint: what the whole benchmark would find must be asked for."""
 
 _EQUIVALENCE_POOLED = 4

@@ -78,6 +78,16 @@ class _Raw:
     excess: float
     variance: float
     h: int
+    items: float
+    """Mean item variance of the second differences."""
+
+    @property
+    def weight(self) -> float:
+        """What an estimate of the same jitter counts beside others of it: by its variance at `TAU_START`.
+
+        Its own estimated variance would favour those that happened to come out small.
+        """
+        return self.h / (self.items / 6 + TAU_START**2) ** 2
 
 
 def _raw(history: SecondDifferences) -> _Raw | None:
@@ -85,12 +95,13 @@ def _raw(history: SecondDifferences) -> _Raw | None:
     part = None if history.of_parts is None else _raw_of(history.of_parts)
     if whole is None or part is None:
         return whole or part
-    weights = np.array([1 / (r.variance + TAU_START**4) for r in (whole, part)])
+    weights = np.array([whole.weight, part.weight])
     shares = weights / weights.sum()
     return _Raw(
         excess=float(shares @ [whole.excess, part.excess]),
         variance=float(shares**2 @ [whole.variance, part.variance]),
         h=whole.h + part.h,
+        items=float(shares @ [whole.items, part.items]),
     )
 
 
@@ -104,7 +115,8 @@ def _raw_of(history: SecondDifferences) -> _Raw | None:
     cap = _CLIP**2 * max(float(np.median(squares)) / _MEDIAN_CHI2, items)
     square = float(np.minimum(squares, cap).mean())
     # h / 2: neighbouring second differences share checkpoints.
-    return _Raw(excess=(square - items) / 6, variance=2 * (max(square, items) / 6) ** 2 / max(h / 2, 1), h=h)
+    variance = 2 * (max(square, items) / 6) ** 2 / max(h / 2, 1)
+    return _Raw(excess=(square - items) / 6, variance=variance, h=h, items=items)
 
 
 def _pooled(known: Sequence[_Raw]) -> float:

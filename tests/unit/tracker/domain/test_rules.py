@@ -13,7 +13,16 @@ from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import PooledTest
-from tracker.domain.rules import Thresholds, gains, is_equivalent, losses, suspects, word_of, word_of_pair
+from tracker.domain.rules import (
+    Thresholds,
+    gains,
+    is_equivalent,
+    is_suspicious,
+    losses,
+    suspects,
+    word_of,
+    word_of_pair,
+)
 from tracker.domain.types import Baseline, Comparison, VerdictWord
 
 W = VerdictWord
@@ -172,3 +181,12 @@ def pair_of(delta: float, p_worse: float) -> Comparison:
 )
 def test_a_pair_has_one_word(delta: float, p_worse: float, equivalence_p: float, word: VerdictWord) -> None:
     assert word_of_pair(pair_of(delta, p_worse), equivalence_p, 1e-4, SIZES) is word
+
+
+def test_a_part_is_suspicious_where_any_one_test_is_below_one_in_twenty_however_small_the_loss() -> None:
+    below, above = evidence(-0.0017, 0.001), evidence(-0.0016, 0.001)
+    assert below.p_worse < 0.05 < above.p_worse
+    assert not is_suspicious([])
+    assert not is_suspicious([above] * 8)
+    assert is_suspicious([above, below, evidence(0.05)])
+    assert not is_suspicious([peak(-0.0017, 0.001, selected_from=2)])

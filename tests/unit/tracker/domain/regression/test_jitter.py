@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,3 +108,22 @@ def test_the_order_of_benchmarks_does_not_matter(many: list[list[float]], random
 @given(deltas)
 def test_losses_and_gains_are_the_same_noise(d: list[float]) -> None:
     assert estimate_jitter([history(np.array(d))]) == estimate_jitter([history(-np.array(d))])
+
+
+def test_what_parts_show_counts_by_what_they_can_show_and_not_by_what_they_happen_to() -> None:
+    """A tenth of the samples knows little of the jitter: it must not blur what the whole has shown."""
+    doubts = []
+    for seed in range(100):
+        whole, part = moving(seed, 0.003, 20, 1e-5), moving(seed + 1000, 0.003, 12, 1e-4)
+        alone, both = estimate_jitter([whole])[0], estimate_jitter([replace(whole, of_parts=part)])[0]
+        doubts.append([alone.variance / alone.tau2**2, both.variance / both.tau2**2])
+    of_whole, of_both = np.mean(doubts, axis=0)
+    assert of_both < 1.5 * of_whole
+
+
+def test_parts_that_know_as_much_count_as_much() -> None:
+    once = moving(4, 0.005, 40)
+    older = SecondDifferences(deltas=once.deltas[:20], item_variances=once.item_variances[:20])
+    newer = SecondDifferences(deltas=once.deltas[20:], item_variances=once.item_variances[20:])
+    one, two = estimate_jitter([once])[0], estimate_jitter([replace(newer, of_parts=older)])[0]
+    assert two.tau2 == pytest.approx(one.tau2, rel=0.03)
