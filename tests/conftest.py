@@ -9,14 +9,21 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 
 def pytest_configure() -> None:
-    """Let tests interrupt what they start: `&` makes a shell's children, and theirs, ignore Ctrl-C, `nohup` SIGHUP."""
+    """Let tests interrupt what they start, and bear a busy machine.
+
+    `&` makes a shell's children, and theirs, ignore Ctrl-C, `nohup` SIGHUP.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Hypothesis would fail an example that takes 200 ms, which any can where other work holds the processor.
+    settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("patient")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
