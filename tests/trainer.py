@@ -1,7 +1,7 @@
 """Writes checkpoints as Hugging Face's Trainer does: its files, its order, its rotation by the folders' times.
 
 save(output_dir, 10, seed=1, keep=2)
-python -m tests.trainer OUTPUT_DIR --saves 40 --pause 0.3 --keep 2
+python -m tests.trainer OUTPUT_DIR --saves 40 --pause 0.3 --keep 2 --pins FOLDER
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save as to_bytes
 
+HELD_WITHIN_S = 120.0
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
 
 
@@ -95,6 +96,16 @@ def rotate(output_dir: Path, keep: int) -> None:
         shutil.rmtree(folder)
 
 
+def wait_until_held(pins: Path, count: int) -> None:
+    """Wait until a tracker holds so many checkpoints in `pins`, and no longer than HELD_WITHIN_S.
+
+    No tracker can promise to be faster than a trainer on a machine that stands still for seconds.
+    """
+    started_s = time.monotonic()
+    while len(list(pins.glob("*/*/.pin.json"))) < count and time.monotonic() - started_s < HELD_WITHIN_S:
+        time.sleep(0.02)
+
+
 def everything_below(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
     """Return path -> (inode, mtime, size, content) of a whole tree, folders included."""
     found = {}
@@ -115,9 +126,12 @@ def main() -> None:
     parser.add_argument("--saves", type=int, default=10)
     parser.add_argument("--pause", type=float, default=0.3)
     parser.add_argument("--keep", type=int, default=2)
+    parser.add_argument("--pins", type=Path, help="wait after each save until the tracker holds it there")
     arguments = parser.parse_args()
     for number in range(1, arguments.saves + 1):
         save(arguments.output_dir, number * 10, keep=arguments.keep)
+        if arguments.pins is not None:
+            wait_until_held(arguments.pins, number)
         time.sleep(arguments.pause)
 
 

@@ -22,7 +22,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment |= {"CUDA_VISIBLE_DEVICES": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "HF_HUB_OFFLINE": "1"}
     ranks = [started(folder, environment, rank) for rank in ("0", "1")]
     try:
-        codes = [rank.wait(timeout=240) for rank in ranks]
+        codes = [rank.wait(timeout=550) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

@@ -1,6 +1,6 @@
 """A trainer that writes 100 MB in four shards, in the Trainer's order, and keeps the newest two.
 
-python -m tests.integration.sharded_training OUTPUT_DIR --saves 8 --pause 1
+python -m tests.integration.sharded_training OUTPUT_DIR PINS --saves 8 --pause 1
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ _NOISE = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("output_dir", type=Path)
+    parser.add_argument("pins", type=Path)
     parser.add_argument("--saves", type=int, default=8)
     parser.add_argument("--pause", type=float, default=1.0)
     arguments = parser.parse_args()
     for number in range(1, arguments.saves + 1):
         save(arguments.output_dir, number * 10)
+        trainer.wait_until_held(arguments.pins, number)
         time.sleep(arguments.pause)
 
 

@@ -37,7 +37,6 @@ def endpoint() -> Iterator[str]:
 @pytest.fixture
 def proxy(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy]:
     monkeypatch.setattr(bucket_client, "ATTEMPTS", 1)  # what is repeated after it is our own
-    monkeypatch.setattr(bucket_client, "READ_S", 1)
     with S3Proxy(endpoint) as proxy:
         yield proxy
 
@@ -69,6 +68,20 @@ def test_an_outage_makes_no_gap_ends_nothing_and_is_said_once(
     assert "is read again" in caplog.text
     watched.look(FIRST_S)
     assert watched.reasons() == [(10, "E-CKPT-INCOMPLETE")]
+
+
+def test_a_server_that_says_nothing_is_given_up_and_asked_again(
+    endpoint: str, tmp_path: Path, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_client, "READ_S", 1)
+    with watching_bucket(endpoint, tmp_path, through=proxy.url) as watched:
+        watched.save(10)
+        proxy.always = Fault.SILENT
+        assert watched.look() == ()
+        assert watched.source.is_behind()
+        proxy.always = None
+        # A busy machine may say nothing for a second by itself.
+        assert next(found for _ in range(60) if (found := watched.steps())) == [10]
 
 
 def test_a_server_that_is_busy_once_is_asked_again_within_one_look(

@@ -159,7 +159,7 @@ def test_a_kill_at_any_change_to_the_pins_loses_and_doubles_nothing(states: Path
 
 
 def wait_for_child(root: Path) -> int:
-    for _ in range(600):
+    for _ in range(2400):
         if list((root / "pins").glob("*/.held-*/.consolidating")) and (pids := children_of(root)):
             return pids[0]
         CLOCK.sleep(0.05)
@@ -182,7 +182,7 @@ def children_of(root: Path) -> list[int]:
 
 
 def wait_for_end_of(pid: int) -> None:
-    for _ in range(200):
+    for _ in range(2400):
         try:
             if (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
                 return

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,8 @@ from tracker.adapters.filesystem import FilesystemSource
 from tracker.domain.discovery import WatchOptions
 from tracker.domain.types import Gap
 
+PATIENCE_S = 120.0
+
 
 def started(root: Path, *command: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1"}
@@ -34,15 +35,17 @@ def started(root: Path, *command: str) -> subprocess.Popen[bytes]:
         )
 
 
-def watched_to_the_end(source: FilesystemSource, writer: subprocess.Popen[bytes]) -> list[Checkpoint]:
-    """Watch as the daemon does until the writer has ended and its last checkpoint has settled."""
+def watched_to_the_end(source: FilesystemSource, writer: subprocess.Popen[bytes], count: int) -> list[Checkpoint]:
+    """Watch as the daemon does until the writer has ended, so many were found and the last one has settled."""
     found: list[Checkpoint] = []
-    ended_at: datetime | None = None
-    while ended_at is None or (CLOCK.now() - ended_at).total_seconds() < OPTIONS.rescan_s + OPTIONS.settle_s:
+    while writer.poll() is None:
         found += source.ready(CLOCK.now())
         source.wait(1.0)
-        if ended_at is None and writer.poll() is not None:
-            ended_at = CLOCK.now()
+    ended_s, waited_s = CLOCK.monotonic_s(), 0.0
+    while waited_s < OPTIONS.rescan_s + OPTIONS.settle_s or (len(found) < count and waited_s < PATIENCE_S):
+        found += source.ready(CLOCK.now())
+        source.wait(1.0)
+        waited_s = CLOCK.monotonic_s() - ended_s
     return found
 
 
@@ -57,8 +60,8 @@ def source(tmp_path: Path) -> Iterator[FilesystemSource]:
 def test_no_checkpoint_of_a_stock_trainer_is_missed_and_rotation_works_as_without_us(
     source: FilesystemSource, tmp_path: Path
 ) -> None:
-    writer = started(tmp_path, "tests.integration.hf_training", str(tmp_path / "out"))
-    found = watched_to_the_end(source, writer)
+    writer = started(tmp_path, "tests.integration.hf_training", str(tmp_path / "out"), str(tmp_path / "pins"))
+    found = watched_to_the_end(source, writer, 16)
     assert writer.returncode == 0, (tmp_path / "writer.log").read_text()
     assert source.gaps() == ()
     for run, files in (("v0-whole", 1), ("v1-shards", 4)):
@@ -92,12 +95,13 @@ def assert_a_restart_finds_the_same(found: list[Checkpoint], tmp_path: Path) -> 
 def test_forty_checkpoints_at_speed_are_all_held_while_the_reader_is_busy(
     source: FilesystemSource, tmp_path: Path
 ) -> None:
-    writer = started(tmp_path, "tests.trainer", str(tmp_path / "out"), "--saves", "40", "--pause", "0.3", "--keep", "2")
+    options = ("--saves", "40", "--pause", "0.3", "--keep", "2", "--pins", str(tmp_path / "pins"))
+    writer = started(tmp_path, "tests.trainer", str(tmp_path / "out"), *options)
     found: list[Checkpoint] = []
     while writer.poll() is None:
         found += source.ready(CLOCK.now())
         CLOCK.sleep(2.0)  # the caller judges and publishes; three checkpoints come and go meanwhile
-    found += watched_to_the_end(source, writer)
+    found += watched_to_the_end(source, writer, 40 - len(found))
     assert [c.step for c in found] == list(range(10, 401, 10))
     assert source.gaps() == ()
     for checkpoint in found:
@@ -121,15 +125,15 @@ def test_a_trainer_of_large_shards_on_a_busy_machine_loses_none_although_the_tra
     first = FRESH.Process(target=watch_for_ever, args=(tmp_path,))
     first.start()
     with load(3):
-        command = ("tests.integration.sharded_training", str(tmp_path / "out"), "--saves", "6", "--pause", "1")
-        writer = started(tmp_path, *command)
+        folders = (str(tmp_path / "out"), str(tmp_path / "pins"))
+        writer = started(tmp_path, "tests.integration.sharded_training", *folders, "--saves", "6", "--pause", "1")
         while len(list((tmp_path / "pins").glob("*/*"))) < 4 and writer.poll() is None:
             CLOCK.sleep(0.05)
         first.kill()
         first.join()
         source = opened(tmp_path)
         try:
-            found = watched_to_the_end(source, writer)
+            found = watched_to_the_end(source, writer, 6)
             gaps = source.gaps()
         finally:
             source.close()
@@ -201,22 +205,31 @@ def test_what_was_held_when_the_tracker_was_killed_survives_the_trainers_rotatio
 
 
 def test_steps_lost_while_no_tracker_ran_are_gaps_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    out, pins = tmp_path / "out", tmp_path / "pins"
     first = FRESH.Process(target=watch_for_ever, args=(tmp_path,))
     first.start()
-    writer = started(tmp_path, "tests.trainer", str(tmp_path / "out"), "--saves", "25", "--pause", "0.3", "--keep", "2")
-    while len(list((tmp_path / "pins").glob("*/*"))) < 5 and writer.poll() is None:
-        CLOCK.sleep(0.05)
+    for number in range(1, 6):
+        trainer.save(out, number * 10, keep=2)
+        trainer.wait_until_held(pins, number)
     first.kill()
     first.join()
-    CLOCK.sleep(2.0)  # longer than a checkpoint lives
+    for number in range(6, 21):
+        trainer.save(out, number * 10, keep=2)
     source = opened(tmp_path)
+    found: list[Checkpoint] = []
     try:
-        found = watched_to_the_end(source, writer)
+        for number in range(20, 26):
+            if number > 20:
+                trainer.save(out, number * 10, keep=2)
+            while len(list(pins.glob("*/*/.pin.json"))) < number - 13:
+                found += source.ready(CLOCK.now())
+                source.wait(0.1)
+        while len(found) < 12:
+            found += source.ready(CLOCK.now())
+            source.wait(1.0)
         gaps: tuple[Gap, ...] = source.gaps()
     finally:
         source.close()
-    steps = [c.step for c in found]
-    lost = [gap.step for gap in gaps]
-    assert sorted(steps + lost) == list(range(10, 251, 10))
-    assert lost, "some must have been lost, or this test shows nothing"
+    assert sorted(c.step for c in found) == [*range(10, 51, 10), *range(190, 251, 10)]
+    assert sorted(gap.step for gap in gaps) == list(range(60, 181, 10))
     assert {gap.code for gap in gaps} == {"E-CKPT-VANISHED"}

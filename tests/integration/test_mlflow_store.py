@@ -18,7 +18,6 @@ import pytest
 from mlflow import MlflowClient
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
-from eval_jobs.execute.clock import SystemClock
 from eval_jobs.types import Benchmark
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles, locked
 from tests.records import forgetting_run
@@ -267,14 +266,25 @@ def _send_all(store: MlflowStore, items: list[TrackingItem]) -> None:
         store.send(item)
 
 
+KILLED_AT_THE_TENTH_TABLE = """
+import os, signal, sys
+from sqlalchemy import Engine, event
+from tracker.adapters.mlflow_client import connect
+created = []
+@event.listens_for(Engine, "after_cursor_execute")
+def count(connection, cursor, statement, *_):
+    created.extend([statement] if "CREATE TABLE" in statement else [])
+    if len(created) == 10:
+        os.kill(os.getpid(), signal.SIGKILL)
+connect(sys.argv[1])
+"""
+
+
 def test_a_kill_while_the_tables_are_created_leaves_a_store_that_the_next_start_creates(tmp_path: Path) -> None:
     uri, draft = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / ".mlflow.db.draft"
-    code = "import sys; from tracker.adapters.mlflow_client import connect; connect(sys.argv[1])"
-    with subprocess.Popen([sys.executable, "-c", code, uri]) as creator:
-        while creator.poll() is None and not (draft.is_file() and draft.stat().st_size):
-            SystemClock().sleep(0.01)
-        creator.kill()
+    creator = subprocess.run([sys.executable, "-c", KILLED_AT_THE_TENTH_TABLE, uri], check=False)
     assert creator.returncode == -signal.SIGKILL
+    assert draft.stat().st_size
     assert not (tmp_path / "mlflow.db").exists()
     assert [e.name for e in connect(uri).search_experiments()] == ["Default"]
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
