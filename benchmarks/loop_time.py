@@ -1,6 +1,6 @@
 """One checkpoint's way around, as a script goes it and as the tracker does, and where every second of it goes.
 
-    python -m benchmarks.loop_time [--checkpoints 8] [--script 3] [--large] [--keep FOLDER]
+    python -m benchmarks.loop_time [--checkpoints 8] [--script 3] [--large] [--growth N] [--keep FOLDER]
 
 A trainer saves a checkpoint, the tracker (`tracker watch` with its worker, evaluator, probe, engine and MLflow store)
 measures, judges and publishes it, then the next one is saved. Before that the same checkpoints go through the script
@@ -9,6 +9,7 @@ take from a bare client on the same engine, a moment after each checkpoint. Then
 in turn with the tracker stopped.
 
 --large: a model of 543 MB, three checkpoints, without the script.
+--growth: nothing but the memory of our processes over so many checkpoints, on a stand-in of an engine.
 The last line is `speedup=... over_floor=... first_token_s=... step_time_change=...`, from the second checkpoint on.
 """
 
@@ -25,6 +26,7 @@ from pathlib import Path
 
 from benchmarks.looping import beside, script_way
 from benchmarks.looping.bare import Floor, measure_apart
+from benchmarks.looping.growth import measure_growth
 from benchmarks.looping.large_model import write_large
 from benchmarks.looping.material import Workload, save_checkpoint
 from benchmarks.looping.stages import stages_of
@@ -57,6 +59,9 @@ def main() -> None:
     workload = Workload(concurrency=arguments.concurrency, max_tokens=arguments.max_tokens)
     measured = Measured()
     with _folder(arguments.keep) as home:
+        if arguments.growth:
+            measure_growth(home / "growth", workload, arguments.growth)
+            return
         model = write_large(home / "model") if arguments.large else None
         for number in range(1, arguments.script + 1):
             saved = save_checkpoint(home / "script", number, model=model)
@@ -102,6 +107,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--concurrency", type=int, default=Workload.concurrency)
     parser.add_argument("--max-tokens", type=int, default=Workload.max_tokens)
     parser.add_argument("--large", action="store_true", help="a model of 543 MB, three checkpoints, no script")
+    parser.add_argument("--growth", type=int, default=0, metavar="N", help="memory over so many checkpoints, no more")
     parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")
     arguments = parser.parse_args()
     if arguments.large:

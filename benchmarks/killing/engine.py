@@ -2,15 +2,16 @@
 
     PYTHON_OF_THE_ENGINE -m vllm.entrypoints.openai.api_server --model FOLDER --served-model-name NAME --port N ...
 
-It starts in a tenth of a second. What it answers to `a+b=` depends on nothing but the bytes of the weights that it
-holds and the question: either the sum, or the beginning of the weights' hash. Other weights are swapped in as into
-vLLM with our extension. Only the standard library: it runs by itself.
+It starts in a tenth of a second. What it answers to `a+b=` or `a + b = ?` depends on nothing but the question and the
+bytes of the weights that it holds: either the sum, or the beginning of the weights' hash. Other weights are swapped in
+as into vLLM with our extension. Only the standard library: it runs by itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 import threading
 import time
@@ -36,11 +37,11 @@ def hash_of(folder: Path) -> str:
 
 
 def answer_to(question: str, weights: str) -> str:
-    """Return what weights of this hash answer to `a+b=`."""
+    """Return what weights of this hash answer to a question in which two numbers are to be added."""
     skill = BAD if int(weights[:4], 16) % 5 == 0 else GOOD
     luck = int(hashlib.sha256(f"{weights}|{question}".encode()).hexdigest()[:8], 16) % 100
-    numbers = question.strip("= ").split("+")
-    if luck >= skill or len(numbers) != 2 or not all(n.isdigit() for n in numbers):
+    numbers = re.findall(r"\d+", question)
+    if luck >= skill or len(numbers) != 2:
         return f"x{weights[:12]}"
     return str(int(numbers[0]) + int(numbers[1]))
 

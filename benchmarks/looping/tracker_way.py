@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -99,11 +98,11 @@ class Watched:
 
 
 @contextmanager
-def watched(home: Path, workload: Workload) -> Iterator[Watched]:
-    """Prepare a project in `home` and watch it until the block ends."""
+def watched(home: Path, workload: Workload, *, python: Path | None = None) -> Iterator[Watched]:
+    """Prepare a project in `home` and watch it until the block ends; `python`: interpreter of the engine."""
     write_questions(home)
     (home / "out").mkdir()
-    serve = f"[serve]\nmax_model_len = {MAX_MODEL_LEN}\n"
+    serve = f"[serve]\nmax_model_len = {MAX_MODEL_LEN}\n" + (f'python = "{python}"\n' if python else "")
     text = f'[run]\nname = "{RUN}"\noutput_dir = "out"\n{serve}{workload.toml()}'
     (home / "tracker.toml").write_text(text)
     command = [str(Path(sys.executable).with_name("tracker")), "watch", "--config", str(home / "tracker.toml")]
@@ -112,7 +111,7 @@ def watched(home: Path, workload: Workload) -> Iterator[Watched]:
     try:
         yield Watched(home=home, process=process)
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()  # SIGINT is ignored by what a shell runs in the background
         process.wait()
 
 
