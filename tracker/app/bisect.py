@@ -69,21 +69,24 @@ def bisect(world: World, lost: Lost, places: Places, turn: Turn) -> LostBetween:
             return lost_between(lost.run_id, series, search, evaluated=len(evaluated))
         _check_measured_alike(world, key)
         turn.show(search, step)
-        _evaluate(world, lost, places[step], turn)
-        series, rows = _looks(world, lost, key)
-        (evaluated if step in {series.steps[row] for row in rows} else gone).add(step)
+        _evaluate(world, lost, key, places[step], turn)
+        (evaluated if step in _seen(world, lost, key) else gone).add(step)
 
 
 # --- private
 
 
-def _evaluate(world: World, lost: Lost, place: Callable[[], Checkpoint], turn: Turn) -> None:
+def _evaluate(world: World, lost: Lost, key: SeriesKey, place: Callable[[], Checkpoint], turn: Turn) -> None:
     """Have one checkpoint evaluated, unless its weights are gone."""
     try:
         checkpoint = place()
     except CheckpointError as error:
         log.warning("passed over: %s", error)
         return
+    if checkpoint.step in world.queue.open_steps(lost.run_id):
+        turn.evaluated(checkpoint)  # a watcher has planned it: what that asks is not asked by another plan as well
+        if checkpoint.step in _seen(world, lost, key):
+            return
     plans = _plans(world, checkpoint, lost.benchmark)
     for plan in plans:
         world.queue.add(plan, now=turn.clock.now(), backlog=world.order.backlog, keep=True)
@@ -121,6 +124,11 @@ def _newest_key(world: World, lost: Lost) -> SeriesKey:
 def _looks(world: World, lost: Lost, key: SeriesKey) -> tuple[BenchmarkSeries, IntArray]:
     series = world.history.scores(lost.run_id).series[key]
     return series, looked_at(series, world.policy.min_coverage)
+
+
+def _seen(world: World, lost: Lost, key: SeriesKey) -> frozenset[int]:
+    series, rows = _looks(world, lost, key)
+    return frozenset(series.steps[row] for row in rows)
 
 
 def _check_measured_alike(world: World, key: SeriesKey) -> None:

@@ -25,6 +25,7 @@ from tracker.cli.options import config_option, json_option, json_text, open_proj
 from tracker.domain.bisection import Search, most_evaluations
 from tracker.domain.display import one_line, p_text, signed_text
 from tracker.domain.lost_between import Ends, LostBetween, remarks_on, sentence_of
+from tracker.ports import Lead
 from tracker.wiring import Project
 
 FOUND, UNSURE = 1, 3
@@ -76,7 +77,7 @@ def _searched(project: Project, lost: Lost, workers: int, console: Console) -> L
     world = replace(project.world(), wake_workers=local.nudge)
     try:
         with console.status("searching") as status:
-            waiting = partial(_wait, world, local, clock, is_ours=is_ours)
+            waiting = partial(_wait, world, local, clock, beside=None if is_ours else lead)
             turn = Turn(
                 clock=clock, evaluated=waiting, show=lambda search, step: status.update(Text(_progress(search, step)))
             )
@@ -86,8 +87,7 @@ def _searched(project: Project, lost: Lost, workers: int, console: Console) -> L
         local.stop()
         world.source.close()
         world.tracking.close()
-        if is_ours:
-            lead.release()
+        lead.release()
 
 
 def places_of(project: Project, run_id: str) -> Places:
@@ -119,15 +119,19 @@ def _itself(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
 
 
-def _wait(world: World, local: LocalWorkers, clock: Clock, checkpoint: Checkpoint, *, is_ours: bool) -> None:
+def _wait(world: World, local: LocalWorkers, clock: Clock, checkpoint: Checkpoint, *, beside: Lead | None) -> None:
+    """Return when the checkpoint is judged; `beside` is the lead of the watcher that does it, None: we do."""
     run_id, step = checkpoint.run_id, checkpoint.step
     while True:
-        if is_ours:
+        if beside is None:
             review_finished(world, clock.now())
             if any(r.plan.checkpoint.step == step for r in world.queue.finished()):  # the log says why
                 raise TrackerError(f"step {step} could not be judged", hint="read the log; its results are kept")
         if step not in world.queue.open_steps(run_id):
             return
+        if beside is not None and beside.take(clock.now()):
+            what = f"the watcher that was to have step {step} evaluated has ended"
+            raise TrackerError(what, hint="the same command goes on where this one was")
         interrupts.check()
         local.check()
         clock.sleep(LOOK_S)

@@ -12,6 +12,7 @@ from eval_jobs.errors import CheckpointNotFound, ConfigError, Incomparable
 from eval_jobs.types import Checkpoint
 from tests.unit.tracker.app.screening_bench import RUN, SCREENING, Bench, checkpoint, kind_of, through
 from tracker.app.bisect import Lost, Places, Turn, bisect
+from tracker.app.pipeline import tick
 from tracker.domain.bisection import most_evaluations
 from tracker.domain.lost_between import Ends, LostBetween, remarks_on, sentence_of
 from tracker.domain.screening import Screening
@@ -103,6 +104,19 @@ def test_of_a_screened_checkpoint_only_the_rest_is_asked() -> None:
     assert (found.good, found.bad) == (1400, 1500)
     assert max(bench.asked.values()) == 1
     assert all("rest sums" in kind_of(plan) for plan in bench.plans[before:])
+
+
+def test_what_a_watcher_has_planned_meanwhile_is_waited_for_and_not_asked_by_another_plan() -> None:
+    bench = sparse(3200, screening=replace(SCREENING, first=3, every=100))
+    planned = (3000, 3100, 3200, 3300)
+    for step in planned:
+        bench.fakes.source.put(checkpoint(step))
+    tick(bench.world, bench.fakes.clock.now())
+    assert bench.fakes.queue.open_steps(RUN) == frozenset(planned)
+    found = found_by(bench, where={step: place(step) for step in planned})
+    assert (found.good, found.bad) == (3100, 3200)
+    assert max(bench.asked.values()) == 1
+    assert {f"{step} screen" for step in planned} <= set(bench.kinds())
 
 
 def test_without_a_loss_it_says_so() -> None:
