@@ -136,6 +136,8 @@ def encoded(values: FloatArray, palette: FloatArray) -> EncodedRow:
     NaN: no value.
     """
     codes = _codes(values, palette)
+    if codes.all():  # nearly always, and several times faster than to look for what is lacking
+        return EncodedRow(codes=codes, palette=palette)
     lacking = values[codes == NO_VALUE]
     lacking = lacking[~np.isnan(lacking)]
     if lacking.size:
@@ -287,7 +289,7 @@ def _codes(values: FloatArray, palette: FloatArray) -> CodeArray:
     if known.size <= _FEW:  # right and wrong: several times faster than searching
         codes = np.zeros(values.shape, dtype=np.uint8)
         for code, value in enumerate(known.tolist(), start=1):
-            codes += np.uint8(code) * (values == value)
+            codes += np.uint8(code) * (values == value).view(np.uint8)
         return codes
     at = np.searchsorted(known, values)
     found = known[np.minimum(at, known.size - 1)] == values
