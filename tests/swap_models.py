@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 from tests.tiny_model import write_checkpoint
 
 WEIGHTS = "model.safetensors"
+INT8_MAX = 127
 
 Arrays = dict[str, NDArray[np.float32]]
 
@@ -23,6 +25,34 @@ def write_tied(folder: Path, *, seed: int) -> Path:
     write_checkpoint(folder, seed=seed)
     edit_tensors(folder, lambda tensors: tensors.pop("lm_head.weight"))
     return edit_json(folder, "config.json", tie_word_embeddings=True)
+
+
+def write_quantised(folder: Path, *, seed: int) -> Path:
+    """Write a model whose linear layers are int8 (W8A8 of compressed-tensors): a scale a row and one for each token."""
+    write_checkpoint(folder, seed=seed)
+    linear = [name for name in load_file(folder / WEIGHTS) if name.endswith("_proj.weight")]
+
+    def change(tensors: dict[str, NDArray[Any]]) -> None:
+        for name in linear:
+            scale = np.abs(tensors[name]).max(axis=1, keepdims=True) / INT8_MAX
+            tensors[name] = np.rint(tensors[name] / scale).astype(np.int8)
+            tensors[f"{name}_scale"] = scale
+
+    edit_tensors(folder, change)
+    eight_bits = {"num_bits": 8, "type": "int", "symmetric": True}
+    group = {
+        "targets": ["Linear"],
+        "weights": {**eight_bits, "strategy": "channel", "dynamic": False},
+        "input_activations": {**eight_bits, "strategy": "token", "dynamic": True},
+    }
+    settings = {
+        "quant_method": "compressed-tensors",
+        "format": "int-quantized",
+        "quantization_status": "compressed",
+        "ignore": ["lm_head"],
+        "config_groups": {"group_0": group},
+    }
+    return edit_json(folder, "config.json", quantization_config=settings)
 
 
 def store_as_bf16(folder: Path) -> Path:
@@ -38,7 +68,7 @@ def store_as_bf16(folder: Path) -> Path:
     return edit_json(folder, "config.json", dtype="bfloat16")
 
 
-def edit_tensors(folder: Path, change: Callable[[Arrays], object]) -> Path:
+def edit_tensors(folder: Path, change: Callable[[dict[str, NDArray[Any]]], object]) -> Path:
     """Change the tensors of a model in one file."""
     tensors = dict(load_file(folder / WEIGHTS))
     change(tensors)

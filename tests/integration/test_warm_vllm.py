@@ -1,4 +1,4 @@
-"""The real vLLM stays between checkpoints: swaps and adapters answer as cold starts do, to the bit. Two starts each."""
+"""The real vLLM stays between checkpoints: swaps and adapters answer as cold starts do, to the bit. Five starts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ import openai
 import pytest
 
 from eval_jobs.execute.clock import SystemClock
+from eval_jobs.serve.canary import ask_canaries
 from eval_jobs.serve.certificate import every_proof
+from eval_jobs.serve.control import post
 from eval_jobs.serve.sleeping import DROP_WEIGHTS, fall_asleep, wake_cache, wake_weights
 from eval_jobs.serve.swap import swap
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 from tests.contract.engine_rules import check_endpoint, nothing_to_show
-from tests.tiny_model import checkpoint_record, write_checkpoint, write_lora
+from tests.swap_models import UNFIT
+from tests.tiny_model import VOCABULARY, checkpoint_record, write_checkpoint, write_lora
 
 pytestmark = pytest.mark.vllm
 
@@ -35,6 +38,8 @@ class Series:
     work_dir: Path
     infos: list[EngineInfo] = field(default_factory=list)
     answers: list[list[tuple[Any, ...]]] = field(default_factory=list)
+    spoilt: EngineInfo | None = None
+    """Of a checkpoint of NaN, which came before them."""
 
     def serve(self, checkpoint: Checkpoint) -> None:
         with self.engine.serving(checkpoint, SPEC, progress=nothing_to_show) as endpoint:
@@ -49,11 +54,14 @@ class Series:
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
-    """Checkpoints of seeds 1, 2, 3, 1 and 2; the first two are cold."""
+    """Checkpoints of seeds 1, 2, 3, 1 and 2 after one of NaN; the first two are cold."""
     folder = tmp_path_factory.mktemp("full")
+    UNFIT["NaN"][0](write_checkpoint(folder / "nan", seed=1))
     checkpoints = [checkpoint_record(write_checkpoint(folder / f"{n}", seed=n), step=n) for n in (1, 2, 3)]
     series = Series(engine=VllmEngine(folder / "work", SystemClock()), work_dir=folder / "work")
     try:
+        with series.engine.serving(checkpoint_record(folder / "nan"), SPEC, progress=nothing_to_show) as endpoint:
+            series.spoilt = endpoint.info
         for index in (0, 1, 2, 0, 1):
             series.serve(checkpoints[index])
         yield series
@@ -75,6 +83,15 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
         yield series
     finally:
         series.engine.close()
+
+
+def test_after_a_checkpoint_that_answers_nan_the_engine_is_started_anew(full: Series) -> None:
+    """What was computed from NaN may stay in its cache beyond any swap."""
+    assert full.spoilt is not None
+    assert full.spoilt.canaries == ()
+    assert full.infos[0].load_reason == "its last checkpoint did not answer the fixed prompts"
+    assert full.infos[0].canaries
+    assert full.infos[0].log != full.spoilt.log
 
 
 def test_the_second_checkpoint_certifies_and_the_others_are_swapped_in(full: Series) -> None:
@@ -150,6 +167,24 @@ def test_nobody_but_the_worker_can_load_an_adapter(adapters: Series) -> None:
     ):
         client.post("/load_lora_adapter", body={"lora_name": "x", "lora_path": "/tmp/x"}, cast_to=object)  # noqa: S108
     assert no.value.status_code == 403
+
+
+def test_vllm_alone_lets_a_base_go_from_under_its_adapters(adapters: Series, tmp_path: Path) -> None:
+    """Why an adapter of another base is a new start. Runs after all others of this server."""
+    resident = adapters.engine._resident
+    assert resident is not None
+    port, adapter = resident.launch.port, resident.newest().model
+    right = ask_canaries(port, adapter, vocab_size=len(VOCABULARY))
+    assert right == adapters.infos[-1].canaries
+    other = write_checkpoint(tmp_path / "other", seed=9)
+    for base, is_right in ((other, False), (adapters.work_dir.parent / "base", True)):
+        for path, body in (
+            ("/pause?mode=wait", None),
+            ("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(base)}}),
+            ("/resume", None),
+        ):
+            assert post(port, path, body, timeout_s=120).is_ok
+        assert (ask_canaries(port, adapter, vocab_size=len(VOCABULARY)) == right) == is_right
 
 
 # --- private
