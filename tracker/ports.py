@@ -125,11 +125,14 @@ class History(Protocol):
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records ordered by (step, finished_at, plan id), every result without its samples."""
 
-    def scores(self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure)) -> RunScores:
+    def scores(
+        self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure), steps: Collection[int] | None = None
+    ) -> RunScores:
         """Return everything that was scored along the run, as if made from all its records at once.
 
-        Fewer measures take less time; series hold those only. It is kept in memory; another call with the same
-        measures reads only the samples of records that are new or were replaced since, whichever process wrote them.
+        Fewer measures take less time, and so do fewer `steps`; None: all. What is read of all steps is kept in memory:
+        another call with the same measures reads only the samples of records that are new or were replaced since,
+        whichever process wrote them.
         """
 
     def texts(self, run_id: str) -> Mapping[str, int]:

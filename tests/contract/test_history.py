@@ -207,6 +207,17 @@ def test_scores_of_one_measure_are_those_of_all_measures(reopen: ReopenHistory) 
     assert table_of(reader.scores(RUN)) == table_of_records(RECORDS)
 
 
+def test_scores_of_some_steps_are_those_of_their_records_and_hide_no_others_later(reopen: ReopenHistory) -> None:
+    history = reopen()
+    for record in RECORDS:
+        history.append(record)
+    some = RECORDS[1:3]
+    steps = {record.plan.checkpoint.step for record in some}
+    for _ in range(2):
+        assert table_of(history.scores(RUN, steps={*steps, 77})) == table_of_records(some)
+        assert table_of(history.scores(RUN)) == table_of_records(RECORDS)
+
+
 def test_scores_count_what_another_process_wrote(reopen: ReopenHistory) -> None:
     writer, reader = reopen(), reopen()
     for count, record in enumerate(RECORDS, start=1):

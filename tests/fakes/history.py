@@ -44,9 +44,13 @@ class FakeHistory:
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         return tuple(without_samples(record) for record in self._of_run(run_id))
 
-    def scores(self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure)) -> RunScores:
+    def scores(
+        self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure), steps: Collection[int] | None = None
+    ) -> RunScores:
         scores = RunScores(run_id=run_id, measures=measures)
         for record in self._of_run(run_id):
+            if steps is not None and record.plan.checkpoint.step not in steps:
+                continue
             results = (o for o in record.outcomes if isinstance(o, EvalResult))
             scores = with_record(scores, record, {o.benchmark: columns_of(o.samples) for o in results})
         return scores

@@ -105,15 +105,19 @@ class SqlHistory:
         """Return the run's records without samples; see `ports.History`."""
         return tuple(stored.record for stored in self._stored(run_id))
 
-    def scores(self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure)) -> RunScores:
+    def scores(
+        self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure), steps: Collection[int] | None = None
+    ) -> RunScores:
         """Return everything that was scored along the run; see `ports.History`."""
-        kept = self._scores.setdefault((run_id, measures), KeptScores(run_id, self._reader_of(measures), measures))
-        stored = self._stored(run_id)
+        kept = KeptScores(run_id, self._reader_of(measures), measures)
+        if steps is None:
+            kept = self._scores.setdefault((run_id, measures), kept)
+        stored = self._stored(run_id, steps)
         while True:
             try:
                 return kept.brought_up_to(stored)
             except StoreError:
-                newer = self._stored(run_id)
+                newer = self._stored(run_id, steps)
                 if newer == stored:
                     raise
                 stored = newer  # replaced while its files were read
@@ -267,7 +271,7 @@ class SqlHistory:
         with transaction(self._engine) as connection:
             return connection.execute(_RECORDED.where(RECORDS.c.plan_id == plan_id)).one_or_none()
 
-    def _stored(self, run_id: str) -> tuple[StoredRecord, ...]:
+    def _stored(self, run_id: str, steps: Collection[int] | None = None) -> tuple[StoredRecord, ...]:
         query = (
             select(RECORDS.c.plan_id, RECORDS.c.finished_at, RECORDS.c.samples)
             .where(RECORDS.c.run_id == run_id)
@@ -280,7 +284,8 @@ class SqlHistory:
         for row in rows:
             record = record_from_bytes(row.record)
             self._records[record.plan.id] = StoredRecord(record=record, samples=row.samples)
-        return tuple(self._records[row.plan_id] for row in known)
+        found = (self._records[row.plan_id] for row in known)
+        return tuple(s for s in found if steps is None or s.record.plan.checkpoint.step in steps)
 
     def _texts(self, query: Select[str]) -> tuple[str, ...]:
         with transaction(self._engine) as connection:

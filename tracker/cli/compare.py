@@ -13,7 +13,7 @@ from tracker.cli.checkpoints import known_checkpoints
 from tracker.cli.comparison_table import comparison_table
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.compare import ComparisonView, RunNoise, compare_records
-from tracker.domain.trials import known_jitter
+from tracker.domain.trials import known_jitter, steps_for_jitter
 from tracker.domain.types import Measure, Report
 from tracker.ports import History
 
@@ -34,7 +34,9 @@ def command(*, a: str, b: str, config_path: Path, as_json: bool, examples: int) 
     history = project.history
     before, after = (_record(history, known) for known in known_checkpoints(history, (a, b), project.config.run.name))
     policy = project.config.to_policy()
-    jitters = known_jitter(history.scores(after.plan.checkpoint.run_id, (Measure.SCORE,)), policy.min_coverage)
+    run_id = after.plan.checkpoint.run_id
+    scores = history.scores(run_id, (Measure.SCORE,), steps_for_jitter(history.records(run_id)))
+    jitters = known_jitter(scores, policy.min_coverage)
     noise = RunNoise(jitters=jitters, calibrations=history.calibrations())
     view = compare_records(before, after, policy, noise, examples=examples)
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,13 +13,17 @@ from tracker.domain.calibration_types import Calibration, Repetition
 from tracker.domain.episodes import Subject, Trial, counting, episodes_at, open_of
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
 from tracker.domain.regression.detector import Level, Track, jitter_of
-from tracker.domain.regression.jitter import MIN_HISTORY, Jitter
+from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
 from tracker.domain.regression.score_matrix import BoolArray, IntArray, ScoreMatrix, inserted, values_at
 from tracker.domain.regression.screened import ScreenedScores, screened_scores
 from tracker.domain.rules import Thresholds
 from tracker.domain.run_scores import BenchmarkSeries, RunScores, SeriesKey, series_key
 from tracker.domain.sample_columns import Questions
+from tracker.domain.score_series import series_keys
 from tracker.domain.types import Acceptance, Episode, Measure, Policy
+
+_JITTER_CHECKPOINTS = 2 * WINDOW
+"""Of a series: enough for `WINDOW` second differences where no more than half of the checkpoints lack answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +161,19 @@ def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, J
     }
     jitters = dict(zip(tracks, jitter_of(tuple(tracks.values())), strict=True))
     return {key: jitters[key] for key, track in tracks.items() if track.rows.size - 2 >= MIN_HISTORY}
+
+
+def steps_for_jitter(records: Iterable[EvalRecord]) -> frozenset[int]:
+    """Return the steps whose scores `known_jitter` needs of a run with these records, which need no samples.
+
+    Only the newest checkpoints of each series count, and only those that asked the whole benchmark.
+    """
+    whole: dict[SeriesKey, set[int]] = {}
+    for record in records:
+        results = [o for o in record.outcomes if isinstance(o, EvalResult) and not o.left_out]
+        for key in series_keys(record.plan, results):
+            whole.setdefault(key, set()).add(record.plan.checkpoint.step)
+    return frozenset(step for steps in whole.values() for step in sorted(steps)[-_JITTER_CHECKPOINTS:])
 
 
 def thresholds_of(policy: Policy) -> Thresholds:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.errors import Incomparable
-from eval_jobs.types import EngineKind, EvalRecord, ServeSpec
+from eval_jobs.types import EngineKind, EvalRecord, EvalResult, ServeSpec
+from tests.records import without_samples
 from tests.unit.tracker.domain.judging import right, run_of, scores_of
 from tests.unit.tracker.domain.records import failure_of, record_of, suite_of
 from tracker.domain.compare import RunNoise, compare_records
 from tracker.domain.run_scores import series_key
-from tracker.domain.trials import known_jitter
+from tracker.domain.trials import known_jitter, steps_for_jitter
 from tracker.domain.types import Baseline, Policy, VerdictWord
 
 POLICY = Policy()
@@ -162,6 +164,27 @@ def test_the_jitter_of_a_run_is_known_from_its_fifth_checkpoint_on() -> None:
     assert known_jitter(scores_of(swinging(*[300] * 4)), 0.95) == {}
     (key,) = known_jitter(scores_of(swinging(*[300] * 5)), 0.95)
     assert key == series_key(swinging(1)[0].plan, swinging(1)[0].outcomes[0])  # type: ignore[arg-type]
+
+
+def test_the_jitter_of_a_long_run_is_known_from_its_newest_checkpoints_alone() -> None:
+    """Of every series, also one that was not measured lately; screens do not count."""
+    random = Random(7)  # noqa: S311 - no secret
+    run = swinging(*(random.randint(280, 300) for _ in range(130)))
+    older = [
+        replace(record, outcomes=tuple(replace(o, fingerprint="older") for o in record.outcomes)) for record in run[:5]
+    ]
+    screens = [
+        replace(record, outcomes=tuple(replace(o, left_out=9) for o in record.outcomes if isinstance(o, EvalResult)))
+        for record in run[60:70]
+    ]
+    records = [*older, *run[5:60], *screens, *run[70:]]
+    steps = steps_for_jitter(map(without_samples, records))
+    assert not steps & {record.plan.checkpoint.step for record in (*run[5:40], *screens)}
+    needed = [record for record in records if record.plan.checkpoint.step in steps]
+    assert len(needed) == 5 + 80
+    whole = known_jitter(scores_of(records), 0.95)
+    assert len(whole) == 2
+    assert known_jitter(scores_of(needed), 0.95) == whole
 
 
 def test_the_level_is_shared_by_the_benchmarks_that_are_shown() -> None:
