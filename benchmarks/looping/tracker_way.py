@@ -141,7 +141,7 @@ class _Look:
             found |= {"claimed"}
         if state in ("finished", "acknowledged"):
             found |= {"answered", "finished"}
-        elif next(self._answers.glob("*/*/predictions/*/*.jsonl"), None) is not None:
+        elif self._is_answered():
             found |= {"answered"}
         if state == "acknowledged":
             found |= {"judged"} if unsent else {"judged", "sent"}
@@ -153,6 +153,12 @@ class _Look:
             self._connection.close()
 
     # --- private
+
+    def _is_answered(self) -> bool:
+        try:
+            return next(self._answers.glob("*/*/predictions/*/*.jsonl"), None) is not None
+        except FileNotFoundError:  # being deleted: it is over
+            return True
 
     def _rows(self) -> tuple[str, bool]:
         """Return the state of the step's plan, and whether anything waits for MLflow."""
