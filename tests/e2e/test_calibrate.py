@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -15,10 +14,10 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from tests.commands import TRACKER, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 
-TRACKER = Path(sys.executable).parent / "tracker"
 ROWS = 60
 FLIPS = 12
 OTHER_TEXTS = 5
@@ -44,7 +43,7 @@ class Script:
         is_second = request.body["seed"] != 0
         if is_second and seconds >= STOP_AT:
             self.second_pass_is_under_way.set()
-            self.may_go_on.wait(60)
+            self.may_go_on.wait(240)
         if is_second and kind == "sum" and int(number) < FLIPS:
             return Reply(text="no idea")
         return Reply(text=f" {number}" if is_second and kind == "fact" and int(number) < OTHER_TEXTS else number)
@@ -59,16 +58,8 @@ def script() -> Script:
 def project(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Path]:
     """A calibration of step 100 was interrupted in its second pass; then a watcher evaluated steps 100 and 200."""
     folder = tmp_path_factory.mktemp("calibrated")
-    for kind in ("sum", "fact"):
-        rows = [{"question": f"{kind} {i}", "answer": str(i)} for i in range(ROWS)]
-        (folder / f"{kind}s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with OpenAIServer(script, model="step-100", more_models=("step-200",)) as server:
-        (folder / "tracker.toml").write_text(
-            f'[run]\nname = "r"\noutput_dir = "out"\n[serve]\nengine = "remote"\nbase_url = "{server.base_url}"\n'
-            'model = "step-{step}"\n[probe]\nenabled = false\n[tracking]\nenabled = false\n[watch]\nsettle_s = 0.1\n'
-            '[[benchmark]]\nbenchmark = "exact"\ndata = "sums.jsonl"\n'
-            '[[benchmark]]\nbenchmark = "exact"\ndata = "facts.jsonl"\n'
-        )
+        write_project(folder, server.base_url, rows=ROWS)
         write_checkpoint(folder / "out" / "checkpoint-100", seed=100)
         _interrupt(folder, script)
         write_checkpoint(folder / "out" / "checkpoint-200", seed=200)
@@ -78,22 +69,15 @@ def project(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterato
         yield folder
 
 
-def tracker(project: Path, *arguments: str, code: int = 0) -> str:
-    result = subprocess.run([str(TRACKER), *arguments], cwd=project, capture_output=True, text=True, check=False)
-    assert result.returncode == code, result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
-    return result.stdout + result.stderr
-
-
 def _interrupt(folder: Path, script: Script) -> None:
     process = subprocess.Popen(
         [str(TRACKER), "calibrate", "out/checkpoint-100"],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    assert script.second_pass_is_under_way.wait(120)
+    assert script.second_pass_is_under_way.wait(240)
     process.send_signal(signal.SIGINT)
-    script.may_go_on.set()
     said, _ = process.communicate()
+    script.may_go_on.set()
     assert process.returncode == 130, said
     assert "step 100 of r: sums and facts, asked twice" in said
     assert "two evaluations of the whole suite" in said

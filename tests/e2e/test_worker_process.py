@@ -22,6 +22,7 @@ import pytest
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.evaluate.data_files import read_data_digest
+from eval_jobs.execute import local
 from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.identity import make_plan
 from eval_jobs.queue.database_sql import open_database
@@ -88,6 +89,12 @@ class Site:
             waited.wait(0.05)
         logs = "\n".join(path.read_text() for path in self.work_dir.glob("*.log"))
         pytest.fail(f"waited in vain until {what}; {self.queue.state()}\n{logs}")
+
+    def is_in_the_middle(self) -> bool:
+        """Say whether the question behind those that are answered was asked, and they are written down."""
+        files = self.work_dir.glob("runs/*/*/predictions/*/*.jsonl")
+        written = sum(path.read_bytes().count(b"\n") for path in files)
+        return min(len(self.server.requests) - 1, written) >= ANSWERED_BEFORE_THE_KILL
 
     def note(self) -> str:
         return "".join(running.note for running in self.queue.state().running)
@@ -178,7 +185,7 @@ def test_a_plan_survives_a_killed_worker_and_a_stopped_one(site: Site) -> None:
 
     site.server.answer = answer
     first = site.start("--lease-s", str(LONG_LEASE_S))
-    site.until(lambda: len(site.server.requests) > ANSWERED_BEFORE_THE_KILL, "the first worker is in the middle")
+    site.until(site.is_in_the_middle, "the first worker is in the middle")
     children = [child.pid for child in psutil.Process(first.pid).children(recursive=True)]
     assert children
     first.kill()
@@ -212,7 +219,7 @@ def test_a_worker_that_sleeps_past_its_lease_holds_up_nobody(site: Site) -> None
 
     site.server.answer = answer
     sleeper = site.start("--lease-s", str(SHORT_LEASE_S))
-    site.until(lambda: len(site.server.requests) > ANSWERED_BEFORE_THE_KILL, "the first worker is in the middle")
+    site.until(site.is_in_the_middle, "the first worker is in the middle")
     sleeper.send_signal(signal.SIGSTOP)
     hang.set()
     second = site.start("--lease-s", str(LONG_LEASE_S))
@@ -328,7 +335,10 @@ def test_local_workers_tell_when_a_record_is_there(site: Site) -> None:
     assert finished == [1]
 
 
-def test_workers_that_cannot_live_are_given_up_with_their_reason(tmp_path: Path) -> None:
+def test_workers_that_cannot_live_are_given_up_with_their_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "QUICK_DEATH_S", 3600.0)
     workers = LocalWorkers(1, "sqlite:////no/such/folder/tracker.db", tmp_path / "work")
     workers.start()
     try:

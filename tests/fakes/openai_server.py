@@ -72,12 +72,16 @@ class OpenAIServer:
         if self.stopping.is_set():
             return
         self.stopping.set()
+        self._cut_all()  # before the loop has ended, which takes a moment in which others would be answered
         self._httpd.shutdown()
         self._httpd.server_close()
+        self._cut_all()
+        self._thread.join()
+
+    def _cut_all(self) -> None:
         with self._lock:
             for connection in self._connections:
                 _cut(connection)
-        self._thread.join()
 
     def prompts(self) -> list[str]:
         """Return the prompts asked so far, in order of arrival."""
@@ -153,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         owner = self.server.owner
         length = int(self.headers.get("Content-Length") or 0)
         data = self.rfile.read(length)
-        if len(data) < length:  # the client died in the middle of it
+        if len(data) < length or owner.stopping.is_set():  # the client died in the middle of it, or this server did
             self._hang_up()
             return
         body = json.loads(data or b"{}")
@@ -166,7 +170,11 @@ class _Handler(BaseHTTPRequestHandler):
         if body.get("model") not in (owner.model, *owner.more_models):
             self._error(404, f"The model `{body.get('model')}` does not exist.", "NotFoundError")
             return
-        self._answer(request, owner.answer(request))
+        reply = owner.answer(request)
+        if owner.stopping.is_set():
+            self._hang_up()
+            return
+        self._answer(request, reply)
 
     def _answer(self, request: Request, reply: Reply) -> None:
         wait = self.server.owner.stopping.wait
