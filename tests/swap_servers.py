@@ -31,7 +31,7 @@ from eval_jobs.types import Canary, Checkpoint
 from tests.tiny_model import checkpoint_record
 from tracker.adapters.safetensors_file import digest_weights
 
-START_TIMEOUT_S = 240.0
+START_TIMEOUT_S = 600.0
 SWAP_TIMEOUT_S = 60.0
 MODEL = "swapped"
 LONG = {

@@ -56,7 +56,7 @@ enabled = false
 {more}
 """
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ class Site:
 
 def stop(process: subprocess.Popen[bytes]) -> int:
     process.send_signal(signal.SIGINT)
-    return process.wait(60)
+    return process.wait(PATIENCE_S)
 
 
 def test_two_workers_on_postgresql_carry_out_every_plan_once_and_nobody_sees_the_password(
@@ -213,7 +213,7 @@ def test_a_second_watcher_stands_by_and_takes_over_when_the_first_is_killed(
         second = site.start("second.out", "watch", "--workers", "0", RUNS_PASSWORD=SECRET)
         site.until(lambda: f"process {first.pid} on" in site.said("second.out"), "the second one stands by")
         refused = site.start("refused.out", "watch", "--config", "other.toml", RUNS_PASSWORD=SECRET)
-        assert refused.wait(60) == 2
+        assert refused.wait(PATIENCE_S) == 2
         assert f"run sums is watched at {tmp_path}/out by process {first.pid}" in site.said("refused.out")
         write_checkpoint(tmp_path / "out" / "checkpoint-100", seed=1)
         site.until(lambda: "found step 100" in site.said("first.out"), "the first one finds the checkpoint")

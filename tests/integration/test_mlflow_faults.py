@@ -35,6 +35,14 @@ class Served:
     proxy: FaultyProxy
 
 
+@pytest.fixture(scope="module", autouse=True)
+def patience() -> Iterator[None]:
+    """Let the server take its time where other tests use the same cores."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "120")
+        yield
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     files = MlflowFiles(tmp_path_factory.mktemp("server"))

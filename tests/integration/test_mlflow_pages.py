@@ -45,7 +45,7 @@ class Served:
 def patience() -> Iterator[None]:
     """Let the server take its time where other tests use the same cores."""
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
+        environment.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "120")
         yield
 
 
@@ -120,7 +120,9 @@ def test_the_runs_page_shows_the_verdicts_in_words(files: MlflowFiles, url: str)
 
 def test_files_can_be_read_through_the_server(files: MlflowFiles, url: str) -> None:
     path = next(name for name in files.files() if name.endswith("report.json"))
-    answer = httpx.get(f"{url}/get-artifact", params={"path": path, "run_uuid": files.runs()[0].info.run_id})
+    answer = httpx.get(
+        f"{url}/get-artifact", params={"path": path, "run_uuid": files.runs()[0].info.run_id}, timeout=120
+    )
     assert answer.json()["value"]["run_id"] == RUN.run_id
 
 
@@ -147,9 +149,9 @@ def test_ctrl_c_stops_the_server_and_all_its_processes(files: MlflowFiles) -> No
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         link = process.stdout.readline().strip()
-        assert httpx.get(link).is_success
+        assert httpx.get(link, timeout=120).is_success
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(link)
 

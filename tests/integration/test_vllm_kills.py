@@ -131,7 +131,7 @@ def test_a_plan_outlives_every_process_of_its_engine(tmp_path: Path, decoys: lis
     assert writers(*work_dir.glob("engines/*.log"), *work_dir.glob("logs/*.log")) == []
     assert not any(Path(folder).exists() for folder in killer.tmp_dirs)
     assert not list(work_dir.glob("engines/*.pid"))
-    for _ in range(300):  # what others have there now goes in the end, what is left behind stays
+    for _ in range(1200):  # what others have there now goes in the end, what is left behind stays
         if not shared_memory() - before:
             break
         tools.clock.sleep(0.1)

@@ -23,7 +23,7 @@ from tests.contract.engine_rules import check_endpoint, nothing_to_show
 from tests.swap_models import UNFIT
 from tests.tiny_model import VOCABULARY, checkpoint_record, write_checkpoint, write_lora
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 
 SPEC = ServeSpec(max_model_len=256)
 PROMPTS = [f"{n} + {n * n} =" for n in range(20)] + ["a long prompt " * 13]

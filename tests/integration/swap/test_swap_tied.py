@@ -21,7 +21,7 @@ from tests.swap_models import UNFIT, store_as_bf16, write_tied
 from tests.swap_servers import SwapServer, swap_server
 from tests.tiny_model import write_checkpoint
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 
 
 @dataclass(frozen=True, kw_only=True)
