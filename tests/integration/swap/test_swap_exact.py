@@ -6,6 +6,7 @@ import http.client
 import json
 import shutil
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ from tests.swap_servers import MODEL, SWAP_TIMEOUT_S, SwapServer, layout_digest_
 from tests.tiny_model import write_sharded_checkpoint
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+
+
+PATIENCE_S = 0.2
 
 
 def test_there_and_back_and_again_equals_cold_starts(
@@ -98,11 +102,12 @@ def test_a_request_that_comes_in_between_is_answered_by_the_new_weights(on_a: Sw
 
 
 def test_an_engine_that_does_not_come_to_rest_in_time_serves_what_it_did(on_a: SwapServer, cold_a: Answers) -> None:
-    # So short that no engine is in time, however long this process was kept from asking.
-    with on_a.under_way(n=32, temperature=1.0), pytest.raises(SwapRefused, match="did not come to rest"):
-        swap_module._pause(on_a.port, 0.001)
+    # This process may be kept from asking until the answers are there: then with longer ones.
+    assert any("did not come to rest" in why_not_at_rest(on_a, answers=32 * 2**number) for number in range(5))
     assert not on_a.is_paused()
     assert on_a.canaries() == cold_a
+    # With nothing to do it is in time; on a busy machine perhaps not the first time.
+    assert not all(why_not_at_rest(on_a, answers=0) for _ in range(5))
 
 
 @pytest.mark.parametrize("path", ["/collective_rpc", "/pause", "/weight_checker", "/v1/load_lora_adapter"])
@@ -119,6 +124,17 @@ def test_what_answers_prompts_is_open(on_a: SwapServer) -> None:
 
 
 # --- private
+
+
+def why_not_at_rest(server: SwapServer, *, answers: int) -> str:
+    """Return what is said when it is to rest within a moment while it gives so many long answers; "" when it does."""
+    with server.under_way(n=answers, temperature=1.0) if answers else nullcontext():
+        try:
+            swap_module._pause(server.port, PATIENCE_S)
+        except SwapRefused as error:
+            return error.message
+        assert post(server.port, "/resume", timeout_s=SWAP_TIMEOUT_S).is_ok
+    return ""
 
 
 def asked_by_a_stranger(server: SwapServer, method: str, path: str, body: object = None) -> int:
