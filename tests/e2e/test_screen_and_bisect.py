@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -13,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 
-TRACKER = Path(sys.executable).parent / "tracker"
 ROWS, SCREEN = 60, 20
 STEPS = range(100, 1301, 100)
 SEEN = (100, 200, 300, 400, 500, 600, 1300)
@@ -53,29 +51,14 @@ def script() -> Script:
 def project(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Path]:
     """A watcher with screens has evaluated some checkpoints, and has found a loss at the last one."""
     folder = tmp_path_factory.mktemp("screened")
-    for kind in ("sum", "fact"):
-        rows = [{"question": f"{kind} {i}", "answer": str(i)} for i in range(ROWS)]
-        (folder / f"{kind}s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     models = [f"step-{step}" for step in STEPS]
     with OpenAIServer(script, model=models[0], more_models=tuple(models[1:])) as server:
-        (folder / "tracker.toml").write_text(
-            f'[run]\nname = "r"\noutput_dir = "out"\n[serve]\nengine = "remote"\nbase_url = "{server.base_url}"\n'
-            'model = "step-{step}"\n[probe]\nenabled = false\n[tracking]\nenabled = false\n[watch]\nsettle_s = 0.1\n'
-            f"[suite.screen]\nsamples = {SCREEN}\nfirst = 4\nevery = 5\n"
-            '[[benchmark]]\nbenchmark = "exact"\ndata = "sums.jsonl"\n'
-            '[[benchmark]]\nbenchmark = "exact"\ndata = "facts.jsonl"\n'
-        )
+        screen = f"[suite.screen]\nsamples = {SCREEN}\nfirst = 4\nevery = 5\n"
+        write_project(folder, server.base_url, rows=ROWS, more=screen)
         for step in SEEN:
             write_checkpoint(folder / "out" / f"checkpoint-{step}", seed=step)
         tracker(folder, "watch", "--until-idle")
         yield folder
-
-
-def tracker(project: Path, *arguments: str, code: int = 0) -> str:
-    result = subprocess.run([str(TRACKER), *arguments], cwd=project, capture_output=True, text=True, check=False)
-    assert result.returncode == code, result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
-    return result.stdout + result.stderr
 
 
 def test_screens_ask_a_part_and_a_suspicious_one_the_rest_once(project: Path, script: Script) -> None:
