@@ -19,7 +19,8 @@ SMALLEST_SCREEN = 20
 """Of fewer samples hardly any loss looks suspicious; of fewer than 10 none can."""
 
 USUAL_SCREEN = 500
-"""Samples that a share is never fewer than, where no number is set: of 200, a loss in 40 is found too late or never."""
+"""Samples that a share is never fewer than, where no number is set: of 500 a loss of 3 points is mostly suspicious at
+once, of 200 one of 4 (docs/budget.md)."""
 
 FIRST = "first"
 """As `probe.reference`: the run's first checkpoint."""
