@@ -164,8 +164,9 @@ def commands(project: Project) -> Iterator[Line]:
         ("tracker history RUN", ["history", name], "1 s", 5),
         ("tracker history, every run", ["history"], "", 3),
         ("tracker history RUN --last 0", ["history", name, "--last", "0"], "", 1),
-        ("tracker forgetting RUN", ["forgetting", name], "", 1),
-        ("tracker compare", ["compare", f"{name}@{STEPS}", f"{name}@latest"], "", 1),
+        ("tracker forgetting RUN", ["forgetting", name], "3 s", 1),
+        ("tracker compare", ["compare", f"{name}@{STEPS}", f"{name}@latest"], "3 s", 1),
+        ("tracker report RUN", ["report", name], "", 1),
     ):
         options = [] if "--help" in arguments else ["--config", str(project.config)]
         spent = [_process([*arguments, *options], project.folder / "bytecode") for _ in range(times)]
