@@ -241,10 +241,11 @@ def _firmest_first(case: _Case, lives: Lives, shares: _Shares) -> list[int]:
     """Return the lost samples: right at all checkpoints before and wrong at all after come first."""
     at = np.flatnonzero(shares.lost)
     border = np.searchsorted(case.rows, shares.windows.before[-1], side="right")
-    firm = (lives.scored & (lives.right == (np.arange(case.rows.size) < border)[:, None])).sum(axis=0)
+    is_before = (np.arange(case.rows.size) < border)[:, np.newaxis]
+    firm = np.count_nonzero(lives.scored[:, at] & (lives.right[:, at] == is_before), axis=0)
     shown = lives.right[border - 1] & ~lives.right[-1] & lives.scored[border - 1] & lives.scored[-1]
     change = shares.before[at] - shares.after[at]
-    order = np.lexsort((at, -firm[at], -change, ~shown[at]))
+    order = np.lexsort((at, -firm, -change, ~shown[at]))
     return [int(sample) for sample in at[order]]
 
 
