@@ -7,15 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.commands import TRACKER, tracker
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 
-TRACKER = Path(sys.executable).parent / "tracker"
 STEPS = tuple(range(100, 900, 100))
 KNOWS_AT = (300, 400)
 NEXT = 900
@@ -30,13 +31,6 @@ def answer(request: Request) -> Reply:
         return Reply(text="no idea")
     left, right = question.removesuffix("=").split("+")
     return Reply(text=str(int(left) + int(right)))
-
-
-def tracker(project: Path, *arguments: str, code: int = 0) -> str:
-    result = subprocess.run([str(TRACKER), *arguments], cwd=project, capture_output=True, text=True, check=False)
-    assert result.returncode == code, result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
-    return result.stdout + result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +189,11 @@ def test_a_stopped_watch_leaves_no_process(project: Path, number: signal.Signals
     watch.send_signal(number)
     watch.communicate()
     assert watch.returncode == 130
-    workers = [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(project).encode() in _read(p)]
-    assert not workers
+    for _ in range(1200):  # a process that was ended takes a moment to go
+        if not (left := [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(project).encode() in _read(p)]):
+            break
+        threading.Event().wait(0.05)
+    assert not left
 
 
 def _read(path: Path) -> bytes:

@@ -69,7 +69,7 @@ database = "{database}"
 {tracking}
 """
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 
 def answer(request: Request) -> Reply:
@@ -125,17 +125,25 @@ class Sampler(threading.Thread):
 
     def run(self) -> None:
         while not self.ended.wait(0.1):
-            for folder in Path("/proc").glob("[0-9]*"):
-                try:
-                    line = (folder / "cmdline").read_bytes()
-                    self.command_lines.add(line)
-                    for child in CHILDREN:
-                        if child.encode() in line:
-                            environment = (folder / "environ").read_bytes()
-                            if self.marker in environment:
-                                self.environments[child] = environment
-                except OSError:
-                    continue
+            self.look()
+
+    def look(self) -> None:
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                line = (folder / "cmdline").read_bytes()
+                self.command_lines.add(line)
+                for child in CHILDREN:
+                    if child.encode() in line:
+                        environment = (folder / "environ").read_bytes()
+                        if self.marker in environment:
+                            self.environments[child] = environment
+            except OSError:
+                continue
+
+    def answer(self, request: Request) -> Reply:
+        """Look while the child that asks waits for its answer, then answer."""
+        self.look()
+        return answer(request)
 
 
 def tracker(folder: Path, *arguments: str, until: str = "", **variables: str) -> tuple[int, str]:
@@ -158,7 +166,7 @@ def tracker(folder: Path, *arguments: str, until: str = "", **variables: str) ->
             waited.wait(0.1)
         if until:
             process.send_signal(signal.SIGINT)
-        process.wait(120)
+        process.wait(300)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -221,7 +229,7 @@ def fail_in_every_way(site: Site, mlflow: str) -> None:
 
 def test_no_key_or_password_is_stored_logged_shown_or_passed_on(tmp_path: Path) -> None:
     sampler = Sampler(str(tmp_path))
-    with restartable_postgres() as postgres, refusing_mlflow() as mlflow, OpenAIServer(answer) as server:
+    with restartable_postgres() as postgres, refusing_mlflow() as mlflow, OpenAIServer(sampler.answer) as server:
         postgres.add_user("tracker", DATABASE)
         site = Site(tmp_path, server, f"{postgres.url.replace('postgres@', 'tracker@')}/postgres")
         sampler.start()
