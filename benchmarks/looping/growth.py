@@ -20,7 +20,7 @@ from tests.trainer import rotate
 OF_THE_TRAINER = 2
 """Checkpoints that the trainer keeps."""
 LOOK_S = 0.5
-SHOWN = (5, 20, 50, 100, 150)
+SHOWN = (5, 20, 50, 75, 100, 125, 150, 175)
 """Checkpoints after which memory is shown, and the last one."""
 
 
