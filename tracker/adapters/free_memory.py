@@ -13,14 +13,18 @@ import pyarrow as pa
 
 
 def give_back() -> None:
-    """Give back what the C library and PyArrow keep for later; the first does so only at the end of its heap.
+    """Give back what the C library keeps for later; it does so by itself only at the end of its heap.
 
     Ten megabytes of a watcher, after its first pass has made MLflow's tables. Another C library has no such call.
     """
     gc.collect()
-    pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_no_pool() -> None:
+    """Let PyArrow take memory from the C library: a pool of its own keeps megabytes that are never used again."""
+    pa.set_memory_pool(pa.system_memory_pool())
 
 
 def do_without(*packages: str) -> None:

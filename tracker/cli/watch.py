@@ -17,7 +17,7 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.queue_types import QueueState
 from eval_jobs.serve.gpus import busiest_gpu_pct
-from tracker.adapters.free_memory import do_without, give_back
+from tracker.adapters.free_memory import do_without, give_back, keep_no_pool
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource, stand_by
 from tracker.app.pipeline import Tick
@@ -50,6 +50,7 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     one on the same run stands by and takes over when the first one ends.
     """
     do_without("pandas", "pygments")
+    keep_no_pool()
     project = open_project(config_path)
     if polling:
         project = project.polling()

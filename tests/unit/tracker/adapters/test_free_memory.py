@@ -30,7 +30,8 @@ WATCH = """
 import sys
 from tracker.cli.watch import command
 command.main(["--config", sys.argv[1], "--until-idle", "--workers", "0"], standalone_mode=False)
-print("mlflow" in sys.modules, "pandas" in sys.modules)
+import pyarrow
+print("mlflow" in sys.modules, "pandas" in sys.modules, pyarrow.default_memory_pool().backend_name)
 try:
     import pandas
 except ModuleNotFoundError as error:
@@ -62,7 +63,7 @@ def test_mlflow_is_sent_the_same_without_what_it_need_not_load(tmp_path: Path) -
     assert lean.dump() == whole.dump()
 
 
-def test_a_watcher_does_without_pandas(tmp_path: Path) -> None:
+def test_a_watcher_does_without_pandas_and_a_pool(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "sums.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n')
     config = tmp_path / "tracker.toml"
@@ -73,7 +74,7 @@ def test_a_watcher_does_without_pandas(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WATCH, str(config)]
     watched = subprocess.run(command, capture_output=True, text=True, check=False)
     assert watched.returncode == 0, watched.stderr
-    assert watched.stdout.splitlines()[-2:] == ["True False", "pandas"]
+    assert watched.stdout.splitlines()[-2:] == ["True False system", "pandas"]
 
 
 def send_without(files: MlflowFiles, *packages: str) -> list[str]:
