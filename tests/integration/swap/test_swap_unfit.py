@@ -71,8 +71,9 @@ def test_other_weights_than_those_that_were_pinned_are_refused(on_a: SwapServer,
 
 @pytest.mark.parametrize("name", ["model.layers.0.mlp.down_proj.weight", "model.layers.0.self_attn.k_proj.weight"])
 def test_vllm_alone_takes_weights_with_a_missing_tensor_for_whole(
-    name: str, spoilt: SwapServer, cold_a: Answers, cold_b: Answers, unfit: Path
+    name: str, spoilt: SwapServer, cold_a: Answers, cold_b: Answers, models: Path, unfit: Path
 ) -> None:
+    assert spoilt.plain_reload(models / "a").is_ok  # what is missing may be left from before: not from the same weights
     without(name)(unfit)
     assert spoilt.plain_reload(unfit).is_ok
     assert spoilt.canaries_or_none() not in (cold_a, cold_b)
