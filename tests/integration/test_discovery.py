@@ -25,6 +25,7 @@ from tracker.domain.discovery import WatchOptions
 from tracker.domain.types import Gap
 
 PATIENCE_S = 120.0
+TRIES = 3
 
 
 def started(root: Path, *command: str) -> subprocess.Popen[bytes]:
@@ -106,6 +107,25 @@ def test_forty_checkpoints_at_speed_are_all_held_while_the_reader_is_busy(
     assert source.gaps() == ()
     for checkpoint in found:
         assert (Path(checkpoint.uri) / "model.safetensors").read_bytes() == trainer.weights(checkpoint.step)
+
+
+def test_a_trainer_that_writes_every_two_seconds_and_keeps_two_loses_none(tmp_path: Path) -> None:
+    """It waits for nobody. A machine that stood still for as long as a checkpoint lives gets another try."""
+    assert any(lost_beside_a_trainer(tmp_path / str(number)) == set() for number in range(TRIES))
+
+
+def lost_beside_a_trainer(root: Path) -> set[int]:
+    """Return the steps that were not held."""
+    (root / "out").mkdir(parents=True)
+    world = opened(root)
+    try:
+        world.ready(CLOCK.now())
+        options = ("--saves", "6", "--pause", "2", "--keep", "2")
+        writer = started(root, "tests.trainer", str(root / "out"), *options)
+        found = watched_to_the_end(world, writer, 0)
+    finally:
+        world.close()
+    return set(range(10, 61, 10)) - {c.step for c in found}
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from tests.swap_models import write_quantised
 from tests.swap_servers import MAX_MODEL_LEN, SWAP_TIMEOUT_S, record_of
 from tests.tiny_model import VOCABULARY, write_checkpoint
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 
 
 @dataclass(frozen=True, kw_only=True)

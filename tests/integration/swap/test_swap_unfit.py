@@ -15,7 +15,7 @@ from tests.swap_models import UNFIT, edit_json, without
 from tests.swap_servers import MODEL, SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of, swap_server
 from tests.tiny_model import write_checkpoint
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 
 SEEN_BY_WORKER = (
     *("down_proj missing", "k_proj missing", "NaN", "another hidden size", "one layer more", "one tensor more"),
