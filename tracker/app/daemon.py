@@ -44,15 +44,18 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
     takes the checkpoints.
     """
     stores, quiet = _Stores(), _QuietTime(stop.quiet_s)
-    has_begun = False
+    has_begun = was_idle = False
     while True:
         has_ended = stop.training_ended()  # asked before the look at the disk, which then sees what it left
-        started_at, is_quiet, is_done = clock.now(), False, False
+        started_at, is_quiet, is_idle, is_done = clock.now(), False, False, False
         with stores.asked():
             has_begun = has_begun or _revive(world)  # before the first plans are added: they bring today's settings
             passed, state = _pass(world, started_at, show)
             is_quiet = not (passed.checkpoints or passed.gaps or world.source.is_behind())
-            is_done = not (passed.skipped or passed.reports or state.waiting or state.running)
+            is_idle = not (state.waiting or state.running)
+            # What is handed in after a pass has looked for it is judged by the next one, and may ask for more.
+            is_done = was_idle and is_idle and not (passed.skipped or passed.reports)
+        was_idle = is_idle
         keep_workers()
         # The trainer's folder is quiet while the last checkpoints are still being evaluated: both at once.
         was_quiet = quiet.is_over(started_at if is_quiet and has_ended else None, clock.now())

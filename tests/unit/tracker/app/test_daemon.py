@@ -11,6 +11,7 @@ from eval_jobs.errors import DiskFull, StoreError, StoreUnavailable, TrackerErro
 from eval_jobs.queue_types import QueueState
 from eval_jobs.types import BenchmarkFailure, EvalPlan
 from tests.fakes.queue import FakeQueue
+from tests.fakes.tracking import FakeTracking
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.daemon import LAST_PASSES, StopRule, watch
@@ -83,6 +84,33 @@ def test_it_does_not_end_while_a_plan_waits() -> None:
     watching = Watching(fakes, on_pass)
     watching.until(lambda: True)
     assert len(watching.passes) > 100
+
+
+class LateHands(FakeTracking):
+    """While results are sent, after the pass has looked for finished plans, a worker finishes its last one."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__()
+        self._work = work
+        self.flushes = 0
+
+    def flush(self) -> int:
+        self.flushes += 1
+        if self.flushes == 40:  # long after the quiet time
+            self._work()
+        return super().flush()
+
+
+def test_a_plan_that_is_finished_behind_the_back_of_a_pass_is_judged_before_watching_ends() -> None:
+    fakes = FakeWorld()
+    fakes.tracking = LateHands(fakes.work)
+    fakes.source.put(fakes.run.records[0].plan.checkpoint)
+    watching = Watching(fakes, lambda _: None)
+    watching.until(lambda: True)
+    reported = next(number for number, passed in enumerate(watching.passes) if passed.reports)
+    assert reported == 40
+    # What it shows may ask for more: another pass looks for that, and only then come the last ones.
+    assert len(watching.passes) > reported + 2
 
 
 def test_an_idle_folder_ends_after_the_quiet_time() -> None:
