@@ -83,6 +83,9 @@ def show(measured: Measured) -> None:
             print(f"  {'pure generation: ' + name:34} {statistics.median(seconds):8.2f} s")
     for name, values in (("answered", "until the first answer"), ("sent", "until judged and in MLflow")):
         print(f"  {values:34} " + " ".join(f"{passage.at_s[name]:.2f}" for passage in measured.passages) + " s")
+    print(
+        f"  {'pure generation, beside that':34} " + " ".join(f"{floor.total_s:.2f}" for floor in measured.floors) + " s"
+    )
     print(f"  {'weights loaded by':34} {' '.join(measured.methods)}")
     for title, sizes in (("memory (MB)", measured.memory_mb), ("at rest (MB)", measured.rest_mb)):
         ours = sum(size for role, size in sizes.items() if role != "engine")

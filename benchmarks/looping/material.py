@@ -19,6 +19,8 @@ SAMPLES = 50
 LOAD = ProbeLoad()
 MAX_MODEL_LEN = 512
 SAVE_STEPS = 10
+END_OF_ANSWER = 2
+"""Token of the tiny model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,8 @@ class Workload:
     """What is asked of every checkpoint, beside the load of the probe."""
 
     concurrency: int = 8
-    max_tokens: int = 48
+    max_tokens: int = 32
+    """Of every answer of the tiny model: pure generation then takes some 3.4 s on two cores."""
     load: ProbeLoad = LOAD
 
     def toml(self) -> str:
@@ -93,7 +96,10 @@ def _write_model(folder: Path, number: int, model: Path | None) -> bytes:
             (made / path.name).write_bytes(path.read_bytes())
         (made / "model.safetensors").hardlink_to(model / "model.safetensors")
     tensors = load_file(made / "model.safetensors")
-    if model is not None:
+    if model is None:
+        # What ends an answer scores 0, below the best of all others: the length of answers is not a matter of chance.
+        tensors["lm_head.weight"][END_OF_ANSWER] = 0
+    else:
         tensors = {name: tensor * (1 + number / 1024) for name, tensor in tensors.items()}
     (made / "model.safetensors").unlink()
     made.rename(folder)
