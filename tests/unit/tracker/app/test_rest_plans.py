@@ -8,9 +8,10 @@ from functools import cache
 
 from eval_jobs.identity import rest_plan
 from eval_jobs.types import EvalRecord, EvalResult
+from tests.comparisons import suspicious
 from tests.unit.tracker.app.screening_bench import LOST_AT, RUN, Bench, kind_of, through
 from tracker.app.screening import plans_of_rest, whole_record
-from tracker.domain.types import Baseline, Comparison, Report, Screened, Verdict, VerdictWord
+from tracker.domain.types import Report, Screened, Verdict, VerdictWord
 
 PART = Screened(asked=100, left_out=300, tokens=None, seconds=1.0)
 
@@ -35,27 +36,6 @@ def at(record: EvalRecord) -> int:
     return record.plan.checkpoint.step
 
 
-def comparison(*steps: int) -> Comparison:
-    return Comparison(
-        baseline=Baseline.RECENT,
-        baseline_steps=steps,
-        pooled_steps=(1700,),
-        n_common=400,
-        common_fraction=1.0,
-        delta=-0.1,
-        stderr=0.05,
-        ci_low=-0.2,
-        ci_high=0.0,
-        p_worse=0.001,
-        p_better=0.999,
-        p_worse_items=0.001,
-        jitter=0.0,
-        n_lost=1,
-        n_gained=0,
-        method="pooled-t",
-    )
-
-
 def suspect(benchmark: str, *against: int, screened: Screened | None = None) -> Verdict:
     return Verdict(
         benchmark=benchmark,
@@ -65,7 +45,7 @@ def suspect(benchmark: str, *against: int, screened: Screened | None = None) -> 
         stderr=0.02,
         coverage=1.0,
         alpha_test=0.0,
-        comparisons=(comparison(*against),) if against else (),
+        comparisons=(suspicious(*against, pooled_steps=(1700,)),) if against else (),
         screened=screened,
     )
 

@@ -15,6 +15,7 @@ from dashboards.charts import _score_points
 from eval_jobs.errors import EvaluateError
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Screen
+from tests.comparisons import suspicious
 from tests.unit.tracker.domain.records import record_of
 from tracker.adapters.codec import from_json, outline_from_json, outline_to_json, to_json
 from tracker.config import parse_config
@@ -24,7 +25,7 @@ from tracker.domain.run_scores import RunScores, scores_of, with_record
 from tracker.domain.sample_columns import columns_of
 from tracker.domain.screening import Screening, joined, neighbours_to_ask, savings_of, savings_text, to_ask_whole
 from tracker.domain.tracking import tracking_batch
-from tracker.domain.types import Baseline, Comparison, Policy, Report, Screened, Verdict, VerdictWord
+from tracker.domain.types import Baseline, Policy, Report, Screened, Verdict, VerdictWord
 from tracker.render import history_table
 
 SCREEN = Screen(samples=4)
@@ -129,24 +130,7 @@ def test_only_a_suspicious_part_is_asked_whole() -> None:
 
 
 def test_a_suspicious_whole_result_asks_for_those_that_it_is_held_against() -> None:
-    comparison = Comparison(
-        baseline=Baseline.RECENT,
-        baseline_steps=(300, 400),
-        pooled_steps=(500, 600),
-        n_common=10,
-        common_fraction=1.0,
-        delta=-0.1,
-        stderr=0.05,
-        ci_low=-0.2,
-        ci_high=0.0,
-        p_worse=0.001,
-        p_better=0.999,
-        p_worse_items=0.001,
-        jitter=0.0,
-        n_lost=1,
-        n_gained=0,
-        method="pooled-t",
-    )
+    comparison = suspicious(300, 400, pooled_steps=(500, 600))
     suspect = verdict(VerdictWord.SUSPECT, comparisons=(comparison,))
     wanted = {300: ("sums",), 400: ("sums",), 500: ("sums",)}
     assert neighbours_to_ask(report(suspect)) == wanted
