@@ -344,6 +344,10 @@ class Endpoint:
     info: EngineInfo
     tokenizer: str = ""
     """Folder of the checkpoint's tokenizer, empty when unknown."""
+    client_cores: tuple[int, ...] = ()
+    """Of this machine, where clients do not slow the engine down; empty: anywhere."""
+    client_niceness: int = 0
+    """Of a client with much to do, so that the engine comes first."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import aiohttp
@@ -48,9 +49,9 @@ async def measure(base_url: str, model: str, workload: Workload) -> Floor:
         return Floor(scoring_s=scoring_s[1], probe_s=probe_s[1])
 
 
-def measure_apart(base_url: str, model: str, workload: Workload) -> Floor:
-    """Do the same in a process of its own."""
-    request = json.dumps({"base_url": base_url, "model": model, "workload": asdict(workload)})
+def measure_apart(base_url: str, model: str, cores: Sequence[int], workload: Workload) -> Floor:
+    """Do the same in a process of its own, on the given cores."""
+    request = json.dumps({"base_url": base_url, "model": model, "workload": asdict(workload), "cores": cores})
     command = [sys.executable, "-m", "benchmarks.looping.bare"]
     done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -110,6 +111,7 @@ async def _timed(ask: Callable[[str], Awaitable[None]], texts: list[str], concur
 def main() -> None:
     """Answer the request on stdin."""
     request = json.load(sys.stdin)
+    os.sched_setaffinity(0, request["cores"])
     workload = request["workload"]
     workload = Workload(**{**workload, "load": ProbeLoad(**workload["load"])})
     print(json.dumps(asdict(asyncio.run(measure(request["base_url"], request["model"], workload)))))

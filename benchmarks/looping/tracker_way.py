@@ -78,8 +78,8 @@ class Watched:
         history = Project(load_config(self.home / "tracker.toml")).history
         return {record.plan.checkpoint.step: record for record in history.records(RUN)}
 
-    def engine(self) -> tuple[str, str]:
-        """Return base URL and model of the engine, which is idle now."""
+    def engine(self) -> tuple[str, str, list[int]]:
+        """Return base URL and model of the engine, which is idle now, and the cores that its clients may use."""
         for process in self.tree():
             try:
                 words = process.cmdline()
@@ -88,7 +88,7 @@ class Watched:
             if "--served-model-name" in words:
                 base_url = f"http://127.0.0.1:{words[words.index('--port') + 1]}/v1"
                 models = httpx.get(f"{base_url}/models", trust_env=False).json()["data"]
-                return base_url, models[0]["id"]
+                return base_url, models[0]["id"], process.cpu_affinity()
         sys.exit("the engine has ended")
 
     def tree(self) -> list[psutil.Process]:

@@ -64,6 +64,8 @@ def evaluate_request(suite: Suite, endpoint: Endpoint, tasks: Sequence[Json]) ->
         "model": endpoint.model,
         "api_key_env": endpoint.api_key_env,
         "own_engine": endpoint.info.name == EngineKind.VLLM,
+        "client_cores": list(endpoint.client_cores),
+        "client_niceness": endpoint.client_niceness,
         "concurrency": suite.concurrency,
         "timeout_s": suite.request_timeout_s,
         "tasks": list(tasks),

@@ -17,6 +17,7 @@ from eval_jobs.serve.port import choose_port
 from eval_jobs.serve.readiness import engine_version, wait_until_ready
 from eval_jobs.serve.resident import Loaded, Resident, folder_state
 from eval_jobs.serve.shape import Shape, shape_of
+from eval_jobs.serve.sharing import share_cores
 from eval_jobs.serve.swap import extension_args, extension_environment
 from eval_jobs.types import Canary, ServeSpec, SwapPolicy
 
@@ -114,6 +115,7 @@ class ColdStarts:
             shape=self.shape(order),
             version=self._version(launch.port),
             model=order.model,
+            client_cores=share_cores(running.members()),
             served_beside=order.adapter.served if order.adapter else "",
         )
 

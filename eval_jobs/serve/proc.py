@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ class ProcessStat:
 
     pid: int
     state: str
+    parent: int
     group: int
     start_time: int
     """Clock ticks since boot."""
@@ -43,7 +43,14 @@ def stat(pid: int) -> ProcessStat | None:
     # The name in parentheses may itself hold spaces and parentheses: the fields start after the last one.
     fields = text.rpartition(")")[2].split()
     cpu_ticks = sum(map(int, fields[11:15]))
-    return ProcessStat(pid=pid, state=fields[0], group=int(fields[2]), start_time=int(fields[19]), cpu_ticks=cpu_ticks)
+    return ProcessStat(
+        pid=pid,
+        state=fields[0],
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        start_time=int(fields[19]),
+        cpu_ticks=cpu_ticks,
+    )
 
 
 def every_process() -> Iterator[ProcessStat]:
@@ -76,20 +83,6 @@ def is_resource_tracker(pid: int) -> bool:
         return b"multiprocessing.resource_tracker" in (_PROC / str(pid) / "cmdline").read_bytes()
     except OSError:
         return False
-
-
-def stand_back(group: int, niceness: int) -> None:
-    """Make a process group that has just been started nicer to others, with all that it will start; never less nice.
-
-    Where Linux shares the CPU out by sessions first (`autogroup`), the niceness of a process counts within its own
-    session only, so the session gets it too.
-    """
-    if niceness <= 0:
-        return
-    with suppress(OSError):  # it ended, or this process is no Linux one
-        os.setpriority(os.PRIO_PGRP, group, max(niceness, os.getpriority(os.PRIO_PGRP, group)))
-    with suppress(OSError):  # not every Linux has it, and not every container lets it be written
-        (_PROC / str(group) / "autogroup").write_text(f"{niceness}\n")
 
 
 def this_machine() -> str:

@@ -26,6 +26,7 @@ from pathlib import Path
 from eval_jobs.errors import ConfigError, DiskFull, ServeError
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
+from eval_jobs.scheduling import stand_back
 from eval_jobs.serve import proc
 
 log = logging.getLogger(__name__)
@@ -94,9 +95,13 @@ class EngineProcess:
             draft.write_text(text, encoding="utf-8")
             draft.replace(note)
 
+    def members(self) -> tuple[int, ...]:
+        """Return its live processes."""
+        return _members(self._record)
+
     def used_cpu_s(self) -> float:
         """Return the CPU time of the whole group so far; after its end, what it was when `stop` was called."""
-        ticks = sum(found.cpu_ticks for pid in _members(self._record) if (found := proc.stat(pid)) is not None)
+        ticks = sum(found.cpu_ticks for pid in self.members() if (found := proc.stat(pid)) is not None)
         self._cpu_s = max(self._cpu_s, ticks / os.sysconf("SC_CLK_TCK"))
         return self._cpu_s
 
@@ -133,7 +138,7 @@ def start(
         with mapped_os_errors(Path(record.tmp_dir).parent):
             Path(record.tmp_dir).mkdir(mode=0o700)
         popen = _popen(argv, {**env, "TMPDIR": record.tmp_dir}, Path(record.log))
-        proc.stand_back(popen.pid, niceness)
+        stand_back(popen.pid, niceness)
         found = proc.stat(popen.pid)
         record = replace(record, pid=popen.pid, start_time=found.start_time if found else 0)
         _write(pid_file, record)

@@ -49,6 +49,8 @@ class Resident:
     version: str
     model: Fingerprint | None
     """Of what it was started on, or of an adapter's base; None: not known."""
+    client_cores: tuple[int, ...] = ()
+    """As in `Endpoint`."""
     served_beside: str = ""
     """`Adapter.served` of the adapter that it was started with; empty for full checkpoints."""
     base_state: tuple[tuple[str, int, int, int], ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import openai
+import psutil
 import pytest
 
 from eval_jobs.execute.clock import SystemClock
@@ -109,6 +111,25 @@ def test_every_answer_of_a_swapped_checkpoint_is_that_of_its_cold_start_to_the_b
     assert second_again == second
     assert first != second != third != first
     assert full.infos[3].canaries == full.infos[0].canaries != full.infos[1].canaries
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="vLLM binds nothing on a single core")
+def test_only_the_scheduler_shares_the_cores_of_its_worker_where_one_core_is_left(full: Series, tmp_path: Path) -> None:
+    third = checkpoint_record(write_checkpoint(tmp_path / "checkpoint", seed=3), step=3)
+    with full.engine.serving(third, SPEC, progress=nothing_to_show) as endpoint:
+        assert full.engine._resident is not None
+        family = [psutil.Process(pid) for pid in full.engine._resident.process.members()]
+        cores = {one.pid: os.sched_getaffinity(one.pid) for one in family}
+        (worker,) = [one for one in family if one.name().startswith("VLLM::Worker")]
+        left = os.sched_getaffinity(0) - cores[worker.pid]
+        if len(left) > 1:
+            assert endpoint.client_cores == ()
+            return
+        assert endpoint.client_cores == tuple(left)
+        scheduler = worker.ppid()
+        assert cores.pop(scheduler) == cores.pop(worker.pid)
+        assert cores
+        assert all(used == left for used in cores.values())
 
 
 def test_the_halves_of_a_waking_around_a_swap_are_taken_by_the_real_server(full: Series, tmp_path: Path) -> None:

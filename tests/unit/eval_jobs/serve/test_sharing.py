@@ -1,0 +1,85 @@
+"""Which process of an engine, and who asks it, runs where, on machines of all kinds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+
+import pytest
+
+from eval_jobs.serve import sharing
+from eval_jobs.serve.proc import ProcessStat
+from eval_jobs.types import ServeSpec
+
+SERVER, SCHEDULER, WORKER, SECOND = 11, 12, 13, 14
+STARTED_BY = {SCHEDULER: SERVER, WORKER: SCHEDULER, SECOND: SCHEDULER}
+
+
+class Machine:
+    """What `share_cores` sees of a machine, and what it does there."""
+
+    def __init__(self, n_cores: int, **bound: Collection[int]) -> None:
+        self.cores = {pid: frozenset(range(n_cores)) for pid in (os.getpid(), SERVER, SCHEDULER, WORKER)}
+        self.cores |= {int(name.removeprefix("p")): frozenset(cores) for name, cores in bound.items()}
+        self.put: dict[int, set[int]] = {}
+
+    def usable_cores(self, pid: int) -> frozenset[int]:
+        return self.cores.get(pid, frozenset())
+
+    def run_on(self, pid: int, numbers: Collection[int]) -> None:
+        self.put[pid] = set(numbers)
+
+    def stat(self, pid: int) -> ProcessStat | None:
+        if pid not in self.cores:
+            return None
+        return ProcessStat(pid=pid, state="S", parent=STARTED_BY.get(pid, 1), group=SERVER, start_time=1, cpu_ticks=0)
+
+    def share(self, monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
+        monkeypatch.setattr(sharing, "usable_cores", self.usable_cores)
+        monkeypatch.setattr(sharing, "run_on", self.run_on)
+        monkeypatch.setattr("eval_jobs.serve.proc.stat", self.stat)
+        return sharing.share_cores([pid for pid in (SERVER, SCHEDULER, WORKER, SECOND) if pid in self.cores])
+
+
+def test_on_two_cores_the_scheduler_joins_its_worker_and_the_server_has_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(2, p13={0})
+    assert machine.share(monkeypatch) == (1,)
+    assert machine.put == {SERVER: {1}, SCHEDULER: {0}}
+
+
+def test_a_scheduler_may_use_the_cores_of_all_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(8, p13={0, 1, 2}, p14={3, 4, 5, 6})
+    assert machine.share(monkeypatch) == (7,)
+    assert machine.put == {SERVER: {7}, SCHEDULER: set(range(7))}
+
+
+def test_where_several_cores_are_left_the_system_knows_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(4, p13={0, 1})
+    assert machine.share(monkeypatch) == ()
+    assert not machine.put
+
+
+@pytest.mark.parametrize("n_cores", [1, 2, 64])
+def test_an_engine_that_binds_nothing_is_left_alone(monkeypatch: pytest.MonkeyPatch, n_cores: int) -> None:
+    machine = Machine(n_cores)
+    assert machine.share(monkeypatch) == ()
+    assert not machine.put
+
+
+def test_workers_on_all_cores_leave_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(2, p13={0}, p14={1})
+    assert machine.share(monkeypatch) == ()
+    assert not machine.put
+
+
+def test_a_process_that_ends_meanwhile_is_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(2, p13=())
+    assert machine.share(monkeypatch) == ()
+    assert not machine.put
+
+
+@pytest.mark.parametrize(("engine", "client"), [(0, 5), (10, 15), (17, 19), (19, 19)])
+def test_clients_stand_behind_the_engine(engine: int, client: int) -> None:
+    assert sharing.client_niceness(ServeSpec(niceness=engine)) == client
