@@ -28,7 +28,7 @@ class Workload:
     """What is asked of every checkpoint, beside the load of the probe."""
 
     concurrency: int = 8
-    max_tokens: int = 40
+    max_tokens: int = 48
     """Of every answer of the tiny model: pure generation then takes some 3 s on two cores."""
     load: ProbeLoad = LOAD
 

@@ -50,9 +50,9 @@ class Site(Protocol):
         """Absolute path, or s3://bucket/prefix."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FileFact:
-    """What the file system says about one file."""
+    """What the file system says about one file; a dozen for every checkpoint of a run stay in memory."""
 
     name: str
     size: int
