@@ -23,7 +23,7 @@ from tracker.domain.regression.score_matrix import Contrast
 from tracker.domain.rules import word_of_pair
 from tracker.domain.run_scores import SeriesKey, series_key
 from tracker.domain.scores import ScoreSummary, has_score, summarise
-from tracker.domain.statistics import MCNEMAR, PairedTest, interval, paired_test, tost_p
+from tracker.domain.statistics import MCNEMAR, PairedTest, Spread, interval, paired_test, tost_p
 from tracker.domain.trials import thresholds_of
 from tracker.domain.types import Baseline, Comparison, Policy, VerdictWord
 
@@ -70,6 +70,8 @@ class ComparedBenchmark:
     """Of "these two checkpoints are equal": from the samples alone."""
     p_two_sided_jitter: float | None
     """Of "they differ no more than neighbouring checkpoints of the run do"; None: its jitter is not known."""
+    spread: Spread
+    """What the interval and equivalence rest on: these two checkpoints, jitter left out."""
     word: VerdictWord
     """REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE, at alpha / benchmarks shown, jitter counted."""
     repetition: Repetition | None
@@ -85,6 +87,8 @@ class RefusedBenchmark:
 
     benchmark: str
     reasons: tuple[str, ...]
+    is_missing: bool = False
+    """It has no result on one of the sides."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +126,21 @@ def compare_records(
     Raises:
         Incomparable: no benchmark can be compared; the message says why for each.
     """
+    view = compare_what_can_be(before, after, policy, noise, examples=examples)
+    if not view.benchmarks:
+        raise _nothing_comparable(before, after, view.refused)
+    return view
+
+
+def compare_what_can_be(
+    before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int = 3
+) -> ComparisonView:
+    """Return what `compare_records` does, also when that is nothing."""
     names = dict.fromkeys(o.benchmark for record in (after, before) for o in record.outcomes)
     tried = [_try(name, before, after) for name in names]
     possible = [t for t in tried if isinstance(t, _Possible)]
     refused = tuple(t for t in tried if isinstance(t, RefusedBenchmark))
-    if not possible:
-        raise _nothing_comparable(before, after, refused)
-    alpha_test = policy.alpha / len(possible)
+    alpha_test = policy.alpha / max(1, len(possible))
     compared = []
     for one in possible:
         lost, gained = _examples(one, examples)
@@ -158,7 +170,7 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
     left, right = _outcome(before, name), _outcome(after, name)
     reasons = (*_unusable(left, before), *_unusable(right, after))
     if not (isinstance(left, EvalResult) and isinstance(right, EvalResult)) or reasons:
-        return RefusedBenchmark(benchmark=name, reasons=reasons)
+        return RefusedBenchmark(benchmark=name, reasons=reasons, is_missing=True)
     left, right = on_common_questions(left, right)
     pairing = pair(right, left)
     if isinstance(pairing, Unlike) or not served_alike(after.plan, before.plan):
@@ -232,6 +244,7 @@ def _compared(possible: _Possible, noise: _Noise, alpha_test: float, policy: Pol
         comparison=comparison,
         p_two_sided=test.p_two_sided,
         p_two_sided_jitter=None if noise.jitter is None else with_jitter,
+        spread=test.spread,
         word=word_of_pair(comparison, equivalence_p, alpha_test, thresholds_of(policy)),
         repetition=noise.repetition,
         lost=(),

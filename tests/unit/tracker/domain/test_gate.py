@@ -1,0 +1,134 @@
+"""What a gate says, on records whose truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.tracker.domain.records import failure_of, record_of, suite_of
+from tracker.domain.compare import RunNoise
+from tracker.domain.gate import gate, holm_levels
+from tracker.domain.gate_types import BenchmarkRule, GatePolicy, GateWord
+
+NO_NOISE = RunNoise()
+SAME = [1.0] * 900 + [0.0] * 100
+
+
+def lost(count: int) -> list[float]:
+    """`SAME` with so many samples lost."""
+    return [0.0] * count + SAME[count:]
+
+
+def words(scores: dict[str, list[float]], policy: GatePolicy | None = None) -> tuple[GateWord, dict[str, GateWord]]:
+    before = record_of(100, dict.fromkeys(scores, SAME))
+    report = gate(before, record_of(200, scores), policy or GatePolicy(), NO_NOISE)
+    return report.word, {check.benchmark: check.word for check in report.benchmarks}
+
+
+def test_equal_answers_pass() -> None:
+    assert words({"sums": SAME, "facts": SAME}) == (GateWord.PASS, {"sums": GateWord.PASS, "facts": GateWord.PASS})
+
+
+def test_a_loss_is_a_regression_and_names_its_samples() -> None:
+    before, after = record_of(100, {"sums": SAME}), record_of(200, {"sums": lost(60)})
+    report = gate(before, after, GatePolicy(), NO_NOISE)
+    (check,) = report.benchmarks
+    assert report.word is check.word is GateWord.REGRESSION
+    assert check.reason == "lost 0.060: 60 samples lost, 0 gained"
+    assert check.compared is not None
+    assert [example.sample_id for example in check.compared.lost] == ["s0", "s1", "s2"]
+    assert (report.baseline.step, report.candidate.step) == (100, 200)
+
+
+def test_few_samples_show_neither_a_loss_nor_its_absence_and_the_gate_says_how_many_would() -> None:
+    few = [1.0] * 40 + [0.0] * 10
+    report = gate(record_of(1, {"sums": few}), record_of(2, {"sums": few}), GatePolicy(), NO_NOISE)
+    (check,) = report.benchmarks
+    assert report.word is GateWord.INCONCLUSIVE
+    assert check.detectable == pytest.approx(0.0673, abs=0.002)
+    assert check.samples_needed is not None
+    assert 1_000 < check.samples_needed < 4_000
+    assert "there are 50" in check.reason
+
+
+def test_what_is_said_to_be_needed_is_enough() -> None:
+    """As many samples with as many flips, and the loss that matters is found."""
+    before = [1.0] * 100 + [0.0] * 100
+    after = [0.0] * 12 + [1.0] * 88 + [1.0] * 10 + [0.0] * 90
+    (check,) = gate(record_of(1, {"b": before}), record_of(2, {"b": after}), GatePolicy(), NO_NOISE).benchmarks
+    assert check.word is GateWord.INCONCLUSIVE
+    times = (check.samples_needed or 0) // 200 + 1
+    (more,) = gate(
+        record_of(1, {"b": before * times}), record_of(2, {"b": after * times}), GatePolicy(), NO_NOISE
+    ).benchmarks
+    assert more.compared is not None
+    assert more.detectable is not None
+    assert more.detectable <= 0.0102
+    assert more.word is GateWord.REGRESSION
+
+
+def test_an_advisory_benchmark_is_shown_and_decides_nothing() -> None:
+    policy = GatePolicy(benchmarks={"facts": BenchmarkRule(required=False)})
+    word, each = words({"facts": lost(60), "sums": SAME}, policy)
+    assert word is GateWord.PASS
+    assert each == {"sums": GateWord.PASS, "facts": GateWord.REGRESSION}
+    assert list(each) == ["sums", "facts"], "required ones come first"
+
+
+def test_a_loss_below_what_matters_is_no_regression() -> None:
+    word, _ = words({"sums": lost(20)}, GatePolicy(otherwise=BenchmarkRule(min_effect=0.03)))
+    assert word is GateWord.PASS
+
+
+def test_a_floor_holds_whatever_the_baseline_has() -> None:
+    word, _ = words({"sums": SAME}, GatePolicy(benchmarks={"sums": BenchmarkRule(floor=0.95)}))
+    assert word is GateWord.REGRESSION
+    word, _ = words({"sums": SAME}, GatePolicy(benchmarks={"sums": BenchmarkRule(floor=0.9)}))
+    assert word is GateWord.PASS
+
+
+def test_where_lower_is_better_the_floor_is_a_ceiling() -> None:
+    suite = suite_of(["errors"], higher_is_better=False)
+    half = [1.0] * 500 + [0.0] * 500
+    before, after = (record_of(step, {"errors": half}, suite=suite) for step in (1, 2))
+    for floor, word in ((0.4, GateWord.REGRESSION), (0.6, GateWord.PASS)):
+        policy = GatePolicy(benchmarks={"errors": BenchmarkRule(floor=floor, min_effect=0.02)})
+        assert gate(before, after, policy, NO_NOISE).word is word
+
+
+def test_a_benchmark_with_a_rule_must_be_measured() -> None:
+    word, each = words({"sums": SAME}, GatePolicy(benchmarks={"mmlu": BenchmarkRule()}))
+    assert (word, each["mmlu"]) == (GateWord.MISSING, GateWord.MISSING)
+
+
+def test_a_failed_evaluation_is_missing_and_too_few_scores_are_too() -> None:
+    before, after = record_of(1, {"sums": SAME}), record_of(2, {"sums": SAME})
+    failed = replace(after, outcomes=(failure_of("sums"),))
+    (check,) = gate(before, failed, GatePolicy(), NO_NOISE).benchmarks
+    assert check.word is GateWord.MISSING
+    assert "step 2" in check.reason
+    strict = GatePolicy(otherwise=BenchmarkRule(min_coverage=1.01))
+    assert gate(before, after, strict, NO_NOISE).word is GateWord.MISSING
+
+
+def test_another_prompt_is_incomparable() -> None:
+    other = suite_of(["sums"], prompt_template="Compute {question}")
+    report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": SAME}, suite=other), GatePolicy(), NO_NOISE)
+    assert report.word is GateWord.INCOMPARABLE
+    assert "prompt_template" in report.benchmarks[0].reason
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=3), st.floats(0, 1), max_size=8), st.floats(0.001, 0.2))
+def test_levels_are_those_of_holm(p_values: dict[str, float], alpha: float) -> None:
+    levels = holm_levels(p_values, alpha)
+    assert levels.keys() == p_values.keys()
+    rejected = {name for name, p in p_values.items() if p < levels[name]}
+    expected = set()
+    for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        if p_values[name] >= alpha / (len(p_values) - rank):
+            break
+        expected.add(name)
+    assert rejected == expected

@@ -1,0 +1,175 @@
+"""Whether a candidate may take the place of a baseline: PASS and REGRESSION are said only where they are shown. Pure.
+
+    report = gate(baseline, candidate, policy, noise)
+
+A loss is tested by the paired test of `compare` (mid-p McNemar for 0/1 scores, cluster-robust where samples share a
+cluster), the run's jitter counted where it is known. All required benchmarks share one level by Holm's method
+(Holm 1979): the chance of any REGRESSION without a loss is at most `alpha`. PASS is a test the other way round, that
+the loss is smaller than `min_effect`; nothing is paid for it, because all benchmarks must show it (Berger 1982).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from eval_jobs.types import EvalRecord, ProbeResult
+from tracker.domain.compare import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
+from tracker.domain.display import percent_text, score_text
+from tracker.domain.gate_types import (
+    BenchmarkCheck,
+    BenchmarkRule,
+    GatePolicy,
+    GateReport,
+    GateWord,
+    LatencyCheck,
+    LatencyLimit,
+)
+from tracker.domain.statistics import Spread, mde, t_cdf, t_quantile
+from tracker.domain.types import Policy
+
+POWER = 0.8
+
+
+def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise: RunNoise) -> GateReport:
+    """Judge the candidate; both records need their samples.
+
+    Args:
+        baseline: what it would replace.
+        candidate: what is to be judged.
+        policy: what it is held to.
+        noise: what is known of the candidate's run.
+    """
+    view = compare_what_can_be(baseline, candidate, Policy(alpha=policy.alpha), noise)
+    compared = {one.benchmark: one for one in view.benchmarks}
+    refused = {one.benchmark: one for one in view.refused}
+    names = dict.fromkeys([*policy.benchmarks, *compared, *refused])
+    rules = {name: policy.benchmarks.get(name, policy.otherwise) for name in names}
+    levels: dict[str, float] = {}
+    for required in (True, False):
+        family = [name for name in names if rules[name].required is required]
+        levels |= holm_levels(
+            {n: compared[n].comparison.p_worse if n in compared else 1.0 for n in family}, policy.alpha
+        )
+    checks = [
+        _checked(compared[name], rules[name], levels[name], policy.alpha)
+        if name in compared
+        else _refused(name, refused.get(name), rules[name], levels[name])
+        for name in names
+    ]
+    latency = tuple(_within_limit(candidate, limit) for limit in policy.latency)
+    return GateReport(
+        word=_overall(checks, latency),
+        candidate=view.after,
+        baseline=view.before,
+        alpha=policy.alpha,
+        benchmarks=tuple(sorted(checks, key=lambda check: not check.required)),
+        latency=latency,
+    )
+
+
+def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
+    """Return the level that each test is held to, so that any false rejection has a chance of at most `alpha`.
+
+    Holm 1979: the smallest p is held to alpha / K, the next one to alpha / (K - 1), and so on; from the first one that
+    is not below its level on, all are held to that level and fail.
+    """
+    levels: dict[str, float] = {}
+    level, failed = 0.0, False
+    for rank, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        if not failed:
+            level = alpha / (len(p_values) - rank)
+            failed = p >= level
+        levels[name] = level
+    return levels
+
+
+# --- private
+
+
+def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alpha: float) -> BenchmarkCheck:
+    spread = _with_jitter(one)
+    check = BenchmarkCheck(
+        benchmark=one.benchmark,
+        required=rule.required,
+        word=GateWord.PASS,
+        reason="",
+        min_effect=rule.min_effect,
+        alpha_test=alpha_test,
+        compared=one,
+        detectable=mde(spread, alpha_test),
+    )
+    change, coverage = one.comparison, min(one.before.coverage, one.after.coverage)
+    if coverage < rule.min_coverage:
+        share = f"{percent_text(coverage)} of the samples have a score, {percent_text(rule.min_coverage)} are needed"
+        return replace(check, word=GateWord.MISSING, reason=share)
+    if rule.floor is not None and _is_beyond(one, rule.floor):
+        side = "below" if one.higher_is_better else "above"
+        floor = f"{score_text(one.after.mean)} is {side} the limit of {score_text(rule.floor)}"
+        return replace(check, word=GateWord.REGRESSION, reason=floor)
+    if change.p_worse < alpha_test and change.delta <= -rule.min_effect:
+        lost = f"lost {score_text(-change.delta)}: {change.n_lost} samples lost, {change.n_gained} gained"
+        return replace(check, word=GateWord.REGRESSION, reason=lost)
+    if t_cdf(-(spread.centre + rule.min_effect) / spread.stderr, spread.df) < alpha:
+        return replace(check, reason=f"no loss of {score_text(rule.min_effect)} or more")
+    return _undecided(replace(check, word=GateWord.INCONCLUSIVE), spread, one)
+
+
+def _undecided(check: BenchmarkCheck, spread: Spread, one: ComparedBenchmark) -> BenchmarkCheck:
+    """Say what these samples could have shown, and how many would be needed."""
+    needed = _samples_needed(check, spread, one)
+    could = f"a loss of {score_text(check.detectable or 0.0)} would have been seen"
+    if needed is None:
+        more = f"checkpoints of this run differ by more than {score_text(check.min_effect)} anyway"
+    else:
+        more = f"{score_text(check.min_effect)} needs about {needed:,} samples, there are {one.comparison.n_common:,}"
+    return replace(check, samples_needed=needed, reason=f"{could}; {more}")
+
+
+def _samples_needed(check: BenchmarkCheck, spread: Spread, one: ComparedBenchmark) -> int | None:
+    """Return n at which a true loss of `min_effect` is found with 80 % power; None: the jitter is too large for any."""
+    z = t_quantile(POWER, math.inf) - t_quantile(check.alpha_test, math.inf)
+    of_samples = (check.min_effect / z) ** 2 - (spread.stderr**2 - one.spread.stderr**2)
+    if of_samples <= 0:
+        return None
+    return math.ceil(one.comparison.n_common * one.spread.stderr**2 / of_samples)
+
+
+def _with_jitter(one: ComparedBenchmark) -> Spread:
+    """Return where the true change lies, counting that each of the two checkpoints has a jitter of its own."""
+    return replace(one.spread, stderr=math.hypot(one.spread.stderr, math.sqrt(2) * one.comparison.jitter))
+
+
+def _is_beyond(one: ComparedBenchmark, floor: float) -> bool:
+    mean = one.after.mean
+    return mean is None or (mean < floor if one.higher_is_better else mean > floor)
+
+
+def _refused(name: str, refused: RefusedBenchmark | None, rule: BenchmarkRule, alpha_test: float) -> BenchmarkCheck:
+    is_missing = refused is None or refused.is_missing
+    return BenchmarkCheck(
+        benchmark=name,
+        required=rule.required,
+        word=GateWord.MISSING if is_missing else GateWord.INCOMPARABLE,
+        reason="neither side was evaluated on it" if refused is None else "; ".join(refused.reasons),
+        min_effect=rule.min_effect,
+        alpha_test=alpha_test,
+    )
+
+
+def _within_limit(candidate: EvalRecord, limit: LatencyLimit) -> LatencyCheck:
+    probes = [p for p in candidate.probes if isinstance(p, ProbeResult) and p.load.name == limit.load]
+    found = getattr(probes[0], f"{limit.metric}_ms") if probes else None
+    if found is None:
+        return LatencyCheck(limit=limit, word=GateWord.MISSING, reason=f"nothing was timed under the load {limit.load}")
+    measured_ms = float(getattr(found, f"p{limit.quantile * 100:.0f}"))
+    is_over = measured_ms > limit.max_ms
+    reason = f"{measured_ms:.1f} ms, {'more than' if is_over else 'within'} {limit.max_ms:g} ms"
+    word = GateWord.REGRESSION if is_over else GateWord.PASS
+    return LatencyCheck(limit=limit, word=word, reason=reason, measured_ms=measured_ms)
+
+
+def _overall(checks: Sequence[BenchmarkCheck], latency: Sequence[LatencyCheck]) -> GateWord:
+    words = {check.word for check in checks if check.required} | {one.word for one in latency if one.limit.required}
+    return next((word for word in GateWord if word in words), GateWord.MISSING)

@@ -1,0 +1,111 @@
+"""What a gate demands of a candidate, and what it says. Frozen values.
+
+The order of `GateWord` is that of urgency: the first word that a required check has is the gate's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tracker.domain.compare import ComparedBenchmark, Side
+from tracker.domain.types import LatencyMetric
+
+
+class GateWord(StrEnum):
+    """The answers of a gate, most urgent first."""
+
+    REGRESSION = "regression"
+    """Shown to be worse by an amount that matters, or beyond a limit that was set."""
+    MISSING = "missing"
+    """Not measured, or too few samples have a score."""
+    INCOMPARABLE = "incomparable"
+    """The two sides were not measured alike."""
+    INCONCLUSIVE = "inconclusive"
+    """Neither a loss nor its absence is shown: more samples are needed."""
+    PASS = "pass"  # noqa: S105 - no password
+    """Shown to have lost less than the smallest effect that matters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkRule:
+    """What is demanded of one benchmark."""
+
+    required: bool = True
+    """False: its answer is shown and decides nothing."""
+    min_effect: float = 0.01
+    """Smallest loss that matters, in score units."""
+    min_coverage: float = 0.95
+    """Share of the samples that must have a score on both sides."""
+    floor: float | None = None
+    """Score that the candidate must reach whatever the baseline has; where lower is better, must not exceed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyLimit:
+    """The longest time that a quantile of the candidate's requests may take."""
+
+    metric: LatencyMetric
+    quantile: float
+    """.5, .9, .95 or .99."""
+    max_ms: float
+    load: str = "default"
+    required: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatePolicy:
+    """What a gate holds a candidate to."""
+
+    alpha: float = 0.05
+    """Chance that the gate calls REGRESSION although nothing was lost, over all required benchmarks together."""
+    otherwise: BenchmarkRule = BenchmarkRule()
+    """Of benchmarks that have no rule of their own."""
+    benchmarks: Mapping[str, BenchmarkRule] = field(default_factory=dict)
+    """Rules by benchmark; each of these benchmarks must have been measured."""
+    latency: tuple[LatencyLimit, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkCheck:
+    """The gate's answer about one benchmark, with its evidence."""
+
+    benchmark: str
+    required: bool
+    word: GateWord
+    reason: str
+    """One sentence for a person."""
+    min_effect: float
+    alpha_test: float
+    """Level that its loss was held to, after paying for the other benchmarks."""
+    compared: ComparedBenchmark | None = None
+    """None: nothing could be compared."""
+    detectable: float | None = None
+    """Smallest true loss that this many samples show with 80 % power at `alpha_test`."""
+    samples_needed: int | None = None
+    """Samples that would show a true loss of `min_effect` with 80 % power; None where the answer is clear."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyCheck:
+    """The gate's answer about one limit."""
+
+    limit: LatencyLimit
+    word: GateWord
+    """PASS, REGRESSION, or MISSING when nothing was timed."""
+    reason: str
+    measured_ms: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateReport:
+    """The answer of a gate, with everything that it rests on but the samples."""
+
+    word: GateWord
+    candidate: Side
+    baseline: Side
+    alpha: float
+    benchmarks: tuple[BenchmarkCheck, ...]
+    """Required ones first, then as in the candidate's suite."""
+    latency: tuple[LatencyCheck, ...] = ()
