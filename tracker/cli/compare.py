@@ -7,15 +7,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from eval_jobs.errors import StoreError
-from eval_jobs.types import EvalRecord
+from tracker.app.comparing import noise_of_run, whole_record_of
 from tracker.cli.checkpoints import known_checkpoints
 from tracker.cli.comparison_table import comparison_table
 from tracker.cli.options import config_option, json_option, json_text, open_project
-from tracker.domain.compare import ComparisonView, RunNoise, compare_records
-from tracker.domain.trials import known_jitter, steps_for_jitter
-from tracker.domain.types import Measure, Report
-from tracker.ports import History
+from tracker.domain.compare import ComparisonView, compare_records
 
 
 @click.command("compare")
@@ -32,25 +28,13 @@ def command(*, a: str, b: str, config_path: Path, as_json: bool, examples: int) 
     """
     project = open_project(config_path)
     history = project.history
-    before, after = (_record(history, known) for known in known_checkpoints(history, (a, b), project.config.run.name))
+    before, after = (
+        whole_record_of(known, history) for known in known_checkpoints(history, (a, b), project.config.run.name)
+    )
     policy = project.config.to_policy()
-    run_id = after.plan.checkpoint.run_id
-    scores = history.scores(run_id, (Measure.SCORE,), steps_for_jitter(history.records(run_id)))
-    jitters = known_jitter(scores, policy.min_coverage)
-    noise = RunNoise(jitters=jitters, calibrations=history.calibrations())
+    noise = noise_of_run(after.plan.checkpoint.run_id, history, policy)
     view = compare_records(before, after, policy, noise, examples=examples)
     if as_json:
         click.echo(json_text(ComparisonView, view))
         return
     Console().print(comparison_table(view))
-
-
-# --- private
-
-
-def _record(history: History, report: Report) -> EvalRecord:
-    record = history.record(report.plan_id)
-    if record is None:  # a report without its record
-        what = f"the results of step {report.step} of {report.run_id} are gone"
-        raise StoreError(what, hint="restore the database from a backup")
-    return record

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tracker.domain.compare import ComparedBenchmark, Side
+from eval_jobs.types import EvalRecord
+from tracker.domain.compare import ComparedBenchmark, RunNoise, Side
 from tracker.domain.types import LatencyMetric
 
 
@@ -109,3 +110,15 @@ class GateReport:
     benchmarks: tuple[BenchmarkCheck, ...]
     """Required ones first, then as in the candidate's suite."""
     latency: tuple[LatencyCheck, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateCase:
+    """Everything that a gate's answer rests on."""
+
+    baseline: EvalRecord
+    """With its samples."""
+    candidate: EvalRecord
+    policy: GatePolicy
+    noise: RunNoise
+    """Of the candidate's run."""
