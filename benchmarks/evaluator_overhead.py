@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -33,7 +32,7 @@ from eval_jobs.errors import TrackerError
 from eval_jobs.evaluate.data_files import read_data_digest
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
 from eval_jobs.execute.clock import SystemClock
-from eval_jobs.scheduling import run_on, usable_cores
+from eval_jobs.scheduling import Whereabouts
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EngineKind, Generation, ServeSpec, Suite
 from tests.tiny_model import checkpoint_record, write_checkpoint
@@ -57,7 +56,7 @@ def main() -> None:
         evaluator = EvalScopeEvaluator(folder / "work")
         try:
             with served(args.server, folder, delay_s=args.delay_ms / 1000) as endpoint:
-                run_on(os.getpid(), endpoint.client_cores or usable_cores(os.getpid()))  # as the evaluator does
+                Whereabouts().go_to(endpoint.client_cores)  # where the evaluator runs
                 compare(evaluator, suite, endpoint, rounds=args.rounds)
                 if args.plans:
                     watch_memory(evaluator, suite, endpoint, plans=args.plans)

@@ -8,7 +8,7 @@ that people write: vLLM started anew, `evalscope eval`, `vllm bench serve`, MLfl
 take from a bare client on the same engine, a moment after each checkpoint. Then a trainer runs beside the idle tracker,
 in turn with the tracker stopped.
 
---large: a model of 543 MB, three checkpoints, without the script.
+--large: a model of 543 MB, five checkpoints, without the script.
 --growth: nothing but the memory of our processes over so many checkpoints, on a stand-in of an engine.
 The last line is `speedup=... over_floor=... first_token_s=... step_time_change=...`, from the second checkpoint on.
 """
@@ -109,12 +109,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=8, help="pairs of blocks of the trainer; 0: none")
     parser.add_argument("--concurrency", type=int, default=Workload.concurrency)
     parser.add_argument("--max-tokens", type=int, default=Workload.max_tokens)
-    parser.add_argument("--large", action="store_true", help="a model of 543 MB, three checkpoints, no script")
+    parser.add_argument("--large", action="store_true", help="a model of 543 MB, five checkpoints, no script")
     parser.add_argument("--growth", type=int, default=0, metavar="N", help="memory over so many checkpoints, no more")
     parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")
     arguments = parser.parse_args()
     if arguments.large:
-        arguments.checkpoints, arguments.script, arguments.pairs = 3, 0, 0
+        arguments.checkpoints, arguments.script, arguments.pairs = 5, 0, 0
     return arguments
 
 

@@ -22,6 +22,8 @@ from benchmarks.looping.material import BENCHMARKS, Workload, questions
 from eval_jobs.probe.ask import Asker, Dialect
 from eval_jobs.probe.priority import run_first
 from eval_jobs.probe.prompts import word_prompt
+from eval_jobs.scheduling import Whereabouts, stand_back, usable_cores
+from eval_jobs.serve.sharing import CLIENT_NICENESS
 from eval_jobs.types import ProbeLoad
 
 
@@ -50,10 +52,10 @@ async def measure(base_url: str, model: str, workload: Workload) -> Floor:
 
 
 def measure_apart(base_url: str, model: str, cores: Sequence[int], workload: Workload) -> Floor:
-    """Do the same in a process of its own, on the given cores."""
+    """Do the same in a process of its own, where the evaluator would run and no more urgent than it."""
     request = json.dumps({"base_url": base_url, "model": model, "workload": asdict(workload), "cores": cores})
     command = [sys.executable, "-m", "benchmarks.looping.bare"]
-    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False, start_new_session=True)
     if done.returncode:
         sys.exit(f"the bare client failed: {done.stderr}")
     return Floor(**json.loads(done.stdout))
@@ -111,7 +113,9 @@ async def _timed(ask: Callable[[str], Awaitable[None]], texts: list[str], concur
 def main() -> None:
     """Answer the request on stdin."""
     request = json.load(sys.stdin)
-    os.sched_setaffinity(0, request["cores"])
+    if len(request["cores"]) < len(usable_cores()):
+        Whereabouts().go_to(request["cores"])
+        stand_back(os.getpid(), CLIENT_NICENESS)
     workload = request["workload"]
     workload = Workload(**{**workload, "load": ProbeLoad(**workload["load"])})
     print(json.dumps(asdict(asyncio.run(measure(request["base_url"], request["model"], workload)))))

@@ -35,7 +35,7 @@ from eval_jobs.evaluate.protocol import PLANNED_FILE, Message, error_message
 from eval_jobs.evaluate.recorder import Recorder
 from eval_jobs.evaluate.shared_pool import SharedPool
 from eval_jobs.evaluate.storage import is_full, is_storage_error, storage_error
-from eval_jobs.scheduling import run_on, stand_back, usable_cores
+from eval_jobs.scheduling import Whereabouts, stand_back
 
 log = logging.getLogger("eval_jobs.evaluate.child")
 
@@ -50,11 +50,11 @@ def main() -> None:
     trust_no_data_set()
     register_own()
     gc.freeze()  # what was imported stays: there is no use in looking at it again and again
-    all_cores = usable_cores(os.getpid())
+    whereabouts = Whereabouts()
     send({"type": "ready"})
     while True:
         request = requests.get()
-        run_on(os.getpid(), request["client_cores"] or all_cores)
+        whereabouts.go_to(request["client_cores"])
         stand_back(os.getpgrp(), request["client_niceness"])
         carry_out(request, send)
 

@@ -17,9 +17,9 @@ from eval_jobs.serve.port import choose_port
 from eval_jobs.serve.readiness import engine_version, wait_until_ready
 from eval_jobs.serve.resident import Loaded, Resident, folder_state
 from eval_jobs.serve.shape import Shape, shape_of
-from eval_jobs.serve.sharing import share_cores
+from eval_jobs.serve.sharing import client_niceness, share_cores
 from eval_jobs.serve.swap import extension_args, extension_environment
-from eval_jobs.types import Canary, ServeSpec, SwapPolicy
+from eval_jobs.types import Canary, EngineKind, ServeSpec, SwapPolicy
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +108,8 @@ class ColdStarts:
         return engine_version(port)
 
     def _resident(self, running: process.EngineProcess, launch: Launch, order: Order) -> Resident:
+        is_vllm_on_cpu = order.on_cpu and order.spec.engine is EngineKind.VLLM
+        client_cores = share_cores(running.members()) if is_vllm_on_cpu else ()
         return self.resident_type(
             process=running,
             launch=launch,
@@ -115,7 +117,8 @@ class ColdStarts:
             shape=self.shape(order),
             version=self._version(launch.port),
             model=order.model,
-            client_cores=share_cores(running.members()),
+            client_cores=client_cores,
+            client_niceness=client_niceness(running.pid) if client_cores else 0,
             served_beside=order.adapter.served if order.adapter else "",
         )
 

@@ -95,6 +95,11 @@ class EngineProcess:
             draft.write_text(text, encoding="utf-8")
             draft.replace(note)
 
+    @property
+    def pid(self) -> int:
+        """Id of its leader."""
+        return self._record.pid
+
     def members(self) -> tuple[int, ...]:
         """Return its live processes."""
         return _members(self._record)

@@ -51,6 +51,8 @@ class Resident:
     """Of what it was started on, or of an adapter's base; None: not known."""
     client_cores: tuple[int, ...] = ()
     """As in `Endpoint`."""
+    client_niceness: int = 0
+    """As in `Endpoint`."""
     served_beside: str = ""
     """`Adapter.served` of the adapter that it was started with; empty for full checkpoints."""
     base_state: tuple[tuple[str, int, int, int], ...] = ()

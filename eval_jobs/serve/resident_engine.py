@@ -30,7 +30,6 @@ from eval_jobs.serve.launch import HOST
 from eval_jobs.serve.machine import device_name, machine_id
 from eval_jobs.serve.order import Order, is_without_effect, take_order
 from eval_jobs.serve.resident import Identity, Loaded, Resident, identity
-from eval_jobs.serve.sharing import client_niceness
 from eval_jobs.serve.sleeping import fall_asleep
 from eval_jobs.serve.way import COLD, STAY, Way, choose, sleep_level
 from eval_jobs.types import Between, Canary, Checkpoint, Endpoint, EngineInfo, ServeSpec
@@ -145,7 +144,7 @@ class ResidentEngine:
             info=info,
             tokenizer=order.tokenizer,
             client_cores=resident.client_cores,
-            client_niceness=client_niceness(order.spec) if resident.client_cores else 0,
+            client_niceness=resident.client_niceness,
         )
 
     def _end_service(self, order: Order) -> None:
