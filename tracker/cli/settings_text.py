@@ -6,9 +6,10 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import get_args
+from typing import get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -30,18 +31,17 @@ def settings_markdown() -> str:
         "Everything that `tracker.toml` may hold. Paths are relative to the file; an unknown setting is refused.",
         "`tracker init` writes a file with all of these in it. This page is made from the program by `make docs`.",
     ]
-    for name, section, is_list in _sections():
-        heading = f"[[{name}]]" if is_list else f"[{name}]"
+    for table in _tables():
         lines += [
             "",
-            f"## `{heading}`",
+            f"## `{table.head}`",
             "",
-            _first_paragraph(section),
+            _first_paragraph(table.section),
             "",
             "| setting | default | meaning |",
             "|---|---|---|",
         ]
-        lines += [f"| `{key}` | {_default_cell(field)} | {field.description} |" for key, field in _plain(section)]
+        lines += [f"| `{key}` | {_default_cell(field)} | {field.description} |" for key, field in _plain(table.section)]
     return "\n".join(lines) + "\n"
 
 
@@ -52,13 +52,13 @@ def commented_toml(chosen: Mapping[str, tuple[Values, ...]]) -> str:
         chosen: settings by table name, one mapping for each time the table appears.
     """
     lines = ["# What checkpoint-tracker watches and how it measures. Commented settings show their default."]
-    for name, section, is_list in _sections():
-        tables = chosen.get(name, ())
-        off = "" if tables or not is_list else "# "
-        for index, values in enumerate(tables or ({},)):
-            lines += ["", *(_comment(_first_paragraph(section)) if index == 0 else ())]
-            lines.append(off + (f"[[{name}]]" if is_list else f"[{name}]"))
-            lines += _settings(section, values, explain=index == 0)
+    for table in _tables():
+        given = chosen.get(table.name, ())
+        off = "" if given or not table.is_one_of_several else "# "
+        for index, values in enumerate(given or ({},)):
+            lines += ["", *(_comment(_first_paragraph(table.section)) if index == 0 else ())]
+            lines.append(off + table.head)
+            lines += _settings(table.section, values, explain=index == 0)
     return "\n".join(lines) + "\n"
 
 
@@ -70,13 +70,25 @@ def main() -> None:
 # --- private
 
 
-def _sections(model: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, type[BaseModel], bool]]:
-    """Yield every table with its full name, and whether there may be several of it; a table in a table follows it."""
-    for name, field in model.model_fields.items():
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    name: str
+    head: str
+    """As it stands in the file; NAME is for the reader to replace."""
+    section: type[BaseModel]
+    is_one_of_several: bool
+
+
+def _tables(model: type[BaseModel] = Config, prefix: str = "") -> Iterator[_Table]:
+    """Yield every table with its full name; a table in a table follows it."""
+    for key, field in model.model_fields.items():
         section = _section_of(field)
         if section is not None:
-            yield f"{prefix}{name}", section, section is not field.annotation
-            yield from _sections(section, f"{prefix}{name}.")
+            name = f"{prefix}{key}"
+            kind = get_origin(field.annotation)
+            head = f"[[{name}]]" if kind is tuple else f"[{name}.NAME]" if kind is dict else f"[{name}]"
+            yield _Table(name=name, head=head, section=section, is_one_of_several=kind is not None)
+            yield from _tables(section, f"{name}.")
 
 
 def _plain(section: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:

@@ -8,27 +8,23 @@ Paths in the file are relative to the file. Every setting is described here once
 
 from __future__ import annotations
 
-import difflib
-import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, model_validator
 
-from eval_jobs.errors import ConfigError
 from eval_jobs.types import EngineKind, Generation, Suite
 from tracker.config.finding import RunSection, S3Section, WatchSection
+from tracker.config.gating import GateSection, load_gate_policy
 from tracker.config.judging import PhaseSection, PolicySection, TrackingSection
 from tracker.config.keeping import KeepSection
 from tracker.config.measuring import FIRST, BenchmarkSection, ProbeSection, ServeSection, SuiteSection
+from tracker.config.reading import checked, text_of
 from tracker.config.section import Section
 from tracker.config.storing import StoreSection
 from tracker.domain.buckets import SCHEME
 from tracker.domain.types import Phase, Policy
 
-__all__ = ["DEFAULT_NAME", "FIRST", "Config", "load_config", "parse_config"]
+__all__ = ["DEFAULT_NAME", "FIRST", "Config", "load_config", "load_gate_policy", "parse_config"]
 
 DEFAULT_NAME = "tracker.toml"
 
@@ -44,6 +40,7 @@ class Config(Section):
     benchmark: tuple[BenchmarkSection, ...] = Field(min_length=1)
     probe: ProbeSection = ProbeSection()
     policy: PolicySection = PolicySection()
+    gate: GateSection = GateSection()
     keep: KeepSection = KeepSection()
     phase: tuple[PhaseSection, ...] = ()
     tracking: TrackingSection = TrackingSection()
@@ -69,6 +66,14 @@ class Config(Section):
         steps = [p.from_step for p in self.phase]
         if steps != sorted(set(steps)):
             raise ValueError("phases must be listed by rising from_step")
+        return self
+
+    @model_validator(mode="after")
+    def _the_gate_asks_for_what_is_measured(self) -> Config:
+        benchmarks = [b.resolved_name() for b in self.benchmark]
+        unknown = self.gate.never_measured(benchmarks, [load.name for load in self.probe.to_loads()])
+        if unknown:
+            raise ValueError("; ".join(unknown))
         return self
 
     def to_suite(self, data_digests: dict[str, str]) -> Suite:
@@ -97,15 +102,8 @@ def load_config(path: Path) -> Config:
     Raises:
         ConfigError: the file is missing, is no TOML, or a setting is wrong; all wrong settings are named at once.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"there is no {path}", hint="write one with `tracker init FOLDER`, or name another with --config"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", hint="check its permissions and encoding") from error
-    return parse_config(text, path)
+    hint = "write one with `tracker init FOLDER`, or name another with --config"
+    return parse_config(text_of(path, hint=hint), path)
 
 
 def parse_config(text: str, path: Path) -> Config:
@@ -114,16 +112,9 @@ def parse_config(text: str, path: Path) -> Config:
     Raises:
         ConfigError: as `load_config`.
     """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend that line") from error
-    try:
-        config = Config.model_validate(document)
-    except ValidationError as error:
-        problems = "; ".join(_sentence(detail) for detail in error.errors())
-        raise ConfigError(f"{path}: {problems}", hint="every setting is listed in docs/settings.md") from error
-    return _anchored(config, path.absolute().parent)
+    config = checked(Config, text, path)
+    gate = config.gate.inheriting(config.policy)
+    return _anchored(config.model_copy(update={"gate": gate}), path.absolute().parent)
 
 
 # --- private
@@ -146,32 +137,3 @@ def _anchored(config: Config, folder: Path) -> Config:
     return config.model_copy(
         update={"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe, "store": store}
     )
-
-
-def _sentence(detail: ErrorDetails) -> str:
-    where = ".".join(_names(detail["loc"])) or "the file"
-    if detail["type"] == "extra_forbidden":
-        return f"unknown setting {where}{_nearest(detail['loc'])}"
-    if detail["type"] == "missing":
-        return f"{where} is missing"
-    return f"{where}: {detail['msg'].removeprefix('Value error, ')}"
-
-
-def _names(location: tuple[int | str, ...]) -> Iterator[str]:
-    """Count entries of a list from 1, as people do."""
-    for part in location:
-        yield f"[{part + 1}]" if isinstance(part, int) else part
-
-
-def _nearest(location: tuple[int | str, ...]) -> str:
-    model: type[BaseModel] = Config
-    for part in location[:-1]:
-        if isinstance(part, str):
-            model = _section_of(model.model_fields[part].annotation)
-    close = difflib.get_close_matches(str(location[-1]), list(model.model_fields), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]}?)" if close else f" (known: {', '.join(model.model_fields)})"
-
-
-def _section_of(annotation: Any) -> type[BaseModel]:  # noqa: ANN401 - a type expression has no common type
-    candidates = (annotation, *get_args(annotation))
-    return next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))

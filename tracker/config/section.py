@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from pydantic import BaseModel, ConfigDict
 
 _KEY_IN_QUERY = re.compile(r"(^|&)[^=&]*(key|token|secret|password)[^=&]*=", re.IGNORECASE)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml_key(name: str) -> str:
+    """Return a name as it stands between the dots of a table's head, in quotes where TOML asks for them."""
+    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def without_key(url: str, *, instead: str) -> str:

@@ -1,0 +1,218 @@
+"""Tables of tracker.toml, or of a file of their own: what a gate demands of a candidate.
+
+    policy = load_gate_policy(Path("gate.toml"))      # [gate] tables alone
+    policy = load_config(Path("tracker.toml")).gate.to_policy()
+
+In tracker.toml the gate takes `min_effect` and `min_coverage` from `[policy]` where it has none of its own: which loss
+matters and how many scores are enough is a property of the benchmarks, and who has said it once expects `tracker gate`
+and the verdicts to agree. Its `alpha` is its own: that of `[policy]` is spent over a whole run, this one on one answer.
+A file of its own means the same in every project, so there the defaults are fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from eval_jobs.errors import ConfigError
+from tracker.config.judging import PolicySection
+from tracker.config.reading import checked, text_of
+from tracker.config.section import Section, toml_key
+from tracker.domain.gate_types import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.types import LatencyMetric
+
+SMALLEST_EFFECT = 0.001
+"""The least that a gate can be asked for: a loss of nothing is never excluded, and scores are shown with 3 decimals."""
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+"""What a probe keeps of its times."""
+
+
+class GateBenchmarkSection(Section):
+    """What is demanded of one benchmark, which must have been measured. A name with dots or spaces stands in quotes."""
+
+    required: bool = Field(default=True, description="false: its answer is shown and decides nothing.")
+    min_effect: float | None = Field(
+        default=None,
+        ge=SMALLEST_EFFECT,
+        lt=1,
+        description="Smallest loss that matters, in units of its score. Default: `gate.min_effect`.",
+    )
+    min_coverage: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Share of its samples that must have a score on both sides. Default: `gate.min_coverage`.",
+    )
+    floor: float | None = Field(
+        default=None,
+        allow_inf_nan=False,
+        description="Score that the candidate must reach whatever the baseline has; where lower is better, must not "
+        "exceed. Default: none.",
+    )
+
+    def to_rule(self, otherwise: BenchmarkRule) -> BenchmarkRule:
+        """Return the record; what is not set here is as in `otherwise`."""
+        return BenchmarkRule(
+            required=self.required,
+            min_effect=otherwise.min_effect if self.min_effect is None else self.min_effect,
+            min_coverage=otherwise.min_coverage if self.min_coverage is None else self.min_coverage,
+            floor=self.floor,
+        )
+
+
+class GateLatencySection(Section):
+    """The longest time that a quantile of the candidate's requests may take."""
+
+    metric: LatencyMetric = Field(
+        description="`ttft` (to the first token), `tpot` (per further token) or `e2e` (to the last token)."
+    )
+    quantile: Literal["p50", "p90", "p95", "p99"] = Field(description="`p50`, `p90`, `p95` or `p99`.")
+    max_ms: float = Field(gt=0, allow_inf_nan=False, description="Longest time, in milliseconds.")
+    load: str = Field(default="default", min_length=1, description="Load under which it is timed.")
+    required: bool = Field(default=True, description="false: its answer is shown and decides nothing.")
+
+    def to_limit(self) -> LatencyLimit:
+        """Return the record for the gate."""
+        return LatencyLimit(
+            metric=self.metric,
+            quantile=QUANTILES[self.quantile],
+            max_ms=self.max_ms,
+            load=self.load,
+            required=self.required,
+        )
+
+
+class GateSection(Section):
+    """What `tracker gate` demands of a candidate; its tables may also stand alone in a file for `--policy`."""
+
+    alpha: float = Field(
+        default=GatePolicy.alpha,
+        gt=0,
+        lt=0.5,
+        description="Chance that a candidate is called a regression although nothing was lost, over all required "
+        "benchmarks together.",
+    )
+    min_effect: float | None = Field(
+        default=None,
+        ge=SMALLEST_EFFECT,
+        lt=1,
+        description="Smallest loss that matters, in units of a score. Default: "
+        f"`policy.min_effect`, in a file without that table {BenchmarkRule.min_effect:g}.",
+    )
+    min_coverage: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Share of a benchmark's samples that must have a score on both sides. Default: "
+        f"`policy.min_coverage`, in a file without that table {BenchmarkRule.min_coverage:g}.",
+    )
+    others_required: bool = Field(
+        default=True, description="false: benchmarks without a table of their own are shown and decide nothing."
+    )
+    benchmark: dict[str, GateBenchmarkSection] = Field(default_factory=dict)
+    latency: tuple[GateLatencySection, ...] = ()
+
+    @field_validator("benchmark", mode="before")
+    @classmethod
+    def _is_one_table_for_each(cls, value: Any) -> Any:  # noqa: ANN401 - whatever a file may hold
+        if isinstance(value, list):
+            raise ValueError(  # noqa: TRY004 - pydantic collects this kind only
+                "write a table for each benchmark, such as [gate.benchmark.gsm8k]"
+            )
+        for name, rule in value.items() if isinstance(value, dict) else ():
+            full = _dotted(name, rule)
+            if full != name:
+                raise ValueError(f"a name with dots stands in quotes: [gate.benchmark.{toml_key(full)}]")
+        return value
+
+    @model_validator(mode="after")
+    def _no_time_has_two_limits(self) -> GateSection:
+        times = [f"{one.quantile} of {one.metric} under the load {one.load}" for one in self.latency]
+        twice = sorted({time for time in times if times.count(time) > 1})
+        if twice:
+            raise ValueError(f"{twice[0]} has two limits: leave one of them out")
+        return self
+
+    @model_validator(mode="after")
+    def _something_is_required(self) -> GateSection:
+        rules = [rule.required for rule in self.benchmark.values()]
+        if not (self.others_required or any(rules) or any(limit.required for limit in self.latency)):
+            raise ValueError("nothing is required, so this gate would decide nothing: set required = true somewhere")
+        return self
+
+    def never_measured(self, benchmarks: Sequence[str], loads: Sequence[str]) -> list[str]:
+        """Return a sentence for each table that asks for a benchmark or a load that is not among these."""
+        known = ", ".join(benchmarks)
+        timed = ", ".join(loads) or "none, as probe.enabled is false"
+        return [
+            *(
+                f"gate.benchmark.{toml_key(name)}: there is no benchmark of this name (known: {known})"
+                for name in self.benchmark
+                if name not in benchmarks
+            ),
+            *(
+                f"gate.latency.[{number}].load: nothing is timed under the load {one.load!r} (known: {timed})"
+                for number, one in enumerate(self.latency, start=1)
+                if one.load not in loads
+            ),
+        ]
+
+    def inheriting(self, policy: PolicySection) -> GateSection:
+        """Return it with what the verdicts go by where it says nothing itself."""
+        given = {"min_effect": policy.min_effect, "min_coverage": policy.min_coverage}
+        return self.model_copy(update={key: value for key, value in given.items() if getattr(self, key) is None})
+
+    def to_policy(self) -> GatePolicy:
+        """Return the record for the gate.
+
+        Raises:
+            ConfigError: `policy.min_effect` is too small for a gate, and there is no `gate.min_effect` in its place.
+        """
+        min_effect = BenchmarkRule.min_effect if self.min_effect is None else self.min_effect
+        if min_effect < SMALLEST_EFFECT:
+            raise ConfigError(
+                f"policy.min_effect is {min_effect:g}, and no gate can show that less than that was lost",
+                hint=f"set gate.min_effect to the smallest loss that matters, {SMALLEST_EFFECT:g} or more",
+            )
+        otherwise = BenchmarkRule(
+            required=self.others_required,
+            min_effect=min_effect,
+            min_coverage=BenchmarkRule.min_coverage if self.min_coverage is None else self.min_coverage,
+        )
+        return GatePolicy(
+            alpha=self.alpha,
+            otherwise=otherwise,
+            benchmarks={name: rule.to_rule(otherwise) for name, rule in self.benchmark.items()},
+            latency=tuple(one.to_limit() for one in self.latency),
+        )
+
+
+class GateFile(Section):
+    """A file that holds the tables of a gate and nothing else."""
+
+    gate: GateSection
+
+
+def load_gate_policy(path: Path) -> GatePolicy:
+    """Read and check a file of `[gate]` tables alone; its names are taken as they are, whatever the project measures.
+
+    Raises:
+        ConfigError: the file is missing, is no TOML, or a setting is wrong; all wrong settings are named at once.
+    """
+    hint = "name a file that exists with --policy, or leave it out to go by the [gate] tables of tracker.toml"
+    return checked(GateFile, text_of(path, hint=hint), path).gate.to_policy()
+
+
+# --- private
+
+
+def _dotted(name: str, rule: object) -> str:
+    """Return the name that was meant where TOML read `[gate.benchmark.a.b]` as a table in a table."""
+    if not isinstance(rule, dict):
+        return name
+    inner = next((key for key, value in rule.items() if isinstance(value, dict)), None)
+    return name if inner is None else _dotted(f"{name}.{inner}", rule[inner])

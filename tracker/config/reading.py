@@ -1,0 +1,107 @@
+"""A TOML file -> the model of its tables, and every wrong setting said with its file, table and name.
+
+config = checked(Config, text_of(path, hint="..."), path)
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from eval_jobs.errors import ConfigError
+from tracker.config.section import Section, toml_key
+
+File = TypeVar("File", bound=Section)
+"""Model of a whole file."""
+
+
+def text_of(path: Path, *, hint: str) -> str:
+    """Return what is in the file.
+
+    Args:
+        path: the file.
+        hint: what to do when there is none.
+
+    Raises:
+        ConfigError: it is missing or cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no {path}", hint=hint) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", hint="check its permissions and encoding") from error
+
+
+def checked(model: type[File], text: str, path: Path) -> File:
+    """Return the settings that the text of a file holds; `path` is named in errors.
+
+    Raises:
+        ConfigError: it is no TOML, or a setting is wrong; all wrong settings are named at once.
+    """
+    try:
+        document = tomllib.loads(text)
+    # Besides its own error, tomllib lets through what Python says of a number of 5,000 digits or of 5,000 brackets.
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend that line") from error
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        problems = "; ".join(_sentence(model, detail) for detail in error.errors())
+        raise ConfigError(f"{path}: {problems}", hint="every setting is listed in docs/settings.md") from error
+
+
+# --- private
+
+
+def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
+    where = ".".join(_names(detail["loc"]))
+    if detail["type"] == "extra_forbidden":
+        return f"unknown setting {where}{_nearest(model, detail['loc'])}"
+    if detail["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where}: {_reason(where, detail)}" if where else _reason(where, detail)
+
+
+def _reason(where: str, detail: ErrorDetails) -> str:
+    if detail["type"] == "model_type":
+        return f"this is a table: [{where}]"
+    if detail["type"] == "tuple_type" and isinstance(detail["input"], dict):
+        return f"there may be several, so write [[{where}]]"
+    return detail["msg"].removeprefix("Value error, ")
+
+
+def _names(location: tuple[int | str, ...]) -> Iterator[str]:
+    """Count entries of a list from 1, as people do."""
+    for part in location:
+        yield f"[{part + 1}]" if isinstance(part, int) else toml_key(part)
+
+
+def _nearest(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    known = list(_table_at(model, location[:-1]).model_fields)
+    close = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
+    return f" (did you mean {close[0]}?)" if close else f" (known: {', '.join(known)})"
+
+
+def _table_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
+    """Return the model of the table in that place; the number or the name of one of several is no field."""
+    is_name = False
+    for part in location:
+        if is_name or isinstance(part, int):
+            is_name = False
+            continue
+        annotation = model.model_fields[part].annotation
+        is_name = get_origin(annotation) is dict
+        model = _section_of(annotation)
+    return model
+
+
+def _section_of(annotation: Any) -> type[BaseModel]:  # noqa: ANN401 - a type expression has no common type
+    candidates = (annotation, *get_args(annotation))
+    return next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
