@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos clean
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -48,6 +48,9 @@ bench-loop: setup ## the time from a saved checkpoint to its verdict, and what a
 
 bench-verdicts: setup ## false alarms and found losses of our verdicts and of the peers' rules
 	@$(BIN)/python -m benchmarks.verdicts
+
+bench-gate: setup ## how often a gate says regression without a loss, and what it misses
+	@$(BIN)/python -m benchmarks.gate
 
 bench-judge: setup ## the time that one more checkpoint of a long run takes to judge
 	@$(BIN)/python -m benchmarks.judge_time

@@ -8,6 +8,8 @@ from benchmarks.verdicts.campaign import NULLS, Results
 from benchmarks.verdicts.scoring import RunScore, detection, false_alarms, false_flags
 from benchmarks.verdicts.series import PLANTS
 
+Row = tuple[str, ...]
+
 
 def markdown(results: Results, names: Sequence[str]) -> str:
     """Return healthy runs with a false alarm in % (95 % interval), and losses found in % (median delay)."""
@@ -16,7 +18,7 @@ def markdown(results: Results, names: Sequence[str]) -> str:
     rows.append(("flags per 1000, real", *(_flags(results, name) for name in names)))
     for plant in PLANTS:
         rows += _plant_rows(plant, results, names)
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def summary(results: Results, name: str) -> str:
@@ -24,12 +26,18 @@ def summary(results: Results, name: str) -> str:
     return " ".join(f"fwer_{kind}={false_alarms(results[kind][name]).share:.3f}" for kind in NULLS)
 
 
+def aligned(rows: Sequence[Row]) -> str:
+    """Return a Markdown table with columns of one width; the first row is its head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
+    return "\n".join(lines)
+
+
 # --- private
 
-_Row = tuple[str, ...]
 
-
-def _plant_rows(plant: str, results: Results, names: Sequence[str]) -> list[_Row]:
+def _plant_rows(plant: str, results: Results, names: Sequence[str]) -> list[Row]:
     by_name = results.get(plant, {})
     scores = next(iter(by_name.values()), [])
     sizes = sorted(scores[0].delays) if scores else []
@@ -51,10 +59,3 @@ def _power(scores: Sequence[RunScore], size: int) -> str:
     found = detection(scores, size)
     delay = "" if found.median_delay is None else f" ({found.median_delay:.0f})"
     return f"{100 * found.power.share:.0f}{delay}"
-
-
-def _aligned(rows: Sequence[_Row]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in rows]
-    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
-    return "\n".join(lines)

@@ -1,0 +1,154 @@
+"""Pairs of checkpoints whose true difference is known, as records that a gate judges.
+
+    case, lost = simulated_pair(KINDS[0], seed=7)
+    report = gate(case.baseline, case.candidate, case.policy, case.noise)
+
+The answers are those of `benchmarks.verdicts.series`: two-parameter items of which 5 to 15 % flip between neighbouring
+checkpoints, in five benchmarks of 100 to 1,319 samples. Baseline and candidate are neighbouring checkpoints of a run
+that neither gains nor forgets; a planted loss begins at the candidate, in one benchmark. In the world `pure` samples
+are independent; in the world `real` each belongs to one of 10 or 20 clusters that move together, and every checkpoint
+as a whole moves too: that jitter is learned from the run, as `tracker gate` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+
+import numpy as np
+
+from benchmarks.verdicts.series import PLANTS, WORLDS, Case, Floats, Series, simulate
+from eval_jobs.identity import benchmark_fingerprint, make_plan
+from eval_jobs.types import (
+    Benchmark,
+    Checkpoint,
+    CheckpointFormat,
+    EvalRecord,
+    EvalResult,
+    SampleScore,
+    SampleStatus,
+    ServeSpec,
+    Suite,
+)
+from tracker.domain.compare import RunNoise
+from tracker.domain.gate_types import BenchmarkRule, GateCase, GatePolicy
+from tracker.domain.regression.detector import Track, jitter_of
+from tracker.domain.regression.jitter import WINDOW
+from tracker.domain.regression.score_matrix import encoded, matrix_of
+from tracker.domain.score_series import series_key
+
+SIZES = (100, 500, 500, 1319, 1319)
+"""Samples of each benchmark."""
+NAMES = tuple(f"{n}-samples-{k}" for k, n in enumerate(SIZES))
+SUITE = Suite(name="gated", benchmarks=tuple(Benchmark(name=name, adapter="exact") for name in NAMES))
+START = datetime(2026, 1, 1, tzinfo=UTC)
+MIDDLE = 50
+"""Candidate of the pairs without a planted loss."""
+HISTORY = WINDOW + 2
+"""Checkpoints that the jitter is learned from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """Pairs that share a truth and a policy."""
+
+    world: str
+    """Of WORLDS."""
+    plant: str | None = None
+    """Of PLANTS; None: both sides are equally able."""
+    size: int = 0
+    """Samples of the benchmark that loses; 0: none."""
+    min_effect: float = 0.01
+    """Smallest loss that matters, in every benchmark."""
+    knows_jitter: bool = True
+    """False: the run has no earlier checkpoints."""
+
+    @property
+    def loss(self) -> float:
+        """True loss of the benchmark that loses."""
+        return PLANTS[self.plant].loss if self.plant else 0.0
+
+    @property
+    def lost(self) -> str | None:
+        """Name of the benchmark that loses."""
+        return NAMES[SIZES.index(self.size)] if self.plant else None
+
+    def __str__(self) -> str:
+        what = f"{100 * self.loss:g} points of {self.size:,} samples" if self.plant else "nothing lost"
+        world = "clusters, jitter" if WORLDS[self.world].tau else "independent"
+        unknown = "" if self.knows_jitter else " not known"
+        return f"{what}; {world}{unknown}; {100 * self.min_effect:g} matters"
+
+
+def simulated_pair(kind: Kind, seed: int) -> GateCase:
+    """Return two neighbouring checkpoints with the policy and the noise of their run."""
+    series = simulate(seed, Case(world=kind.world, trend="plateau", plant=kind.plant), SIZES)
+    at = int(series.onset[SIZES.index(kind.size)]) if kind.plant else MIDDLE
+    clustered = WORLDS[kind.world].cluster > 0
+    baseline, candidate = (_record(series, t, clustered=clustered) for t in (at - 1, at))
+    return GateCase(
+        baseline=baseline,
+        candidate=candidate,
+        policy=GatePolicy(otherwise=BenchmarkRule(min_effect=kind.min_effect)),
+        noise=_noise(series, candidate, at) if clustered and kind.knows_jitter else RunNoise(),
+    )
+
+
+# --- private
+
+
+def _record(series: Series, t: int, *, clustered: bool) -> EvalRecord:
+    checkpoint = Checkpoint(
+        run_id="run",
+        step=1000 * (t + 1),
+        uri=f"pins/{t}",
+        source_uri=f"out/checkpoint-{t}",
+        format=CheckpointFormat.FULL,
+        digest=f"{t:064x}",
+        ready_at=START,
+    )
+    outcomes = tuple(
+        EvalResult(
+            benchmark=benchmark.name,
+            fingerprint=benchmark_fingerprint(benchmark, SUITE),
+            metric="accuracy",
+            samples=tuple(
+                _sample(i, f"cluster {group}" if clustered else "", right)
+                for i, (group, right) in enumerate(zip(one.groups.tolist(), one.scores[t].tolist(), strict=True))
+            ),
+            duration_s=1.0,
+        )
+        for benchmark, one in zip(SUITE.benchmarks, series.benchmarks, strict=True)
+    )
+    return EvalRecord(
+        plan=make_plan(checkpoint, SUITE, ServeSpec(), ()),
+        outcomes=outcomes,
+        probes=(),
+        engine=None,
+        started_at=START,
+        finished_at=START,
+    )
+
+
+@cache
+def _sample(i: int, cluster_id: str, right: int) -> SampleScore:
+    """Return the sample, made once: there are millions of them and few that differ."""
+    return SampleScore(
+        sample_id=f"s{i}", subset="", score=float(right), status=SampleStatus.SCORED, cluster_id=cluster_id
+    )
+
+
+def _noise(series: Series, candidate: EvalRecord, at: int) -> RunNoise:
+    """Learn the jitter from the run up to its checkpoint `at`, the candidate."""
+    results = [one for one in candidate.outcomes if isinstance(one, EvalResult)]
+    jitters = jitter_of([_track(one.scores[: at + 1][-HISTORY:].astype(np.float64)) for one in series.benchmarks])
+    return RunNoise(
+        jitters={series_key(candidate.plan, one): jitter for one, jitter in zip(results, jitters, strict=True)}
+    )
+
+
+def _track(scores: Floats) -> Track:
+    palette = np.array([0.0, 0.0, 1.0])  # the first is that of samples without a score
+    matrix = matrix_of([encoded(row, palette) for row in scores], [None] * len(scores), scores.shape[1])
+    return Track(scores=matrix, rows=np.arange(len(scores)))
