@@ -24,13 +24,35 @@ def comparison_table(view: ComparisonView) -> RenderableType:
     parts: list[RenderableType] = [_sides(view.before, view.after), _compared_table(view.benchmarks)]
     if any(min(one.before.coverage, one.after.coverage) < 1 for one in view.benchmarks):
         parts.append(Text("percent: share of the samples that have a score", style="bold yellow"))
-    parts += _repetitions(view.benchmarks)
+    parts += repetition_lines(view.benchmarks)
     for refused in view.refused:
         reasons = "; ".join(one_line(reason) for reason in refused.reasons)
         parts.append(Text.assemble((f"{one_line(refused.benchmark)} cannot be compared: ", "magenta"), reasons))
     for compared in view.benchmarks:
         parts += _examples(compared)
     return Group(*parts)
+
+
+def repetition_lines(benchmarks: Sequence[ComparedBenchmark]) -> Iterable[Text]:
+    """Yield what repeating the evaluation alone changes: what a difference is to be held against."""
+    for one in benchmarks:
+        if one.repetition is not None:
+            yield Text(f"{one_line(one.benchmark)}: {one_line(repetition_text(one.repetition))}", style="dim")
+    yield from unfit_lines(one.repetition for one in benchmarks)
+    if missing := not_calibrated_text(one.benchmark for one in benchmarks if one.repetition is None):
+        yield Text(missing, style="dim")
+
+
+def example_grid(example: Example) -> Table:
+    """Return one changed sample: its prompt, what was expected, and both answers."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
+    grid.add_column(overflow="fold")
+    grid.add_row("prompt", _quoted(example.prompt))
+    grid.add_row("expected", _quoted(example.target))
+    grid.add_row("before", _quoted(example.answer_before))
+    grid.add_row("after", _quoted(example.answer_after))
+    return grid
 
 
 # --- private
@@ -65,16 +87,6 @@ def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
     return table
 
 
-def _repetitions(benchmarks: Sequence[ComparedBenchmark]) -> Iterable[Text]:
-    """Yield what repeating the evaluation alone changes: what a difference is to be held against."""
-    for one in benchmarks:
-        if one.repetition is not None:
-            yield Text(f"{one_line(one.benchmark)}: {one_line(repetition_text(one.repetition))}", style="dim")
-    yield from unfit_lines(one.repetition for one in benchmarks)
-    if missing := not_calibrated_text(one.benchmark for one in benchmarks if one.repetition is None):
-        yield Text(missing, style="dim")
-
-
 def _answered(one: ComparedBenchmark) -> tuple[str, str]:
     """Say how much of the samples either score rests on: quietly where that is all."""
     before, after = one.before, one.after
@@ -95,18 +107,7 @@ def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:
             yield Text("")
             yield Text(f"{one_line(compared.benchmark)}, {title}:", style=f"bold {style}")
         for example in examples:
-            yield _example(example)
-
-
-def _example(example: Example) -> Table:
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
-    grid.add_column(overflow="fold")
-    grid.add_row("prompt", _quoted(example.prompt))
-    grid.add_row("expected", _quoted(example.target))
-    grid.add_row("before", _quoted(example.answer_before))
-    grid.add_row("after", _quoted(example.answer_after))
-    return grid
+            yield example_grid(example)
 
 
 def _quoted(text: str | None) -> Text:

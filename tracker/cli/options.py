@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,8 +37,12 @@ def json_option(function: Function) -> Function:
 
 
 def json_text(kind: Any, value: object) -> str:  # noqa: ANN401 - a type expression has no common type
-    """Return a record of type `kind` as JSON in ASCII: a file's name may hold what is no UTF-8."""
-    return json.dumps(TypeAdapter[Any](kind).dump_python(value, mode="json"), indent=2)
+    """Return a record of type `kind` as JSON in ASCII: a file's name may hold what is no UTF-8.
+
+    JSON has no infinite numbers: they are the texts "Infinity" and "-Infinity", and what is no number is "NaN".
+    """
+    plain = _without_infinity(TypeAdapter[Any](kind).dump_python(value, mode="json"))
+    return json.dumps(plain, indent=2, allow_nan=False)
 
 
 def open_project(config_path: Path) -> Project:
@@ -66,3 +71,14 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
     if len(known) == 1:
         return known[0]
     raise ConfigError("the project has several runs", hint=f"name one of them: {', '.join(known)}")
+
+
+# --- private
+
+
+def _without_infinity(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_infinity(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_infinity(item) for item in value]
+    return json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
