@@ -345,9 +345,9 @@ class Endpoint:
     tokenizer: str = ""
     """Folder of the checkpoint's tokenizer, empty when unknown."""
     client_cores: tuple[int, ...] = ()
-    """Of this machine, where clients do not slow the engine down; empty: anywhere."""
+    """Of this machine, where a client with much to do does not slow the engine down; empty: anywhere."""
     client_niceness: int = 0
-    """Of a client with much to do, so that the engine comes first."""
+    """Of such a client, so that the engine comes first."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,6 @@ from eval_jobs.probe.latency import Measurement, Timeline
 from eval_jobs.probe.priority import run_first, waited_for_cpu_s
 from eval_jobs.probe.prompts import LONG_WORDS, SHORT_WORDS, calibrate, word_prompt
 from eval_jobs.probe.wire import REPLY, REQUEST, ClientReply, ClientRequest
-from eval_jobs.scheduling import Whereabouts
 from eval_jobs.secrets import masked
 from eval_jobs.types import ProbeLoad
 
@@ -43,11 +42,9 @@ class CannotMeasureError(Exception):
 def main() -> None:
     """Answer each line on stdin with one on stdout, until whoever asks is gone."""
     run_first()
-    whereabouts = Whereabouts()
     known: KnownPrompts = {}
     for line in sys.stdin.buffer:
         request = REQUEST.validate_json(line)
-        whereabouts.go_to(request.client_cores)
         reply = REPLY.dump_json(asyncio.run(_reply(request, known))).decode()
         # A server may say back to us which key it was sent.
         sys.stdout.buffer.write(masked(reply, [os.environ.get(request.api_key_env, "")]).encode() + b"\n")

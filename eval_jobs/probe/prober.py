@@ -78,7 +78,6 @@ class LatencyProber:
             load=load,
             request_timeout_s=self._request_timeout_s,
             tokenizer=tokenizer_digest(endpoint.tokenizer),
-            client_cores=endpoint.client_cores,
         )
         out = self._run_client(request, endpoint)
         if out is None:

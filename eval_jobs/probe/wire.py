@@ -24,8 +24,6 @@ class ClientRequest:
     request_timeout_s: float
     tokenizer: str = ""
     """Digest of the tokenizer's files; empty: not known."""
-    client_cores: tuple[int, ...] = ()
-    """As in `Endpoint`."""
     prober_pid: int = field(default_factory=os.getpid)
     """The process that asks; the client ends with it. Asking for its parent would be too late: it may be gone."""
 

@@ -15,11 +15,9 @@ import psutil
 import pytest
 
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.probe.prober import LatencyProber
 from eval_jobs.scheduling import bound_cores
-from eval_jobs.types import ProbeLoad
 from tests.evaluating import AT_ONCE, endpoint_of, evaluate_one, right, suite_of, sums
-from tests.fakes.openai_server import OpenAIServer, Reply
+from tests.fakes.openai_server import OpenAIServer
 from tests.requires import PROJECT
 
 FAMILY = """
@@ -110,16 +108,3 @@ def test_the_evaluator_goes_where_it_is_put_and_comes_back(tmp_path: Path) -> No
         evaluate_one(evaluator, suite, endpoint, plan_id="elsewhere")
         assert psutil.Process(evaluator.child_pid) == child
         assert masks(child.pid) == {ALL_CORES}
-
-
-@needs_two_cores
-def test_the_probe_goes_where_it_is_put_and_comes_back() -> None:
-    some_core = sorted(ALL_CORES)[:1]
-    load = ProbeLoad(requests=1, concurrency=1, input_tokens=8, output_tokens=2)
-    prober = LatencyProber()
-    with OpenAIServer(lambda _: Reply(text="two words")) as server:
-        prober.probe(replace(endpoint_of(server), client_cores=tuple(some_core)), load)
-        assert prober.client_pid is not None
-        assert sorted(os.sched_getaffinity(prober.client_pid)) == some_core
-        prober.probe(endpoint_of(server), load)
-        assert os.sched_getaffinity(prober.client_pid) == ALL_CORES
