@@ -32,7 +32,8 @@ from eval_jobs.types import (
     Suite,
 )
 from tracker.domain.compare import RunNoise
-from tracker.domain.gate_types import BenchmarkRule, GateCase, GatePolicy
+from tracker.domain.gate_rules import BenchmarkRule, GatePolicy
+from tracker.domain.gate_types import GateCase
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.jitter import WINDOW
 from tracker.domain.regression.score_matrix import encoded, matrix_of

@@ -19,7 +19,8 @@ from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.errors import ConfigError, StoreError
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.compare import RunNoise
-from tracker.domain.gate_types import GateCase, GatePolicy
+from tracker.domain.gate_rules import GatePolicy
+from tracker.domain.gate_types import GateCase
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.score_series import SeriesKey
 

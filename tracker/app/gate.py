@@ -10,7 +10,8 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tracker.app.comparing import noise_of_run
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate
-from tracker.domain.gate_types import GateCase, GatePolicy, GateReport
+from tracker.domain.gate_rules import GatePolicy
+from tracker.domain.gate_types import GateCase, GateReport
 from tracker.domain.run_scores import series_key
 from tracker.domain.types import Policy
 from tracker.ports import History

@@ -17,7 +17,8 @@ from tracker.domain.display import (
     shortened,
     signed_text,
 )
-from tracker.domain.gate_types import BenchmarkCheck, GateReport, GateWord, LatencyLimit
+from tracker.domain.gate_rules import LatencyLimit
+from tracker.domain.gate_types import BenchmarkCheck, GateReport, GateWord
 
 GATE_SYMBOLS: Mapping[GateWord, str] = {
     GateWord.REGRESSION: "▼",

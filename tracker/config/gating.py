@@ -21,7 +21,7 @@ from eval_jobs.errors import ConfigError
 from tracker.config.judging import PolicySection
 from tracker.config.reading import checked, text_of
 from tracker.config.section import Section, toml_key
-from tracker.domain.gate_types import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.types import LatencyMetric
 
 SMALLEST_EFFECT = 0.001

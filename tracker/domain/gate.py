@@ -17,15 +17,8 @@ from dataclasses import replace
 from eval_jobs.types import EvalRecord, ProbeResult
 from tracker.domain.compare import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
 from tracker.domain.display import percent_text, score_text
-from tracker.domain.gate_types import (
-    BenchmarkCheck,
-    BenchmarkRule,
-    GatePolicy,
-    GateReport,
-    GateWord,
-    LatencyCheck,
-    LatencyLimit,
-)
+from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate_types import BenchmarkCheck, GateReport, GateWord, LatencyCheck
 from tracker.domain.statistics import Spread, mde, t_cdf, t_quantile
 from tracker.domain.types import Policy
 

@@ -1,17 +1,16 @@
-"""What a gate demands of a candidate, and what it says. Frozen values.
+"""What a gate says, and what it rests on. Frozen values. What it demands stands in `gate_rules`.
 
 The order of `GateWord` is that of urgency: the first word that a required check has is the gate's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from eval_jobs.types import EvalRecord
 from tracker.domain.compare import ComparedBenchmark, RunNoise, Side
-from tracker.domain.types import LatencyMetric
+from tracker.domain.gate_rules import GatePolicy, LatencyLimit
 
 
 class GateWord(StrEnum):
@@ -27,45 +26,6 @@ class GateWord(StrEnum):
     """Neither a loss nor its absence is shown: more samples are needed."""
     PASS = "pass"  # noqa: S105 - no password
     """Shown to have lost less than the smallest effect that matters."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchmarkRule:
-    """What is demanded of one benchmark."""
-
-    required: bool = True
-    """False: its answer is shown and decides nothing."""
-    min_effect: float = 0.01
-    """Smallest loss that matters, in score units."""
-    min_coverage: float = 0.95
-    """Share of the samples that must have a score on both sides."""
-    floor: float | None = None
-    """Score that the candidate must reach whatever the baseline has; where lower is better, must not exceed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LatencyLimit:
-    """The longest time that a quantile of the candidate's requests may take."""
-
-    metric: LatencyMetric
-    quantile: float
-    """.5, .9, .95 or .99."""
-    max_ms: float
-    load: str = "default"
-    required: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class GatePolicy:
-    """What a gate holds a candidate to."""
-
-    alpha: float = 0.05
-    """Chance that the gate calls REGRESSION although nothing was lost, over all required benchmarks together."""
-    otherwise: BenchmarkRule = BenchmarkRule()
-    """Of benchmarks that have no rule of their own."""
-    benchmarks: Mapping[str, BenchmarkRule] = field(default_factory=dict)
-    """Rules by benchmark; each of these benchmarks must have been measured."""
-    latency: tuple[LatencyLimit, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,8 @@ from tracker.adapters import gate_bundle
 from tracker.adapters.gate_bundle import read_bundle, write_bundle
 from tracker.app.gate import gate_of
 from tracker.domain.compare import RunNoise
-from tracker.domain.gate_types import BenchmarkRule, GateCase, GatePolicy, GateWord, LatencyLimit
+from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate_types import GateCase, GateWord
 from tracker.domain.trials import known_jitter
 from tracker.domain.types import LatencyMetric
 

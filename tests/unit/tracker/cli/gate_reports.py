@@ -8,7 +8,8 @@ from functools import cache
 from tests.unit.tracker.domain.records import failure_of, record_of
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate
-from tracker.domain.gate_types import BenchmarkRule, GatePolicy, GateReport, LatencyLimit
+from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate_types import GateReport
 from tracker.domain.types import LatencyMetric
 
 SAME = [1.0] * 900 + [0.0] * 100

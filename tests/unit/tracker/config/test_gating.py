@@ -16,7 +16,8 @@ from tracker.config.gating import QUANTILES, GateFile
 from tracker.config.reading import checked
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate
-from tracker.domain.gate_types import BenchmarkRule, GatePolicy, GateWord, LatencyLimit
+from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate_types import GateWord
 from tracker.domain.types import LatencyMetric
 
 HERE = Path("/project/tracker.toml")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.tracker.domain.records import failure_of, record_of, suite_of
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate, holm_levels
-from tracker.domain.gate_types import BenchmarkRule, GatePolicy, GateWord
+from tracker.domain.gate_rules import BenchmarkRule, GatePolicy
+from tracker.domain.gate_types import GateWord
 
 NO_NOISE = RunNoise()
 SAME = [1.0] * 900 + [0.0] * 100

@@ -15,7 +15,8 @@ from tests.requires import shared_data
 from tests.unit.tracker.domain.records import record_of
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate
-from tracker.domain.gate_types import BenchmarkCheck, BenchmarkRule, GatePolicy, GateReport, GateWord
+from tracker.domain.gate_rules import BenchmarkRule, GatePolicy
+from tracker.domain.gate_types import BenchmarkCheck, GateReport, GateWord
 from tracker.domain.statistics import interval
 
 Floats = NDArray[np.float64]
