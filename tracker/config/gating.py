@@ -212,7 +212,11 @@ def load_gate_policy(path: Path) -> GatePolicy:
 
 def _dotted(name: str, rule: object) -> str:
     """Return the name that was meant where TOML read `[gate.benchmark.a.b]` as a table in a table."""
-    if not isinstance(rule, dict):
-        return name
-    inner = next((key for key, value in rule.items() if isinstance(value, dict)), None)
-    return name if inner is None else _dotted(f"{name}.{inner}", rule[inner])
+    parts = [name]
+    while isinstance(rule, dict):
+        inner = next((key for key, value in rule.items() if isinstance(value, dict)), None)
+        if inner is None:
+            break
+        parts.append(inner)
+        rule = rule[inner]
+    return ".".join(parts)

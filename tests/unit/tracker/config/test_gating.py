@@ -229,7 +229,7 @@ def test_all_wrong_settings_are_named_at_once() -> None:
         assert words in message
 
 
-@pytest.mark.parametrize("name", ["mmlu.stem", "mmlu.stem.v1", "mmlu-5.1"])
+@pytest.mark.parametrize("name", ["mmlu.stem", "mmlu.stem.v1", "mmlu-5.1", pytest.param("a" + ".b" * 5000, id="deep")])
 def test_a_name_with_dots_and_without_quotes_is_shown_with_them(name: str) -> None:
     assert f'stands in quotes: [gate.benchmark."{name}"]' in refused(f"[gate.benchmark.{name}]\nfloor = 0.1\n")
     assert set(policy_of(f'[gate.benchmark."{name}"]\nfloor = 0.1\n').benchmarks) == {name}
