@@ -6,8 +6,8 @@ Judges `--pairs` pairs in which nothing was lost and as many with a loss of 3, 5
 (see `benchmarks.gate_pairs`) by the gate that ships. Prints one row for each kind of pair: what the gate said; how
 often the benchmark that lost came out as PASS; in how many pairs the loss was visible, which is that the gate reported
 a `detectable` loss of at most the true one; and in how many of these that benchmark did not come out as REGRESSION.
-The second table is not counted: there the loss is exactly the smallest that matters (PASS may come out in 5 % of these),
-larger losses matter where nothing was lost, or the jitter of the run is not known.
+The second table is not counted: there the loss is exactly the smallest that matters (PASS may come out in 5 % of
+these), or nothing was lost and only larger losses matter, or the jitter of the run is not known.
 
 The last line is `false_regressions=N/P missed_drops=M/P`. A missed drop is a planted loss that was visible and that is
 not called REGRESSION; as `detectable` promises 80 % power, at most a fifth of the visible ones may be missed.
