@@ -32,7 +32,7 @@ from tracker.domain.gate_types import GateWord
 
 SEED = 20_000_000
 PAIRS = 1000
-BESIDES = 100
+BESIDES = 200
 """Pairs of each kind of the second table."""
 
 WORLDS = ("pure", "real")
