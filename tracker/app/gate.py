@@ -23,10 +23,12 @@ def gathered(candidate: EvalRecord, baseline: EvalRecord, history: History, poli
     Raises:
         StoreError: earlier samples of the run are missing or damaged.
     """
+    sides = {candidate.plan.checkpoint.digest, baseline.plan.checkpoint.digest}
     coverage = Policy(min_coverage=policy.otherwise.min_coverage)
     known = noise_of_run(candidate.plan.checkpoint.run_id, history, coverage)
     own = {series_key(candidate.plan, o) for o in candidate.outcomes if isinstance(o, EvalResult)}
-    jitters = {key: jitter for key, jitter in known.jitters.items() if key in own}
+    # The same weights asked twice, by another engine perhaps, differ by nothing that training does.
+    jitters = {key: jitter for key, jitter in known.jitters.items() if key in own and len(sides) == 2}
     noise = RunNoise(jitters=jitters, calibrations=known.calibrations)
     return GateCase(baseline=baseline, candidate=candidate, policy=policy, noise=noise)
 

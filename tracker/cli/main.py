@@ -41,6 +41,7 @@ COMMANDS = {
     "costs": LazyCommand(module="tracker.cli.costs", summary="Show what every checkpoint cost."),
     "bisect": LazyCommand(module="tracker.cli.bisect", summary="Find the step at which a benchmark was lost."),
     "compare": LazyCommand(module="tracker.cli.compare", summary="Compare two checkpoints sample by sample."),
+    "gate": LazyCommand(module="tracker.cli.gate", summary="Say whether a checkpoint may take another one's place."),
     "forgetting": LazyCommand(
         module="tracker.cli.forgetting", summary="Show what a run forgot, and which samples are lost."
     ),

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from eval_jobs.execute.worker import make_tools
 from eval_jobs.types import BenchmarkFailure, EvalRecord
-from tracker.app.once import evaluate_once
+from tracker.cli.evaluating import evaluate_now
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.types import Measure, Report, Verdict, VerdictWord
 from tracker.render import report_lines
-
-log = logging.getLogger(__name__)
 
 BAD_NEWS = {VerdictWord.REGRESSED, VerdictWord.FORGOTTEN}
 NO_NEWS = {VerdictWord.MISSING, VerdictWord.INCOMPARABLE}
@@ -31,19 +27,8 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
     Exit code 0: measured; 1: it lost something; 3: a benchmark is missing or incomparable; 4: something broke.
     """
     project = open_project(config_path)
-    project.make_state_dir()
-    world = project.world()
-    pinned = project.pin(checkpoint)
-    tools = make_tools(project.work_dir)
     console = Console(stderr=as_json)
-    try:
-        with project.pins.in_use(pinned), console.status("starting") as status:
-            results = evaluate_once(pinned, world, tools=tools, progress=status.update)
-    finally:
-        tools.evaluator.close()
-        tools.engine.close()
-        world.source.close()
-        world.tracking.close()
+    results = evaluate_now(project, checkpoint, console)
     reports = tuple(report for _, report in results)
     if as_json:
         click.echo(json_text(tuple[Report, ...], reports))

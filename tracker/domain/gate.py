@@ -91,7 +91,8 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
         min_effect=rule.min_effect,
         alpha_test=alpha_test,
         compared=one,
-        detectable=mde(spread, alpha_test),
+        # Both must hold for a regression: beyond chance, and no smaller than what matters.
+        detectable=max(mde(spread, alpha_test), rule.min_effect + t_quantile(POWER, spread.df) * spread.stderr),
     )
     change, coverage = one.comparison, min(one.before.coverage, one.after.coverage)
     if coverage < rule.min_coverage:
@@ -106,24 +107,28 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
         return replace(check, word=GateWord.REGRESSION, reason=lost)
     if t_cdf(-(spread.centre + rule.min_effect) / spread.stderr, spread.df) < alpha:
         return replace(check, reason=f"no loss of {score_text(rule.min_effect)} or more")
-    return _undecided(replace(check, word=GateWord.INCONCLUSIVE), spread, one)
+    needed = _samples_needed(one, spread, rule.min_effect, alpha)
+    return _undecided(replace(check, word=GateWord.INCONCLUSIVE, samples_needed=needed), one)
 
 
-def _undecided(check: BenchmarkCheck, spread: Spread, one: ComparedBenchmark) -> BenchmarkCheck:
+def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
     """Say what these samples could have shown, and how many would be needed."""
-    needed = _samples_needed(check, spread, one)
+    needed = check.samples_needed
     could = f"a loss of {score_text(check.detectable or 0.0)} would have been seen"
     if needed is None:
         more = f"checkpoints of this run differ by more than {score_text(check.min_effect)} anyway"
     else:
-        more = f"{score_text(check.min_effect)} needs about {needed:,} samples, there are {one.comparison.n_common:,}"
-    return replace(check, samples_needed=needed, reason=f"{could}; {more}")
+        more = f"to pass, about {needed:,} samples are needed, there are {one.comparison.n_common:,}"
+    return replace(check, reason=f"{could}; {more}")
 
 
-def _samples_needed(check: BenchmarkCheck, spread: Spread, one: ComparedBenchmark) -> int | None:
-    """Return n at which a true loss of `min_effect` is found with 80 % power; None: the jitter is too large for any."""
-    z = t_quantile(POWER, math.inf) - t_quantile(check.alpha_test, math.inf)
-    of_samples = (check.min_effect / z) ** 2 - (spread.stderr**2 - one.spread.stderr**2)
+def _samples_needed(one: ComparedBenchmark, spread: Spread, min_effect: float, alpha: float) -> int | None:
+    """Return n at which a candidate that lost nothing passes with 80 % power; None: the jitter is too large for any.
+
+    n * stderr^2 / (min_effect^2 / (z_alpha + z_power)^2 - jitter^2), as in Miller 2024, with these samples' flips.
+    """
+    z = t_quantile(POWER, math.inf) - t_quantile(alpha, math.inf)
+    of_samples = (min_effect / z) ** 2 - (spread.stderr**2 - one.spread.stderr**2)
     if of_samples <= 0:
         return None
     return math.ceil(one.comparison.n_common * one.spread.stderr**2 / of_samples)

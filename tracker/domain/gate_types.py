@@ -43,9 +43,9 @@ class BenchmarkCheck:
     compared: ComparedBenchmark | None = None
     """None: nothing could be compared."""
     detectable: float | None = None
-    """Smallest true loss that this many samples show with 80 % power at `alpha_test`."""
+    """Smallest true loss that is called a regression with 80 % power."""
     samples_needed: int | None = None
-    """Samples that would show a true loss of `min_effect` with 80 % power; None where the answer is clear."""
+    """Samples with which a candidate that lost nothing passes with 80 % power; None: clear already, or with no number."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,8 +44,8 @@ default
 advisory
 absent: neither side was evaluated on it
 sums: lost 0.060: 60 samples lost, 0 gained
-few: a loss of 0.084 would have been seen; 0.010 needs about 3,516 samples,
-there are 50
+few: a loss of 0.084 would have been seen; to pass, about 2,287 samples are
+needed, there are 50
 same: no loss of 0.010 or more
 broken: no result at step 200: vLLM ended while loading /pins/7 (E-SERVE-DIED)
 style: lost 0.060: 60 samples lost, 0 gained

@@ -1,0 +1,178 @@
+"""`tracker gate` as a person and a CI call it: over a history on disk, and on checkpoints that are evaluated now."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from tests.commands import tracker, write_project
+from tests.fakes.openai_server import OpenAIServer, Reply, Request
+from tests.records import FORGETTING_TOML, forgetting_run
+from tests.requires import PROJECT
+from tests.tiny_model import write_checkpoint
+from tracker.cli.options import open_project
+
+LENIENT = "[gate]\nmin_effect = 0.2\n"
+"""80 questions show the absence of a loss of 20 points, and not of one."""
+
+ROWS = 60
+OWN_ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "GITLAB_")) and name != "CI"
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
+    (folder / "lenient.toml").write_text(LENIENT, encoding="utf-8")
+    history = open_project(folder / "tracker.toml").history
+    run = forgetting_run(trouble=False)
+    for record, report in zip(run.records, run.reports, strict=True):
+        history.append(record)
+        history.append_report(report)
+    return folder
+
+
+def gate(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "tracker"), "gate", *arguments]
+    env = OWN_ENVIRONMENT | environment
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_what_was_forgotten_is_a_regression_that_names_lost_questions(project: Path) -> None:
+    done = gate(project, "1000", "--baseline", "600", "--policy", "lenient.toml")
+    assert (done.stderr, done.returncode) == ("", 1)
+    assert "\x1b" not in done.stdout
+    assert "regression" in done.stdout.lower()
+    assert "What colour is the" in done.stdout
+
+
+def test_a_checkpoint_against_itself_passes_where_enough_was_asked(project: Path) -> None:
+    done = gate(project, "latest", "--baseline", "1000", "--policy", "lenient.toml", "--format", "json")
+    report = json.loads(done.stdout)
+    assert (report["word"], done.returncode) == ("pass", 0)
+    assert {check["word"] for check in report["benchmarks"]} == {"pass"}
+
+
+def test_too_few_questions_are_no_pass_and_how_many_are_needed_is_told(project: Path) -> None:
+    done = gate(project, "1000", "--baseline", "1000", "--format", "json")
+    report = json.loads(done.stdout)
+    assert (report["word"], done.returncode) == ("inconclusive", 3)
+    assert all(check["samples_needed"] > 80 for check in report["benchmarks"])
+
+
+def test_the_configuration_of_the_project_holds_the_policy(project: Path) -> None:
+    strict = FORGETTING_TOML + "[gate]\nmin_effect = 0.2\n[gate.benchmark.facts]\nfloor = 0.5\n"
+    (project / "strict.toml").write_text(strict, encoding="utf-8")
+    done = gate(project, "1000", "--baseline", "1000", "--config", "strict.toml", "--format", "json")
+    words = {check["benchmark"]: check["word"] for check in json.loads(done.stdout)["benchmarks"]}
+    assert done.returncode == 1
+    assert words == {"facts": "regression", "sums": "pass", "reversal": "pass"}
+
+
+def test_a_bundle_gives_the_same_answer_where_there_is_no_project(project: Path, tmp_path: Path) -> None:
+    asked = ("1000", "--baseline", "600", "--policy", "lenient.toml")
+    first = gate(project, *asked, "--format", "json", "--bundle", str(tmp_path / "bundle.zip"))
+    again = gate(tmp_path, "--replay", "bundle.zip", "--format", "json")
+    assert (again.stdout, again.returncode) == (first.stdout, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle.zip"]
+
+
+def test_on_github_the_summary_and_the_annotations_are_written(project: Path, tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("# Before\n")
+    ci = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
+    done = gate(project, "1000", "--baseline", "600", "--policy", "lenient.toml", **ci)
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines() if line.startswith("::error")]
+    assert summary.read_text().startswith("# Before\n")
+    assert "<b>facts</b> | required | ▼ **regression**" in summary.read_text()
+
+
+def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) -> None:
+    asked = ("1000", "--baseline", "600", "--policy", "lenient.toml", "--format", "junit")
+    done = gate(project, *asked, "--output", str(tmp_path / "gate.xml"))
+    tree = ET.parse(tmp_path / "gate.xml")  # noqa: S314 - our own file
+    cases = {case.get("name"): case for case in tree.iter("testcase")}
+    assert done.returncode == 1
+    assert {name for name, case in cases.items() if case.find("failure") is not None} == {"facts", "sums"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "a gate needs two sides"),
+        (("1000",), "a gate needs two sides"),
+        (("1000", "--baseline", "7"), "no evaluated step 7"),
+        (("1000", "--baseline", "600", "--replay", "x.zip"), "a bundle holds both sides"),
+        (("--replay", "x.zip"), "x.zip cannot be read"),
+        (("1000", "--baseline", "600", "--policy", "nothing.toml"), "nothing.toml"),
+        (("1000", "--baseline", "600", "--format", "pdf"), "'pdf' is not one of"),
+    ],
+)
+def test_a_wrong_call_is_a_usage_error_that_says_what_is_wrong(
+    project: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    done = gate(project, *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_report_that_cannot_be_written_is_no_answer(project: Path) -> None:
+    done = gate(project, "1000", "--baseline", "600", "--output", "nowhere/gate.txt")
+    assert done.returncode == 4
+    assert "nowhere/gate.txt" in done.stderr
+
+
+def test_the_step_of_the_github_action_stops_the_merge_or_lets_it_through(project: Path, tmp_path: Path) -> None:
+    action = yaml.safe_load((PROJECT / ".github/actions/gate/action.yml").read_text())
+    (step,) = action["runs"]["steps"]
+    values = {name: given.get("default", "") for name, given in action["inputs"].items()}
+    values |= {"policy": "lenient.toml", "bundle": str(tmp_path / "b.zip")}
+
+    def run(candidate: str, baseline: str, **inputs: str) -> int:
+        given = values | {"candidate": candidate, "baseline": baseline} | inputs
+        env = OWN_ENVIRONMENT | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        for name, expression in step["env"].items():
+            env[name] = given[expression.removeprefix("${{ inputs.").removesuffix(" }}")]
+        bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        return subprocess.run(bash, cwd=project, env=env, capture_output=True, check=False).returncode
+
+    assert run("1000", "600") == 1
+    assert run("1000", "1000") == 0
+    assert run("1000", "1000", policy="") == 3
+    assert run("1000", "1000", policy="", **{"allow-inconclusive": "true"}) == 0
+    assert (tmp_path / "b.zip").is_file()
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    """Step 200 has forgotten all facts."""
+
+    def answer(request: Request) -> Reply:
+        kind, number = request.prompt.split()
+        return Reply(text="no idea" if request.body["model"] == "step-200" and kind == "fact" else number)
+
+    with OpenAIServer(answer, model="step-100", more_models=("step-200",)) as running:
+        yield running
+
+
+def test_checkpoints_that_nobody_evaluated_are_evaluated_now(tmp_path: Path, server: OpenAIServer) -> None:
+    write_project(tmp_path, server.base_url, rows=ROWS, more=LENIENT)
+    for step in (100, 200):
+        write_checkpoint(tmp_path / "models" / f"checkpoint-{step}", seed=step)
+    said = tracker(tmp_path, "gate", "models/checkpoint-200", "--baseline", "models/checkpoint-100", code=1)
+    assert "facts" in said
+    assert "lost 1.000: 60 samples lost, 0 gained" in " ".join(said.split())
+    said = tracker(tmp_path, "gate", "models/checkpoint-100", "--baseline", "100")
+    assert "pass" in said.lower()

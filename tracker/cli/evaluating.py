@@ -1,0 +1,37 @@
+"""Evaluates a checkpoint in this process, for commands that do not wait for a worker."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from eval_jobs.execute.worker import make_tools
+from eval_jobs.types import EvalRecord
+from tracker.app.once import evaluate_once
+from tracker.domain.types import Report
+from tracker.wiring import Project
+
+
+def evaluate_now(project: Project, checkpoint: str, console: Console) -> tuple[tuple[EvalRecord, Report], ...]:
+    """Pin a checkpoint, carry out all that the project measures, and return it with its verdicts.
+
+    Args:
+        project: whose history takes it over.
+        checkpoint: a folder, or s3://bucket/prefix.
+        console: shows what is being done.
+
+    Raises:
+        CheckpointError: it cannot be pinned.
+        StoreError: what came out cannot be kept.
+    """
+    project.make_state_dir()
+    world = project.world()
+    pinned = project.pin(checkpoint)
+    tools = make_tools(project.work_dir)
+    try:
+        with project.pins.in_use(pinned), console.status("starting") as status:
+            return evaluate_once(pinned, world, tools=tools, progress=status.update)
+    finally:
+        tools.evaluator.close()
+        tools.engine.close()
+        world.source.close()
+        world.tracking.close()
