@@ -217,14 +217,18 @@ class Project:
                 hint="choose another place with run.state_dir, or free some space",
             ) from error
 
-    def pin(self, checkpoint: str) -> Checkpoint:
+    def pin(self, checkpoint: str, run_id: str | None = None) -> Checkpoint:
         """Pin one checkpoint that a person names: a folder, s3://bucket/prefix, or a pin of ours.
+
+        Args:
+            checkpoint: where it lies.
+            run_id: run that it is to be counted to; default: `run_id_of` it.
 
         Raises:
             CheckpointError: it is no complete checkpoint.
             ConfigError, StoreError: it cannot be read, or the pin cannot be written.
         """
-        return self._held(checkpoint) or self._pin(checkpoint, self.run_id_of(checkpoint), self.pins_dir)
+        return self._held(checkpoint) or self._pin(checkpoint, run_id or self.run_id_of(checkpoint), self.pins_dir)
 
     def run_id_of(self, checkpoint: str) -> str:
         """Return the run that a checkpoint belongs to, as watching names it."""

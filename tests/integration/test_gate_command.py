@@ -117,6 +117,8 @@ def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) 
         (("--replay", "x.zip"), "x.zip cannot be read"),
         (("1000", "--baseline", "600", "--policy", "nothing.toml"), "nothing.toml"),
         (("1000", "--baseline", "600", "--format", "pdf"), "'pdf' is not one of"),
+        (("1000", "--baseline", "600", "--bundle", "nowhere/b.zip"), "there is no folder for nowhere/b.zip"),
+        (("--replay", "x.zip", "--policy", "lenient.toml"), "a bundle holds both sides and their policy"),
     ],
 )
 def test_a_wrong_call_is_a_usage_error_that_says_what_is_wrong(
@@ -129,9 +131,11 @@ def test_a_wrong_call_is_a_usage_error_that_says_what_is_wrong(
 
 
 def test_a_report_that_cannot_be_written_is_no_answer(project: Path) -> None:
-    done = gate(project, "1000", "--baseline", "600", "--output", "nowhere/gate.txt")
+    done = gate(project, "1000", "--baseline", "600", "--output", str(project))
+    assert done.returncode == 2
+    done = gate(project, "1000", "--baseline", "600", "--output", "/proc/gate.txt")
     assert done.returncode == 4
-    assert "nowhere/gate.txt" in done.stderr
+    assert "/proc/gate.txt cannot be written" in done.stderr
 
 
 def test_the_step_of_the_github_action_stops_the_merge_or_lets_it_through(project: Path, tmp_path: Path) -> None:
@@ -174,5 +178,5 @@ def test_checkpoints_that_nobody_evaluated_are_evaluated_now(tmp_path: Path, ser
     said = tracker(tmp_path, "gate", "models/checkpoint-200", "--baseline", "models/checkpoint-100", code=1)
     assert "facts" in said
     assert "lost 1.000: 60 samples lost, 0 gained" in " ".join(said.split())
-    said = tracker(tmp_path, "gate", "models/checkpoint-100", "--baseline", "100")
+    said = tracker(tmp_path, "gate", "models/checkpoint-100", "--baseline", "gate/checkpoint-100@100")
     assert "pass" in said.lower()

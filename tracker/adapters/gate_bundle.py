@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.errors import ConfigError, StoreError
+from eval_jobs.types import EvalRecord
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate_rules import GatePolicy
@@ -72,8 +74,8 @@ def read_bundle(path: Path) -> GateCase:
                 raise StoreError(what, hint="use the version of the tracker that wrote it")
             noise: Any = json.loads(_entry(bundle, "noise.json"))
             return GateCase(
-                baseline=record_from_bytes(_entry(bundle, "baseline.record")),
-                candidate=record_from_bytes(_entry(bundle, "candidate.record")),
+                baseline=_record(bundle, "baseline.record"),
+                candidate=_record(bundle, "candidate.record"),
                 policy=_POLICY.validate_json(_entry(bundle, "policy.json")),
                 noise=RunNoise(
                     jitters=dict(_JITTERS.validate_python(noise["jitters"])),
@@ -82,11 +84,18 @@ def read_bundle(path: Path) -> GateCase:
             )
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="name a file of --bundle") from error
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, ValidationError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, TypeError, RuntimeError) as error:
         raise StoreError(f"{path} is no bundle of `tracker gate`, or damaged", hint="write it again") from error
 
 
 # --- private
+
+
+def _record(bundle: zipfile.ZipFile, name: str) -> EvalRecord:
+    packed = _entry(bundle, name)
+    if len(zlib.decompressobj().decompress(packed, MAX_BYTES + 1)) > MAX_BYTES:
+        raise ValueError(f"{name} is larger than {MAX_BYTES} bytes")
+    return record_from_bytes(packed)
 
 
 def _entry(bundle: zipfile.ZipFile, name: str) -> bytes:

@@ -11,13 +11,16 @@ from tracker.domain.types import Report
 from tracker.wiring import Project
 
 
-def evaluate_now(project: Project, checkpoint: str, console: Console) -> tuple[tuple[EvalRecord, Report], ...]:
+def evaluate_now(
+    project: Project, checkpoint: str, console: Console, *, run_id: str | None = None
+) -> tuple[tuple[EvalRecord, Report], ...]:
     """Pin a checkpoint, carry out all that the project measures, and return it with its verdicts.
 
     Args:
         project: whose history takes it over.
         checkpoint: a folder, or s3://bucket/prefix.
         console: shows what is being done.
+        run_id: run that it is counted to; default: the one that it belongs to by its place.
 
     Raises:
         CheckpointError: it cannot be pinned.
@@ -25,7 +28,7 @@ def evaluate_now(project: Project, checkpoint: str, console: Console) -> tuple[t
     """
     project.make_state_dir()
     world = project.world()
-    pinned = project.pin(checkpoint)
+    pinned = project.pin(checkpoint, run_id)
     tools = make_tools(project.work_dir)
     try:
         with project.pins.in_use(pinned), console.status("starting") as status:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
@@ -31,6 +32,9 @@ from tracker.wiring import Project
 EXIT_CODES = {GateWord.PASS: 0, GateWord.REGRESSION: 1}
 UNSURE = 3
 
+_REFERENCE = re.compile(r"(.*@)?(\d+(:\w*)?|latest)")
+"""Names that are never folders."""
+
 _FORMATS = [str(form) for form in GateFormat]
 _WIDTH = 120
 """Of text in a file, in characters."""
@@ -49,6 +53,7 @@ _WIDTH = 120
 )
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write that to a file instead.")
 @click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Write all that the answer rests on.")
+@click.option("--allow-inconclusive", is_flag=True, help="Exit code 0 for that answer too, and for no other.")
 @click.option("--replay", type=click.Path(path_type=Path, dir_okay=False), help="Give the answer of a bundle again.")
 def command(*, candidate: str | None, baseline: str | None, config_path: Path, **options: Any) -> int:  # noqa: ANN401
     """Say whether CANDIDATE may take the place of a baseline: PASS, REGRESSION, or that it is not known.
@@ -58,14 +63,7 @@ def command(*, candidate: str | None, baseline: str | None, config_path: Path, *
 
     Exit code 0: pass; 1: regression; 3: inconclusive, missing or incomparable; 4: something broke.
     """
-    if options["replay"] is not None:
-        if candidate or baseline:
-            raise ConfigError("a bundle holds both sides", hint="give --replay without CANDIDATE and --baseline")
-        case = read_bundle(options["replay"])
-    elif not candidate or not baseline:
-        raise ConfigError("a gate needs two sides", hint="tracker gate CANDIDATE --baseline REF")
-    else:
-        case = _gathered(open_project(config_path), candidate, baseline, options["policy"])
+    case = _case(candidate, baseline, config_path, options)
     if options["bundle"] is not None:
         write_bundle(options["bundle"], case)
     report = gate_of(case)
@@ -73,10 +71,27 @@ def command(*, candidate: str | None, baseline: str | None, config_path: Path, *
     _write(report, outputs.stdout, options["output"])
     if outputs.summary is not None:
         _append(outputs.summary, gate_markdown(report))
+    if report.word is GateWord.INCONCLUSIVE and options["allow_inconclusive"]:
+        return 0
     return EXIT_CODES.get(report.word, UNSURE)
 
 
 # --- private
+
+
+def _case(candidate: str | None, baseline: str | None, config_path: Path, options: Mapping[str, Any]) -> GateCase:
+    """Return what is to be judged; what is wrong with the call is said before anything is evaluated."""
+    for path in (options["output"], options["bundle"]):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise ConfigError(f"there is no folder for {path}", hint="create it, or name another file")
+    if options["replay"] is not None:
+        if candidate or baseline or options["policy"]:
+            hint = "give --replay without CANDIDATE, --baseline and --policy"
+            raise ConfigError("a bundle holds both sides and their policy", hint=hint)
+        return read_bundle(options["replay"])
+    if not candidate or not baseline:
+        raise ConfigError("a gate needs two sides", hint="tracker gate CANDIDATE --baseline REF")
+    return _gathered(open_project(config_path), candidate, baseline, options["policy"])
 
 
 def _gathered(project: Project, candidate: str, baseline: str, policy: Path | None) -> GateCase:
@@ -87,8 +102,11 @@ def _gathered(project: Project, candidate: str, baseline: str, policy: Path | No
 
 def _record(project: Project, name: str) -> EvalRecord:
     """Return an evaluated checkpoint with its samples; a place where one lies is evaluated first."""
-    if name.startswith(SCHEME) or Path(name).is_dir():
-        return evaluate_now(project, name, Console(stderr=True))[0][0]
+    if not _REFERENCE.fullmatch(name) and (name.startswith(SCHEME) or Path(name).is_dir()):
+        place = name if name.startswith(SCHEME) else str(Path(name).absolute())
+        is_of_run = place.startswith((f"{project.config.run.output_dir}/", str(project.pins_dir.absolute())))
+        run_id = None if is_of_run else f"gate/{PurePosixPath(place).name}"
+        return evaluate_now(project, name, Console(stderr=True), run_id=run_id)[0][0]
     report = known_checkpoint(project.history, name, project.config.run.name)
     return whole_record_of(report, project.history)
 

@@ -15,6 +15,9 @@ from eval_jobs.errors import TrackerError
 from tracker.cli import interrupts
 from tracker.cli.log_text import log_with, show_traceback, shown
 
+BROKEN = 4
+"""Exit code of what nobody foresaw, as of every other failure that says nothing about a model."""
+
 PLUGIN_GROUP = "tracker.commands"
 
 _OBJECTS_UNTIL_COLLECTION = 50_000
@@ -127,6 +130,9 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         sys.exit(130)
+    except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say that something was lost
+        show_traceback(type(error), error, error.__traceback__)
+        sys.exit(BROKEN)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -18,7 +18,7 @@ from tracker.domain.calibration_types import Calibration, Repetition
 from tracker.domain.decision import MIN_COMMON
 from tracker.domain.pairing import Pairing, Unlike, explain_difference, pair, served_alike
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.regression.pooled_test import pooled_test
+from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.regression.score_matrix import Contrast
 from tracker.domain.rules import word_of_pair
 from tracker.domain.run_scores import SeriesKey, series_key
@@ -72,6 +72,8 @@ class ComparedBenchmark:
     """Of "they differ no more than neighbouring checkpoints of the run do"; None: its jitter is not known."""
     spread: Spread
     """What the interval and equivalence rest on: these two checkpoints, jitter left out."""
+    spread_of_run: Spread
+    """The same with what is known of jitter and of decoding: what `comparison.p_worse` rests on."""
     word: VerdictWord
     """REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE, at alpha / benchmarks shown, jitter counted."""
     repetition: Repetition | None
@@ -88,7 +90,7 @@ class RefusedBenchmark:
     benchmark: str
     reasons: tuple[str, ...]
     is_missing: bool = False
-    """It has no result on one of the sides."""
+    """It has no result on one of the sides, or too few samples with a score on both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +181,7 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
         steps = (before.plan.checkpoint.step, after.plan.checkpoint.step)
         return _Possible(before=left, after=right, pairing=pairing, steps=steps)
     common = f"{len(pairing.sample_ids)} of {pairing.planned} samples have a score on both sides"
-    return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} needed)",))
+    return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} needed)",), is_missing=True)
 
 
 def on_common_questions(left: EvalResult, right: EvalResult) -> tuple[EvalResult, EvalResult]:
@@ -232,7 +234,8 @@ def _noise_of(possible: _Possible, after: EvalRecord, noise: RunNoise, policy: P
 def _compared(possible: _Possible, noise: _Noise, alpha_test: float, policy: Policy) -> ComparedBenchmark:
     pairing, result = possible.pairing, possible.after
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
-    comparison = _comparison(possible, test, noise)
+    pooled = _pooled(test, noise)
+    comparison = _comparison(possible, test, noise, pooled)
     equivalence_p = tost_p(test.spread, policy.equivalence_margin)
     with_jitter = min(1.0, 2 * min(comparison.p_worse, comparison.p_better))
     return ComparedBenchmark(
@@ -245,6 +248,7 @@ def _compared(possible: _Possible, noise: _Noise, alpha_test: float, policy: Pol
         p_two_sided=test.p_two_sided,
         p_two_sided_jitter=None if noise.jitter is None else with_jitter,
         spread=test.spread,
+        spread_of_run=_widened(test, pooled),
         word=word_of_pair(comparison, equivalence_p, alpha_test, thresholds_of(policy)),
         repetition=noise.repetition,
         lost=(),
@@ -252,18 +256,32 @@ def _compared(possible: _Possible, noise: _Noise, alpha_test: float, policy: Pol
     )
 
 
-def _comparison(possible: _Possible, test: PairedTest, noise: _Noise) -> Comparison:
+def _pooled(test: PairedTest, noise: _Noise) -> PooledTest | None:
+    """Return the test with jitter and decoding in it, None where nothing is known of them."""
+    decoding = decoding_variance(noise.repetition)
+    if noise.jitter is None and not decoding:
+        return None
+    jitter = noise.jitter or Jitter(tau2=0.0, variance=0.0)
+    moment = Contrast(delta=test.delta, item_variance=test.stderr**2, n=test.n, common_fraction=1.0)
+    # Two evaluations, each with its own chance of decoding: a floor under what their flips show.
+    least = math.sqrt(2 * (decoding / test.n + jitter.tau2))
+    return pooled_test(moment, jitter, 1, 1).with_stderr_of_at_least(least)
+
+
+def _widened(test: PairedTest, pooled: PooledTest | None) -> Spread:
+    """Add to the spread of the samples what `pooled` has beyond it, with the heavier tails of the two."""
+    if pooled is None:
+        return test.spread
+    beyond = math.sqrt(max(pooled.stderr**2 - test.stderr**2, 0.0))
+    return replace(test.spread, stderr=math.hypot(test.spread.stderr, beyond), df=min(test.spread.df, pooled.df))
+
+
+def _comparison(possible: _Possible, test: PairedTest, noise: _Noise, pooled: PooledTest | None) -> Comparison:
     low, high = interval(test.spread)
     if test.method == MCNEMAR:  # a difference of shares cannot lie outside
         low, high = max(low, -1.0), min(high, 1.0)
     p_worse, p_better = test.p_worse, test.p_better
-    decoding = decoding_variance(noise.repetition)
-    if noise.jitter is not None or decoding:
-        jitter = noise.jitter or Jitter(tau2=0.0, variance=0.0)
-        moment = Contrast(delta=test.delta, item_variance=test.stderr**2, n=test.n, common_fraction=1.0)
-        # Two evaluations, each with its own chance of decoding: a floor under what their flips show.
-        least = math.sqrt(2 * (decoding / test.n + jitter.tau2))
-        pooled = pooled_test(moment, jitter, 1, 1).with_stderr_of_at_least(least)
+    if pooled is not None:
         p_worse, p_better = max(p_worse, pooled.p_worse()), max(p_better, pooled.p_better())
     before, after = possible.steps
     return Comparison(

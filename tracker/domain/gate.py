@@ -14,11 +14,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from eval_jobs.types import EvalRecord, ProbeResult
+from eval_jobs.types import EvalRecord, EvalResult, ProbeResult
 from tracker.domain.compare import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
-from tracker.domain.display import percent_text, score_text
+from tracker.domain.display import percent_text, score_text, signed_text
 from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate_types import BenchmarkCheck, GateReport, GateWord, LatencyCheck
+from tracker.domain.scores import summarise
 from tracker.domain.statistics import Spread, mde, t_cdf, t_quantile
 from tracker.domain.types import Policy
 
@@ -51,6 +52,7 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         else _refused(name, refused.get(name), rules[name], levels[name])
         for name in names
     ]
+    checks = [_with_floor(check, candidate, rules[check.benchmark].floor) for check in checks]
     latency = tuple(_within_limit(candidate, limit) for limit in policy.latency)
     return GateReport(
         word=_overall(checks, latency),
@@ -82,7 +84,7 @@ def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]
 
 
 def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alpha: float) -> BenchmarkCheck:
-    spread = _with_jitter(one)
+    spread = one.spread_of_run
     check = BenchmarkCheck(
         benchmark=one.benchmark,
         required=rule.required,
@@ -98,10 +100,6 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
     if coverage < rule.min_coverage:
         share = f"{percent_text(coverage)} of the samples have a score, {percent_text(rule.min_coverage)} are needed"
         return replace(check, word=GateWord.MISSING, reason=share)
-    if rule.floor is not None and _is_beyond(one, rule.floor):
-        side = "below" if one.higher_is_better else "above"
-        floor = f"{score_text(one.after.mean)} is {side} the limit of {score_text(rule.floor)}"
-        return replace(check, word=GateWord.REGRESSION, reason=floor)
     if change.p_worse < alpha_test and change.delta <= -rule.min_effect:
         lost = f"lost {score_text(-change.delta)}: {change.n_lost} samples lost, {change.n_gained} gained"
         return replace(check, word=GateWord.REGRESSION, reason=lost)
@@ -114,7 +112,12 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
 def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
     """Say what these samples could have shown, and how many would be needed."""
     needed = check.samples_needed
+    if one.comparison.p_worse < check.alpha_test:
+        reason = f"a loss is shown, and neither that it is below {score_text(check.min_effect)} nor that it is not"
+        return replace(check, reason=reason, samples_needed=None)
     could = f"a loss of {score_text(check.detectable or 0.0)} would have been seen"
+    if needed is not None and needed <= one.comparison.n_common:
+        return replace(check, samples_needed=None, reason=f"{could}; {signed_text(one.comparison.delta)} is less clear")
     if needed is None:
         more = f"checkpoints of this run differ by more than {score_text(check.min_effect)} anyway"
     else:
@@ -134,14 +137,17 @@ def _samples_needed(one: ComparedBenchmark, spread: Spread, min_effect: float, a
     return math.ceil(one.comparison.n_common * one.spread.stderr**2 / of_samples)
 
 
-def _with_jitter(one: ComparedBenchmark) -> Spread:
-    """Return where the true change lies, counting that each of the two checkpoints has a jitter of its own."""
-    return replace(one.spread, stderr=math.hypot(one.spread.stderr, math.sqrt(2) * one.comparison.jitter))
-
-
-def _is_beyond(one: ComparedBenchmark, floor: float) -> bool:
-    mean = one.after.mean
-    return mean is None or (mean < floor if one.higher_is_better else mean > floor)
+def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, floor: float | None) -> BenchmarkCheck:
+    """Let the candidate's own score decide, whatever became of the comparison."""
+    result = next((o for o in candidate.outcomes if o.benchmark == check.benchmark), None)
+    mean = summarise(result).mean if isinstance(result, EvalResult) else None
+    if floor is None or mean is None or not isinstance(result, EvalResult):
+        return check
+    if not (mean < floor if result.higher_is_better else mean > floor):
+        return check
+    side = "below" if result.higher_is_better else "above"
+    reason = f"{score_text(mean)} is {side} the limit of {score_text(floor)}"
+    return replace(check, word=GateWord.REGRESSION, reason=reason, samples_needed=None)
 
 
 def _refused(name: str, refused: RefusedBenchmark | None, rule: BenchmarkRule, alpha_test: float) -> BenchmarkCheck:

@@ -17,7 +17,7 @@ class GateWord(StrEnum):
     """The answers of a gate, most urgent first."""
 
     REGRESSION = "regression"
-    """Shown to be worse by an amount that matters, or beyond a limit that was set."""
+    """A loss is shown and measured what matters or more, or the candidate is beyond a limit that was set."""
     MISSING = "missing"
     """Not measured, or too few samples have a score."""
     INCOMPARABLE = "incomparable"
@@ -45,7 +45,7 @@ class BenchmarkCheck:
     detectable: float | None = None
     """Smallest true loss that is called a regression with 80 % power."""
     samples_needed: int | None = None
-    """Samples with which a candidate that lost nothing passes with 80 % power; None: clear already, or with no number."""
+    """With so many samples a candidate that lost nothing passes with 80 % power; None: not for want of samples."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval_jobs.types import EvalResult
 from tests.unit.tracker.domain.records import failure_of, record_of, suite_of
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate, holm_levels
 from tracker.domain.gate_rules import BenchmarkRule, GatePolicy
 from tracker.domain.gate_types import GateWord
+from tracker.domain.regression.jitter import Jitter
+from tracker.domain.run_scores import series_key
 
 NO_NOISE = RunNoise()
+OTHER = suite_of(["sums"], prompt_template="Compute {question}")
 SAME = [1.0] * 900 + [0.0] * 100
 
 
@@ -129,13 +133,43 @@ def test_a_failed_evaluation_is_missing_and_too_few_scores_are_too() -> None:
     (check,) = gate(before, failed, GatePolicy(), NO_NOISE).benchmarks
     assert check.word is GateWord.MISSING
     assert "step 2" in check.reason
-    strict = GatePolicy(otherwise=BenchmarkRule(min_coverage=1.01))
-    assert gate(before, after, strict, NO_NOISE).word is GateWord.MISSING
+    few = record_of(2, {"sums": [*[None] * 60, *SAME[60:]]})
+    assert gate(before, few, GatePolicy(), NO_NOISE).word is GateWord.MISSING
+    nearly = record_of(2, {"sums": [*[None] * 20, *SAME[20:]]})
+    assert gate(before, nearly, GatePolicy(), NO_NOISE).word is GateWord.PASS
+    assert (
+        gate(before, nearly, GatePolicy(otherwise=BenchmarkRule(min_coverage=0.99)), NO_NOISE).word is GateWord.MISSING
+    )
+
+
+def test_a_floor_holds_although_nothing_can_be_compared() -> None:
+    policy = GatePolicy(benchmarks={"sums": BenchmarkRule(floor=0.95)})
+    after = record_of(2, {"sums": SAME})
+    for before in (record_of(1, {"sums": failure_of("sums")}), record_of(1, {"sums": SAME}, suite=OTHER)):
+        report = gate(before, after, policy, NO_NOISE)
+        assert report.word is GateWord.REGRESSION
+        assert report.benchmarks[0].reason == "0.900 is below the limit of 0.950"
+
+
+def test_a_loss_that_is_shown_and_measures_less_than_what_matters_is_left_open() -> None:
+    report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": lost(9)}), GatePolicy(), NO_NOISE)
+    assert report.word is GateWord.INCONCLUSIVE
+    assert report.benchmarks[0].reason == "a loss is shown, and neither that it is below 0.010 nor that it is not"
+
+
+def test_jitter_of_the_run_widens_both_tests() -> None:
+    before, after = record_of(1, {"sums": SAME}), record_of(2, {"sums": lost(20)})
+    (key,) = (series_key(after.plan, outcome) for outcome in after.outcomes if isinstance(outcome, EvalResult))
+    calm = gate(before, after, GatePolicy(otherwise=BenchmarkRule(min_effect=0.04)), NO_NOISE).benchmarks[0]
+    jitters = {key: Jitter(tau2=0.01**2, variance=1e-9)}
+    restless = gate(before, after, GatePolicy(otherwise=BenchmarkRule(min_effect=0.04)), RunNoise(jitters=jitters))
+    assert calm.word is GateWord.PASS
+    assert restless.word is GateWord.INCONCLUSIVE
+    assert (restless.benchmarks[0].detectable or 0) > (calm.detectable or 0) + 0.005
 
 
 def test_another_prompt_is_incomparable() -> None:
-    other = suite_of(["sums"], prompt_template="Compute {question}")
-    report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": SAME}, suite=other), GatePolicy(), NO_NOISE)
+    report = gate(record_of(1, {"sums": SAME}), record_of(2, {"sums": SAME}, suite=OTHER), GatePolicy(), NO_NOISE)
     assert report.word is GateWord.INCOMPARABLE
     assert "prompt_template" in report.benchmarks[0].reason
 
