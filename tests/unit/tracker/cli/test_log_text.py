@@ -84,3 +84,21 @@ def test_an_error_that_quotes_an_engine_is_cleaned(
     assert REPLACEMENT in said
     assert "\x1b]0;" not in said
     assert "\x07" not in said
+
+
+def test_an_error_that_nobody_foresaw_does_not_say_that_something_was_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1 would: CI stops a merge for it, and says why."""
+
+    def fail(**_: object) -> None:
+        raise RuntimeError(f"broken {HOSTILE}")
+
+    monkeypatch.setattr(cli_main.cli, "main", fail)
+    monkeypatch.setattr(sys, "argv", ["tracker", "gate"])
+    with pytest.raises(SystemExit) as ended:
+        cli_main.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 4
+    assert "RuntimeError: broken" in said
+    assert "\x07" not in said
