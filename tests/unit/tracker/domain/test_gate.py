@@ -93,6 +93,25 @@ def test_a_loss_that_is_said_to_be_seen_is_called_in_four_cases_of_five() -> Non
     assert 39 <= called <= 57
 
 
+def test_a_handful_of_clusters_without_a_change_is_no_pass() -> None:
+    """Each of them might have been lost as a whole, and four say little of the others."""
+    policy = GatePolicy(otherwise=BenchmarkRule(min_effect=0.05))
+    passages = [f"passage {i // 250}" for i in range(1000)]
+    before, after = (record_of(step, {"b": SAME}, clusters=passages) for step in (1, 2))
+    (check,) = gate(before, after, policy, NO_NOISE).benchmarks
+    assert check.word is GateWord.INCONCLUSIVE
+    assert "clusters" in check.reason
+
+
+def test_many_clusters_with_changes_both_ways_pass() -> None:
+    passages = [f"passage {i // 5}" for i in range(1000)]
+    scores = [*SAME[::2], *SAME[::2]]
+    flipped = [1.0 - score if i % 40 == 0 else score for i, score in enumerate(scores)]
+    before, after = (record_of(1, {"b": scores}, clusters=passages), record_of(2, {"b": flipped}, clusters=passages))
+    policy = GatePolicy(otherwise=BenchmarkRule(min_effect=0.05))
+    assert gate(before, after, policy, NO_NOISE).word is GateWord.PASS
+
+
 def test_an_advisory_benchmark_is_shown_and_decides_nothing() -> None:
     policy = GatePolicy(benchmarks={"facts": BenchmarkRule(required=False)})
     word, each = words({"facts": lost(60), "sums": SAME}, policy)
