@@ -65,10 +65,8 @@ def latency_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
 
 def load_text(load: ProbeLoad) -> str:
     """Return what a load sends, in words."""
-    return (
-        f"{load.requests} requests, {load.concurrency} at a time, {load.input_tokens} tokens in, "
-        f"{load.output_tokens} out"
-    )
+    pace = f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} per second"
+    return f"{load.requests} requests, {pace}, {load.input_tokens} tokens in, {load.output_tokens} out"
 
 
 def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int, float]]:

@@ -17,6 +17,7 @@ from eval_jobs.types import (
     Screen,
     ServeSpec,
     Suite,
+    SweepCell,
 )
 
 SCORING_VERSION = 1
@@ -94,7 +95,7 @@ def make_plan(
             suite_fingerprint(suite),
             settings,
             serve.base_url,
-            [asdict(load) for load in loads],
+            [_load_settings(load) for load in loads],
             *([checkpoint.files_digest] if checkpoint.files_digest else []),  # older plans keep their ids
             *([asdict(suite.part)] if suite.part is not None else []),
         ]
@@ -130,6 +131,11 @@ def calibration_plan(checkpoint: Checkpoint, suite: Suite, serve: ServeSpec, num
     return replace(plan, id=content_hash([plan.id, "calibration", number]), calibration=number)
 
 
+def sweep_plan(plan: EvalPlan, cell: SweepCell) -> EvalPlan:
+    """Build the plan by which a sweep asks what `plan` asks, apart from every other evaluation of the checkpoint."""
+    return replace(plan, id=content_hash([plan.id, "sweep", asdict(cell)]), sweep=cell)
+
+
 def second_pass(suite: Suite) -> Suite:
     """Return what the second pass of a calibration asks: the same suite, with another seed.
 
@@ -163,6 +169,15 @@ def numbered(keys: Iterable[str]) -> tuple[str, ...]:
 
 
 # --- private
+
+
+def _load_settings(load: ProbeLoad) -> dict[str, object]:
+    """Return a load as it was written down before there were rates: plans without one keep their ids."""
+    settings = asdict(load)
+    if load.request_rate is None:
+        del settings["request_rate"]
+    return settings
+
 
 _MEMORY_SHARE = "--gpu-memory-utilization"
 

@@ -7,15 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeLoad:
-    """Traffic of one latency measurement: closed loop, distinct random prompts, fixed output length."""
+    """Traffic of one latency measurement: distinct random prompts, fixed output length.
+
+    A closed loop: the next request is sent when an answer is complete. Or, with a rate, an open one: requests arrive at
+    random times, however many are still in flight.
+    """
 
     name: str = "default"
     requests: int = 32
     concurrency: int = 4
+    """Requests in flight at once; means nothing where there is a rate."""
     input_tokens: int = 64
     output_tokens: int = 32
     warmup_requests: int = 2
     seed: int = 0
+    request_rate: float | None = None
+    """Requests that are sent per second, on average; None: as the concurrency says."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from eval_jobs.probe_types import (
     ReferenceProbe,
     RequestTiming,
 )
+from eval_jobs.sweep_types import SweepCell
 
 __all__ = [
     "Percentiles",
@@ -30,6 +31,7 @@ __all__ = [
     "ReferenceOutcome",
     "ReferenceProbe",
     "RequestTiming",
+    "SweepCell",
 ]
 """What is defined elsewhere and belongs here too."""
 
@@ -222,6 +224,8 @@ class EvalPlan:
     """What the checkpoint's latency is compared with, interleaved on the same engine; None: measured alone."""
     calibration: int = 0
     """Above 0: the suite is asked twice (`execute.twice`), to see what repeating it changes; which time that is."""
+    sweep: SweepCell | None = None
+    """Asked by a sweep; None: by the run itself."""
 
 
 # --- what came out

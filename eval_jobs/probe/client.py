@@ -2,7 +2,8 @@
 
     python -m eval_jobs.probe.client < REQUESTS > REPLIES     # one JSON document a line, see wire.py
 
-`concurrency` workers each send one streaming request after the other, as `vllm bench serve --max-concurrency` does.
+`concurrency` workers each send one streaming request after the other, as `vllm bench serve --max-concurrency` does; or
+requests arrive at random times, as with its `--request-rate`.
 Before that it finds out how the endpoint wants to be asked: one that somebody else runs may only know
 /v1/chat/completions, and may refuse `ignore_eos`: then answers may be shorter than the load says.
 """
@@ -17,6 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eval_jobs.probe.arrivals import arrivals_s
 from eval_jobs.probe.ask import FAILURES, Asker, Dialect, Refused, Session, api_key_from, open_session, reason
 from eval_jobs.probe.latency import Measurement, Timeline
 from eval_jobs.probe.priority import run_first, waited_for_cpu_s
@@ -111,7 +113,9 @@ async def _end_with(prober_pid: int) -> None:
 
 
 async def _run(asker: Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[Timeline, ...]:
-    """Send all prompts, `load.concurrency` at a time, and return their timelines in order of sending."""
+    """Send all prompts as the load says and return their timelines in order of sending."""
+    if load.request_rate is not None:
+        return await _run_open(asker, prompts, arrivals_s(len(prompts), load.request_rate, seed=load.seed), load)
     waiting = iter(prompts)
 
     async def worker() -> list[Timeline]:
@@ -120,6 +124,20 @@ async def _run(asker: Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[T
 
     parts = await asyncio.gather(*(worker() for _ in range(load.concurrency)))
     return tuple(sorted((timeline for part in parts for timeline in part), key=lambda timeline: timeline.sent_s))
+
+
+async def _run_open(
+    asker: Asker, prompts: Sequence[str], at_s: Sequence[float], load: ProbeLoad
+) -> tuple[Timeline, ...]:
+    """Send each prompt at its time from now, whether or not those before are answered."""
+    started_s = time.perf_counter()
+
+    async def send(prompt: str, after_s: float) -> Timeline:
+        await asyncio.sleep(max(0.0, started_s + after_s - time.perf_counter()))
+        return await asker.ask(prompt, load.output_tokens)
+
+    timelines = await asyncio.gather(*(send(prompt, after_s) for prompt, after_s in zip(prompts, at_s, strict=True)))
+    return tuple(sorted(timelines, key=lambda timeline: timeline.sent_s))
 
 
 async def _traffic(request: ClientRequest, session: Session, known: KnownPrompts) -> _Traffic:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import logging
+import math
 import re
 import time
 from pathlib import Path
@@ -168,10 +169,11 @@ def tokenizer_digest(folder: str) -> str:
 
 def _check(load: ProbeLoad) -> None:
     least = min(load.requests, load.concurrency, load.input_tokens, load.output_tokens)
-    if least < 1 or load.warmup_requests < 0:
+    no_rate = load.request_rate is not None and not 0 < load.request_rate < math.inf
+    if least < 1 or load.warmup_requests < 0 or no_rate:
         raise ProbeError(
             f"the load {load.name} asks for nothing: {load}",
-            hint="requests, concurrency, input_tokens and output_tokens must be at least 1",
+            hint="requests, concurrency, input_tokens and output_tokens must be at least 1, a request_rate above 0",
         )
 
 

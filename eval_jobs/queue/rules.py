@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from eval_jobs.errors import PlanPoisoned
 from eval_jobs.queue_types import Backlog, Claim, Hold
-from eval_jobs.types import BenchmarkFailure, EvalRecord, ProbeFailure
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, ProbeFailure
 
 LEASE_S = 60.0
 BEAT_S = 2.0
@@ -37,6 +37,8 @@ SHOWN = 20
 """Waiting plans that `QueueState` names."""
 FIRST_PLACE = -(2**62)
 """Before every step that there can be."""
+FIRST_PLACE_OF_SWEEPS = 2**62
+"""Behind every step: a sweep waits for the run's own checkpoints, and asks one of them after the other."""
 
 
 class PlanState(StrEnum):
@@ -55,8 +57,11 @@ ON_ITS_WAY = (PlanState.WAITING, PlanState.RUNNING, PlanState.FINISHED, PlanStat
 """States that somebody still has to do something about."""
 
 
-def place_of(step: int, backlog: Backlog, *, keep: bool) -> int:
+def place_of(plan: EvalPlan, backlog: Backlog, *, keep: bool) -> int:
     """Return a plan's place among those of its run; the lowest is next."""
+    step = plan.checkpoint.step
+    if plan.sweep is not None:
+        return FIRST_PLACE_OF_SWEEPS + step
     if backlog is Backlog.OLDEST:
         return step
     return FIRST_PLACE if keep else -step

@@ -77,7 +77,7 @@ class SqlQueue:
         skippable = may_skip(backlog, keep=keep)
         turn = {
             "plan": plan_to_json(plan),
-            "place": place_of(plan.checkpoint.step, backlog, keep=keep),
+            "place": place_of(plan, backlog, keep=keep),
             "may_skip": skippable,
         }
         what = {"id": plan.id, "run_id": plan.checkpoint.run_id, "step": plan.checkpoint.step, "added_at": now}

@@ -134,3 +134,17 @@ def test_a_module_in_the_users_folder_is_not_taken_for_a_known_one(server: OpenA
     (tmp_path / "aiohttp.py").write_text("raise SystemExit('the wrong one')\n", encoding="utf-8")
     with contextlib.chdir(tmp_path):
         assert LatencyProber().probe(endpoint_of(server), LOAD).completed == LOAD.requests
+
+
+def test_requests_of_a_rate_are_sent_whether_or_not_those_before_are_answered(server: OpenAIServer) -> None:
+    load = replace(LOAD, concurrency=1, warmup_requests=0, request_rate=50.0)
+    all_arrived = threading.Barrier(load.requests)
+
+    def answer(request: Request) -> Reply:
+        if request.number >= CALIBRATION:
+            all_arrived.wait(timeout=120.0)  # nobody is answered before the last one has asked
+        return GOOD
+
+    server.answer = answer
+    result = LatencyProber().probe(endpoint_of(server), load)
+    assert (result.completed, result.failed) == (load.requests, 0)

@@ -62,7 +62,7 @@ class FakeQueue:
     def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False) -> bool:  # noqa: ARG002 - part of the port
         with self._lock:
             known = self._entries.get(plan.id)
-            place = place_of(plan.checkpoint.step, backlog, keep=keep)
+            place = place_of(plan, backlog, keep=keep)
             skippable = may_skip(backlog, keep=keep)
             if known is None:
                 self._put(_Entry(plan=plan, place=place, may_skip=skippable))

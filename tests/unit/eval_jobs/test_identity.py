@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_jobs.identity import benchmark_fingerprint, make_plan, numbered, sample_key, serve_settings
+from eval_jobs.codec import plan_from_json, plan_to_json
+from eval_jobs.identity import (
+    _load_settings,
+    benchmark_fingerprint,
+    make_plan,
+    numbered,
+    sample_key,
+    serve_settings,
+    sweep_plan,
+)
 from eval_jobs.types import (
     Benchmark,
     Between,
@@ -23,6 +32,7 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
     SwapPolicy,
+    SweepCell,
 )
 from tests.records import forgetting_run
 
@@ -63,6 +73,28 @@ def test_a_step_that_was_written_again_is_another_plan() -> None:
 def test_another_load_is_another_plan() -> None:
     other = make_plan(PLAN.checkpoint, PLAN.suite, PLAN.serve, [ProbeLoad(requests=7)])
     assert other.id != again(PLAN).id
+
+
+def test_a_load_without_a_rate_is_the_load_of_before_there_were_rates_and_one_with_a_rate_is_another() -> None:
+    load = PLAN.loads[0]
+    settings = {name: value for name, value in asdict(load).items() if name != "request_rate"}
+    assert _load_settings(load) == settings
+    rated = make_plan(PLAN.checkpoint, PLAN.suite, PLAN.serve, (replace(load, request_rate=2.0),))
+    assert rated.id != PLAN.id
+
+
+def test_what_a_sweep_asks_is_never_the_plan_of_the_checkpoint_itself() -> None:
+    cell = SweepCell(sweep="nightly", target="tiny@100", variant=(("temperature", "0.7"),))
+    plans = [
+        PLAN,
+        sweep_plan(PLAN, cell),
+        sweep_plan(PLAN, replace(cell, sweep="weekly")),
+        sweep_plan(PLAN, replace(cell, variant=())),
+        sweep_plan(PLAN, replace(cell, turn="2026-03-14")),
+    ]
+    assert len({plan.id for plan in plans}) == len(plans)
+    assert [plan.sweep for plan in plans[:2]] == [None, cell]
+    assert plan_from_json(plan_to_json(plans[1])) == plans[1]
 
 
 def test_raising_the_suites_length_does_not_touch_a_benchmark_with_a_length_of_its_own() -> None:

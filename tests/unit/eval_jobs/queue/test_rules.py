@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from eval_jobs.identity import sweep_plan
 from eval_jobs.queue.rules import (
     MAX_ATTEMPTS,
     MAX_CRASHES,
@@ -21,7 +22,8 @@ from eval_jobs.queue.rules import (
     tries,
 )
 from eval_jobs.queue_types import Backlog, Claim, Crash
-from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, ProbeFailure
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, ProbeFailure, SweepCell
+from tests.contract.queues import plan_at
 from tests.records import forgetting_run
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
@@ -105,13 +107,22 @@ def test_random_kills_set_no_plan_aside() -> None:
 
 
 def test_the_place_of_a_plan_follows_the_order_and_what_is_kept_comes_first() -> None:
-    steps = [0, 7, 10**18 - 1]
-    assert sorted(steps, key=lambda s: place_of(s, Backlog.OLDEST, keep=False)) == steps
-    assert sorted(steps, key=lambda s: place_of(s, Backlog.NEWEST, keep=False)) == steps[::-1]
-    assert place_of(0, Backlog.NEWEST, keep=True) < place_of(10**18 - 1, Backlog.NEWEST, keep=False)
-    assert place_of(7, Backlog.OLDEST, keep=True) == place_of(7, Backlog.OLDEST, keep=False)
+    plans = [plan_at(step) for step in (0, 7, 10**18 - 1)]
+    first, second, last = plans
+    assert sorted(plans, key=lambda p: place_of(p, Backlog.OLDEST, keep=False)) == plans
+    assert sorted(plans, key=lambda p: place_of(p, Backlog.NEWEST, keep=False)) == plans[::-1]
+    assert place_of(first, Backlog.NEWEST, keep=True) < place_of(last, Backlog.NEWEST, keep=False)
+    assert place_of(second, Backlog.OLDEST, keep=True) == place_of(second, Backlog.OLDEST, keep=False)
     allowed = {(backlog, keep) for backlog in Backlog for keep in (False, True) if may_skip(backlog, keep=keep)}
     assert allowed == {(Backlog.NEWEST, False)}
+
+
+@pytest.mark.parametrize("backlog", Backlog)
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_a_sweep_asks_comes_after_every_checkpoint_of_the_run_and_by_step(backlog: Backlog, *, keep: bool) -> None:
+    first, last = (sweep_plan(plan_at(step), SweepCell(sweep="s", target="t")) for step in (0, 10**18 - 1))
+    own = max(place_of(plan_at(step), backlog, keep=keep) for step in (0, 10**18 - 1))
+    assert own < place_of(first, backlog, keep=keep) < place_of(last, backlog, keep=keep) < 2**63
 
 
 @pytest.mark.parametrize(
