@@ -85,10 +85,18 @@ class Project:
         self.make_state_dir()
         return open_database(self.database_url, password=self.database_password)
 
-    @property
+    @cached_property
     def mlflow_uri(self) -> str:
-        """Where MLflow keeps the results."""
-        return self.config.tracking.uri or f"sqlite:///{self.state_dir / 'mlflow.db'}"
+        """Where MLflow keeps the results; whoever has the address asks as the user that is set for it.
+
+        Raises:
+            ConfigError: the file that is named has no password.
+        """
+        tracking = self.config.tracking
+        if tracking.username:
+            password = read_secret(variable="", file=tracking.password_file, setting="tracking.password")
+            importlib.import_module("tracker.adapters.mlflow_environment").log_in(tracking.username, password)
+        return tracking.uri or f"sqlite:///{self.state_dir / 'mlflow.db'}"
 
     @cached_property
     def queue(self) -> SqlQueue:

@@ -68,7 +68,8 @@ def _of_mlflow(error: MlflowException, uri: str) -> StoreError:
     if code in NO_ACCESS:
         return TrackingUnreachable(
             f"the MLflow server {uri} refuses access: {_first_line(error.message)}",
-            hint="set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN)",
+            hint="check tracking.username and tracking.password_file, or set MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN), and start again; nothing is lost",
         )
     # Without an answer there is no RestException, and the client calls that an internal error too.
     answered = isinstance(error, RestException) or not uri.startswith("http")

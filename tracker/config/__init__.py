@@ -128,12 +128,14 @@ def _anchored(config: Config, folder: Path) -> Config:
     store = config.store
     if store.password_file is not None:
         store = store.model_copy(update={"password_file": folder / store.password_file})
+    tracking = config.tracking
+    if tracking.password_file is not None:
+        tracking = tracking.model_copy(update={"password_file": folder / tracking.password_file})
     probe = config.probe
     if probe.reference not in {"", FIRST} and not probe.reference.startswith(SCHEME):
         probe = probe.model_copy(update={"reference": str(folder / probe.reference)})
     watch = config.watch
     if watch.config_from is not None:
         watch = watch.model_copy(update={"config_from": folder / watch.config_from})
-    return config.model_copy(
-        update={"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe, "store": store}
-    )
+    changed = {"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe}
+    return config.model_copy(update=changed | {"store": store, "tracking": tracking})

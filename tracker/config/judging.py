@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from pathlib import Path
+
+from pydantic import Field, field_validator, model_validator
 
 from tracker.config.section import Section, without_key
 from tracker.domain.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy
@@ -67,11 +69,26 @@ class TrackingSection(Section):
     run_id: str = Field(
         default="", description="The trainer's own MLflow run, to write into it; default: found by its output folder."
     )
+    username: str = Field(
+        default="", description="User of the MLflow server, with `password_file`; default: MLFLOW_TRACKING_USERNAME."
+    )
+    password_file: Path | None = Field(
+        default=None, description="File whose first line is that user's password; default: MLFLOW_TRACKING_PASSWORD."
+    )
 
     @field_validator("uri")
     @classmethod
     def _address_holds_no_key(cls, value: str) -> str:
         return without_key(
             value,
-            instead="set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (for PostgreSQL: PGPASSWORD)",
+            instead="name tracking.username and tracking.password_file, or set MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD (for PostgreSQL: PGPASSWORD)",
         )
+
+    @model_validator(mode="after")
+    def _user_and_password_are_for_a_server(self) -> TrackingSection:
+        if bool(self.username) != (self.password_file is not None):
+            raise ValueError("username and password_file are set together")
+        if self.username and not self.uri.startswith("http"):
+            raise ValueError("a user is for an MLflow server: name it with tracking.uri (http://host:port)")
+        return self
