@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointSkipped
 from eval_jobs.ports import Queue
+from tracker.domain.branches import branches_of
 from tracker.domain.retention import (
     BASELINE,
     FIRST,
@@ -26,6 +27,7 @@ from tracker.domain.retention import (
     is_of,
     merged,
 )
+from tracker.domain.rewind import scores_of_newest
 from tracker.domain.types import Pinned
 from tracker.ports import History, Pins
 
@@ -122,5 +124,5 @@ def _standing(keeping: Keeping, run_id: str, held: Sequence[Identity]) -> Mappin
         {c: (FIRST,) for c in held if c.step == first},
         dict.fromkeys(references, (REFERENCE,)),
         {c: (BASELINE,) for c in held if baseline == Pinned(run_id=c.run_id, step=c.step)},
-        best_checkpoints(keeping.history.scores(run_id)),
+        best_checkpoints(scores_of_newest(keeping.history.scores(run_id), branches_of(p.checkpoint for p in plans))),
     )

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from eval_jobs.types import Checkpoint
+from tracker.domain.best import best_by_benchmark, best_of
 from tracker.domain.run_scores import RunScores
-from tracker.domain.types import Measure
 
 LAST = "one of the last {count}"
 FIRST = "first of the run"
 BEST = "best at {names}"
+BEST_OF_SUITE = "best of the run"
 REFERENCE = "latency is compared with it"
 BASELINE = "policy.baseline"
 UNFINISHED = "not evaluated yet"
@@ -85,18 +84,16 @@ def choose(
 
 
 def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:
-    """Return the checkpoint with the highest mean score of each benchmark, with the reason to keep it.
+    """Return the best checkpoint of each benchmark and that of the suite (`best`), with the reason to keep it.
 
-    Where several have it, the newest. A benchmark that was measured in several ways counts in its newest one.
+    `scores` are of one branch of a run (`rewind.scores_of_newest`).
     """
     names: dict[Identity, list[str]] = {}
-    for benchmark in scores.benchmarks():
-        series = scores.of(benchmark)[-1]
-        means = np.where(series.is_whole, series.matrix(Measure.SCORE).means, np.nan)
-        if not np.isnan(means).all():
-            row = int(np.flatnonzero(means == np.nanmax(means))[-1])
-            names.setdefault(identity_of(series.plans[row].checkpoint), []).append(benchmark)
-    return {key: (BEST.format(names=", ".join(found)),) for key, found in names.items()}
+    for benchmark, best in best_by_benchmark(scores).items():
+        names.setdefault(identity_of(best.checkpoint), []).append(benchmark)
+    of_suite = best_of(scores)
+    reasons = {key: (BEST.format(names=", ".join(found)),) for key, found in names.items()}
+    return reasons if of_suite is None else merged({identity_of(of_suite.checkpoint): (BEST_OF_SUITE,)}, reasons)
 
 
 def merged(*parts: Mapping[Identity, Sequence[str]]) -> Mapping[Identity, tuple[str, ...]]:

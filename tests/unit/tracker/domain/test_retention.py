@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records import forgetting_run, scores_of_run
-from tracker.domain.retention import Identity, best_checkpoints, choose, identity_of, merged
+from tracker.domain.best import best_of
+from tracker.domain.retention import BEST_OF_SUITE, Identity, best_checkpoints, choose, identity_of, merged
 from tracker.domain.run_scores import RunScores
 
 checkpoints = st.builds(
@@ -59,18 +60,17 @@ def test_every_checkpoint_is_decided_once_and_nothing_with_a_reason_goes(
         assert len(later) >= keep
 
 
-def test_the_best_checkpoint_of_every_benchmark_is_named() -> None:
-    run = forgetting_run(trouble=False)
-    best = best_checkpoints(scores_of_run(run))
-    means = {v.benchmark: [] for v in run.reports[0].verdicts}  # type: ignore[var-annotated]
-    for report in run.reports:
-        for verdict in report.verdicts:
-            means[verdict.benchmark].append(verdict.score)
-    for benchmark, scores in means.items():
-        top = max(scores)
-        row = max(index for index, score in enumerate(scores) if score == top)
-        checkpoint = identity_of(run.records[row].plan.checkpoint)
-        assert any(benchmark in reason for reason in best[checkpoint]), (benchmark, scores)
+def test_the_best_checkpoint_of_every_benchmark_is_named_and_that_of_the_run() -> None:
+    scores = scores_of_run(forgetting_run(trouble=False))
+    best = best_checkpoints(scores)
+    each = {name: best_of(scores, name) for name in scores.benchmarks()}
+    assert len({one.checkpoint.step for one in each.values() if one}) > 1, "what is learned late is best late"
+    for name, one in each.items():
+        assert one is not None
+        assert any(name in reason for reason in best[identity_of(one.checkpoint)])
+    whole = best_of(scores)
+    assert whole is not None
+    assert BEST_OF_SUITE in best[identity_of(whole.checkpoint)]
 
 
 def test_a_run_without_scores_has_no_best() -> None:
