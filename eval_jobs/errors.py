@@ -33,6 +33,9 @@
     |  |- DiskFull                   E-STORE-DISK         4   retryable
     |  |- StoreUnavailable           E-STORE-AWAY         4   retryable: it does not answer, or is locked
     |  `- SchemaTooNew               E-STORE-SCHEMA       4   written by a newer program
+    |- AlertError                    E-ALERT              4
+    |  |- ChannelUnreachable         E-ALERT-UNREACHABLE  4   retryable: nobody answers, or not now
+    |  `- ChannelRefused             E-ALERT-REFUSED      4   the service does not take it: key, signature, content
     `- Incomparable                  E-INCOMPARABLE       3   the two sides were not measured alike
 
 An adapter maps the errors of its library here, in one place, with `raise X(...) from exc`.
@@ -265,6 +268,25 @@ class SchemaTooNew(StoreError):
     """The tables have a version that only a newer program knows."""
 
     code = "E-STORE-SCHEMA"
+
+
+class AlertError(TrackerError):
+    """People could not be told."""
+
+    code = "E-ALERT"
+
+
+class ChannelUnreachable(AlertError):
+    """The service of a channel does not answer, or is too busy; context `retry_after_s` where it says for how long."""
+
+    code = "E-ALERT-UNREACHABLE"
+    retryable = True
+
+
+class ChannelRefused(AlertError):
+    """The service of a channel answers that it does not take the message."""
+
+    code = "E-ALERT-REFUSED"
 
 
 class Incomparable(TrackerError):

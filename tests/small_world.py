@@ -42,10 +42,12 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
-from tests.small_world_around import BrokenNotifier, Notifier, Once, Sink
+from tests.small_world_around import Broken, Channel, Once, Sink
+from tracker.adapters.alert_outbox_sql import AlertOutbox
 from tracker.adapters.filesystem import FilesystemSource
 from tracker.adapters.history_sql import SqlHistory
 from tracker.adapters.outbox_sql import OutboxTracking
+from tracker.app.alerting import Crier
 from tracker.app.daemon import StopRule, watch
 from tracker.config import load_config
 from tracker.domain.discovery import WatchOptions
@@ -171,12 +173,14 @@ def _live(home: Path, number: int) -> None:
     options = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
     source = _QuickSource(RUN, home / "out", home / "pins", options, clock)
     source.before_the_end = lambda: setattr(queue, "is_ending", True)
+    world = Project(load_config(home / "tracker.toml")).world()
+    alerting = AlertOutbox(database, (Broken(), Channel(home / "told")), clock, run=RUN)
     world = replace(
-        Project(load_config(home / "tracker.toml")).world(),
+        world,
         source=source,
         queue=queue,
         tracking=OutboxTracking(database, Sink(home / "sent", once), clock),
-        notifiers=(BrokenNotifier(), Notifier(home / "told")),
+        crier=Crier(history=world.history, alerting=alerting),
     )
     tools = Tools(
         engine=_Engine(_endpoint("")),
@@ -206,6 +210,7 @@ def _live(home: Path, number: int) -> None:
         )
     while world.tracking.flush():
         clock.advance(400.0)
+    alerting.close()
     source.close()
 
 

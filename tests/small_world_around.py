@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from eval_jobs.errors import StoreError, TrackingUnreachable
+from eval_jobs.errors import ChannelUnreachable, StoreError, TrackingUnreachable
 from eval_jobs.identity import content_hash
+from tracker.domain.alert_types import AlertMessage
 from tracker.domain.tracking_types import TrackingItem
-from tracker.domain.types import Alert
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
 
@@ -50,15 +50,26 @@ class Sink:
         """Keep nothing open."""
 
 
-class Notifier:
+class Channel:
+    """Writes a line for each alert that it is told."""
+
+    name = "file"
+    repeat_s = None
+
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def notify(self, alert: Alert) -> None:
+    def notify(self, message: AlertMessage) -> str:
         with self._path.open("a") as file:
-            file.write(f"{alert.state} {alert.subject} {alert.step}\n")
+            file.writelines(f"{a.state} {a.subject} {a.step}\n" for a in message.alerts)
+        return "written"
 
 
-class BrokenNotifier:
-    def notify(self, alert: Alert) -> None:
-        raise StoreError(f"{alert.fingerprint} cannot be delivered", hint="look at the channel")
+class Broken:
+    """A channel whose service is away."""
+
+    name = "broken"
+    repeat_s = None
+
+    def notify(self, message: AlertMessage) -> str:
+        raise ChannelUnreachable(f"{message.step} cannot be delivered", hint="look at the channel")

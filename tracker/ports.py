@@ -9,11 +9,13 @@ from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.alert_types import Alert, AlertMessage, ChannelState, Silence
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.leading import Leader
 from tracker.domain.run_scores import RunScores
+from tracker.domain.sweeps.types import Look, Turn, TurnState
 from tracker.domain.tracking_types import TrackingItem
-from tracker.domain.types import Acceptance, Alert, CurvePoint, Episode, Gap, Measure, Report
+from tracker.domain.types import Acceptance, CurvePoint, Episode, Gap, Measure, Report
 
 
 class CheckpointSource(Protocol):
@@ -106,6 +108,9 @@ class CurveReader(Protocol):
     def read(self, checkpoint: Checkpoint) -> tuple[CurvePoint, ...]:
         """Return all finite points known at this checkpoint, ordered by step; () when there are none."""
 
+    def last_step(self, checkpoint: Checkpoint) -> int | None:
+        """Return the step at which the training will end, None where the trainer did not leave it on disk."""
+
 
 class History(Protocol):
     """Everything that was ever measured and concluded. Appending is idempotent."""
@@ -190,6 +195,46 @@ class History(Protocol):
         """Return the ids of all runs, ordered by name."""
 
 
+class Sweeps(Protocol):
+    """The turns of one run's sweeps, and what came of them. Safe for several processes; appending is idempotent."""
+
+    def take(self, holder: str, *, now: datetime, lease_until: datetime) -> bool:
+        """Take or prolong the right to begin turns; False while another holder's lease lasts.
+
+        A lease that ends later than `lease_until` was given before the clock was set back, and does not last.
+        """
+
+    def release(self, holder: str) -> None:
+        """Give that right up. Not this holder's: no-op."""
+
+    def look(self, sweep: str) -> Look | None:
+        """Return until when a sweep's timetable was followed, None: it never was."""
+
+    def remember(self, sweep: str, look: Look) -> None:
+        """Store until when a sweep's timetable was followed."""
+
+    def add(self, turn: Turn) -> bool:
+        """Store a turn that is new; False and nothing is done when its sweep has one that was due at that time."""
+
+    def change(self, turn: Turn, *, was: TurnState) -> bool:
+        """Store what became of a turn; False and nothing is done when its state is not `was` any more."""
+
+    def open_turns(self) -> tuple[Turn, ...]:
+        """Return the turns that are due or running, the one that was due first before the others."""
+
+    def turns(self, sweep: str) -> tuple[Turn, ...]:
+        """Return all turns of a sweep, the one that was due last first."""
+
+    def append(self, record: EvalRecord) -> None:
+        """Store a result under its plan id; the same id again replaces it."""
+
+    def answered(self, plan_ids: Collection[str]) -> frozenset[str]:
+        """Return which of these plans have a result."""
+
+    def results(self, plan_ids: Collection[str]) -> Mapping[str, EvalRecord]:
+        """Return the results that there are, by plan id."""
+
+
 class Tracking(Protocol):
     """Writes results and curves where people look at them. Never loses, never doubles, never blocks the watcher."""
 
@@ -202,6 +247,9 @@ class Tracking(Protocol):
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Queue curve points that were not queued before for this run."""
+
+    def publish_sweep(self, record: EvalRecord) -> None:
+        """Queue the result of a plan of a sweep for publication; a record that was queued before changes nothing."""
 
     def flush(self) -> int:
         """Send what is queued and return how many items still wait. A store that is down is not an error here."""
@@ -225,12 +273,56 @@ class TrackingSink(Protocol):
         """Release connections. Calling it twice is harmless."""
 
 
+class Alerting(Protocol):
+    """Tells people, on every channel, at least once. Never loses an alert, never blocks the watcher."""
+
+    def publish(self, alerts: Sequence[Alert]) -> None:
+        """Queue alerts for every channel.
+
+        One whose fingerprint was queued last in the same state changes nothing, and so does the end of what was never
+        queued: a channel that is new is not told of the end of what began before it.
+        """
+
+    def flush(self) -> int:
+        """Let every channel send what is due, each by itself, and return how many alerts wait. Nothing is waited for.
+
+        What is due for one checkpoint goes in one message. A channel that is away is no error here: it is asked
+        again later, and no other channel waits for it.
+        """
+
+    def close(self) -> None:
+        """Give the channels a moment to take what is due. Calling it twice is harmless."""
+
+    def channels(self) -> tuple[ChannelState, ...]:
+        """Return the state of every channel: the configured ones, and those for which something waits all the same."""
+
+    def silence(self, silence: Silence) -> None:
+        """Hold back from now on what it means, until it ends; one of the same id is replaced.
+
+        What is firing at its end is told then; what began and ended meanwhile is not.
+        """
+
+    def silences(self) -> tuple[Silence, ...]:
+        """Return the silences that have not ended, those that end first before the others."""
+
+
 class Notifier(Protocol):
     """One channel to people."""
 
-    def notify(self, alert: Alert) -> None:
-        """Deliver the alert.
+    @property
+    def name(self) -> str:
+        """Name that a person gave it."""
+
+    @property
+    def repeat_s(self) -> float | None:
+        """Seconds after which the service must hear again what is firing, because it forgets; None: it does not."""
+
+    def notify(self, message: AlertMessage) -> str:
+        """Deliver the message in bounded time, at most 30 s, and return what the service answered, one line.
+
+        It is delivered when the service itself says so, not when a connection worked.
 
         Raises:
-            StoreError: it was not delivered; the caller goes on with the other channels.
+            ChannelUnreachable: nobody answers, or the service is too busy: later it may work.
+            ChannelRefused: the service does not take this message, key or signature.
         """

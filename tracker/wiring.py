@@ -24,7 +24,6 @@ from eval_jobs.types import Checkpoint, Suite
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.history_sql import SqlHistory
 from tracker.adapters.lead_sql import SqlLead
-from tracker.adapters.log_notifier import LogNotifier
 from tracker.adapters.no_tracking import NoTracking
 from tracker.adapters.pin_store import FolderOfPins
 from tracker.adapters.samples_place_sql import demand_samples
@@ -34,6 +33,9 @@ from tracker.domain.buckets import SCHEME, parse_location
 from tracker.ports import CheckpointSource, Lead, Notifier, Pins, Tracking
 
 if TYPE_CHECKING:
+    from tracker.adapters.mlflow_registry import RegisteredCheckpoint
+    from tracker.adapters.mlflow_runs import TrackingSettings
+    from tracker.app.alerting import Crier
     from tracker.app.collect import Keeping
     from tracker.app.pipeline import Measurement, World
 
@@ -115,26 +117,41 @@ class Project:
             return NoTracking()
         self.make_state_dir()
         outbox = importlib.import_module("tracker.adapters.outbox_sql")
-        store = importlib.import_module("tracker.adapters.mlflow_store")
-        settings = store.TrackingSettings(
-            uri=self.mlflow_uri,
-            experiment=self.config.tracking.experiment or self.config.run.name,
-            run_name=self.config.run.name,
-            run_id=self.config.tracking.run_id,
-            output_dir=self.config.run.output_dir,
-        )
-        sink = store.MlflowStore(settings)
+        sink = importlib.import_module("tracker.adapters.mlflow_store").MlflowStore(self._tracking_settings)
         tracking: Tracking = outbox.OutboxTracking(self.database, sink, run=self.config.run.name)
         return tracking
+
+    def registered(self, reference: str) -> RegisteredCheckpoint:
+        """Return the checkpoint that `models:/NAME@ALIAS` or `models:/NAME/VERSION` leads to in MLflow.
+
+        Raises:
+            ConfigError: there is no such version, or it was made from no checkpoint of a tracker.
+            TrackingUnreachable: MLflow does not answer.
+        """
+        registry = importlib.import_module("tracker.adapters.mlflow_registry")
+        found: RegisteredCheckpoint = registry.registered_checkpoint(
+            self._tracking_settings, reference, self.history.runs()
+        )
+        return found
 
     def lead(self) -> Lead:
         """Return the right to watch the run, not yet taken."""
         return SqlLead(self.database, self.config.run.name, self.config.run.output_dir)
 
     @property
-    def notifiers(self) -> tuple[Notifier, ...]:
+    def channels(self) -> tuple[Notifier, ...]:
         """Channels to people."""
-        return (LogNotifier(),)
+        return ()
+
+    @cached_property
+    def crier(self) -> Crier:
+        """Whoever tells people."""
+        outbox = importlib.import_module("tracker.adapters.alert_outbox_sql")
+        crier: Crier = importlib.import_module("tracker.app.alerting").Crier(
+            history=self.history,
+            alerting=outbox.AlertOutbox(self.database, self.channels, run=self.config.run.name),
+        )
+        return crier
 
     def suite(self) -> Suite:
         """Return the suite, its local data read and checked.
@@ -178,7 +195,7 @@ class Project:
             queue=self.queue,
             history=self.history,
             tracking=self.tracking,
-            notifiers=self.notifiers,
+            crier=self.crier,
             judge=judging.judge,
             measurement=self.measurement(),
             policy=self.config.to_policy(),
@@ -256,6 +273,18 @@ class Project:
         return Project(self.config.model_copy(update={"watch": watch}))
 
     # --- private
+
+    @cached_property
+    def _tracking_settings(self) -> TrackingSettings:
+        runs = importlib.import_module("tracker.adapters.mlflow_runs")
+        settings: TrackingSettings = runs.TrackingSettings(
+            uri=self.mlflow_uri,
+            experiment=self.config.tracking.experiment or self.config.run.name,
+            run_name=self.config.run.name,
+            run_id=self.config.tracking.run_id,
+            output_dir=self.config.run.output_dir,
+        )
+        return settings
 
     def _reference(self) -> Checkpoint | Literal["first"] | None:
         setting = self.config.probe.reference

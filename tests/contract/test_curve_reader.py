@@ -22,7 +22,8 @@ LOSSES = {step: 5.0 / step for step in range(1, 21)}
 def reader(request: pytest.FixtureRequest, tmp_path: Path) -> CurveReader:
     """A reader of a run that logged LOSSES at steps 1 to 20."""
     if request.param == "fake":
-        return FakeCurves(CurvePoint(key="train/loss", step=step, value=value) for step, value in LOSSES.items())
+        points = (CurvePoint(key="train/loss", step=step, value=value) for step, value in LOSSES.items())
+        return FakeCurves(points, last_step=10_000)
     for step in (10, 20):
         trainer.save(tmp_path, step)
     return TrainerCurves()
@@ -51,6 +52,11 @@ def test_points_are_ordered_finite_and_unique(reader: CurveReader, tmp_path: Pat
 
 def test_only_what_was_known_at_the_checkpoint_is_returned(reader: CurveReader, tmp_path: Path) -> None:
     assert max(p.step for p in reader.read(checkpoint(tmp_path, 10))) == 10
+
+
+def test_the_last_step_is_what_the_trainer_says(reader: CurveReader, tmp_path: Path) -> None:
+    assert reader.last_step(checkpoint(tmp_path, 10)) == 10_000
+    assert reader.last_step(checkpoint(tmp_path / "elsewhere", 0)) is None
 
 
 def test_a_run_without_curves_gives_none(reader: CurveReader, tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, Outcome
 from tests.records import without_samples
+from tracker.domain.alert_types import Alert, AlertState
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.outlines import outlined
 from tracker.domain.run_scores import RunScores, with_record
 from tracker.domain.sample_columns import columns_of
-from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Gap, Measure, Report
+from tracker.domain.types import Acceptance, Closing, Episode, Gap, Measure, Report
 
 
 class FakeHistory:

@@ -14,7 +14,8 @@ from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_over
 from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.pipeline import review
-from tracker.domain.types import AlertState, VerdictWord
+from tracker.domain.alert_types import AlertState
+from tracker.domain.types import VerdictWord
 
 COUNT = 20
 REFUSED = 4
@@ -44,6 +45,6 @@ def test_too_few_answers_are_a_missing_verdict_that_is_told_as_a_blind_spot(tmp_
     assert verdict.coverage == (COUNT - REFUSED) / COUNT
     assert f"only {COUNT - REFUSED} of {COUNT} samples have a score (80.0%, 95% needed)" in verdict.reason
     assert "maximum context length" in verdict.reason
-    (alert,) = fakes.notifier.alerts
+    (alert,) = fakes.alerting.alerts
     assert (alert.subject, alert.state) == ("sums", AlertState.FIRING)
     assert f"only {COUNT - REFUSED} of {COUNT} samples have a score" in alert.message

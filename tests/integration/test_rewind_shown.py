@@ -17,8 +17,9 @@ from tests.unit.tracker.domain.test_rewind import BAD, GOOD, again, first_try, t
 from tracker.adapters.history_sql import SqlHistory
 from tracker.app.pipeline import World, review
 from tracker.cli.checkpoints import known_checkpoint
+from tracker.domain.alert_types import AlertState
 from tracker.domain.overview import overview
-from tracker.domain.types import AlertState, Closing
+from tracker.domain.types import Closing
 from tracker.render import history_table
 
 

@@ -13,13 +13,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from eval_jobs.errors import StoreError
 from eval_jobs.types import Checkpoint, CheckpointFormat
+from tracker.domain.alert_types import Alert, Silence
 from tracker.domain.calibration_types import Calibration
-from tracker.domain.types import Acceptance, Alert, Episode, Gap, Report, Screened, Verdict, VerdictWord
+from tracker.domain.sweeps.types import Turn
+from tracker.domain.types import Acceptance, Episode, Gap, Report, Screened, Verdict, VerdictWord
 
-Document = Report | Episode | Acceptance | Calibration | Gap | Alert
-Kind = TypeVar("Kind", Report, Episode, Acceptance, Calibration, Gap, Alert)
+Document = Report | Episode | Acceptance | Calibration | Gap | Alert | Silence
+Kind = TypeVar("Kind", Report, Episode, Acceptance, Calibration, Gap, Alert, Silence)
 
-_KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Calibration, Gap, Alert)
+_KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Calibration, Gap, Alert, Silence)
 _VERSIONS: dict[type[Document], int] = dict.fromkeys(_KINDS, 1) | {Report: 2}
 _OUTLINE_VERSION = 1
 _ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}

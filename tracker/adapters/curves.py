@@ -32,20 +32,29 @@ class TrainerCurves:
         points = {(p.key, p.step): p for p in (*logged, *stated)}
         return tuple(sorted(points.values(), key=lambda p: (p.step, p.key)))
 
+    def last_step(self, checkpoint: Checkpoint) -> int | None:
+        """Return the step at which the training will end; see `ports.CurveReader`."""
+        step = _state(Path(checkpoint.uri) / TRAINER_STATE).get("max_steps")
+        return step if isinstance(step, int) and step > 0 else None
+
 
 # --- private
 
 
 def _stated_rows(path: Path) -> list[object]:
+    rows = _state(path).get("log_history")
+    return rows if isinstance(rows, list) else []
+
+
+def _state(path: Path) -> dict[str, object]:
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return []
+        return {}
     except (OSError, ValueError, RecursionError) as error:
         log.warning("no training curves from %s: %s", path, error)
-        return []
-    rows = document.get("log_history") if isinstance(document, dict) else None
-    return rows if isinstance(rows, list) else []
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def _logged_rows(folder: Path) -> Iterator[object]:

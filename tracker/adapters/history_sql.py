@@ -36,11 +36,12 @@ from tracker.adapters.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples_parquet import SampleFiles, pack
 from tracker.adapters.samples_table_parquet import FirstSampleFiles
 from tracker.adapters.tables import TRACKER_TABLES
+from tracker.domain.alert_types import Alert, AlertState
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.outlines import newest_of_benchmarks, outline_of
 from tracker.domain.run_scores import RunScores
 from tracker.domain.sample_columns import SampleColumns
-from tracker.domain.types import Acceptance, Alert, AlertState, Closing, Episode, Gap, Measure, Report
+from tracker.domain.types import Acceptance, Closing, Episode, Gap, Measure, Report
 
 _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
 

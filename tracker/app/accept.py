@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tracker.app.pipeline import raise_alert
+from tracker.app.alerting import Crier
 from tracker.domain.alerts import alert_of_acceptance
 from tracker.domain.episodes import accepted
 from tracker.domain.types import Acceptance, Closing, Episode
-from tracker.ports import History, Notifier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +21,13 @@ class Level:
     reason: str
 
 
-def accept(history: History, notifiers: Sequence[Notifier], level: Level, *, now: datetime) -> Acceptance:
+def accept(crier: Crier, level: Level, *, now: datetime) -> Acceptance:
     """Remember the acceptance, end the losses that it covers and tell people. Doing it twice changes nothing.
 
     From the onset of the oldest of these losses on, or from the level's step where none was open, checkpoints are
     compared among themselves only.
     """
-    run_id, step = level.run_id, level.step
+    history, run_id, step = crier.history, level.run_id, level.step
     covered = [e for e in history.episodes(run_id) if _is_covered(e, level)]
     acceptance = Acceptance(
         run_id=run_id,
@@ -46,7 +44,7 @@ def accept(history: History, notifiers: Sequence[Notifier], level: Level, *, now
         history.append_episode(ended)
         alert = alert_of_acceptance(ended, acceptance)
         if alert.fingerprint in firing:
-            raise_alert(history, notifiers, alert)
+            crier.tell([alert])
     return acceptance
 
 

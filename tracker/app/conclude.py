@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from eval_jobs.ports import Queue
 from eval_jobs.types import EvalRecord
+from tracker.domain.alert_types import Alert
 from tracker.domain.alerts import alerts_of_calibration
 from tracker.domain.calibration import calibration_of
 from tracker.domain.calibration_types import Calibration
-from tracker.domain.types import Alert, Policy
+from tracker.domain.types import Policy
 from tracker.ports import History
 
 
@@ -21,7 +22,7 @@ class Desk:
     queue: Queue
     history: History
     policy: Policy
-    tell: Callable[[Alert], None]
+    tell: Callable[[Iterable[Alert]], None]
     """Tells every channel and remembers that it did."""
 
 
@@ -33,7 +34,6 @@ def take_over(record: EvalRecord, desk: Desk) -> Calibration:
     calibration = calibration_of(record, min_coverage=desk.policy.min_coverage)
     desk.history.append_calibration(calibration)
     told = desk.history.open_alerts(record.plan.checkpoint.run_id)
-    for alert in alerts_of_calibration(calibration, told, min_effect=desk.policy.min_effect):
-        desk.tell(alert)
+    desk.tell(alerts_of_calibration(calibration, told, min_effect=desk.policy.min_effect))
     desk.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
     return calibration

@@ -11,6 +11,7 @@ from datetime import datetime
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
+from tracker.app.lookout import Lookout
 from tracker.app.pipeline import Tick, World, tick
 from tracker.domain.display import count_text
 
@@ -43,7 +44,7 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
     that refuses (a full disk, a database that is away) is said once and asked again: pinning must go on, or rotation
     takes the checkpoints.
     """
-    stores, quiet = _Stores(), _QuietTime(stop.quiet_s)
+    stores, quiet, lookout = _Stores(), _QuietTime(stop.quiet_s), _lookout(world, clock.now())
     has_begun = was_idle = False
     while True:
         has_ended = stop.training_ended()  # asked before the look at the disk, which then sees what it left
@@ -51,6 +52,7 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
         with stores.asked():
             has_begun = has_begun or _revive(world)  # before the first plans are added: they bring today's settings
             passed, state = _pass(world, started_at, show)
+            lookout.look(passed, state, started_at, is_training=not has_ended)
             is_quiet = not (passed.checkpoints or passed.gaps or world.source.is_behind())
             is_idle = not (state.waiting or state.running)
             # What is handed in after a pass has looked for it is judged by the next one, and may ask for more.
@@ -118,6 +120,12 @@ class _QuietTime:
         self._quiet_s += min(max(0.0, passed_s), MAX_PASS_S)
         self._since = quiet_at
         return self._quiet_s >= self._enough_s
+
+
+def _lookout(world: World, now: datetime) -> Lookout:
+    return Lookout(
+        run=world.keeping.run, crier=world.crier, curves=world.curves, patience=world.patience, watched_since=now
+    )
 
 
 def _revive(world: World) -> bool:

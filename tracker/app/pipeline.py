@@ -13,16 +13,18 @@ from datetime import datetime
 from functools import partial
 from typing import Literal
 
-from eval_jobs.errors import CheckpointSkipped, TrackerError
+from eval_jobs.errors import CheckpointSkipped
 from eval_jobs.identity import make_plan
 from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
+from tracker.app.alerting import Crier
 from tracker.app.collect import Keeping, collect
 from tracker.app.conclude import Desk, take_over
 from tracker.app.edge import Edge
 from tracker.app.screening import Pace, pace_of, paced, plans_of_rest, whole_record
 from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
+from tracker.domain.blind_spots import Patience
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.costs import with_cost_so_far
 from tracker.domain.gaps import unsettled
@@ -30,8 +32,8 @@ from tracker.domain.late import judged_again, overtaken_by, words_of
 from tracker.domain.run_scores import series_key
 from tracker.domain.screening import Screening
 from tracker.domain.trials import Memory
-from tracker.domain.types import Alert, Gap, Policy, Report
-from tracker.ports import CheckpointSource, CurveReader, History, Notifier, Tracking
+from tracker.domain.types import Gap, Policy, Report
+from tracker.ports import CheckpointSource, CurveReader, History, Tracking
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +72,13 @@ class World:
     queue: Queue
     history: History
     tracking: Tracking
-    notifiers: tuple[Notifier, ...]
+    crier: Crier
     judge: Judge
     measurement: Measurement
     policy: Policy
     keeping: Keeping
     order: Order = Order()
+    patience: Patience = field(default_factory=Patience)
     edge: Edge = field(default_factory=Edge)
     wake_workers: Callable[[], None] = lambda: None
     """Called when there may be something to do for those of this machine."""
@@ -101,6 +104,8 @@ class Tick:
     calibrations: tuple[Calibration, ...] = ()
     unsent: int
     """Results that still wait for MLflow."""
+    untold: int = 0
+    """Alerts that still wait for a channel."""
 
 
 def tick(world: World, now: datetime) -> Tick:
@@ -127,6 +132,7 @@ def tick(world: World, now: datetime) -> Tick:
         reports=reports,
         calibrations=calibrations,
         unsent=world.tracking.flush(),
+        untold=world.crier.alerting.flush(),
     )
 
 
@@ -160,7 +166,7 @@ def remember_gaps(world: World) -> tuple[Gap, ...]:
                 new.append(gap)
             alert = alert_of_gap(gap)
             if alert.fingerprint not in told:  # not only for new gaps: a crash may have come before the alert
-                raise_alert(world.history, world.notifiers, alert)
+                world.crier.tell([alert])
     world.told.update(found)
     return tuple(new)
 
@@ -200,8 +206,7 @@ def gap_of_skipped(checkpoint: Checkpoint, order: Order, now: datetime) -> Gap:
 
 def take_calibration(world: World, record: EvalRecord) -> tuple[Calibration, ...]:
     """Take over the finished record of a calibration; return what it shows, nothing where a bug kept it from that."""
-    tell = partial(raise_alert, world.history, world.notifiers)
-    desk = Desk(queue=world.queue, history=world.history, policy=world.policy, tell=tell)
+    desk = Desk(queue=world.queue, history=world.history, policy=world.policy, tell=world.crier.tell)
     taken = world.edge.reviewed(record, partial(take_over, record, desk))
     return () if taken is None else (taken,)
 
@@ -249,8 +254,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     ask_rest(world, record, report, memory, now)
     world.tracking.publish(with_cost_so_far(record, memory.records), report)
     later = overtaken_by(record, memory.records)
-    for alert in alerts_for(report, world.history.open_alerts(run_id), later):
-        raise_alert(world.history, world.notifiers, alert)
+    world.crier.tell(alerts_for(report, world.history.open_alerts(run_id), later), record)
     if later:
         look_again(world, later, memory, now)
     return report
@@ -279,8 +283,7 @@ def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: d
         if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
             world.tracking.publish(with_cost_so_far(full, memory.records), report)
         world.history.append_report(report)  # after MLflow: a crash in between must leave the words different
-        for alert in loss_alerts(report, world.history.open_alerts(run_id)):
-            raise_alert(world.history, world.notifiers, alert)
+        world.crier.tell(loss_alerts(report, world.history.open_alerts(run_id)))
 
 
 def recall(history: History, run_id: str, policy: Policy) -> Memory:
@@ -292,21 +295,6 @@ def recall(history: History, run_id: str, policy: Policy) -> Memory:
         records=history.records(run_id),
         calibrations=history.calibrations(),
     )
-
-
-def raise_alert(history: History, notifiers: Sequence[Notifier], alert: Alert) -> None:
-    """Tell every channel; one that fails never stops the rest."""
-    notify_all(notifiers, alert)
-    history.append_alert(alert)  # after the channels: a crash in between repeats the message rather than losing it
-
-
-def notify_all(notifiers: Sequence[Notifier], alert: Alert) -> None:
-    """Deliver to each channel in turn and log the ones that fail."""
-    for notifier in notifiers:
-        try:
-            notifier.notify(alert)
-        except TrackerError as error:
-            log.warning("alert %s was not delivered: %s", alert.fingerprint, error)
 
 
 # --- private

@@ -10,7 +10,7 @@ import click
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.clock import SystemClock
 from tracker.app.accept import Level, accept
-from tracker.cli.checkpoints import known_checkpoint
+from tracker.cli.checkpoints import named_checkpoint
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.display import one_line
 from tracker.domain.types import Acceptance
@@ -26,17 +26,18 @@ from tracker.ports import History
 def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, as_json: bool) -> None:
     """Accept the level of BENCHMARK at CHECKPOINT as the new normal: its loss ends, and nothing before it counts.
 
-    CHECKPOINT is STEP, RUN@STEP, latest or RUN@latest, as listed by `tracker history`.
+    CHECKPOINT is STEP, RUN@STEP or latest, as listed by `tracker history`; best, best:BENCHMARK, or models:/NAME@ALIAS.
     """
     project = open_project(config_path)
     history = project.history
-    report = known_checkpoint(history, checkpoint, project.config.run.name)
+    report = named_checkpoint(project, checkpoint)
     run_id, step = report.run_id, report.step
     if not reason.strip():
         raise ConfigError("the reason is empty", hint="say in a few words why this level is right")
     _check_benchmark(history, run_id, step, benchmark)
     level = Level(run_id=run_id, step=step, benchmark=benchmark, reason=reason)
-    acceptance = accept(history, project.notifiers, level, now=SystemClock().now())
+    acceptance = accept(project.crier, level, now=SystemClock().now())
+    project.crier.alerting.close()
     if as_json:
         click.echo(json_text(Acceptance, acceptance))
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import click
@@ -18,10 +17,9 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.calibrate import Estimate, carry_out, estimate_of, next_calibration
 from tracker.app.conclude import Desk
-from tracker.app.pipeline import raise_alert
 from tracker.cli import interrupts
 from tracker.cli.calibration_table import calibration_table, repetitions
-from tracker.cli.checkpoints import known_checkpoint
+from tracker.cli.checkpoints import is_reference, named_checkpoint
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.buckets import SCHEME
 from tracker.domain.calibration_types import Calibration, Fitness, Repetition
@@ -65,12 +63,13 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
         queue=project.queue,
         history=project.history,
         policy=project.config.to_policy(),
-        tell=partial(raise_alert, project.history, project.notifiers),
+        tell=project.crier.tell,
     )
     is_watched = not _may_lead(project, clock)
     _say_what_comes(console, plan, project, "of the running `tracker watch`" if is_watched else "")
     with project.pins.in_use(chosen):
         calibration = _carried_out(plan, desk, project.workers(0 if is_watched else workers), console)
+    project.crier.alerting.close()
     min_effect = desk.policy.min_effect
     if as_json:
         view = CalibrationView(calibration=calibration, benchmarks=repetitions(calibration, min_effect))
@@ -90,14 +89,14 @@ def _chosen(project: Project, name: str) -> Checkpoint:
         CheckpointError: its weights are not there any more.
     """
     own = project.config.run.name
-    if name.startswith(SCHEME) or "/" in name or Path(name).is_dir():
+    if not is_reference(name) and (name.startswith(SCHEME) or "/" in name or Path(name).is_dir()):
         return project.pin(name)
     if not project.history.runs() and "@" not in name:
         raise ConfigError(
             "nothing is evaluated yet",
             hint="name the folder of a checkpoint, or let `tracker watch` evaluate one first",
         )
-    report = known_checkpoint(project.history, name, own)
+    report = named_checkpoint(project, name)
     if not is_of(report.run_id, own):
         raise ConfigError(
             f"{report.run_id} is not the run of this tracker.toml, {own}",

@@ -38,3 +38,4 @@ def evaluate_now(
         tools.engine.close()
         world.source.close()
         world.tracking.close()
+        world.crier.alerting.close()

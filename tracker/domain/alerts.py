@@ -8,19 +8,20 @@ One cause of one benchmark has one fingerprint, so that repeating a step after a
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from eval_jobs.identity import content_hash
 from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.alert_evidence import comparing, evidence_of, evidence_of_latency
+from tracker.domain.alert_types import Alert, AlertKind, AlertState
 from tracker.domain.calibration import repetition
 from tracker.domain.calibration_types import Calibration, Fitness, Repetition
 from tracker.domain.display import subject_text
 from tracker.domain.repetition_text import is_unfit, repetition_text, unfit_text
 from tracker.domain.types import (
     Acceptance,
-    Alert,
-    AlertState,
     Closing,
     Episode,
     Gap,
@@ -30,6 +31,9 @@ from tracker.domain.types import (
     Verdict,
     VerdictWord,
 )
+
+CHECKPOINT = "checkpoint"
+"""Subject of what is about a whole checkpoint."""
 
 
 def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[EvalRecord] = ()) -> tuple[Alert, ...]:
@@ -55,6 +59,7 @@ def alert_of_acceptance(episode: Episode, acceptance: Acceptance) -> Alert:
         fingerprint=_fingerprint_of(episode),
         run_id=episode.run_id,
         step=acceptance.step,
+        kind=AlertKind.LOSS,
         subject=subject_text(episode.benchmark, episode.subset, episode.measure),
         state=AlertState.RESOLVED,
         message=f"{episode.benchmark}: its level at step {acceptance.step} was accepted: {acceptance.reason}",
@@ -68,7 +73,8 @@ def alert_of_gap(gap: Gap) -> Alert:
         fingerprint=content_hash([gap.run_id, "checkpoint", gap.step, gap.code]),
         run_id=gap.run_id,
         step=gap.step,
-        subject=_CHECKPOINT,
+        kind=AlertKind.CHECKPOINT,
+        subject=CHECKPOINT,
         state=AlertState.FIRING,
         message=f"checkpoint {gap.step} will not be evaluated: {gap.message} ({gap.hint})",
         raised_at=gap.seen_at,
@@ -90,7 +96,6 @@ def alerts_of_calibration(
 
 # --- private
 
-_CHECKPOINT = "checkpoint"
 _MEDIAN = 0.5
 _MARGIN = 1.05
 
@@ -102,7 +107,7 @@ def _is_no_slower(verdict: LatencyVerdict) -> bool:
 def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
     """A checkpoint that was called lost and is there: it was finished late, or a person had it evaluated."""
     for alert in open_alerts:
-        if alert.subject == _CHECKPOINT and alert.step == report.step:
+        if alert.subject == CHECKPOINT and alert.kind in (None, AlertKind.CHECKPOINT) and alert.step == report.step:
             message = f"checkpoint {report.step} was evaluated after all"
             yield replace(alert, state=AlertState.RESOLVED, message=message, raised_at=report.created_at)
 
@@ -126,9 +131,12 @@ def _of_losses(report: Report) -> Iterator[Alert]:
             run_id=report.run_id,
             # What was told at a later step of the branch that was left is over all the same.
             step=max(report.step, episode.opened_step) if is_left else report.step,
+            kind=AlertKind.LOSS,
             subject=subject,
             state=AlertState.FIRING if episode.closed_step is None else AlertState.RESOLVED,
             message=message,
+            evidence=None if verdict is None else evidence_of(verdict),
+            command="" if verdict is None else comparing(report, verdict),
             raised_at=report.created_at,
         )
 
@@ -145,9 +153,12 @@ def _of_latency(report: Report) -> Iterator[Alert]:
             fingerprint=content_hash([report.run_id, "latency", load]),
             run_id=report.run_id,
             step=report.step,
+            kind=AlertKind.LATENCY,
             subject=f"latency, load {load}",
             state=AlertState.FIRING if slower else AlertState.RESOLVED,
             message=f"latency under load {load} at step {report.step}: {said}",
+            evidence=evidence_of_latency(slower),
+            command=f"tracker report {shlex.quote(report.run_id)}",
             raised_at=report.created_at,
         )
 
@@ -159,9 +170,11 @@ def _of_repetition(found: Repetition) -> Alert:
         fingerprint=content_hash([found.run_id, found.benchmark, Fitness.UNFIT]),
         run_id=found.run_id,
         step=found.step,
+        kind=AlertKind.UNFIT,
         subject=found.benchmark,
         state=AlertState.FIRING if unfit else AlertState.RESOLVED,
         message=unfit_text(found) if unfit else fit,
+        command=f"tracker calibrate {shlex.quote(f'{found.run_id}@{found.step}')}",
         raised_at=found.measured_at,
     )
 
@@ -176,9 +189,11 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
         fingerprint=content_hash([report.run_id, verdict.benchmark, VerdictWord.MISSING]),
         run_id=report.run_id,
         step=report.step,
+        kind=AlertKind.MISSING,
         subject=verdict.benchmark,
         state=AlertState.FIRING if missing else AlertState.RESOLVED,
         message=f"{verdict.benchmark} {'' if missing else 'no longer '}missing at step {report.step}: {verdict.reason}",
+        command="" if report.checkpoint is None else f"tracker run {shlex.quote(report.checkpoint.uri)}",
         raised_at=report.created_at,
     )
 

@@ -350,24 +350,3 @@ class Policy:
     latency: LatencyPolicy = LatencyPolicy()
     chance: Mapping[str, float] = field(default_factory=dict)
     """Score of guessing, by benchmark, where it is known: what is above it has been learned."""
-
-
-class AlertState(StrEnum):
-    """Whether an alert's cause is present."""
-
-    FIRING = "firing"
-    RESOLVED = "resolved"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Alert:
-    """Something a person should know now. One per cause: `fingerprint` is equal for firing and resolved."""
-
-    fingerprint: str
-    run_id: str
-    step: int
-    subject: str
-    """Benchmark name, or `checkpoint`."""
-    state: AlertState
-    message: str
-    raised_at: datetime

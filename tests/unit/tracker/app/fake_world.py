@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eval_jobs.errors import StoreError
 from eval_jobs.queue.rules import lease_end
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import EvalRecord
+from tests.fakes.alerting import FakeAlerting
 from tests.fakes.clock import FakeClock
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
@@ -17,27 +17,15 @@ from tests.fakes.source import FakeSource
 from tests.fakes.tracking import FakeTracking
 from tests.records import RecordedRun, forgetting_run
 from tracker.adapters.pin_store import FolderOfPins
+from tracker.app.alerting import Crier
 from tracker.app.collect import Keeping
 from tracker.app.pipeline import Measurement, Order, World
 from tracker.domain.judge import judge
 from tracker.domain.retention import KeepPolicy
-from tracker.domain.types import Alert, Policy
+from tracker.domain.types import Policy
 
 NOWHERE = Path("/nowhere/pins")
 """The checkpoints of a recorded run were never on a disk."""
-
-
-@dataclass(kw_only=True)
-class FakeNotifier:
-    """A channel that keeps what it was told, or refuses."""
-
-    alerts: list[Alert] = field(default_factory=list)
-    is_broken: bool = False
-
-    def notify(self, alert: Alert) -> None:
-        if self.is_broken:
-            raise StoreError("the channel is down", hint="look at it")
-        self.alerts.append(alert)
 
 
 @dataclass(kw_only=True)
@@ -49,7 +37,7 @@ class FakeWorld:
     queue: FakeQueue = field(default_factory=FakeQueue)
     history: FakeHistory = field(default_factory=FakeHistory)
     tracking: FakeTracking = field(default_factory=FakeTracking)
-    notifier: FakeNotifier = field(default_factory=FakeNotifier)
+    alerting: FakeAlerting = field(default_factory=FakeAlerting)
     clock: FakeClock = field(default_factory=FakeClock)
     order: Order = field(default_factory=lambda: Order(backlog=Backlog.OLDEST))
 
@@ -61,7 +49,7 @@ class FakeWorld:
             queue=self.queue,
             history=self.history,
             tracking=self.tracking,
-            notifiers=(self.notifier,),
+            crier=Crier(history=self.history, alerting=self.alerting),
             judge=judge,
             measurement=Measurement(suites=(plan.suite,), serve=plan.serve, loads=plan.loads),
             policy=Policy(phases=self.run.phases),

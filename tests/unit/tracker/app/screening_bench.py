@@ -30,8 +30,9 @@ from eval_jobs.types import (
 )
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.pipeline import Measurement, World, tick
+from tracker.domain.alert_types import AlertState
 from tracker.domain.screening import Screening
-from tracker.domain.types import AlertState, Policy, VerdictWord
+from tracker.domain.types import Policy, VerdictWord
 
 RUN = "screened"
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
@@ -148,7 +149,7 @@ class Bench:
         return [kind_of(plan) for plan in self.plans]
 
     def firing(self) -> list[int]:
-        return [a.step for a in self.fakes.notifier.alerts if a.state is AlertState.FIRING]
+        return [a.step for a in self.fakes.alerting.alerts if a.state is AlertState.FIRING]
 
     def _outcome(self, plan: EvalPlan, benchmark: Benchmark) -> Outcome:
         fingerprint = benchmark_fingerprint(benchmark, plan.suite)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,9 @@ from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.calibrate import carry_out, estimate_of, next_calibration
 from tracker.app.conclude import Desk
-from tracker.app.pipeline import World, raise_alert, tick
+from tracker.app.pipeline import World, tick
+from tracker.domain.alert_types import AlertState
 from tracker.domain.calibration_types import Calibration
-from tracker.domain.types import AlertState
 
 ROWS = 100
 INFO = EngineInfo(name="fake", version="1", load_method="cold", load_s=0.5, log="", machine="m")
@@ -69,7 +68,7 @@ class Site:
         self.world: World = replace(world, measurement=replace(world.measurement, suites=(suite,), loads=()))
         self.suite, self.serve = suite, world.measurement.serve
         self.checkpoint: Checkpoint = self.fakes.run.records[2].plan.checkpoint
-        tell = partial(raise_alert, self.fakes.history, (self.fakes.notifier,))
+        tell = world.crier.tell
         self.desk = Desk(queue=self.fakes.queue, history=self.fakes.history, policy=world.policy, tell=tell)
         self.answer = answer
         self.evaluator = FakeEvaluator(answer)
@@ -209,7 +208,7 @@ def test_taking_over_twice_keeps_one_calibration_and_tells_once(suite: Suite, mo
     for _ in range(2):
         assert len(tick(site.world, site.fakes.clock.now()).calibrations) == 1
     assert len(site.fakes.history.calibrations()) == 1
-    assert [alert.state for alert in site.fakes.notifier.alerts] == [AlertState.FIRING]
+    assert [alert.state for alert in site.fakes.alerting.alerts] == [AlertState.FIRING]
 
 
 def test_an_unfit_benchmark_is_told_once_and_resolved_when_it_is_fit_again(suite: Suite) -> None:
@@ -218,7 +217,7 @@ def test_an_unfit_benchmark_is_told_once_and_resolved_when_it_is_fit_again(suite
     for flips in (40, 40, 0, 0, 40):
         answer.flips, answer.asked = flips, {}
         site.calibrated()
-    told = site.fakes.notifier.alerts
+    told = site.fakes.alerting.alerts
     assert [alert.state for alert in told] == [AlertState.FIRING, AlertState.RESOLVED, AlertState.FIRING]
     assert {(alert.subject, alert.run_id, alert.step) for alert in told} == {
         ("numbers", site.checkpoint.run_id, site.checkpoint.step)
@@ -237,7 +236,7 @@ def test_a_suite_that_was_mended_by_other_settings_ends_the_alert(suite: Suite) 
     answer.flips, answer.asked = 0, {}
     site.suite = replace(suite, concurrency=1)
     site.calibrated()
-    assert [a.state for a in site.fakes.notifier.alerts] == [AlertState.FIRING, AlertState.RESOLVED]
+    assert [a.state for a in site.fakes.alerting.alerts] == [AlertState.FIRING, AlertState.RESOLVED]
 
 
 def test_a_calibration_that_fails_is_kept_as_such_and_the_next_one_asks_anew(suite: Suite) -> None:
@@ -253,7 +252,7 @@ def test_a_calibration_that_fails_is_kept_as_such_and_the_next_one_asks_anew(sui
     assert (failed.benchmarks, [f.code for f in failed.failures]) == ((), ["E-EVAL-ENDPOINT"])
     is_away = False
     assert site.calibrated().plan.calibration == 2
-    assert site.fakes.notifier.alerts == []
+    assert site.fakes.alerting.alerts == []
 
 
 def test_what_it_will_cost_is_told_by_the_newest_evaluation_of_the_same(suite: Suite) -> None:

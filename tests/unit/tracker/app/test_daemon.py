@@ -143,7 +143,7 @@ def test_what_is_unfinished_when_the_training_has_ended_is_a_gap() -> None:
     watching.until(lambda: True)
     assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
     assert watching.passes[-1].gaps == fakes.run.gaps
-    assert fakes.notifier.alerts
+    assert fakes.alerting.alerts
 
 
 @pytest.mark.parametrize(("back_after", "unsent"), [(20, 0), (10_000, 2)])

@@ -13,8 +13,9 @@ from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_pipeline import Fuse, Killed, cut
 from tracker.app.pipeline import Order, tick
+from tracker.domain.alert_types import AlertState
 from tracker.domain.late import words_of
-from tracker.domain.types import AlertState, Pinned, Report, VerdictWord
+from tracker.domain.types import Pinned, Report, VerdictWord
 
 NEWEST = Order(max_waiting=3)
 
@@ -57,7 +58,7 @@ def words(fakes: FakeWorld) -> dict[tuple[int, str], VerdictWord]:
 
 
 def losses_told(fakes: FakeWorld) -> set[str]:
-    return {a.subject for a in fakes.notifier.alerts if a.state is AlertState.FIRING}
+    return {a.subject for a in fakes.alerting.alerts if a.state is AlertState.FIRING}
 
 
 def test_too_many_waiting_checkpoints_leave_the_first_and_the_newest() -> None:
@@ -69,7 +70,7 @@ def test_too_many_waiting_checkpoints_leave_the_first_and_the_newest() -> None:
     assert passed.skipped[0].message == "skipped: 3 newer checkpoints were waiting"
     assert f"tracker run {fakes.run.records[1].plan.checkpoint.uri}" in passed.skipped[0].hint
     assert fakes.history.gaps(fakes.run.run_id) == passed.skipped
-    assert fakes.notifier.alerts == []
+    assert fakes.alerting.alerts == []
     assert fakes.work() == 3
     assert [r.step for r in tick(fakes.world(), fakes.clock.now()).reports] == [steps[0], *steps[-2:]]
 
@@ -123,7 +124,7 @@ def test_results_that_arrive_newest_first_end_in_the_verdicts_and_losses_of_a_ru
     wanted, late = in_order(), newest_first(Order(backlog=Backlog.ALL))
     assert words(late) == words(wanted)
     assert losses_told(late) == losses_told(wanted) != set()
-    assert len(losses_told(late)) == len([a for a in late.notifier.alerts if a.state is AlertState.FIRING])
+    assert len(losses_told(late)) == len([a for a in late.alerting.alerts if a.state is AlertState.FIRING])
 
 
 def test_only_the_newest_checkpoint_may_raise_an_alarm_and_at_most_once_for_each_that_arrives() -> None:

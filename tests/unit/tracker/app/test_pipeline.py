@@ -12,10 +12,12 @@ from eval_jobs.queue.rules import lease_end
 from eval_jobs.types import EvalRecord
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
-from tests.unit.tracker.app.fake_world import FakeNotifier, FakeWorld
+from tests.unit.tracker.app.fake_world import FakeWorld
+from tracker.app.alerting import Crier
 from tracker.app.pipeline import World, plans_for, remember_gaps, review, tick
+from tracker.domain.alert_types import Alert, AlertState
 from tracker.domain.judge import judge
-from tracker.domain.types import Alert, AlertState, Gap, Pinned, Report, VerdictWord
+from tracker.domain.types import Gap, Pinned, Report, VerdictWord
 
 GAP = forgetting_run().gaps[0]
 
@@ -59,17 +61,17 @@ def test_the_loss_is_found_and_told_once() -> None:
     last = {v.benchmark: v.word for v in fakes.history.reports(fakes.run.run_id)[-1].verdicts}
     assert last["facts"] is VerdictWord.FORGOTTEN
     assert last["sums"] is VerdictWord.FORGOTTEN
-    firing = [a.fingerprint for a in fakes.notifier.alerts if a.state is AlertState.FIRING]
+    firing = [a.fingerprint for a in fakes.alerting.alerts if a.state is AlertState.FIRING]
     assert len(firing) == len(set(firing)) > 0
 
 
 def test_a_second_pass_over_the_same_world_changes_nothing() -> None:
     fakes = FakeWorld()
     run_through(fakes)
-    told, sent = list(fakes.notifier.alerts), list(fakes.tracking.records)
+    told, sent = list(fakes.alerting.alerts), list(fakes.tracking.records)
     passed = tick(fakes.world(), fakes.clock.now())
     assert (passed.checkpoints, passed.gaps, passed.reports, passed.unsent) == ((), (), (), 0)
-    assert (fakes.notifier.alerts, fakes.tracking.records) == (told, sent)
+    assert (fakes.alerting.alerts, fakes.tracking.records) == (told, sent)
 
 
 def test_a_bug_at_one_record_is_said_once_and_the_others_are_judged(caplog: pytest.LogCaptureFixture) -> None:
@@ -102,7 +104,7 @@ def test_a_gap_is_told_once() -> None:
         fakes.source.put_gap(gap)
     for _ in range(3):
         tick(fakes.world(), fakes.clock.now())
-    assert len(fakes.notifier.alerts) == len(fakes.run.gaps) > 0
+    assert len(fakes.alerting.alerts) == len(fakes.run.gaps) > 0
     assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
 
 
@@ -112,7 +114,7 @@ def test_a_gap_that_was_remembered_by_a_killed_process_is_told_by_the_next_one()
         fakes.source.put_gap(gap)
         fakes.history.append_gap(gap)
     passes = [tick(fakes.world(), fakes.clock.now()) for _ in range(3)]
-    assert len(fakes.notifier.alerts) == len(fakes.run.gaps) > 0
+    assert len(fakes.alerting.alerts) == len(fakes.run.gaps) > 0
     assert [passed.gaps for passed in passes] == [(), (), ()]
 
 
@@ -123,12 +125,12 @@ def test_a_checkpoint_that_is_evaluated_after_all_ends_the_alert_of_its_gap() ->
     fakes.source.put_gap(gap)
     tick(fakes.world(), now)
     review(fakes.world(), record, now)
-    told = [alert.state for alert in fakes.notifier.alerts if alert.subject == "checkpoint"]
+    told = [alert.state for alert in fakes.alerting.alerts if alert.subject == "checkpoint"]
     assert told == [AlertState.FIRING, AlertState.RESOLVED]
     assert not [alert for alert in fakes.history.open_alerts(gap.run_id) if alert.subject == "checkpoint"]
     fakes.source.put_gap(replace(gap, seen_at=now))  # as the next process finds it
     tick(fakes.world(), now)
-    assert len([alert for alert in fakes.notifier.alerts if alert.subject == "checkpoint"]) == 2
+    assert len([alert for alert in fakes.alerting.alerts if alert.subject == "checkpoint"]) == 2
 
 
 def test_a_pass_asks_the_history_nothing_about_gaps_that_are_told() -> None:
@@ -149,18 +151,6 @@ class Unasked(FakeHistory):
 
     def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
         raise AssertionError(run_id)
-
-
-def test_a_channel_that_fails_does_not_stop_the_others() -> None:
-    fakes = FakeWorld()
-    broken = FakeNotifier(is_broken=True)
-    for record in fakes.run.records:
-        fakes.source.put(record.plan.checkpoint)
-        world = replace(fakes.world(), notifiers=(broken, fakes.notifier))
-        tick(world, fakes.clock.now())
-        fakes.work()
-        tick(world, fakes.clock.now())
-    assert fakes.notifier.alerts
 
 
 def test_while_the_store_is_down_results_wait_and_arrive_later() -> None:
@@ -243,7 +233,7 @@ def cut(world: World, fuse: Fuse) -> World:
         queue=fuse.around(world.queue),
         history=fuse.around(world.history),
         tracking=fuse.around(world.tracking),
-        notifiers=tuple(fuse.around(n) for n in world.notifiers),
+        crier=Crier(history=fuse.around(world.history), alerting=fuse.around(world.crier.alerting)),
     )
 
 
@@ -266,7 +256,7 @@ def test_a_kill_between_any_two_calls_loses_and_doubles_nothing(survived_calls: 
             tick(killed.world(), killed.clock.now())
     assert killed.history.reports(killed.run.run_id) == undisturbed.history.reports(undisturbed.run.run_id)
     assert killed.tracking.records == undisturbed.tracking.records
-    assert set(killed.notifier.alerts) == set(undisturbed.notifier.alerts)
+    assert set(killed.alerting.alerts) == set(undisturbed.alerting.alerts)
     assert not killed.queue.state().waiting
 
 

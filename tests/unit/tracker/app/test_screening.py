@@ -27,8 +27,9 @@ from tests.unit.tracker.app.screening_bench import (
     through,
 )
 from tracker.app.pipeline import review, tick
+from tracker.domain.alert_types import AlertState
 from tracker.domain.screening import is_screen, savings_of
-from tracker.domain.types import AlertState, VerdictWord
+from tracker.domain.types import VerdictWord
 
 
 def test_without_the_setting_plans_are_what_they_were() -> None:
@@ -157,10 +158,10 @@ def test_a_record_that_is_judged_again_after_a_crash_changes_nothing() -> None:
     through(bench, LOST_AT)
     rest = next(plan for plan in bench.plans if plan.suite.part is not None and plan.suite.part.is_rest)
     before = bench.fakes.history.record(rest.id)
-    alerts = list(bench.fakes.notifier.alerts)
+    alerts = list(bench.fakes.alerting.alerts)
     review(bench.world, bench.records[rest.id], bench.fakes.clock.now())
     assert bench.fakes.history.record(rest.id) == before
-    assert bench.fakes.notifier.alerts == alerts
+    assert bench.fakes.alerting.alerts == alerts
     assert not bench.work()
 
 
@@ -168,7 +169,7 @@ def test_a_rest_that_cannot_be_asked_is_a_blind_spot_and_not_a_score() -> None:
     bench = Bench(lost_at=LOST_AT, fails=lambda plan: plan.suite.part is not None and plan.suite.part.is_rest)
     through(bench, LOST_AT)
     assert bench.words(LOST_AT) == {"sums": VerdictWord.MISSING, "facts": bench.words(LOST_AT)["facts"]}
-    last = bench.fakes.notifier.alerts[-1]
+    last = bench.fakes.alerting.alerts[-1]
     assert (last.subject, last.step, last.state) == ("sums", LOST_AT, AlertState.FIRING)
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from eval_jobs.types import BenchmarkFailure
 from tests.records import forgetting_run
+from tracker.domain.alert_types import Alert, AlertState
 from tracker.domain.alerts import alert_of_acceptance, alert_of_gap, alerts_for
 from tracker.domain.types import (
     Acceptance,
-    Alert,
-    AlertState,
     Closing,
     Episode,
     Gap,

@@ -11,22 +11,12 @@ import pytest
 from eval_jobs.types import EvalRecord
 from tests.unit.tracker.domain.judging import NOW, followed, judged, remembering, right, run_of, scores_of
 from tests.unit.tracker.domain.records import record_of, suite_of
+from tracker.domain.alert_types import Alert, AlertState
 from tracker.domain.alerts import alerts_for
 from tracker.domain.episodes import Subject, accepted, counting, episodes_at, open_of
 from tracker.domain.judge import judge
 from tracker.domain.trials import Memory
-from tracker.domain.types import (
-    Acceptance,
-    Alert,
-    AlertState,
-    Baseline,
-    Closing,
-    Episode,
-    Pinned,
-    Policy,
-    Report,
-    VerdictWord,
-)
+from tracker.domain.types import Acceptance, Baseline, Closing, Episode, Pinned, Policy, Report, VerdictWord
 
 POLICY = Policy(planned_checkpoints=50)
 SUBJECT = Subject(suite="skills", benchmark="sums")

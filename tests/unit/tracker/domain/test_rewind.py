@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from eval_jobs.types import EvalRecord
 from tests.unit.tracker.domain.judging import NOW, remembering, right, scores_of
 from tests.unit.tracker.domain.records import record_of
+from tracker.domain.alert_types import Alert, AlertState
 from tracker.domain.alerts import alerts_for
 from tracker.domain.judge import judge
 from tracker.domain.trials import Memory
-from tracker.domain.types import Alert, AlertState, Closing, Policy, Report, VerdictWord
+from tracker.domain.types import Closing, Policy, Report, VerdictWord
 
 POLICY = Policy(planned_checkpoints=40)
 START = datetime(2026, 1, 1, tzinfo=UTC)

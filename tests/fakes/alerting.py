@@ -1,0 +1,136 @@
+"""Alerting in memory, and a channel that keeps what it was told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from eval_jobs.errors import TrackerError
+from eval_jobs.ports import Clock
+from tests.fakes.clock import FakeClock
+from tracker.domain.alert_delivery import (
+    SILENCED,
+    QueuedAlert,
+    in_order,
+    messages_of,
+    silence_of,
+    wait_s,
+    without_pairs,
+)
+from tracker.domain.alert_types import Alert, AlertMessage, AlertState, ChannelState, Silence
+from tracker.ports import Notifier
+
+
+@dataclass(kw_only=True)
+class FakeChannel:
+    """`tracker.ports.Notifier` that keeps messages, or raises what it is told to."""
+
+    name: str = "team"
+    repeat_s: float | None = None
+    messages: list[AlertMessage] = field(default_factory=list)
+    trouble: Exception | None = None
+
+    def notify(self, message: AlertMessage) -> str:
+        if self.trouble is not None:
+            raise self.trouble
+        self.messages.append(message)
+        return "ok"
+
+    def told(self) -> list[tuple[str, int, AlertState]]:
+        """Return subject, step and state of everything that was delivered."""
+        return [(a.subject, a.step, a.state) for message in self.messages for a in message.alerts]
+
+
+@dataclass(kw_only=True)
+class _Queued:
+    channel: str
+    alert: Alert
+    is_sent: bool = False
+    attempts: int = 0
+    retry_at_s: float = 0.0
+    trouble: str = ""
+
+
+class FakeAlerting:
+    """`tracker.ports.Alerting` that delivers within `flush`."""
+
+    def __init__(self, channels: Sequence[Notifier] | None = None, clock: Clock | None = None, link: str = "") -> None:
+        self._channels = (FakeChannel(),) if channels is None else tuple(channels)
+        self._clock = clock or FakeClock()
+        self._link = link
+        self._queue: list[_Queued] = []
+        self._silences: dict[str, Silence] = {}
+
+    @property
+    def alerts(self) -> list[Alert]:
+        """Everything that was queued for the first channel, in order."""
+        return [q.alert for q in self._queue if q.channel == self._channels[0].name]
+
+    def publish(self, alerts: Sequence[Alert]) -> None:
+        for channel in self._channels:
+            for alert in alerts:
+                of_channel = (q.alert for q in self._queue if q.channel == channel.name)
+                known = [a.state for a in of_channel if a.fingerprint == alert.fingerprint]
+                if alert.state is not (known[-1] if known else AlertState.RESOLVED):
+                    self._queue.append(_Queued(channel=channel.name, alert=alert))
+
+    def flush(self) -> int:
+        for channel in self._channels:
+            self._send(channel)
+        return sum(not q.is_sent for q in self._queue)
+
+    def close(self) -> None:
+        self.flush()
+
+    def channels(self) -> tuple[ChannelState, ...]:
+        states = []
+        for channel in self._channels:
+            waiting = [q for q in self._queue if q.channel == channel.name and not q.is_sent]
+            trouble = waiting[0].trouble if waiting else ""
+            states.append(ChannelState(name=channel.name, is_configured=True, waiting=len(waiting), trouble=trouble))
+        return tuple(states)
+
+    def silence(self, silence: Silence) -> None:
+        self._silences[silence.id] = silence
+        for queued in self._queue:
+            queued.retry_at_s = 0.0
+
+    def silences(self) -> tuple[Silence, ...]:
+        now = self._clock.now()
+        return tuple(sorted((s for s in self._silences.values() if s.ends_at > now), key=lambda s: s.ends_at))
+
+    # --- private
+
+    def _send(self, channel: Notifier) -> None:
+        now = self._clock.now()
+        waiting = [_view(i, q) for i, q in enumerate(self._queue) if q.channel == channel.name and not q.is_sent]
+        due, behind = in_order(waiting, now.timestamp())
+        for index, until_s in behind.items():
+            self._queue[index].retry_at_s = until_s
+        held = {one.id: s for one in due if (s := silence_of(one.alert, self._silences.values(), now)) is not None}
+        for index, silence in held.items():
+            self._queue[index].retry_at_s, self._queue[index].trouble = silence.ends_at.timestamp(), SILENCED
+        told, dropped = without_pairs([one for one in due if one.id not in held])
+        for index in dropped:
+            self._queue[index].is_sent = True
+        for message, group in messages_of(told, self._link):
+            try:
+                channel.notify(message)
+            except TrackerError as error:
+                for one in group:
+                    queued = self._queue[one.id]
+                    queued.attempts, queued.trouble = one.attempts + 1, str(error)
+                    queued.retry_at_s = now.timestamp() + wait_s(one.attempts + 1)
+                continue
+            for one in group:
+                self._queue[one.id].is_sent = True
+
+
+def _view(index: int, queued: _Queued) -> QueuedAlert:
+    return QueuedAlert(
+        id=index,
+        alert=queued.alert,
+        attempts=queued.attempts,
+        retry_at_s=queued.retry_at_s,
+        trouble=queued.trouble,
+    )

@@ -1,0 +1,180 @@
+"""One channel's end of the outbox of alerts: sends what is due in a thread of its own, and no other waits for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, Engine, and_, func, select, update
+
+from eval_jobs.errors import ChannelRefused, ChannelUnreachable, TrackerError
+from eval_jobs.ports import Clock
+from eval_jobs.queue.database_sql import belongs_to, transaction
+from tracker.adapters.alert_tables_sql import OUTBOX, SILENCES
+from tracker.adapters.codec import from_json
+from tracker.adapters.lock_sql import named_lock
+from tracker.domain.alert_delivery import (
+    SILENCED,
+    QueuedAlert,
+    in_order,
+    messages_of,
+    silence_of,
+    wait_s,
+    without_pairs,
+)
+from tracker.domain.alert_types import Alert, AlertMessage, AlertState, Silence
+from tracker.ports import Notifier
+
+log = logging.getLogger(__name__)
+
+
+class AlertLine:
+    """Sends to one channel what waits for it, oldest first. One process at a time does, for each run and channel."""
+
+    def __init__(self, engine: Engine, channel: Notifier, clock: Clock, *, run: str, link: str) -> None:
+        self._engine = engine
+        self._channel = channel
+        self._clock = clock
+        self._run = run
+        self._link = link
+        self._thread: threading.Thread | None = None
+        self._repeated_at: datetime | None = None
+        self._is_in_trouble = False
+
+    def start(self) -> None:
+        """Send what is due, in the background; nothing happens while that still goes on."""
+        if self._thread is None or not self._thread.is_alive():
+            # A daemon: the end of a command must not wait for a service that does not answer.
+            self._thread = threading.Thread(target=self._run_once, name=f"alerts to {self._channel.name}", daemon=True)
+            self._thread.start()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until what `start` began has ended, at most `timeout_s`."""
+        if self._thread is not None:
+            self._thread.join(max(0.0, timeout_s))
+
+    def repeats_now(self, now: datetime) -> bool:
+        """Say whether the service must hear again what is firing."""
+        every_s = self._channel.repeat_s
+        last = self._repeated_at
+        return every_s is not None and (last is None or now - last >= timedelta(seconds=every_s))
+
+    def send_due(self) -> None:
+        """Send what is due, and what the service must hear again.
+
+        Raises:
+            StoreError: the database does not say what that is.
+        """
+        lock = named_lock(self._engine, f"alerts {self._run} {self._channel.name}")
+        try:
+            if lock.take():
+                self._send_news()
+                self._repeat()
+        finally:
+            lock.release()
+
+    # --- private
+
+    def _run_once(self) -> None:
+        try:
+            self.send_due()
+        except TrackerError as error:  # of the database, which the watcher asks too and speaks of
+            log.debug("alerts to %s wait: %s", self._channel.name, error)
+
+    def _send_news(self) -> None:
+        now = self._clock.now()
+        due, behind = in_order(self._rows(OUTBOX.c.sent.is_(False)), now.timestamp())
+        for id_, until_s in behind.items():
+            self._update((id_,), retry_at_s=until_s)
+        told, dropped = without_pairs(self._not_silenced(due, now))
+        self._update(dropped, sent=True)
+        for message, group in messages_of(told, self._link):
+            if not self._is_sent(message, group):
+                return
+
+    def _is_sent(self, message: AlertMessage, group: Sequence[QueuedAlert]) -> bool:
+        """Send one message; False when the channel is away, so that no other message would fare better now."""
+        ids = tuple(one.id for one in group)
+        try:
+            self._channel.notify(message)
+        except Exception as error:  # noqa: BLE001 - a channel may come from another package
+            attempts = max(one.attempts for one in group) + 1
+            self._wait(ids, attempts, error)
+            return not isinstance(error, ChannelUnreachable)
+        self._update(ids, sent=True, trouble="")
+        if self._is_in_trouble:
+            log.warning("channel %s takes alerts again", self._channel.name)
+        self._is_in_trouble = False
+        return True
+
+    def _wait(self, ids: Sequence[int], attempts: int, error: Exception) -> None:
+        retry_after_s = error.context.get("retry_after_s") if isinstance(error, ChannelUnreachable) else None
+        wait = wait_s(attempts, float(retry_after_s) if retry_after_s is not None else None)
+        retry_at_s = self._clock.now().timestamp() + wait
+        trouble = str(error) if isinstance(error, TrackerError) else f"{type(error).__name__}: {error}"
+        self._update(ids, attempts=attempts, retry_at_s=retry_at_s, trouble=trouble)
+        is_known = self._is_in_trouble and not isinstance(error, ChannelRefused)
+        log.log(
+            logging.DEBUG if is_known else logging.WARNING,
+            "channel %s does not take an alert, it is tried again in %.0f s: %s",
+            self._channel.name,
+            wait,
+            trouble,
+        )
+        self._is_in_trouble = True
+
+    def _repeat(self) -> None:
+        """Tell the service again what it has taken and what lasts, without a word in the outbox."""
+        now = self._clock.now()
+        if not self.repeats_now(now):
+            return
+        self._repeated_at = now
+        for message, _ in messages_of(self._standing(), self._link):
+            try:
+                self._channel.notify(message)
+            except TrackerError as error:
+                log.debug("alerts to %s were not repeated: %s", self._channel.name, error)
+                return
+
+    def _standing(self) -> tuple[QueuedAlert, ...]:
+        newest = select(func.max(OUTBOX.c.id)).where(self._is_ours()).group_by(OUTBOX.c.fingerprint)
+        is_firing = and_(OUTBOX.c.state == AlertState.FIRING, OUTBOX.c.sent.is_(True))
+        return self._rows(and_(is_firing, OUTBOX.c.id.in_(newest)))
+
+    def _rows(self, condition: ColumnElement[bool]) -> tuple[QueuedAlert, ...]:
+        columns = tuple(OUTBOX.c[name] for name in ("id", "alert", "attempts", "retry_at_s", "trouble"))
+        query = select(*columns).where(self._is_ours(), condition).order_by(OUTBOX.c.id)
+        with transaction(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return tuple(
+            QueuedAlert(
+                id=row.id,
+                alert=from_json(Alert, row.alert),
+                attempts=row.attempts,
+                retry_at_s=row.retry_at_s,
+                trouble=row.trouble,
+            )
+            for row in rows
+        )
+
+    def _not_silenced(self, due: Sequence[QueuedAlert], now: datetime) -> tuple[QueuedAlert, ...]:
+        """Return what may be told now; the rest is looked at again when its silence ends."""
+        if not due:
+            return ()
+        lasting = select(SILENCES.c.silence).where(SILENCES.c.ends_at > now)
+        with transaction(self._engine) as connection:
+            silences = tuple(from_json(Silence, text) for text in connection.scalars(lasting))
+        held = {one.id: found for one in due if (found := silence_of(one.alert, silences, now)) is not None}
+        for id_, silence in held.items():
+            self._update((id_,), retry_at_s=silence.ends_at.timestamp(), trouble=SILENCED)
+        return tuple(one for one in due if one.id not in held)
+
+    def _update(self, ids: Sequence[int], **values: str | float | bool) -> None:
+        if ids:
+            with transaction(self._engine) as connection:
+                connection.execute(update(OUTBOX).where(OUTBOX.c.id.in_(ids)).values(values))
+
+    def _is_ours(self) -> ColumnElement[bool]:
+        return and_(OUTBOX.c.channel == self._channel.name, belongs_to(OUTBOX.c.run_id, self._run))

@@ -1,0 +1,119 @@
+"""What people are told: alerts, what they rest on, and the messages that carry them. Frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class AlertState(StrEnum):
+    """Whether an alert's cause is present."""
+
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+class AlertKind(StrEnum):
+    """What an alert is about."""
+
+    LOSS = "loss"
+    """A benchmark, a subset of it, or the completeness of its answers went down."""
+    LATENCY = "latency"
+    MISSING = "missing"
+    """A benchmark has no result, or too few samples have a score: nobody would see a loss."""
+    CHECKPOINT = "checkpoint"
+    """A checkpoint will not be evaluated."""
+    OVERDUE = "overdue"
+    """No checkpoint came for much longer than usual."""
+    STUCK = "stuck"
+    """Checkpoints wait and nobody evaluates them, or one takes much longer than usual."""
+    UNFIT = "unfit"
+    """Repeating a benchmark changes its score by more than what it is to find."""
+    TEST = "test"
+    """Nothing happened: somebody tries a channel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The numbers that an alert rests on. None and empty: there are none of that kind."""
+
+    score: float | None = None
+    """Of the checkpoint, as the benchmark reports it."""
+    change: float | None = None
+    """Candidate minus baseline in score units, up is better; of times their ratio, above 1 is slower."""
+    ci_low: float | None = None
+    """95 % interval of `change`."""
+    ci_high: float | None = None
+    is_ratio: bool = False
+    baseline_steps: tuple[int, ...] = ()
+    """Of the same run, ascending; empty also where it is a checkpoint of another one."""
+    n_common: int = 0
+    """Samples scored on both sides, or requests timed on both."""
+    n_lost: int = 0
+    """Right before, wrong now."""
+    n_gained: int = 0
+    lost_samples: tuple[str, ...] = ()
+    """The questions of a few lost samples, one line each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert:
+    """Something a person should know now. One per cause: `fingerprint` is equal for firing and resolved."""
+
+    fingerprint: str
+    run_id: str
+    step: int
+    kind: AlertKind | None = None
+    """None: an earlier version of the tracker raised it."""
+    subject: str
+    """Benchmark name, or `checkpoint`."""
+    state: AlertState
+    message: str
+    evidence: Evidence | None = None
+    command: str = ""
+    """What to type to look further; empty: nothing more is to be seen."""
+    raised_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertMessage:
+    """What one channel is told at once: all news of one checkpoint."""
+
+    run_id: str
+    step: int
+    alerts: tuple[Alert, ...]
+    """At least one; firing ones first, each fingerprint once."""
+    link: str = ""
+    """Where the run can be looked at; empty: nowhere that is known."""
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether something is wrong, and not only over."""
+        return any(alert.state is AlertState.FIRING for alert in self.alerts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Silence:
+    """Somebody's word that nobody is to be told of something for a while. What it held back is told when it ends."""
+
+    id: str
+    run_id: str
+    """The run or one of its sub-folders."""
+    subject: str
+    """Name of a benchmark, or a pattern with `*` and `?`; a benchmark's subsets and measures are meant too."""
+    reason: str
+    begins_at: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelState:
+    """How far a channel is, for display."""
+
+    name: str
+    is_configured: bool
+    waiting: int
+    """Alerts that it was not told yet."""
+    trouble: str = ""
+    """Why the oldest of them waits; empty: it is its turn."""
