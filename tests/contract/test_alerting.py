@@ -1,0 +1,234 @@
+"""The rules of `ports.Alerting`, over the fake and the outbox in SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import ChannelRefused, ChannelUnreachable
+from eval_jobs.queue.database_sql import open_database
+from tests.alerts import RUN, alert, end_of
+from tests.fakes.alerting import FakeAlerting, FakeChannel
+from tests.fakes.clock import FakeClock
+from tracker.adapters.alert_outbox_sql import AlertOutbox
+from tracker.domain.alert_types import AlertState, Silence
+from tracker.ports import Alerting
+
+FIRING, RESOLVED = AlertState.FIRING, AlertState.RESOLVED
+AWAY = ChannelUnreachable("nobody answers", hint="start it")
+REFUSED = ChannelRefused("the signature is wrong", hint="look at the key")
+
+
+@dataclass(kw_only=True)
+class Site:
+    """One adapter under test, with two channels."""
+
+    reopen: Callable[[], Alerting]
+    """Another handle on the same outbox, as a process that starts again has it; the fake has only one."""
+    team: FakeChannel
+    pager: FakeChannel
+    clock: FakeClock
+
+    def settle(self) -> None:
+        """Let every channel send what is due."""
+        self.reopen().close()
+
+    def later(self, seconds: float = 400.0) -> None:
+        self.clock.advance(seconds)
+        self.settle()
+
+    def silence(self, subject: str, seconds: float, *, run_id: str = RUN, id_: str = "a") -> Silence:
+        now = self.clock.now()
+        ends_at = now + timedelta(seconds=seconds)
+        silence = Silence(id=id_, run_id=run_id, subject=subject, reason="known", begins_at=now, ends_at=ends_at)
+        self.reopen().silence(silence)
+        return silence
+
+
+@pytest.fixture(params=["fake", "sqlite", "postgresql"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    clock, team, pager = FakeClock(), FakeChannel(name="team"), FakeChannel(name="pager")
+    link = "https://mlflow.example/{run}?step={step}"
+    if request.param == "fake":
+        fake = FakeAlerting((team, pager), clock, link)
+        yield Site(reopen=lambda: fake, team=team, pager=pager, clock=clock)
+        return
+    sqlite_url = f"sqlite:///{tmp_path}/tracker.db"
+    url = sqlite_url if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+    with ExitStack() as opened:
+
+        def reopen() -> Alerting:
+            engine = open_database(url)
+            opened.callback(engine.dispose)
+            return AlertOutbox(engine, (team, pager), clock, run=RUN, link=link)
+
+        yield Site(reopen=reopen, team=team, pager=pager, clock=clock)
+
+
+def test_all_news_of_a_checkpoint_is_one_message_with_what_fires_first(site: Site) -> None:
+    alerting = site.reopen()
+    alerting.publish([alert("facts", 50)])
+    alerting.close()
+    alerting.publish([end_of("facts", 100), alert("sums", 100), alert("words", 100), alert("sums", 200)])
+    alerting.publish([alert("words", 100), alert("code", 200)])
+    alerting.close()
+    told = [[(a.subject, a.state) for a in m.alerts] for m in site.team.messages]
+    assert told == [
+        [("facts", FIRING)],
+        [("sums", FIRING), ("words", FIRING), ("facts", RESOLVED)],
+        [("code", FIRING)],
+    ]
+    assert [(m.run_id, m.step, m.link) for m in site.team.messages][1] == (
+        RUN,
+        100,
+        "https://mlflow.example/run?step=100",
+    )
+    assert site.pager.messages == site.team.messages
+    assert alerting.flush() == 0
+
+
+def test_the_same_alert_again_is_no_news_in_this_process_or_another(site: Site) -> None:
+    for _ in range(3):
+        site.reopen().publish([alert("sums", 100)])
+        site.settle()
+    assert site.team.told() == [("sums", 100, FIRING)]
+
+
+def test_a_cause_may_come_go_and_come_again(site: Site) -> None:
+    alerting = site.reopen()
+    for one in (alert("sums", 100), end_of("sums", 200), alert("sums", 200)):
+        alerting.publish([one])
+        alerting.close()
+    assert [(step, state) for _, step, state in site.team.told()] == [(100, FIRING), (200, RESOLVED), (200, FIRING)]
+
+
+def test_the_end_of_what_nobody_was_told_is_not_told(site: Site) -> None:
+    site.reopen().publish([end_of("sums")])
+    site.settle()
+    assert site.team.messages == []
+
+
+def test_a_channel_that_is_away_hears_all_of_it_later_and_holds_up_no_other(site: Site) -> None:
+    site.team.trouble = AWAY
+    alerting = site.reopen()
+    for one in (alert("sums", 100), alert("facts", 200), end_of("sums", 300)):
+        alerting.publish([one])
+        alerting.close()
+    told = [("sums", 100, FIRING), ("facts", 200, FIRING), ("sums", 300, RESOLVED)]
+    assert site.pager.told() == told
+    states = {state.name: state for state in alerting.channels()}
+    assert (states["team"].waiting, states["pager"].waiting) == (3, 0)
+    assert "nobody answers" in states["team"].trouble
+    assert site.team.messages == []
+    site.team.trouble = None
+    site.later()
+    site.later()
+    assert site.team.told() == told
+    assert [state.waiting for state in alerting.channels()] == [0, 0]
+
+
+def test_a_channel_that_is_away_is_not_asked_at_every_look(site: Site) -> None:
+    site.team.trouble = AWAY
+    alerting = site.reopen()
+    alerting.publish([alert()])
+    alerting.close()
+    site.team.trouble = None
+    site.settle()
+    assert site.team.messages == []
+    site.later(seconds=5.0)
+    assert len(site.team.messages) == 1
+
+
+def test_a_message_that_is_refused_does_not_stop_others_but_what_belongs_to_it(site: Site) -> None:
+    alerting = site.reopen()
+    site.team.trouble = REFUSED
+    alerting.publish([alert("sums", 100)])
+    alerting.close()
+    site.team.trouble = None
+    alerting.publish([end_of("sums", 200)])
+    alerting.publish([alert("facts", 300)])
+    alerting.close()
+    assert site.team.told() == [("facts", 300, FIRING)]
+    site.later()
+    site.later()
+    assert site.team.told()[1:] == [("sums", 100, FIRING), ("sums", 200, RESOLVED)]
+
+
+def test_what_is_silenced_is_told_when_the_silence_ends_if_it_lasts(site: Site) -> None:
+    silence = site.silence("sums", 3600)
+    alerting = site.reopen()
+    alerting.publish([alert("sums", 100), alert("facts", 100)])
+    alerting.close()
+    assert site.team.told() == [("facts", 100, FIRING)]
+    assert alerting.silences() == (silence,)
+    site.later(3599)
+    assert len(site.team.messages) == 1
+    site.later(1)
+    assert site.team.told()[1:] == [("sums", 100, FIRING)]
+    assert alerting.silences() == ()
+
+
+def test_what_began_and_ended_in_silence_is_not_told(site: Site) -> None:
+    site.silence("*", 3600)
+    alerting = site.reopen()
+    alerting.publish([alert("sums", 100)])
+    alerting.close()
+    alerting.publish([end_of("sums", 200)])
+    alerting.close()
+    site.later(3600)
+    assert site.team.messages == []
+    assert alerting.flush() == 0
+
+
+def test_what_was_told_before_a_silence_is_told_to_be_over_after_it(site: Site) -> None:
+    alerting = site.reopen()
+    alerting.publish([alert("sums", 100)])
+    alerting.close()
+    site.silence("sums", 3600)
+    alerting.publish([end_of("sums", 200)])
+    alerting.close()
+    assert len(site.team.messages) == 1
+    site.later(3600)
+    assert site.team.told() == [("sums", 100, FIRING), ("sums", 200, RESOLVED)]
+
+
+def test_a_silence_means_subsets_measures_and_sub_folders_and_nothing_else(site: Site) -> None:
+    site.silence("sums", 3600)
+    meant = [
+        alert("sums / carry"),
+        alert("sums, completeness"),
+        alert("sums", run_id=f"{RUN}/a"),
+    ]
+    site.silence("math-*", 3600, id_="b")
+    meant.append(alert("math-hard"))
+    others = [alert("sums2", 100), alert("math", 100)]
+    alerting = site.reopen()
+    alerting.publish([*meant, *others])
+    alerting.close()
+    assert [subject for subject, _, _ in site.team.told()] == ["sums2", "math"]
+
+
+def test_a_silence_that_is_ended_lets_everything_go_at_once(site: Site) -> None:
+    site.silence("*", 3600)
+    alerting = site.reopen()
+    alerting.publish([alert("sums", 100)])
+    alerting.close()
+    site.silence("*", 0.0)  # the same id
+    site.settle()
+    assert site.team.told() == [("sums", 100, FIRING)]
+    assert alerting.silences() == ()
+
+
+def test_no_channel_is_no_trouble(site: Site) -> None:
+    alerting = FakeAlerting(()) if isinstance(site.reopen(), FakeAlerting) else None
+    outbox = alerting or AlertOutbox(open_database("sqlite://"), (), site.clock, run=RUN)
+    outbox.publish([alert()])
+    assert outbox.flush() == 0
+    assert outbox.channels() == ()
+    outbox.close()
