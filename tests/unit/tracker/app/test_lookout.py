@@ -1,0 +1,243 @@
+"""A trainer that falls silent and evaluations that stand still are told, once, and so is the end of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from eval_jobs.queue_types import QueueState, Running, Waiting
+from eval_jobs.types import Checkpoint
+from tests.fakes.alerting import FakeAlerting
+from tests.fakes.curves import FakeCurves
+from tests.fakes.history import FakeHistory
+from tests.records import forgetting_run
+from tracker.app.alerting import Crier
+from tracker.app.lookout import Lookout
+from tracker.app.pipeline import Tick
+from tracker.domain.alert_types import AlertKind, AlertState
+from tracker.domain.blind_spots import Patience
+from tracker.domain.types import CurvePoint, Gap, Report
+
+RECORDED = forgetting_run(checkpoints=3, samples=4, trouble=False)
+RUN = RECORDED.run_id
+FIRST = RECORDED.records[0].plan.checkpoint
+PLAN = RECORDED.records[0].plan
+START = FIRST.ready_at
+EVERY_S = 600.0
+IDLE = QueueState()
+FIRING, RESOLVED = AlertState.FIRING, AlertState.RESOLVED
+
+
+def checkpoint(number: int, *, run_id: str = RUN, every_s: float = EVERY_S) -> Checkpoint:
+    at = START + timedelta(seconds=number * every_s)
+    return replace(FIRST, run_id=run_id, step=number * 100, digest=f"{run_id} {number}", ready_at=at)
+
+
+def seconds(count: float) -> datetime:
+    return START + timedelta(seconds=count)
+
+
+def passed(*checkpoints: Checkpoint, gaps: tuple[Gap, ...] = (), reports: tuple[Report, ...] = ()) -> Tick:
+    return Tick(checkpoints=checkpoints, gaps=gaps, skipped=(), reports=reports, unsent=0)
+
+
+def waiting(count: int, note: str = "") -> QueueState:
+    first = Waiting(plan_id="p", run_id=RUN, step=300, note=note)
+    return QueueState(waiting=(first,), unfinished={RUN: count})
+
+
+def running(plan_id: str, since: datetime) -> QueueState:
+    one = Running(plan=replace(PLAN, id=plan_id), worker="w1", note="sums 3/8", since=since)
+    return QueueState(running=(one,), unfinished={RUN: 1})
+
+
+def report(plan_id: str) -> Report:
+    return replace(RECORDED.reports[0], plan_id=plan_id)
+
+
+@dataclass
+class Tower:
+    """A lookout over fakes."""
+
+    patience: Patience = field(default_factory=Patience)
+    last_step: int | None = None
+    history: FakeHistory = field(default_factory=FakeHistory)
+    alerting: FakeAlerting = field(default_factory=FakeAlerting)
+
+    def __post_init__(self) -> None:
+        self.start(START)
+
+    def start(self, now: datetime) -> None:
+        """A process starts, perhaps after another one."""
+        points = (CurvePoint(key="train/loss", step=0, value=1.0),)
+        self.lookout = Lookout(
+            run=RUN,
+            crier=Crier(history=self.history, alerting=self.alerting),
+            curves=FakeCurves(points, last_step=self.last_step),
+            patience=self.patience,
+            watched_since=now,
+        )
+
+    def look(
+        self, at_s: float, *checkpoints: Checkpoint, state: QueueState = IDLE, is_training: bool = True, **more: object
+    ) -> None:
+        self.lookout.look(passed(*checkpoints, **more), state, seconds(at_s), is_training=is_training)  # type: ignore[arg-type]
+
+    def told(self) -> list[tuple[AlertKind | None, AlertState, int]]:
+        return [(a.kind, a.state, a.step) for a in self.alerting.alerts]
+
+
+def saved(tower: Tower, count: int) -> None:
+    for number in range(count):
+        tower.look(number * EVERY_S + 1, checkpoint(number))
+
+
+def test_a_trainer_that_falls_silent_is_told_once_and_so_is_its_next_checkpoint() -> None:
+    tower = Tower()
+    saved(tower, 5)
+    tower.look(4 * EVERY_S + 4.0 * EVERY_S)
+    assert tower.told() == []
+    for second in (1, 60, 9000):
+        tower.look(4 * EVERY_S + 4.0 * EVERY_S + second)
+    assert tower.told() == [(AlertKind.OVERDUE, FIRING, 400)]
+    assert "no checkpoint for 40.0 min" in tower.alerting.alerts[0].message
+    assert "usually one comes every 10.0 min" in tower.alerting.alerts[0].message
+    late = replace(checkpoint(5), ready_at=seconds(20_000))
+    tower.look(20_001, late)
+    assert tower.told()[1:] == [(AlertKind.OVERDUE, RESOLVED, 400)]
+    assert tower.history.open_alerts(RUN) == ()
+
+
+def test_from_few_checkpoints_nobody_can_say_what_is_usual() -> None:
+    tower = Tower()
+    saved(tower, 3)
+    tower.look(1_000_000)
+    assert tower.told() == []
+
+
+def test_a_training_that_has_ended_owes_no_checkpoint() -> None:
+    by_exit, by_its_word = Tower(), Tower(last_step=400)
+    for tower in (by_exit, by_its_word):
+        saved(tower, 5)
+    by_exit.look(100_000, is_training=False)
+    by_its_word.look(100_000)
+    assert by_exit.told() == by_its_word.told() == []
+
+
+def test_the_end_of_the_training_ends_the_alert() -> None:
+    tower = Tower()
+    saved(tower, 5)
+    tower.look(100_000)
+    tower.look(100_001, is_training=False)
+    assert tower.told() == [(AlertKind.OVERDUE, FIRING, 400), (AlertKind.OVERDUE, RESOLVED, 400)]
+
+
+def test_one_that_says_it_goes_on_is_overdue_beside_others_that_write() -> None:
+    tower = Tower(last_step=10_000)
+    hung, alive = f"{RUN}/a", f"{RUN}/b"
+    for number in range(5):
+        tower.look(number * EVERY_S + 1, checkpoint(number, run_id=hung), checkpoint(number, run_id=alive))
+    for number in range(5, 20):
+        tower.look(number * EVERY_S + 1, checkpoint(number, run_id=alive))
+    assert [(a.run_id, a.state) for a in tower.alerting.alerts] == [(hung, FIRING)]
+
+
+def test_of_several_runs_that_say_nothing_only_the_one_that_wrote_last_is_waited_for() -> None:
+    tower = Tower()
+    ended, alive = f"{RUN}/a", f"{RUN}/b"
+    for number in range(5):
+        tower.look(number * EVERY_S + 1, checkpoint(number, run_id=ended))
+    for number in range(6, 20):
+        tower.look(number * EVERY_S + 1, checkpoint(number, run_id=alive))
+    assert tower.told() == []
+    tower.look(100 * EVERY_S)
+    assert [a.run_id for a in tower.alerting.alerts] == [alive]
+
+
+def test_a_checkpoint_that_cannot_be_evaluated_is_a_sign_of_life() -> None:
+    tower = Tower()
+    saved(tower, 5)
+    at = seconds(8 * EVERY_S)
+    broken = Gap(run_id=RUN, step=500, source_uri="/out", code="E", message="m", hint="h", seen_at=at)
+    tower.look(8 * EVERY_S, gaps=(broken,))
+    tower.look(10 * EVERY_S)
+    assert tower.told() == []
+
+
+def test_what_was_silent_before_anybody_watched_is_no_news() -> None:
+    tower = Tower()
+    tower.start(seconds(1_000_000))
+    tower.look(1_000_000, *(checkpoint(number) for number in range(5)))
+    tower.look(1_000_000 + 4 * EVERY_S)
+    assert tower.told() == []
+    tower.look(1_000_000 + 4 * EVERY_S + 1)
+    assert tower.told() == [(AlertKind.OVERDUE, FIRING, 400)]
+
+
+def test_an_alert_of_an_earlier_process_lasts_until_a_checkpoint_comes() -> None:
+    tower = Tower()
+    saved(tower, 5)
+    tower.look(100_000)
+    tower.start(seconds(100_010))
+    tower.look(100_011, *(checkpoint(number) for number in range(5)))
+    assert tower.told() == [(AlertKind.OVERDUE, FIRING, 400)]
+    tower.look(100_020, replace(checkpoint(5), ready_at=seconds(100_019)))
+    assert tower.told()[1:] == [(AlertKind.OVERDUE, RESOLVED, 400)]
+
+
+def test_nobody_is_called_where_that_is_switched_off() -> None:
+    tower = Tower(patience=Patience(overdue_factor=0, stuck_after_s=0))
+    saved(tower, 5)
+    for second in (5000, 1_000_000):
+        tower.look(second, state=waiting(3))
+    assert tower.told() == []
+
+
+def test_evaluations_that_nobody_works_on_are_told_until_one_is_finished() -> None:
+    tower = Tower()
+    tower.look(0, state=waiting(3))
+    tower.look(900, state=waiting(3))
+    assert tower.told() == []
+    tower.look(901, state=waiting(3))
+    tower.look(5000, state=waiting(4))
+    assert tower.told() == [(AlertKind.STUCK, FIRING, 300)]
+    assert "3 evaluations waiting, and nobody has worked on one for 15.0 min" in tower.alerting.alerts[0].message
+    tower.look(5001, state=running("p", seconds(5001)))  # begun is not done: a worker may die again and again
+    tower.look(5002, state=waiting(4))
+    assert len(tower.told()) == 1
+    tower.look(5100, state=waiting(3), reports=(report("p"),))
+    assert tower.told()[1:] == [(AlertKind.STUCK, RESOLVED, 300)]
+
+
+def test_a_worker_that_waits_because_the_settings_say_so_is_not_stuck() -> None:
+    tower = Tower()
+    for second in (0, 1000, 50_000):
+        tower.look(second, state=waiting(3, note="waits until 22:00"))
+    assert tower.told() == []
+
+
+def test_an_evaluation_that_takes_much_longer_than_those_before_is_told() -> None:
+    tower = Tower()
+    for number in range(3):
+        begun = seconds(number * 1000)
+        tower.look(number * 1000, state=running(f"p{number}", begun))
+        tower.look(number * 1000 + 300, reports=(report(f"p{number}"),))
+    hung = running("hung", seconds(10_000))
+    tower.look(10_000 + 1500, state=hung)
+    assert tower.told() == []
+    tower.look(10_000 + 1501, state=hung)
+    assert [kind for kind, _, _ in tower.told()] == [AlertKind.STUCK]
+    assert "by w1 (sums 3/8), those before took up to 5.0 min" in tower.alerting.alerts[0].message
+    tower.look(20_000, reports=(report("hung"),))
+    assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]
+
+
+def test_an_earlier_process_that_told_of_stuck_evaluations_is_believed() -> None:
+    tower = Tower()
+    tower.look(0, state=waiting(3))
+    tower.look(901, state=waiting(3))
+    tower.start(seconds(1000))
+    tower.look(1001, state=waiting(3))
+    assert len(tower.told()) == 1
+    tower.look(1002)
+    assert tower.told()[1:] == [(AlertKind.STUCK, RESOLVED, 300)]
