@@ -48,8 +48,8 @@ class CalibrationView:
 def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) -> int:
     """Ask CHECKPOINT the whole suite twice and say what repeating an evaluation changes.
 
-    CHECKPOINT is STEP, RUN@STEP, latest (the default), a folder or s3://bucket/prefix. Beside a running `tracker watch`
-    its workers do it. Ctrl-C loses nothing: the next `tracker calibrate`, or a watcher, goes on.
+    CHECKPOINT is a name as in `tracker compare` (default: latest), a folder or s3://bucket/prefix. Beside a running
+    `tracker watch` its workers do it. Ctrl-C loses nothing: the next `tracker calibrate`, or a watcher, goes on.
 
     Exit code 0: measured; 1: a benchmark is unfit, because repetition alone changes it by more than policy.min_effect;
     3: too few scores; 4: something broke.

@@ -1,17 +1,41 @@
-"""How commands name evaluated checkpoints: STEP, latest, RUN@STEP, RUN@latest or STEP:DIGEST."""
+"""How commands name evaluated checkpoints.
+
+STEP, STEP:DIGEST, latest, best, best:BENCHMARK       of the run of tracker.toml
+RUN@STEP, RUN@latest, ...                             of another run
+models:/NAME@ALIAS, models:/NAME/VERSION              what MLflow's registry has
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from eval_jobs.errors import ConfigError
 from tracker.domain.overview import overview
 from tracker.domain.types import Report
 from tracker.ports import History
 
+if TYPE_CHECKING:
+    from tracker.wiring import Project
+
+MODELS = "models:/"
+BEST = "best"
+
+_OF_BENCHMARK = re.compile(r"(?:(?P<run>.+?)@)?best:(?P<benchmark>.+)")
+"""Tried first: the name of a benchmark may hold an `@`, as in `pass@1`."""
+_PLACE = re.compile(r"(?:(?P<run>.+)@)?(?P<place>latest|best|\d+(?::[\w-]*)?)")
 _SHOWN = 20
 """Steps that a hint lists."""
+_HOW = "write STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS"
+
+Outlines = Callable[[str], tuple[Report, ...]]
+
+
+def is_reference(name: str) -> bool:
+    """Return whether `name` can only be that of an evaluated checkpoint, and never a folder."""
+    return any((name.startswith(MODELS), _OF_BENCHMARK.fullmatch(name), _PLACE.fullmatch(name)))
 
 
 def known_run(history: History, run: str) -> str:
@@ -25,43 +49,98 @@ def known_run(history: History, run: str) -> str:
     return run
 
 
-def known_checkpoint(history: History, name: str, default_run: str) -> Report:
+def named_checkpoint(project: Project, name: str) -> Report:
     """Return the newest report of an evaluated checkpoint, perhaps without its evidence.
 
     Of a step that was saved again with other weights the newest counts, unless the name goes on with a digest.
 
     Raises:
         ConfigError: the name cannot be read, or nothing of that name was evaluated.
+        TrackingUnreachable: it is one of MLflow's registry, which does not answer.
     """
-    return known_checkpoints(history, (name,), default_run)[0]
+    return named_checkpoints(project, (name,))[0]
 
 
-def known_checkpoints(history: History, names: Sequence[str], default_run: str) -> tuple[Report, ...]:
-    """Return `known_checkpoint` of each name; what is known of a run is read once for all of them."""
-    outlines = cache(history.outlines)
-    return tuple(_checkpoint(history, name, default_run, outlines) for name in names)
+def named_checkpoints(project: Project, names: Sequence[str]) -> tuple[Report, ...]:
+    """Return `named_checkpoint` of each name; what is known of a run is read once for all of them."""
+    outlines = cache(project.history.outlines)
+    return tuple(
+        _registered(project, name, outlines)
+        if name.startswith(MODELS)
+        else _checkpoint(project.history, name, project.config.run.name, outlines)
+        for name in names
+    )
+
+
+def known_checkpoint(history: History, name: str, default_run: str) -> Report:
+    """Return what `named_checkpoint` does of a name that needs no registry.
+
+    Raises:
+        ConfigError: the name cannot be read, or nothing of that name was evaluated.
+    """
+    return _checkpoint(history, name, default_run, history.outlines)
 
 
 # --- private
 
 
-def _checkpoint(history: History, name: str, default_run: str, outlines: Callable[[str], tuple[Report, ...]]) -> Report:
-    run, _, place = name.rpartition("@")
-    step, _, digest = place.partition(":")
-    run = known_run(history, run or default_run)
-    if step != "latest" and not step.isdecimal():
-        raise ConfigError(f"{name!r} names no checkpoint", hint="write STEP, STEP:DIGEST, RUN@STEP or latest")
+def _checkpoint(history: History, name: str, default_run: str, outlines: Outlines) -> Report:
+    match = _OF_BENCHMARK.fullmatch(name) or _PLACE.fullmatch(name)
+    if match is None:
+        raise ConfigError(f"{name!r} names no checkpoint", hint=_HOW)
+    run, parts = known_run(history, match["run"] or default_run), match.groupdict()
+    if parts.get("benchmark") or parts["place"] == BEST:
+        return _best(history, run, parts.get("benchmark"), outlines)
+    step, _, digest = parts["place"].partition(":")
     reports = outlines(run)
-    left = {checkpoint.digest for checkpoint, _ in overview(reports).left}
-    newest_first = sorted(reports, key=lambda r: (_digest(r) not in left, r.step, r.created_at), reverse=True)
-    found = [r for r in newest_first if step == "latest" or r.step == int(step)]
+    found = [r for r in _newest_first(reports) if step == "latest" or r.step == int(step)]
     found = [r for r in found if _digest(r).startswith(digest)]
     if not found:
         steps = sorted({report.step for report in reports})
         known = ", ".join(map(str, steps[-_SHOWN:])) or "none yet"
         known = f"\u2026, {known}" if len(steps) > _SHOWN else known
-        raise ConfigError(f"run {run} has no evaluated step {place}", hint=f"evaluated steps: {known}")
+        raise ConfigError(f"run {run} has no evaluated step {parts['place']}", hint=f"evaluated steps: {known}")
     return found[0]
+
+
+def _best(history: History, run: str, benchmark: str | None, outlines: Outlines) -> Report:
+    from tracker.app.best_of_run import best_of_run, newest_scores  # noqa: PLC0415 - the statistics load for long
+
+    best = best_of_run(run, history, benchmark)
+    if best is None:
+        measured = ", ".join(newest_scores(run, history).benchmarks()) or "none yet"
+        what = "every benchmark of its suite" if benchmark is None else f"the whole of {benchmark}"
+        raise ConfigError(
+            f"no checkpoint of run {run} has a score of {what}", hint=f"benchmarks with scores: {measured}"
+        )
+    of_step = [r for r in _newest_first(outlines(run)) if r.step == best.checkpoint.step]
+    same = [r for r in of_step if r.plan_id == best.plan.id] or [
+        r for r in of_step if _digest(r) == best.checkpoint.digest
+    ]
+    if not same:  # recorded a moment ago
+        raise ConfigError(f"step {best.checkpoint.step} of run {run} is not judged yet", hint="try again in a moment")
+    return same[0]
+
+
+def _registered(project: Project, name: str, outlines: Outlines) -> Report:
+    if not project.config.tracking.enabled:
+        hint = "name it RUN@STEP, or set tracking.enabled = true"
+        raise ConfigError(f"{name} is a name of MLflow's registry, and nothing is written to MLflow", hint=hint)
+    found = project.registered(name)
+    # The same weights may be in several runs, such as the model that all of them begin with.
+    for run in sorted(project.history.runs(), key=lambda run: (run != found.run_id, run)):
+        checkpoints = {record.plan.id: record.plan.checkpoint for record in project.history.records(run)}
+        plans = {key for key, c in checkpoints.items() if (c.step, c.digest) == (found.step, found.digest)}
+        same = [report for report in _newest_first(outlines(run)) if report.plan_id in plans]
+        if same:
+            return same[0]
+    what = f"{name} is step {found.step} of a run that is not in this project's history"
+    raise ConfigError(what, hint=f"known runs: {', '.join(project.history.runs()) or 'none yet'}")
+
+
+def _newest_first(reports: Sequence[Report]) -> list[Report]:
+    left = {checkpoint.digest for checkpoint, _ in overview(reports).left}
+    return sorted(reports, key=lambda r: (_digest(r) not in left, r.step, r.created_at), reverse=True)
 
 
 def _digest(report: Report) -> str:

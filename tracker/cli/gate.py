@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
@@ -18,7 +17,7 @@ from eval_jobs.types import EvalRecord
 from tracker.adapters.gate_bundle import read_bundle, write_bundle
 from tracker.app.comparing import whole_record_of
 from tracker.app.gate import gate_of, gathered
-from tracker.cli.checkpoints import known_checkpoint
+from tracker.cli.checkpoints import is_reference, named_checkpoint
 from tracker.cli.evaluating import evaluate_now
 from tracker.cli.gate_markdown import gate_markdown
 from tracker.cli.gate_output import DOCUMENTS, GateFormat, formats_for
@@ -31,9 +30,6 @@ from tracker.wiring import Project
 
 EXIT_CODES = {GateWord.PASS: 0, GateWord.REGRESSION: 1}
 UNSURE = 3
-
-_REFERENCE = re.compile(r"(.*@)?(\d+(:\w*)?|latest)")
-"""Names that are never folders."""
 
 _FORMATS = [str(form) for form in GateFormat]
 _WIDTH = 120
@@ -58,8 +54,8 @@ _WIDTH = 120
 def command(*, candidate: str | None, baseline: str | None, config_path: Path, **options: Any) -> int:  # noqa: ANN401
     """Say whether CANDIDATE may take the place of a baseline: PASS, REGRESSION, or that it is not known.
 
-    Both are evaluated checkpoints (STEP, latest, RUN@STEP, RUN@latest), or folders or s3://bucket/prefix that are
-    evaluated now. What they are held to is [gate] of the configuration, or of --policy.
+    Both are evaluated checkpoints (STEP, RUN@STEP, latest, best, best:BENCHMARK, models:/NAME@ALIAS), or folders or
+    s3://bucket/prefix that are evaluated now. What they are held to is [gate] of the configuration, or of --policy.
 
     Exit code 0: pass; 1: regression; 3: inconclusive, missing or incomparable; 4: something broke.
     """
@@ -102,12 +98,12 @@ def _gathered(project: Project, candidate: str, baseline: str, policy: Path | No
 
 def _record(project: Project, name: str) -> EvalRecord:
     """Return an evaluated checkpoint with its samples; a place where one lies is evaluated first."""
-    if not _REFERENCE.fullmatch(name) and (name.startswith(SCHEME) or Path(name).is_dir()):
+    if not is_reference(name) and (name.startswith(SCHEME) or Path(name).is_dir()):
         place = name if name.startswith(SCHEME) else str(Path(name).absolute())
         is_of_run = place.startswith((f"{project.config.run.output_dir}/", str(project.pins_dir.absolute())))
         run_id = None if is_of_run else f"gate/{PurePosixPath(place).name}"
         return evaluate_now(project, name, Console(stderr=True), run_id=run_id)[0][0]
-    report = known_checkpoint(project.history, name, project.config.run.name)
+    report = named_checkpoint(project, name)
     return whole_record_of(report, project.history)
 
 
