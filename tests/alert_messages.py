@@ -78,7 +78,7 @@ def hostile() -> AlertMessage:
 
 def huge(character: str = "错", count: int = 60) -> AlertMessage:
     """More alerts than any channel shows at once, each with texts of thousands of characters."""
-    long = character * 4000
+    long = (character * 4000)[:4000]
     evidence = Evidence(change=-0.2, n_common=10, n_lost=9, lost_samples=(long,) * 9)
     return message_of(
         *(

@@ -2,7 +2,7 @@
 
     text = text_of(message)
     text.title                    # run-a step 600: sums regressed (and 2 more)
-    blocks = shown(text, MARKUP, limit=4096, size=bytes_long)
+    blocks = shown(text, MARKUP, Room(total=4096, size=bytes_long))
 
 Names, questions and messages are foreign: they become single lines of bounded length here, and each channel's markup
 makes them harmless in its own notation.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 
+from eval_jobs.identity import content_hash
 from tracker.domain.alert_types import Alert, AlertKind, AlertMessage, AlertState, Evidence
 from tracker.domain.display import count_text, one_line, score_text, signed_text, steps_text
 
@@ -70,11 +71,22 @@ class Markup:
     line_end: str = "\n"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What a service takes at once, in the unit of `size`; 2000 characters or bytes are enough for one entry."""
+
+    total: int
+    """All blocks together, without what stands between them."""
+    each: int = 1_000_000
+    count: int = 100
+    size: Callable[[str], int] = len
+
+
 def text_of(message: AlertMessage) -> MessageText:
     """Return the message in words."""
     entries = tuple(entry_of(alert) for alert in message.alerts)
     more = f" (and {len(entries) - 1} more)" if len(entries) > 1 else ""
-    run = cut(one_line(message.run_id), MAX_NAME_CHARS)
+    run = line_of(message.run_id, MAX_NAME_CHARS)
     link = one_line(message.link)
     return MessageText(
         title=f"{run} step {message.step}: {entries[0].headline}{more}",
@@ -84,9 +96,15 @@ def text_of(message: AlertMessage) -> MessageText:
     )
 
 
+def id_of(message: AlertMessage) -> str:
+    """Return what is the same when the same news are sent again, and different for any other news."""
+    news = [[alert.fingerprint, alert.state, alert.raised_at.astimezone(UTC).isoformat()] for alert in message.alerts]
+    return content_hash([message.run_id, message.step, news])
+
+
 def entry_of(alert: Alert) -> Entry:
     """Return one alert in words."""
-    subject = cut(one_line(alert.subject), MAX_NAME_CHARS)
+    subject = line_of(alert.subject, MAX_NAME_CHARS)
     firing, resolved = _HEADLINES.get(alert.kind, _OTHERWISE)
     command = one_line(alert.command)
     evidence = alert.evidence or Evidence()
@@ -94,37 +112,32 @@ def entry_of(alert: Alert) -> Entry:
     return Entry(
         state=alert.state,
         headline=(firing if alert.state is AlertState.FIRING else resolved).format(subject=subject),
-        sentence=cut(one_line(alert.message), MAX_SENTENCE_CHARS),
+        sentence=line_of(alert.message, MAX_SENTENCE_CHARS),
         facts=tuple(_facts(alert, evidence)),
-        lost=tuple(cut(one_line(question), MAX_QUESTION_CHARS) for question in lost),
+        lost=tuple(line_of(question, MAX_QUESTION_CHARS) for question in lost),
         command=command if len(command) <= MAX_COMMAND_CHARS else "",
     )
 
 
-def shown(text: MessageText, markup: Markup, *, limit: int, size: Callable[[str], int]) -> list[str]:
+def shown(text: MessageText, markup: Markup, room: Room) -> list[str]:
     """Return one block of text for each entry, then `and N more` where not all have room.
 
     Every entry is shown shortly before the first ones are shown with all that is known.
-
-    Args:
-        text: what to show.
-        markup: how.
-        limit: what all blocks together may take, without what stands between them; 2000 is enough for one.
-        size: of a text, in the unit of `limit`.
     """
+    size = room.size
     short = [block(entry, markup, is_short=True) for entry in text.entries]
-    more = f"and {len(short)} more"  # at its longest
-    count = len(short)
-    while count > 1 and sum(map(size, short[:count])) + (size(more) if count < len(short) else 0) > limit:
+    longest_rest = size(f"and {len(short)} more")
+    count = min(len(short), room.count)
+    while count > 1 and sum(map(size, short[:count])) + (longest_rest if count < len(short) else 0) > room.total:
         count -= 1
     blocks, left_out = short[:count], len(short) - count
-    room = limit - sum(map(size, blocks)) - (size(more) if left_out else 0)
+    free = room.total - sum(map(size, blocks)) - (longest_rest if left_out else 0)
     for index, entry in enumerate(text.entries[:count]):
         full = block(entry, markup)
         growth = size(full) - size(blocks[index])
-        if growth <= room:
+        if growth <= free and size(full) <= room.each:
             blocks[index] = full
-            room -= growth
+            free -= growth
     return [*blocks, f"and {left_out} more"] if left_out else blocks
 
 
@@ -153,6 +166,11 @@ def plain_lines(entry: Entry) -> Sequence[str]:
 def state_text(state: AlertState) -> str:
     """Return `Firing` or `Resolved`."""
     return state.value.capitalize()
+
+
+def line_of(text: str, limit: int) -> str:
+    """Return foreign text as one line of at most `limit` characters."""
+    return cut(one_line(text[: 8 * limit]), limit)  # whatever length it has, it takes no longer
 
 
 def cut(text: str, limit: int) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.alert_messages import EVIDENCE, HOSTILE, alert, huge, message_of, ordinary, resolved
-from tracker.domain.alert_text import MAX_QUESTIONS, Markup, bytes_long, entry_of, plain_lines, shown, text_of
+from tracker.domain.alert_text import MAX_QUESTIONS, Markup, Room, bytes_long, entry_of, plain_lines, shown, text_of
 from tracker.domain.alert_types import AlertKind, AlertState, Evidence
 
 PLAIN = Markup(escape=str, bold=str, quote=lambda text: f"> {text}", code=str)
@@ -79,7 +79,7 @@ def test_foreign_text_becomes_single_lines_of_bounded_length_that_can_be_encoded
     entry = text.entries[0]
     assert len(entry.lost) == MAX_QUESTIONS
     for line in (text.title, text.link, entry.headline, entry.sentence, entry.command, *entry.lost):
-        assert line.encode()
+        assert line.encode().decode() == line
         assert len(line.splitlines()) <= 1
         assert len(line) <= 640
 
@@ -94,13 +94,13 @@ def test_a_command_that_is_too_long_is_left_out_and_never_cut() -> None:
 
 def test_all_is_shown_where_there_is_room() -> None:
     text = text_of(message_of(alert(1), alert(2)))
-    blocks = shown(text, PLAIN, limit=4000, size=len)
+    blocks = shown(text, PLAIN, Room(total=4000))
     assert ["> What is 17 + 25?" in block for block in blocks] == [True, True]
 
 
 def test_each_entry_is_named_before_one_is_shown_in_full() -> None:
     text = text_of(message_of(*(alert(n, subject=f"part-{n}") for n in range(9))))
-    blocks = shown(text, PLAIN, limit=1000, size=len)
+    blocks = shown(text, PLAIN, Room(total=1000))
     assert [f"part-{n} regressed" in block for n, block in enumerate(blocks)] == [True] * 9
     assert ["change" in block for block in blocks] == [True, *[False] * 8]
 
@@ -109,11 +109,19 @@ def test_each_entry_is_named_before_one_is_shown_in_full() -> None:
 @pytest.mark.parametrize("limit", [2000, 3500, 20_000])
 def test_bytes_are_counted_and_what_has_no_room_is_counted_too(character: str, limit: int) -> None:
     text = text_of(huge(character))
-    blocks = shown(text, PLAIN, limit=limit, size=bytes_long)
+    blocks = shown(text, PLAIN, Room(total=limit, size=bytes_long))
     assert sum(map(bytes_long, blocks)) <= limit
     left_out = int(blocks[-1].removeprefix("and ").removesuffix(" more"))
     assert left_out == 60 - (len(blocks) - 1)
     assert len(blocks) > 1
+
+
+def test_an_entry_that_is_too_long_for_one_block_is_shown_shortly_and_blocks_are_counted() -> None:
+    text = text_of(message_of(alert(1, message="x" * 600), *(alert(n) for n in range(2, 9))))
+    blocks = shown(text, PLAIN, Room(total=40_000, each=500, count=4))
+    assert [len(block) <= 500 for block in blocks] == [True] * 5
+    assert ["change" in block for block in blocks] == [False, True, True, True, False]
+    assert blocks[-1] == "and 4 more"
 
 
 def test_hostile_text_is_still_readable() -> None:

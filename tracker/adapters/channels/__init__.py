@@ -1,0 +1,1 @@
+"""One file for each service that carries alerts to people; `opening` chooses."""

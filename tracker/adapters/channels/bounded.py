@@ -1,0 +1,30 @@
+"""Work that may hang in the network, given up after a while."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+def within(seconds: float, work: Callable[[], Result]) -> Result:
+    """Return what `work` returns, or raise what it raises.
+
+    The lookup of a name cannot be interrupted, so it is done in a thread that may be left behind.
+
+    Raises:
+        TimeoutError: `work` had not ended after `seconds`.
+    """
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="alert channel", daemon=True).start()
+    return outcome.result(timeout=seconds)

@@ -1,0 +1,171 @@
+"""Tables of tracker.toml: who is told, and how."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import Field, field_validator, model_validator
+
+from tracker.config.section import Section, without_key
+from tracker.domain.channel_types import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
+
+_ADDRESS = re.compile(r"[\x21-\x7e]+@[A-Za-z0-9.-]+")
+_PORTS = {MailSecurity.STARTTLS: 587, MailSecurity.TLS: 465, MailSecurity.NONE: 25}
+_MAY_BE_PLAIN = {ChannelKind.WEBHOOK, ChannelKind.ALERTMANAGER}
+_TAKES_A_SECRET = {
+    ChannelKind.DINGTALK,
+    ChannelKind.FEISHU,
+    ChannelKind.LARK,
+    ChannelKind.WEBHOOK,
+    ChannelKind.EMAIL,
+    ChannelKind.ALERTMANAGER,
+}
+_TAKES_A_USER = {ChannelKind.EMAIL, ChannelKind.ALERTMANAGER}
+_OF_MAIL = ("host", "port", "security", "sender", "recipients")
+
+
+class ChannelSection(Section):
+    """One way to reach people. Its address and its key are secrets: they stand in the environment or in a file."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Name of the channel, as `tracker alerts` shows it."
+    )
+    kind: ChannelKind = Field(
+        description="`slack`, `dingtalk`, `wecom`, `feishu`, `lark`, `webhook`, `email`, `alertmanager` or `apprise`."
+    )
+    url: str = Field(default="", description="Address of a `webhook` or an `alertmanager`, without a key in it.")
+    url_env: str = Field(default="", description="Environment variable that holds the address.")
+    url_file: Path | None = Field(default=None, description="File whose first line is the address.")
+    secret_env: str = Field(
+        default="",
+        description="Environment variable that holds the key for signing (`dingtalk`, `feishu`, `lark`, `webhook`), "
+        "the password (`email`, `alertmanager` with `user`) or the bearer token (`alertmanager`).",
+    )
+    secret_file: Path | None = Field(default=None, description="File whose first line is that key.")
+    user: str = Field(default="", description="User at the mail server or at the Alertmanager.")
+    host: str = Field(default="", description="Mail server.")
+    port: int | None = Field(
+        default=None, ge=1, le=65535, description="Its port. Default: 587, with `tls` 465, with `none` 25."
+    )
+    security: MailSecurity = Field(
+        default=MailSecurity.STARTTLS, description="Connection to the mail server: `starttls`, `tls` or `none`."
+    )
+    sender: str = Field(default="", description="Address from which mails are sent.")
+    recipients: tuple[str, ...] = Field(default=(), description="Addresses to which mails are sent.")
+
+    @field_validator("url")
+    @classmethod
+    def _holds_no_key(cls, value: str) -> str:
+        if value and not value.startswith(("http://", "https://")):
+            raise ValueError("it must begin with http:// or https://")
+        return without_key(value, instead="name it with secret_env or secret_file, or the whole address with url_env")
+
+    @model_validator(mode="after")
+    def _says_once_where_its_address_is(self) -> ChannelSection:
+        if self.kind is ChannelKind.EMAIL:
+            if self.url or self.url_env or self.url_file:
+                raise ValueError("a channel by email has no url: set host, sender and recipients")
+            return self
+        if self.url and self.kind not in _MAY_BE_PLAIN:
+            raise ValueError(
+                f"the address of {self.kind} is a secret: put it into the environment and name it with url_env, "
+                "or into a file and name it with url_file"
+            )
+        given = [bool(self.url), bool(self.url_env), self.url_file is not None].count(True)
+        if given != 1:
+            plain = "url, " if self.kind in _MAY_BE_PLAIN else ""
+            raise ValueError(f"set one of {plain}url_env and url_file{', not several' if given else ''}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_key_only_where_one_is_used(self) -> ChannelSection:
+        if self.secret_env and self.secret_file is not None:
+            raise ValueError("set secret_env or secret_file, not both")
+        has_secret = bool(self.secret_env) or self.secret_file is not None
+        if has_secret and self.kind not in _TAKES_A_SECRET:
+            raise ValueError(f"{self.kind} signs nothing: leave secret_env and secret_file out")
+        if self.user and self.kind not in _TAKES_A_USER:
+            raise ValueError(f"{self.kind} knows no user: leave it out")
+        if self.user and not has_secret:
+            raise ValueError("user needs a password: name it with secret_env or secret_file")
+        if has_secret and self.kind is ChannelKind.EMAIL and not self.user:
+            raise ValueError("a password needs its user")
+        return self
+
+    @model_validator(mode="after")
+    def _is_a_mail_or_has_nothing_of_one(self) -> ChannelSection:
+        given = [name for name in _OF_MAIL if name in self.model_fields_set]
+        if self.kind is not ChannelKind.EMAIL:
+            if given:
+                raise ValueError(f"{given[0]} is for a channel of the kind email: leave it out")
+            return self
+        missing = [name for name in ("host", "sender", "recipients") if not getattr(self, name)]
+        if missing:
+            raise ValueError(f"a channel by email needs {' and '.join(missing)}")
+        wrong = [address for address in (self.sender, *self.recipients) if not _ADDRESS.fullmatch(address)]
+        if wrong:
+            raise ValueError("sender and recipients are plain addresses, such as team@example.org")
+        if self.user and self.security is MailSecurity.NONE:
+            raise ValueError("with security none the password could be read on the way: use starttls or tls")
+        return self
+
+    def anchored(self, folder: Path) -> ChannelSection:
+        """Return it with its files in `folder`, unless they are absolute."""
+        files = {"url_file": self.url_file, "secret_file": self.secret_file}
+        return self.model_copy(update={key: folder / file for key, file in files.items() if file is not None})
+
+    def to_channel(self) -> ChannelSettings:
+        """Return the record for opening it."""
+        mail = None
+        if self.kind is ChannelKind.EMAIL:
+            mail = MailRoute(
+                host=self.host,
+                port=self.port or _PORTS[self.security],
+                security=self.security,
+                sender=self.sender,
+                recipients=self.recipients,
+            )
+        return ChannelSettings(
+            name=self.name,
+            kind=self.kind,
+            url=self.url,
+            url_place=Place(variable=self.url_env, file=self.url_file),
+            secret_place=Place(variable=self.secret_env, file=self.secret_file),
+            user=self.user,
+            mail=mail,
+        )
+
+
+class AlertsSection(Section):
+    """Who is told what went wrong, beside the log."""
+
+    link: str = Field(
+        default="",
+        description="Address where a run can be looked at, shown with every alert; `{run}` and `{step}` are replaced.",
+    )
+    channel: tuple[ChannelSection, ...] = ()
+
+    @field_validator("link")
+    @classmethod
+    def _is_an_address_for_all(cls, value: str) -> str:
+        if value and not value.startswith(("http://", "https://")):
+            raise ValueError("it must begin with http:// or https://")
+        return without_key(value, instead="everybody who reads an alert sees it")
+
+    @field_validator("channel")
+    @classmethod
+    def _names_are_unique(cls, value: tuple[ChannelSection, ...]) -> tuple[ChannelSection, ...]:
+        names = [channel.name for channel in value]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two channels are called {twice[0]!r}: give one of them another name")
+        return value
+
+    def anchored(self, folder: Path) -> AlertsSection:
+        """Return it with its files in `folder`, unless they are absolute."""
+        return self.model_copy(update={"channel": tuple(one.anchored(folder) for one in self.channel)})
+
+    def to_channels(self) -> tuple[ChannelSettings, ...]:
+        """Return the records for opening the channels."""
+        return tuple(one.to_channel() for one in self.channel)
