@@ -138,10 +138,19 @@ class Project:
         """Return the right to watch the run, not yet taken."""
         return SqlLead(self.database, self.config.run.name, self.config.run.output_dir)
 
-    @property
+    @cached_property
     def channels(self) -> tuple[Notifier, ...]:
-        """Channels to people."""
-        return ()
+        """Channels to people.
+
+        Raises:
+            ConfigError: the address or the key of one is not where the settings say.
+        """
+        settings = self.config.alerts.to_channels()
+        if not settings:
+            return ()
+        opening = importlib.import_module("tracker.adapters.channels.opening")
+        channels: tuple[Notifier, ...] = opening.open_channels(settings, SystemClock())
+        return channels
 
     @cached_property
     def crier(self) -> Crier:

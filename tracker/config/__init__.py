@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from eval_jobs.types import EngineKind, Generation, Suite
+from tracker.config.alerting import AlertsSection
 from tracker.config.finding import RunSection, S3Section, WatchSection
 from tracker.config.gating import GateSection, load_gate_policy
 from tracker.config.judging import PhaseSection, PolicySection, TrackingSection
@@ -44,6 +45,7 @@ class Config(Section):
     keep: KeepSection = KeepSection()
     phase: tuple[PhaseSection, ...] = ()
     tracking: TrackingSection = TrackingSection()
+    alerts: AlertsSection = AlertsSection()
     store: StoreSection = StoreSection()
 
     @model_validator(mode="after")
@@ -138,4 +140,5 @@ def _anchored(config: Config, folder: Path) -> Config:
     if watch.config_from is not None:
         watch = watch.model_copy(update={"config_from": folder / watch.config_from})
     changed = {"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe}
+    changed |= {"alerts": config.alerts.anchored(folder)}
     return config.model_copy(update=changed | {"store": store, "tracking": tracking})
