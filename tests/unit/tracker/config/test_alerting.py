@@ -1,0 +1,183 @@
+"""The tables of channels: what they mean, and that what cannot work is refused before anybody waits for an alert."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.secrets import held_secrets
+from tests.fakes.clock import FakeClock
+from tracker.adapters.channels.opening import open_channels
+from tracker.cli.settings_text import settings_markdown
+from tracker.config import Config, parse_config
+from tracker.domain.channel_types import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
+
+HERE = Path("/project/tracker.toml")
+PROJECT = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "gsm8k"\n'
+TOKEN = "d8f3a6c1e5b74290a1b2c3d4e5f60718"  # noqa: S105 - of nobody
+DINGTALK = f"https://oapi.dingtalk.com/robot/send?access_token={TOKEN}"
+SLACK = "https://hooks.slack.com/services/T01234567/B01234567/abcdefghijklmnopqrstuvwx"
+
+
+def parsed(*tables: str, here: Path = HERE) -> Config:
+    text = PROJECT + "".join(f"\n[[alerts.channel]]\n{table}\n" for table in tables)
+    return parse_config(text, here)
+
+
+MAIL = 'name = "mail"\nkind = "email"\nhost = "m.example"\nsender = "a@example.org"\nrecipients = ["b@example.org"]\n'
+
+MEANT = {
+    'name = "t"\nkind = "slack"\nurl_env = "U"': ChannelSettings(
+        name="t", kind=ChannelKind.SLACK, url_place=Place(variable="U")
+    ),
+    'name = "t"\nkind = "feishu"\nurl_file = "u"\nsecret_file = "/s"': ChannelSettings(
+        name="t",
+        kind=ChannelKind.FEISHU,
+        url_place=Place(file=Path("/project/u")),
+        secret_place=Place(file=Path("/s")),
+    ),
+    'name = "t"\nkind = "alertmanager"\nurl = "http://am:9093"\nuser = "me"\nsecret_env = "S"': ChannelSettings(
+        name="t", kind=ChannelKind.ALERTMANAGER, url="http://am:9093", user="me", secret_place=Place(variable="S")
+    ),
+    MAIL: ChannelSettings(
+        name="mail",
+        kind=ChannelKind.EMAIL,
+        mail=MailRoute(
+            host="m.example",
+            port=587,
+            security=MailSecurity.STARTTLS,
+            sender="a@example.org",
+            recipients=("b@example.org",),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("table", MEANT)
+def test_a_table_becomes_a_record(table: str) -> None:
+    assert parsed(table).alerts.to_channels() == (MEANT[table],)
+
+
+@pytest.mark.parametrize(("security", "port"), [("starttls", 587), ("tls", 465), ("none", 25)])
+def test_a_mail_server_has_the_port_of_its_security(security: str, port: int) -> None:
+    mail = parsed(f'{MAIL}security = "{security}"').alerts.to_channels()[0].mail
+    assert mail is not None
+    assert mail.port == port
+
+
+REFUSED = {
+    'name = "t"\nkind = "pager"\nurl_env = "U"': "slack",
+    'name = "t"\nkind = "slack"': "set one of url_env and url_file",
+    'name = "t"\nkind = "webhook"': "set one of url, url_env and url_file",
+    'name = "t"\nkind = "slack"\nurl_env = "U"\nurl_file = "u"': "not several",
+    f'name = "t"\nkind = "dingtalk"\nurl = "https://oapi.dingtalk.com/robot/send?access_token={TOKEN}"': "a key",
+    f'name = "t"\nkind = "slack"\nurl = "{SLACK}"': "is a secret",
+    'name = "t"\nkind = "alertmanager"\nurl = "http://me:hunter22@am:9093"': "a key or a password",
+    'name = "t"\nkind = "alertmanager"\nurl = "am:9093"': "http://",
+    'name = "t"\nkind = "slack"\nurl_env = "U"\nsecret_env = "S"': "signs nothing",
+    'name = "t"\nkind = "wecom"\nurl_env = "U"\nsecret_file = "s"': "signs nothing",
+    'name = "t"\nkind = "feishu"\nurl_env = "U"\nsecret_env = "S"\nsecret_file = "s"': "not both",
+    'name = "t"\nkind = "feishu"\nurl_env = "U"\nuser = "me"': "knows no user",
+    'name = "t"\nkind = "alertmanager"\nurl = "http://am:9093"\nuser = "me"': "needs a password",
+    'name = "t"\nkind = "slack"\nurl_env = "U"\nhost = "m"': "host is for a channel of the kind email",
+    'name = "t"\nkind = "slack"\nurl_env = "U"\nsecurity = "none"': "security is for a channel of the kind email",
+    'name = "t"\nkind = "email"\nhost = "m"': "needs sender and recipients",
+    f'{MAIL}url_env = "U"': "has no url",
+    f'{MAIL}secret_env = "S"': "a password needs its user",
+    f'{MAIL}user = "me"': "needs a password",
+    f'{MAIL}user = "me"\nsecret_env = "S"\nsecurity = "none"': "could be read on the way",
+    f"{MAIL}port = 0": "port",
+    MAIL.replace("b@example.org", "Bob <b@example.org>"): "plain addresses",
+    MAIL.replace("b@example.org", r"b@example.org\r\nBcc: x@example.org"): "plain addresses",
+    'name = "a b"\nkind = "slack"\nurl_env = "U"': "name",
+    'name = "t"\nkind = "slack"\nurl_env = "U"\ntoken = "x"': "token",
+}
+
+
+@pytest.mark.parametrize("table", REFUSED)
+def test_what_cannot_work_is_refused_with_what_to_do_and_no_secret(table: str) -> None:
+    with pytest.raises(ConfigError, match=REFUSED[table]) as caught:
+        parsed(table)
+    assert TOKEN not in str(caught.value)
+    assert "hunter22" not in str(caught.value)
+
+
+def test_two_channels_of_one_name_are_refused() -> None:
+    table = 'name = "t"\nkind = "slack"\nurl_env = "U"'
+    with pytest.raises(ConfigError, match="two channels are called 't'"):
+        parsed(table, table)
+
+
+@pytest.mark.parametrize("link", ["mlflow/#/runs", "https://me:pw@mlflow", "https://mlflow/?token=abc"])
+def test_a_link_that_is_none_or_holds_a_key_is_refused(link: str) -> None:
+    with pytest.raises(ConfigError, match=r"alerts\.link"):
+        parse_config(f'{PROJECT}\n[alerts]\nlink = "{link}"\n', HERE)
+
+
+def test_every_setting_is_on_the_page() -> None:
+    assert "## `[[alerts.channel]]`" in settings_markdown()
+
+
+# --- opening
+
+
+def test_an_address_and_a_key_are_read_once_forgotten_by_children_and_never_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ROBOT", DINGTALK)
+    monkeypatch.setenv("ROBOT_KEY", "SEC0123456789abcdef")
+    table = 'kind = "dingtalk"\nurl_env = "ROBOT"\nsecret_env = "ROBOT_KEY"'
+    settings = parsed(f'name = "one"\n{table}', f'name = "two"\n{table}').alerts.to_channels()
+    one, two = open_channels(settings, FakeClock())
+    assert (one.name, two.name) == ("one", "two")
+    assert "ROBOT" not in os.environ
+    assert {DINGTALK, TOKEN, "SEC0123456789abcdef"} <= held_secrets({})
+    assert TOKEN not in repr(one)
+    assert "SEC0123" not in repr(one)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "hooks.slack.com/x",
+        "ftp://hooks.slack.com/x",
+        "https:///x",
+        "https://a b/c",
+        "https://例/x",
+        "https://h:99999/x",
+    ],
+)
+def test_what_is_no_address_is_refused_without_being_shown(address: str, tmp_path: Path) -> None:
+    (tmp_path / "url").write_text(address)
+    settings = parsed('name = "t"\nkind = "slack"\nurl_file = "url"', here=tmp_path / "tracker.toml")
+    with pytest.raises(ConfigError, match="no address") as caught:
+        open_channels(settings.alerts.to_channels(), FakeClock())
+    assert address not in str(caught.value)
+
+
+def test_the_address_of_a_robot_does_not_travel_in_the_open(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text(SLACK.replace("https", "http"))
+    settings = parsed('name = "t"\nkind = "slack"\nurl_file = "url"', here=tmp_path / "tracker.toml")
+    with pytest.raises(ConfigError, match="begins with http://"):
+        open_channels(settings.alerts.to_channels(), FakeClock())
+
+
+def test_what_is_not_there_is_named_with_its_setting(tmp_path: Path) -> None:
+    settings = parsed('name = "t"\nkind = "slack"\nurl_env = "NOT_SET"').alerts.to_channels()
+    with pytest.raises(ConfigError, match=r"NOT_SET is not set.*alerts\.channel\.url_env"):
+        open_channels(settings, FakeClock())
+    settings = parsed('name = "t"\nkind = "slack"\nurl_file = "none"', here=tmp_path / "t").alerts.to_channels()
+    with pytest.raises(ConfigError, match=r"cannot be read.*alerts\.channel\.url_file"):
+        open_channels(settings, FakeClock())
+
+
+def test_a_key_that_is_no_base64_is_refused_where_base64_is_said(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("whsec_!!!!")
+    table = 'name = "t"\nkind = "webhook"\nurl = "http://receiver:8080/x"\nsecret_file = "key"'
+    settings = parsed(table, here=tmp_path / "tracker.toml").alerts.to_channels()
+    with pytest.raises(ConfigError, match="no base64") as caught:
+        open_channels(settings, FakeClock())
+    assert "!!!!" not in str(caught.value)
