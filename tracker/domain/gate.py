@@ -20,7 +20,7 @@ from tracker.domain.display import percent_text, score_text, signed_text
 from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate_types import BenchmarkCheck, GateReport, GateWord, LatencyCheck
 from tracker.domain.scores import summarise
-from tracker.domain.statistics import CLUSTERED_T, FEW_CHANGED, Spread, mde, t_cdf, t_quantile
+from tracker.domain.statistics import CLUSTERED_T, Spread, mde, t_cdf, t_quantile
 from tracker.domain.types import Policy
 
 POWER = 0.8
@@ -103,10 +103,6 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
     if change.p_worse < alpha_test and change.delta <= -rule.min_effect:
         lost = f"lost {score_text(-change.delta)}: {change.n_lost} samples lost, {change.n_gained} gained"
         return replace(check, word=GateWord.REGRESSION, reason=lost)
-    if change.method == CLUSTERED_T and change.n_lost + change.n_gained < FEW_CHANGED:
-        # The interval counts each changed sample by itself then, and another cluster might be lost as a whole.
-        few = f"fewer than {FEW_CHANGED} samples changed, which says little where they come in clusters"
-        return replace(check, word=GateWord.INCONCLUSIVE, reason=few)
     if t_cdf(-(spread.centre + rule.min_effect) / spread.stderr, spread.df) < alpha:
         return replace(check, reason=f"no loss of {score_text(rule.min_effect)} or more")
     needed = _samples_needed(one, spread, rule.min_effect, alpha)
@@ -126,6 +122,7 @@ def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
         more = f"checkpoints of this run differ by more than {score_text(check.min_effect)} anyway"
     else:
         more = f"to pass, about {needed:,} samples are needed, there are {one.comparison.n_common:,}"
+        more += " in clusters, and it is clusters that count" if one.comparison.method == CLUSTERED_T else ""
     return replace(check, reason=f"{could}; {more}")
 
 

@@ -27,7 +27,8 @@ PAIRED_T = "paired-t"
 CLUSTERED_T = "clustered-t"
 
 FEW_CHANGED = 10
-"""With fewer changed samples than this the t approximation promises more than it knows (none changed: se = 0)."""
+"""With fewer changed units (clusters, or samples without any) than this the t approximation promises more than it
+knows: none changed gives a standard error of 0, and a unit that is lost as a whole is seldom among a few."""
 
 _ZERO = 1e-12
 """Standard errors up to this are rounding noise of identical differences."""
@@ -208,21 +209,39 @@ def _t_test(differences: FloatArray, clusters: IntArray | None, lost: int, gaine
         stderr=stderr,
         p_worse=p_worse,
         p_better=p_better,
-        spread=_t_spread(differences, stderr, df),
+        spread=_t_spread(differences, clusters, stderr, df),
         n_lost=lost,
         n_gained=gained,
     )
 
 
-def _t_spread(differences: FloatArray, stderr: float, df: int) -> Spread:
-    down, up = int(np.count_nonzero(differences < 0)), int(np.count_nonzero(differences > 0))
+def _t_spread(differences: FloatArray, clusters: IntArray | None, stderr: float, df: int) -> Spread:
     delta = float(differences.mean())
     if df < 1:
         return Spread(centre=delta, stderr=1.0, df=math.inf)  # a single unit tells nothing: a whole point
-    if down + up >= FEW_CHANGED and stderr > _ZERO:
-        return Spread(centre=delta, stderr=stderr, df=df)
-    cautious = _bonett_price(differences.size, down, up)  # every changed sample counted as a whole point
-    return Spread(centre=delta, stderr=max(stderr, cautious.stderr), df=df)
+    if clusters is None:
+        down, up = int(np.count_nonzero(differences < 0)), int(np.count_nonzero(differences > 0))
+        few, cautious = down + up < FEW_CHANGED, _bonett_price(differences.size, down, up).stderr
+    else:
+        sums: FloatArray = np.bincount(clusters, weights=differences)
+        few = int(np.count_nonzero(np.abs(sums) > _ZERO)) < FEW_CHANGED
+        cautious = _one_more_cluster_each_way(sums, np.bincount(clusters))
+    if few or stderr <= _ZERO:
+        stderr = max(stderr, cautious)
+    return Spread(centre=delta, stderr=stderr, df=df)
+
+
+def _one_more_cluster_each_way(sums: FloatArray, sizes: IntArray) -> float:
+    """Return the standard error as if one more cluster had been lost as a whole and one more gained.
+
+    The form of Bonett and Price for clusters: with clusters of one sample and 0/1 scores it is theirs. The clusters
+    that are added have the root mean square of the sizes.
+    """
+    size = math.sqrt(float(np.mean(sizes.astype(np.float64) ** 2)))
+    total = float(sizes.sum()) + 2 * size
+    centre = float(sums.sum()) / total
+    residuals = sums - centre * sizes
+    return math.sqrt(float(residuals @ residuals) + 2 * size**2 * (1 + centre**2)) / total
 
 
 def _bonett_price(n: int, lost: int, gained: int) -> Spread:

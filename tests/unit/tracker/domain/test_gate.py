@@ -103,6 +103,13 @@ def test_a_handful_of_clusters_without_a_change_is_no_pass() -> None:
     assert "clusters" in check.reason
 
 
+def test_many_clusters_with_a_handful_of_changes_pass() -> None:
+    policy = GatePolicy(otherwise=BenchmarkRule(min_effect=0.05))
+    passages = [f"passage {i // 5}" for i in range(1000)]
+    before, after = record_of(1, {"b": SAME}, clusters=passages), record_of(2, {"b": lost(3)}, clusters=passages)
+    assert gate(before, after, policy, NO_NOISE).word is GateWord.PASS
+
+
 def test_many_clusters_with_changes_both_ways_pass() -> None:
     passages = [f"passage {i // 5}" for i in range(1000)]
     scores = [*SAME[::2], *SAME[::2]]

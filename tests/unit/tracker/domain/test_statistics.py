@@ -230,6 +230,35 @@ def test_samples_that_move_together_are_weaker_evidence() -> None:
     assert together.p_worse > 0.1
 
 
+@pytest.mark.parametrize(
+    ("clusters", "size", "margin"), [(4, 250, 0.05), (6, 30, 0.1), (20, 10, 0.02), (40, 25, 0.1), (200, 5, 0.05)]
+)
+def test_a_loss_of_whole_clusters_is_shown_to_be_absent_no_more_often_than_alpha(
+    clusters: int, size: int, margin: float
+) -> None:
+    """The true loss is the margin, and comes as a share of the clusters that is lost: seldom one of a few."""
+    rng = np.random.default_rng(5)
+    members: IntArray = np.repeat(np.arange(clusters), size)
+    before = np.ones(members.size)
+    shown = 0
+    for _ in range(400):
+        after = np.where((rng.random(clusters) < margin)[members], 0.0, 1.0)
+        shown += tost_p(paired_test(after, before, members).spread, margin) < 0.05
+    assert shown / 400 <= 0.09
+
+
+def test_clusters_of_one_are_as_cautious_as_samples() -> None:
+    candidate, baseline = flips(100, 3, 1)
+    alone, clustered = paired_test(candidate, baseline), paired_test(candidate, baseline, np.arange(100))
+    assert clustered.spread.stderr == pytest.approx(alone.spread.stderr, rel=0.02)
+
+
+def test_many_clusters_without_a_change_are_equivalent() -> None:
+    scores = np.ones(1000)
+    assert tost_p(paired_test(scores, scores, np.arange(1000) // 5).spread, 0.02) < 0.05
+    assert tost_p(paired_test(scores, scores, np.arange(1000) // 100).spread, 0.02) > 0.05
+
+
 def test_the_interval_covers_the_true_change_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(7)
     covered = 0
