@@ -108,6 +108,13 @@ class _Session:
         self._greeted = False
 
     def run(self) -> None:
+        try:
+            self._converse()
+        finally:
+            self._file.close()
+            self._connection.close()
+
+    def _converse(self) -> None:
         if not self._override("CONNECT"):
             self._say("220 mail.example ESMTP")
         while line := self._file.readline(MAX_LINE_BYTES):
@@ -149,7 +156,7 @@ class _Session:
         if self._server.certificate and not self._is_secret:
             offers.append("STARTTLS")
         if self._server.users and (self._is_secret or not self._server.certificate):
-            offers.append("AUTH PLAIN LOGIN")
+            offers.append("AUTH PLAIN")
         lines = ["mail.example", *offers]
         for index, line in enumerate(lines):
             self._say(f"250{' ' if index == len(lines) - 1 else '-'}{line}")
@@ -159,6 +166,7 @@ class _Session:
             self._say("502 no TLS here")
             return
         self._say("220 go ahead")
+        self._file.close()
         self._connection = self._server.tls().wrap_socket(self._connection, server_side=True)
         self._file = self._connection.makefile("rb")
         self._is_secret, self._greeted = True, False

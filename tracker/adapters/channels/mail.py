@@ -122,11 +122,16 @@ def _connected(target: Target, route: MailRoute) -> Iterator[smtplib.SMTP]:
         smtp.close()
 
 
+_NO_ENTRY = 535
+
+
 def _mapped(error: Exception, target: Target) -> ChannelRefused | ChannelUnreachable:
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         code, said = next(iter(error.recipients.values()))
         return _answered(code, f"no recipient is taken: {code} {_decoded(said)}", target)
     if isinstance(error, smtplib.SMTPResponseException):
+        if isinstance(error, smtplib.SMTPAuthenticationError) and error.smtp_code >= 500:
+            return _answered(_NO_ENTRY, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
         return _answered(error.smtp_code, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
     if isinstance(error, smtplib.SMTPNotSupportedError) or type(error) is smtplib.SMTPException:
         hint = "set `security` of this channel to what the server offers (starttls, tls or none), and `user` if it asks"
@@ -139,7 +144,7 @@ def _mapped(error: Exception, target: Target) -> ChannelRefused | ChannelUnreach
 def _answered(code: int, said: str, target: Target) -> ChannelRefused | ChannelUnreachable:
     if not 500 <= code < 600:  # a mail server says 4xx for: not now
         return target.unreachable(said)
-    if code in {530, 534, 535, 538}:
+    if code in {_NO_ENTRY, 530, 534, 538}:
         return target.refused(
             said, hint=f"correct `user` of this channel, or the password that {target.secret_setting} names"
         )
