@@ -223,7 +223,7 @@ def _t_spread(differences: FloatArray, clusters: IntArray | None, stderr: float,
         down, up = int(np.count_nonzero(differences < 0)), int(np.count_nonzero(differences > 0))
         few, cautious = down + up < FEW_CHANGED, _bonett_price(differences.size, down, up).stderr
     else:
-        sums: FloatArray = np.bincount(clusters, weights=differences)
+        sums = np.bincount(clusters, weights=differences).astype(np.float64)
         few = int(np.count_nonzero(np.abs(sums) > _ZERO)) < FEW_CHANGED
         cautious = _one_more_cluster_each_way(sums, np.bincount(clusters))
     if few or stderr <= _ZERO:
