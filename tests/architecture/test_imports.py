@@ -32,6 +32,7 @@ VIOLATIONS = {
     "postgresql": ("eval_jobs/queue/database_sql.py", "import psycopg"),
     "engines": ("eval_jobs/serve/vllm.py", "import vllm"),
     "s3": ("tracker/adapters/curves.py", "import s3fs"),
+    "apprise": ("tracker/adapters/channels/opening.py", "import apprise"),
     "watchdog": ("tracker/cli/watch.py", "import watchdog"),
 }
 
