@@ -24,7 +24,9 @@ def distribution(requirement: str) -> str:
 
 
 DECLARED = {distribution(r) for r in SETTINGS["dependencies"]}
-LOADED_LATE = {distribution(r) for extra in ("s3", "postgresql", "apprise") for r in SETTINGS["optional-dependencies"][extra]}
+LOADED_LATE = {
+    distribution(r) for extra in ("s3", "postgresql", "apprise") for r in SETTINGS["optional-dependencies"][extra]
+}
 
 
 INSIDE_VLLM = PROJECT / "eval_jobs" / "serve" / "worker_extension"
