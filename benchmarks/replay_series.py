@@ -23,6 +23,7 @@ import numpy as np
 from eval_jobs.errors import BadData
 from tracker.domain.aggregate_verdict import aggregate_word, is_learned
 from tracker.domain.episodes import FORGOTTEN_AFTER
+from tracker.domain.imports.known_tasks import chance_of_task
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
 from tracker.domain.regression.detector import Evidence, Level
 from tracker.domain.regression.score_matrix import FloatArray
@@ -61,25 +62,6 @@ KNOWN_LOSSES = {
 
 BROKEN = {"tr3d": (19500, 42000)}
 """Checkpoints at which everything that was learned is far below its neighbours (LAMBADA 8, 36, 34 and 39, 27, 39 %)."""
-
-CHANCE = {
-    **dict.fromkeys(("lambada", "lambada_openai", "triviaqa", "webqs"), 0.0),
-    **dict.fromkeys(("headqa_en", "hellaswag", "arc_easy", "arc_challenge", "logiqa", "openbookqa", "prost"), 0.25),
-    **dict.fromkeys(("race", "sciq"), 0.25),
-    **dict.fromkeys(("copa", "piqa", "wic", "winogrande"), 0.5),
-    "mathqa": 0.2,
-    # The same two or three answers for every question: the most frequent one's share.
-    "boolq": 2033 / 3270,
-    "mrpc": 279 / 408,
-    "pubmedqa": 552 / 1000,
-    "qnli": 2761 / 5463,
-    "qqp": 25545 / 40430,
-    "rte": 146 / 277,
-    "sst": 444 / 872,
-    "wnli": 40 / 71,
-    "wsc": 66 / 104,
-}
-MMLU_CHANCE = 0.25
 
 GRAVE = (VerdictWord.FORGOTTEN, VerdictWord.REGRESSED)
 
@@ -185,7 +167,7 @@ def main() -> None:
 def _usable(benchmarks: Mapping[str, list[tuple[int, float, float]]]) -> Iterator[tuple[str, AggregateSeries]]:
     for name, rows in benchmarks.items():
         steps, means, stderrs = zip(*sorted(rows), strict=True)
-        chance = MMLU_CHANCE if name.startswith("hendrycksTest") else CHANCE.get(name)
+        chance = chance_of_task(name)
         try:
             yield (
                 name,

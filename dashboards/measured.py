@@ -17,6 +17,7 @@ from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Gener
 from tracker.domain.calibration_types import Fitness, Repetition
 from tracker.domain.costs import headline
 from tracker.domain.display import NOTHING, count_text, duration_text, names_text, one_line
+from tracker.domain.imported import is_imported
 from tracker.domain.repetition_text import NOT_CALIBRATED, effect_text, is_unfit
 from tracker.domain.scores import summarise
 
@@ -57,10 +58,8 @@ def measured(data: RunData) -> Measured:
     newest = data.records[-1]
     return Measured(
         facts=(
-            ("Suite", _suite_text(newest.plan.suite)),
-            ("Generation", _generation_text(newest.plan.suite.generation)),
+            *_asked_facts(newest),
             ("Engine", _engines_text(data.records)),
-            ("Served with", _serve_text(newest.plan.serve)),
             ("Weights loaded", _loads_text(data.records)),
             *_trust_facts(data.records),
             ("Time per checkpoint, median", _times_text(data.records)),
@@ -78,6 +77,16 @@ def plans_with_counts(data: RunData) -> tuple[str, ...]:
 
 
 # --- private
+
+
+def _asked_facts(newest: EvalRecord) -> Iterator[tuple[str, str]]:
+    suite = newest.plan.suite
+    if is_imported(newest):
+        yield ("Suite", f"{one_line(suite.name)}, measured by others and imported")
+        return
+    yield ("Suite", _suite_text(suite))
+    yield ("Generation", _generation_text(suite.generation))
+    yield ("Served with", _serve_text(newest.plan.serve))
 
 
 def _suite_text(suite: Suite) -> str:
@@ -160,7 +169,7 @@ def without_secrets(args: Iterable[str]) -> tuple[str, ...]:
 
 
 def _times_text(records: Sequence[EvalRecord]) -> str:
-    served = [record for record in records if record.engine is not None]
+    served = [record for record in records if record.engine is not None and not is_imported(record)]
     if not served:
         return NOTHING
 
@@ -235,6 +244,7 @@ def _settings_text(benchmark: Benchmark) -> str:
         f"{benchmark.repeats} answers each" if benchmark.repeats != 1 else "",
         f"at most {benchmark.max_tokens} tokens" if benchmark.max_tokens is not None else "",
         "own prompt template" if benchmark.prompt_template is not None else "",
+        *(f"{one_line(name)} {one_line(value)}" for name, value in benchmark.measured_with),
         "" if benchmark.higher_is_better else "lower is better",
     )
     return ", ".join(part for part in parts if part)

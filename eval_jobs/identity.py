@@ -42,7 +42,9 @@ def score_settings(benchmark: Benchmark, suite: Suite) -> Mapping[str, object]:
     settings: dict[str, object] = asdict(benchmark)
     # Where the data lies does not matter, what is in it does.
     del settings["data"]
-    del settings["max_tokens"]
+    del settings["max_tokens"], settings["measured_with"]
+    if benchmark.measured_with:
+        return settings | dict(benchmark.measured_with)
     generation = asdict(suite.generation)
     if benchmark.max_tokens is not None:
         generation["max_tokens"] = benchmark.max_tokens

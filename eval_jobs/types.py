@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from eval_jobs.imported_types import Aggregate
 from eval_jobs.probe_types import (
     Percentiles,
     ProbeFailure,
@@ -95,6 +96,8 @@ class Benchmark:
     max_tokens: int | None = None
     """Overrides the suite's generation.max_tokens."""
     higher_is_better: bool = True
+    measured_with: tuple[tuple[str, str], ...] = ()
+    """Imported results: all that decided the scores, by name; the suite's settings mean nothing then. Else empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +274,7 @@ class EvalResult:
     """`identity.benchmark_fingerprint`: only equal ones may be compared."""
     metric: str
     samples: tuple[SampleScore, ...]
-    """One entry for every planned sample and repeat."""
+    """One entry for every planned sample and repeat; none where there is an aggregate."""
     duration_s: float
     """Its share of the time that all benchmarks took together, so durations add up to that."""
     higher_is_better: bool = True
@@ -282,6 +285,8 @@ class EvalResult:
     input_tokens: int | None = None
     """Of all answered requests, as the server counted them; None: it did not say for any."""
     output_tokens: int | None = None
+    aggregate: Aggregate | None = None
+    """Imported results without samples: what is known instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,7 +322,7 @@ class EngineInfo:
     name: str
     version: str
     load_method: str
-    """`cold`, `swap`, `adapter` or `remote`."""
+    """`cold`, `swap`, `adapter`, `remote` or `imported`."""
     load_s: float
     log: str
     """Path of the engine's log, empty for a remote one."""
@@ -378,13 +383,11 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalRecord:
-    """All that came out of one plan. Every benchmark and load of the plan has exactly one outcome.
-
-    Of a calibration every benchmark has two: all of the first pass, then all of the second.
-    """
+    """All that came out of one plan. Every benchmark and load of the plan has exactly one outcome."""
 
     plan: EvalPlan
     outcomes: tuple[Outcome, ...]
+    """Of a calibration every benchmark has two: all of the first pass, then all of the second."""
     probes: tuple[ProbeOutcome, ...]
     engine: EngineInfo | None
     """None when no engine could be started."""

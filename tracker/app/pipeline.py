@@ -242,8 +242,21 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
 
     Where a part was asked and looks suspicious, the others are asked next, of this checkpoint before all others.
     """
-    run_id = record.plan.checkpoint.run_id
     record = whole_record(record, world.history)
+    report, memory = conclude(world, record, now)
+    ask_rest(world, record, report, memory, now)
+    world.tracking.publish(with_cost_so_far(record, memory.records), report)
+    later = overtaken_by(record, memory.records)
+    open_alerts = world.history.open_alerts(record.plan.checkpoint.run_id)
+    world.crier.tell(alerts_for(report, open_alerts, later), record)
+    if later:
+        look_again(world, later, memory, now)
+    return report
+
+
+def conclude(world: World, record: EvalRecord, now: datetime) -> tuple[Report, Memory]:
+    """Remember a record and what is concluded from it; return that, and what was known of the run."""
+    run_id = record.plan.checkpoint.run_id
     world.history.append(record)
     memory = recall(world.history, run_id, world.policy)
     _warn_of_baseline(record, memory, world.policy)
@@ -251,13 +264,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
         world.history.append_episode(episode)
     world.history.append_report(report)
-    ask_rest(world, record, report, memory, now)
-    world.tracking.publish(with_cost_so_far(record, memory.records), report)
-    later = overtaken_by(record, memory.records)
-    world.crier.tell(alerts_for(report, world.history.open_alerts(run_id), later), record)
-    if later:
-        look_again(world, later, memory, now)
-    return report
+    return report, memory
 
 
 def ask_rest(world: World, record: EvalRecord, report: Report, memory: Memory, now: datetime) -> None:

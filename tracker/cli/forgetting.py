@@ -10,9 +10,11 @@ from rich.console import Console
 from tracker.cli.forgetting_table import ledger_view
 from tracker.cli.options import choose_run, config_option, json_option, json_text, open_project
 from tracker.domain.branches import branches_of
+from tracker.domain.display import names_text
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.forgetting.types import RunLedger
+from tracker.domain.imported import without_samples
 from tracker.domain.rewind import scores_of_newest
 from tracker.domain.types import Measure
 
@@ -35,11 +37,16 @@ def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, 
     project = open_project(config_path)
     history = project.history
     run_id = choose_run(history.runs(), run, own=project.config.run.name)
-    branches = branches_of(record.plan.checkpoint for record in history.records(run_id))
+    records = history.records(run_id)
+    branches = branches_of(record.plan.checkpoint for record in records)
     scores = scores_of_newest(history.scores(run_id, (Measure.SCORE,)), branches)
     ledger = run_ledger(scores, project.config.to_policy(), details=samples)
     ledger = with_texts(ledger, history.record)
     if as_json:
         click.echo(json_text(RunLedger, ledger))
         return
-    Console().print(ledger_view(ledger, subsets=subsets))
+    console = Console()
+    console.print(ledger_view(ledger, subsets=subsets))
+    if names := without_samples(records):
+        told = f"imported without their samples, so nothing can be said of what they forgot: {names_text(names)}"
+        console.print(told, markup=False, highlight=False)

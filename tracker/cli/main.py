@@ -40,6 +40,7 @@ COMMANDS = {
     "calibrate": LazyCommand(
         module="tracker.cli.calibrate", summary="Ask a checkpoint twice: what does repeating an evaluation change?"
     ),
+    "import": LazyCommand(module="tracker.cli.import_results", summary="Take over results that others measured."),
     "history": LazyCommand(module="tracker.cli.history", summary="Show scores and verdicts by step."),
     "costs": LazyCommand(module="tracker.cli.costs", summary="Show what every checkpoint cost."),
     "bisect": LazyCommand(module="tracker.cli.bisect", summary="Find the step at which a benchmark was lost."),

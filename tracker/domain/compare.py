@@ -206,6 +206,9 @@ def _unusable(outcome: Outcome | None, record: EvalRecord) -> tuple[str, ...]:
         return (f"not evaluated at step {step}",)
     if isinstance(outcome, BenchmarkFailure):
         return (f"no result at step {step}: {outcome.message} ({outcome.code})",)
+    if outcome.aggregate is not None:
+        error = "" if outcome.aggregate.stderr is None else f" \N{PLUS-MINUS SIGN} {outcome.aggregate.stderr:.3f}"
+        return (f"{outcome.aggregate.mean:.3f}{error} at step {step}, imported without its samples",)
     return ()
 
 

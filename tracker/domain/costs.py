@@ -13,6 +13,7 @@ from enum import StrEnum
 from eval_jobs.spending import total
 from eval_jobs.types import Cost, EvalPlan, EvalRecord
 from tracker.domain.display import NOTHING, count_text, duration_text
+from tracker.domain.imported import is_imported
 from tracker.domain.retention import identity_of
 from tracker.domain.screening import is_screen
 
@@ -51,8 +52,8 @@ class RunCosts:
 
 
 def run_costs(run_id: str, records: Iterable[EvalRecord]) -> RunCosts:
-    """Return the costs of all records of a run."""
-    known = tuple(records)
+    """Return the costs of all records of a run; what others measured cost nothing here."""
+    known = tuple(record for record in records if not is_imported(record))
     rows = tuple(
         CostOfStep(
             step=r.plan.checkpoint.step,

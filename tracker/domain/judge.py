@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Outcome
+from tracker.domain.aggregate_judge import judge_aggregates
 from tracker.domain.decision import comparable, decide, decide_screened
 from tracker.domain.episodes import Subject, subject_of
 from tracker.domain.evidence import own_mean, untested, verdict_of
@@ -60,6 +61,7 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
     jitters = jitter_of([c.track for c in candidates.values()])
     by_name = dict(zip(candidates, jitters, strict=True))
     judged = [_of_part(_judged(scene, o, candidates, by_name), candidates.get(o.benchmark), o) for o in record.outcomes]
+    aggregates = judge_aggregates(scene)
     improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
     found = findings_of(scene, candidates, improved)
     changes = [c for c in (*(j.change for j in judged), *(f.change for f in found)) if c is not None]
@@ -67,7 +69,7 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
         run_id=record.plan.checkpoint.run_id,
         step=record.plan.checkpoint.step,
         plan_id=record.plan.id,
-        verdicts=tuple(j.verdict for j in judged),
+        verdicts=tuple(aggregates.get(j.verdict.benchmark, j.verdict) for j in judged),
         findings=tuple(f.verdict for f in found),
         episodes=(*changes, *_rewound(record, memory, changes)),
         latency=judge_latency(record, scene.memory.records, policy.latency),

@@ -85,6 +85,8 @@ def explain_difference(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) 
     if now is None or before is None:
         missing = candidate if now is None else baseline
         return (f"step {missing.checkpoint.step} was evaluated without {benchmark}",)
+    if bool(now.measured_with) != bool(before.measured_with):  # what else differs is what one of them does not have
+        return _differences({"adapter": now.adapter}, {"adapter": before.adapter})
     phrases = _differences(score_settings(now, candidate.suite), score_settings(before, baseline.suite))
     phrases += _serve_differences(candidate, baseline)
     # Equal settings under unlike fingerprints: another version of this program wrote one of them.

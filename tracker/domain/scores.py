@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eval_jobs.imported_types import Aggregate
 from eval_jobs.types import EvalResult, SampleScore, SampleStatus
 from tracker.domain.grouping import cluster_index
 from tracker.domain.statistics import standard_error
@@ -45,6 +46,8 @@ class SampleMean:
 
 def summarise(result: EvalResult) -> ScoreSummary:
     """Return mean, standard error, counts and coverage of `result`."""
+    if result.aggregate is not None:
+        return _of_aggregate(result.aggregate)
     counts = dict.fromkeys(SampleStatus, 0)
     for sample in result.samples:
         counts[_counted_as(sample)] += 1
@@ -85,6 +88,21 @@ def has_score(sample: SampleScore) -> bool:
 
 
 # --- private
+
+
+def _of_aggregate(aggregate: Aggregate) -> ScoreSummary:
+    """Return what is known without samples; nobody counted those without a score."""
+    samples = aggregate.samples or 0
+    return ScoreSummary(
+        mean=aggregate.mean,
+        stderr=aggregate.stderr,
+        planned=samples,
+        scored=samples,
+        truncated=0,
+        unscored=0,
+        error=0,
+        coverage=1.0,
+    )
 
 
 def _counted_as(sample: SampleScore) -> SampleStatus:

@@ -64,7 +64,7 @@ def tracking_batch(record: EvalRecord, report: Report) -> TrackingBatch:
         samples=tuple(
             TrackedSamples(path=f"{folder}/{keys[o.benchmark]}", samples=o.samples)
             for o in record.outcomes
-            if isinstance(o, EvalResult)
+            if isinstance(o, EvalResult) and o.aggregate is None
         ),
         report=report,
         report_path=f"{folder}/report.json",
@@ -131,6 +131,8 @@ def _scores(outcome: EvalResult | BenchmarkFailure, *, is_of_part: bool) -> Iter
     if summary.mean is not None:
         # Never as a point of the curve of the whole: a part has another mean on the same weights.
         yield "screen" if outcome.left_out else "bench", summary.mean
+    if outcome.aggregate is not None:
+        return  # nobody knows how many samples had no score, or were cut off
     yield "screen_coverage" if outcome.left_out else "coverage", summary.coverage
     if summary.planned and not outcome.left_out:  # of a part it is another share, as the mean is another one
         yield "truncated", summary.truncated / summary.planned

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_jobs.types import SampleScore, SampleStatus
+from tests.imported import lm_eval_rows
+from tracker.domain.imports.lm_eval_samples import samples_of_task
+
+
+def read(rows: list[dict[str, Any]]) -> tuple[SampleScore, ...]:
+    found = samples_of_task(rows, metric="acc", through="none", filters=1)
+    assert not isinstance(found, str), found
+    return found
+
+
+def test_a_question_has_one_key_wherever_it_stands_and_whatever_was_answered() -> None:
+    rows = lm_eval_rows([1.0, 0.0])
+    (first, second), turned = read(rows), read([rows[1], rows[0] | {"acc": 0.0, "resps": [[["-9", "True"]]]}])
+    assert [s.sample_id for s in turned] == [second.sample_id, first.sample_id]
+
+
+def test_the_arguments_of_earlier_versions_give_the_same_key() -> None:
+    rows = lm_eval_rows([1.0])
+    older = [rows[0] | {"arguments": [list(a.values()) for a in rows[0]["arguments"].values()]}]
+    assert read(older)[0].sample_id == read(rows)[0].sample_id
+
+
+def test_another_example_in_the_prompt_is_another_question() -> None:
+    row = lm_eval_rows([1.0])[0]
+    other = row | {"arguments": {"gen_args_0": {"arg_0": "example\n\nquestion 0\nAnswer:", "arg_1": " no"}}}
+    assert read([row])[0].sample_id != read([other])[0].sample_id
+
+
+def test_a_question_asked_twice_has_two_keys() -> None:
+    row = lm_eval_rows([1.0])[0]
+    first, second = read([row, row])
+    assert second.sample_id == f"{first.sample_id}#1"
+
+
+def test_only_rows_of_the_filter_count() -> None:
+    rows = lm_eval_rows([1.0, 0.0]) + lm_eval_rows([0.0, 0.0], filter="strict")
+    assert [s.score for s in read(rows)] == [1.0, 0.0]
+
+
+def test_rows_of_several_filters_that_do_not_say_which_are_not_guessed() -> None:
+    rows = [{k: v for k, v in row.items() if k != "filter"} for row in lm_eval_rows([1.0])]
+    assert samples_of_task(rows, metric="acc", through="none", filters=2) == (
+        "the samples do not say which filter they went through"
+    )
+    assert isinstance(samples_of_task(rows, metric="acc", through="none", filters=1), tuple)
+
+
+@pytest.mark.parametrize("responses", [None, [], [[None]], [[[None, False]]], [["answered"], []]])
+def test_a_response_that_is_missing_is_an_error(responses: object) -> None:
+    (sample,) = read(lm_eval_rows([0.0], resps=responses))
+    assert (sample.status, sample.score, sample.answer) == (SampleStatus.ERROR, None, "")
+
+
+def test_an_empty_response_is_an_answer() -> None:
+    (sample,) = read(lm_eval_rows([0.0], resps=[[""]], filtered_resps=[""]))
+    assert (sample.status, sample.score) == (SampleStatus.SCORED, 0.0)
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_a_metric_without_a_value_is_unscored(value: float | None) -> None:
+    (sample,) = read(lm_eval_rows([value]))
+    assert (sample.status, sample.score) == (SampleStatus.UNSCORED, None)
+
+
+def test_true_and_false_are_scores() -> None:
+    assert [s.score for s in read(lm_eval_rows([True, False]))] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("value", [-3.2, 1.5, [0, 1], "yes"])
+def test_a_metric_that_is_no_score_of_a_sample_is_left_to_its_mean(value: Any) -> None:
+    found = samples_of_task(lm_eval_rows([value]), metric="acc", through="none", filters=1)
+    assert found == "`acc` of a sample is no score from 0 to 1"
+
+
+def test_samples_without_the_metric_or_the_question_are_left_to_their_mean() -> None:
+    rows = lm_eval_rows([1.0])
+    assert samples_of_task(rows, metric="f1", through="none", filters=1) == "the samples hold no `f1`"
+    asked = samples_of_task(lm_eval_rows([1.0], arguments={}), metric="acc", through="none", filters=1)
+    assert asked == "`arguments` of a sample does not hold what was asked"
+
+
+def test_what_was_generated_is_the_answer() -> None:
+    arguments = {"gen_args_0": {"arg_0": "2+2=", "arg_1": {"until": ["\n"]}}}
+    (sample,) = read(lm_eval_rows([1.0], arguments=arguments, resps=[["4 of course"]], filtered_resps=["4"], target=4))
+    assert (sample.prompt, sample.answer, sample.target) == ("2+2=", "4", "4")

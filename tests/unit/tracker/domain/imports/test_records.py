@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eval_jobs.codec import record_from_bytes, record_to_bytes
+from eval_jobs.errors import BadData
+from tests.imported import bench, fields, given, lm_eval
+from tracker.domain.imports.bench_serve import sheet_of_bench_serve
+from tracker.domain.imports.lm_eval import sheets_of_lm_eval
+from tracker.domain.imports.records import Target, checkpoints_of, known_chances
+from tracker.domain.imports.types import Sheet
+from tracker.domain.pairing import explain_difference
+
+TARGET = Target(run_id="run", suite="suite")
+
+
+def sheet(source: str = "a", step: int = 1000, **scores: float) -> Sheet:
+    (found,) = sheets_of_lm_eval(fields(lm_eval(scores, step=step)), {}, given(source))
+    return replace(found, source=source)
+
+
+def test_files_of_one_step_are_one_checkpoint_and_steps_are_in_order() -> None:
+    found = checkpoints_of([sheet("b", 2000, x=0.5), sheet("a", 1000, x=0.5), sheet("c", 1000, y=0.5)], TARGET)
+    assert [(c.record.plan.checkpoint.step, c.sources) for c in found] == [(1000, ("a", "c")), (2000, ("b",))]
+    assert [o.benchmark for o in found[0].record.outcomes] == ["x", "y"]
+
+
+def test_the_same_files_give_the_same_plan_wherever_they_lie_and_in_any_order() -> None:
+    one = checkpoints_of([sheet("a", x=0.5), sheet("b", y=0.5)], TARGET)[0]
+    other = checkpoints_of([sheet("z", x=0.5), sheet("b", y=0.5)], TARGET)[0]
+    assert one.record.plan.id == other.record.plan.id
+    assert checkpoints_of([sheet("a", x=0.6), sheet("b", y=0.5)], TARGET)[0].record.plan.id != one.record.plan.id
+
+
+def test_a_record_survives_being_stored() -> None:
+    record = checkpoints_of([sheet(x=0.5)], TARGET)[0].record
+    assert record_from_bytes(record_to_bytes(record)) == record
+
+
+def test_of_one_measurement_made_twice_the_newer_counts() -> None:
+    old = sheet("old", x=0.4)
+    new = replace(sheet("new", x=0.5), measured_at=old.measured_at.replace(year=2027))
+    (found,) = checkpoints_of([new, old], TARGET)
+    assert found.record.outcomes == (new.measured[0].outcome,)
+    assert [(left.source, left.name) for left in found.left_out] == [("old", "x")]
+
+
+def test_one_benchmark_measured_in_two_ways_at_one_step_is_refused() -> None:
+    five_shot = lm_eval({"x": 0.5}) | {"n-shot": {"x": 5}}
+    (other,) = sheets_of_lm_eval(fields(five_shot), {}, given())
+    with pytest.raises(BadData, match="step 1000 has x twice, measured in different ways: a and evals"):
+        checkpoints_of([sheet("a", x=0.5), other], TARGET)
+
+
+def test_scores_and_latencies_of_a_step_are_one_record() -> None:
+    latency = sheet_of_bench_serve(fields(bench()), given("f.json"))
+    (found,) = checkpoints_of([sheet(x=0.5), latency], TARGET)
+    assert found.record.plan.loads == (latency.probes[0].load,)
+    assert found.record.engine == latency.engine
+
+
+def test_two_engines_at_one_step_are_refused() -> None:
+    one = sheet_of_bench_serve(fields(bench()), given("f.json"))
+    other = sheet_of_bench_serve(fields(bench(backend="sglang")), given("g.json"))
+    with pytest.raises(BadData, match="was served by sglang, and by vllm elsewhere"):
+        checkpoints_of([one, other], TARGET)
+
+
+def test_what_differs_between_two_imports_is_said_in_words() -> None:
+    (newest,) = sheets_of_lm_eval(fields(lm_eval({"x": 0.5}, versions={"x": 2.0})), {}, given())
+    newer, older = (checkpoints_of([s], TARGET)[0].record.plan for s in (newest, sheet(x=0.5)))
+    assert explain_difference(newer, older, "x") == ("task_version is 2.0, was 1.0",)
+
+
+def test_guessing_is_known_for_accuracies_of_well_known_tasks_only() -> None:
+    assert known_chances(checkpoints_of([sheet(copa=0.5, mine=0.5)], TARGET)) == {"copa": 0.5}

@@ -1,0 +1,231 @@
+"""Reads result files that other programs wrote, wherever they lie below the paths that a person names.
+
+found = read_results([Path("evals")], Asked(step=None, metrics=()))
+found.sheets, found.passed_over
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eval_jobs.errors import BadData
+from tracker.domain.imports.bench_serve import is_bench_serve, sheet_of_bench_serve
+from tracker.domain.imports.evalscope import EvalScopeFolder, sheet_of_evalscope
+from tracker.domain.imports.fields import Fields
+from tracker.domain.imports.lm_eval import is_lm_eval, sheets_of_lm_eval
+from tracker.domain.imports.types import Given, LeftOut, Sheet
+
+_CONFIG = Path("configs") / "task_config.yaml"
+_SAMPLES = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d{2}-\d{2}T[\d.:-]+))?\.jsonl")
+_RESULTS_TIME = re.compile(r".*_(?P<time>\d{4}-\d{2}-\d{2}T[\d.:-]+)\.json")
+_HINT = "tracker import reads lm-evaluation-harness, EvalScope and vllm bench serve: docs/import.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a person says about the files."""
+
+    step: int | None = None
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundResults:
+    """Everything that was read."""
+
+    sheets: tuple[Sheet, ...]
+    passed_over: tuple[LeftOut, ...]
+    """Files in folders that are no results."""
+
+
+def read_results(paths: Sequence[Path], asked: Asked, *, progress: Callable[[str], None]) -> FoundResults:
+    """Read every result at or below `paths`.
+
+    Raises:
+        BadData: a path is missing, a file that was named is no result, or a result cannot be read.
+    """
+    reading = _Reading(asked=asked, progress=progress)
+    for path in paths:
+        if not path.exists():
+            raise BadData(f"{path} does not exist", hint="name a result file, or a folder that holds some")
+        reading.read(path.absolute())
+    return FoundResults(sheets=tuple(reading.sheets), passed_over=tuple(reading.passed_over))
+
+
+# --- private
+
+
+@dataclass(kw_only=True)
+class _Reading:
+    """One import: what was read so far."""
+
+    asked: Asked
+    progress: Callable[[str], None]
+    sheets: list[Sheet] = field(default_factory=list)
+    passed_over: list[LeftOut] = field(default_factory=list)
+    _seen: set[Path] = field(default_factory=set)
+
+    def read(self, named: Path) -> None:
+        """Read a file or a folder that was named."""
+        if named.is_file():
+            self._read_named(named)
+            return
+        folders = _evaluations(named)
+        for folder in folders:
+            if folder not in self._seen:
+                self._seen.add(folder)
+                self.progress(str(folder))
+                self.sheets.append(_evalscope_sheet(folder, self._given(folder, named)))
+        for file in sorted(_files(named, ".json")):
+            if not any(file.is_relative_to(folder) for folder in folders):
+                self._read_json(file, named, is_named=False)
+
+    # --- private
+
+    def _read_named(self, file: Path) -> None:
+        if file.suffix == ".jsonl":
+            match = _SAMPLES.fullmatch(file.name)
+            results = _results_beside(file, match.group("time")) if match else None
+            if results is None:
+                raise BadData(
+                    f"{file}: no results file of the same evaluation lies beside it, which says how it was asked",
+                    hint=f"name the folder that holds both; {_HINT}",
+                )
+            file = results
+        self._read_json(file, file.parent, is_named=True)
+
+    def _read_json(self, file: Path, named: Path, *, is_named: bool) -> None:
+        if file in self._seen:
+            return
+        self._seen.add(file)
+        self.progress(str(file))
+        given = self._given(file, named)
+        try:
+            document = _json_object(file)
+        except BadData:
+            if is_named or file.name.startswith("results"):
+                raise
+            document = {}
+        fields = Fields(source=str(file), values=document)
+        if is_lm_eval(document):
+            self.sheets += sheets_of_lm_eval(fields, _samples_beside(file), given)
+        elif is_bench_serve(document):
+            self.sheets.append(sheet_of_bench_serve(fields, given))
+        elif is_named:
+            keys = ", ".join(list(document)[:8]) or "none"
+            raise BadData(f"{file} is no result file that is known; its fields: {keys}", hint=_HINT)
+        else:
+            self.passed_over.append(LeftOut(source=str(file), name=file.name, reason="no result file that is known"))
+
+    def _given(self, path: Path, named: Path) -> Given:
+        inside = path.relative_to(named).parents if path != named else ()
+        names = [path.name, *(folder.name for folder in inside if folder.name)]
+        if path == named or named.is_dir():
+            names += [named.name] if path != named else [named.parent.name]
+        return Given(
+            source=str(path),
+            names=tuple(names),
+            modified_at=datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(microsecond=0),
+            step=self.asked.step,
+            metrics=self.asked.metrics,
+        )
+
+
+def _files(folder: Path, suffix: str) -> Iterator[Path]:
+    return (path for path in folder.rglob(f"*{suffix}") if path.is_file())
+
+
+def _evaluations(named: Path) -> tuple[Path, ...]:
+    """Return the folders of EvalScope's evaluations at or below `named`, or the one that it is a part of."""
+    return tuple(sorted({config.parent.parent for config in named.rglob(str(_CONFIG)) if config.is_file()}))
+
+
+def _json_object(file: Path) -> dict[str, object]:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadData(f"{file} cannot be read as JSON: {error}", hint=_HINT) from error
+    if not isinstance(document, dict):
+        raise BadData(f"{file} holds no JSON object", hint=_HINT)
+    return document
+
+
+def _rows(file: Path) -> tuple[dict[str, object], ...]:
+    """Return the objects of a JSONL file; one that is broken would be a sample that is gone without a word."""
+    rows = []
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise BadData(f"{file} cannot be read: {error}", hint=_HINT) from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise BadData(f"{file}, line {number}: no JSON ({error})", hint="copy the file again") from error
+        if not isinstance(row, dict):
+            raise BadData(f"{file}, line {number}: no JSON object", hint=_HINT)
+        rows.append(row)
+    return tuple(rows)
+
+
+def _samples_beside(results: Path) -> dict[str, tuple[dict[str, object], ...]]:
+    """Return the samples that were written with a results file, by task."""
+    match = _RESULTS_TIME.fullmatch(results.name)
+    time = match.group("time") if match else None
+    found = ((file, _SAMPLES.fullmatch(file.name)) for file in sorted(results.parent.glob("samples_*.jsonl")))
+    return {m.group("task"): _rows(file) for file, m in found if m is not None and m.group("time") == time}
+
+
+def _results_beside(samples: Path, time: str | None) -> Path | None:
+    for file in sorted(samples.parent.glob("*.json")):
+        match = _RESULTS_TIME.fullmatch(file.name)
+        if (match.group("time") if match else None) == time and is_lm_eval(_json_object(file)):
+            return file
+    return None
+
+
+def _evalscope_sheet(folder: Path, given: Given) -> Sheet:
+    config_file = folder / _CONFIG
+    try:
+        config: Any = yaml.safe_load(config_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise BadData(f"{config_file} cannot be read: {error}", hint=_HINT) from error
+    if not isinstance(config, dict):
+        raise BadData(f"{config_file} holds no settings", hint=_HINT)
+    reports = {}
+    for file in _of_one_model(folder, "reports", ".json"):
+        report = Fields(source=str(file), values=_json_object(file))
+        reports[report.text("dataset_name") or file.stem] = report
+    read = EvalScopeFolder(
+        config=Fields(source=str(config_file), values=config),
+        reports=reports,
+        predictions=_rows_by_stem(_of_one_model(folder, "predictions", ".jsonl")),
+        reviews=_rows_by_stem(_of_one_model(folder, "reviews", ".jsonl")),
+    )
+    return sheet_of_evalscope(read, given)
+
+
+def _rows_by_stem(files: Iterable[Path]) -> dict[str, tuple[dict[str, object], ...]]:
+    return {file.stem: _rows(file) for file in files}
+
+
+def _of_one_model(folder: Path, kind: str, suffix: str) -> tuple[Path, ...]:
+    """Return the files of one kind; an evaluation of several models says nothing of one checkpoint."""
+    files = tuple(sorted(_files(folder / kind, suffix))) if (folder / kind).is_dir() else ()
+    models = sorted({file.parent.name for file in files})
+    if len(models) > 1:
+        raise BadData(
+            f"{folder / kind} holds results of {len(models)} models: {', '.join(models)}",
+            hint="import a folder in which every evaluation has a folder of its own",
+        )
+    return files

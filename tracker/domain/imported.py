@@ -1,0 +1,21 @@
+"""Which records others measured. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eval_jobs.types import EvalRecord, EvalResult
+
+IMPORTED = "imported"
+"""The way in which weights got into an engine that was never ours."""
+
+
+def is_imported(record: EvalRecord) -> bool:
+    """Return whether a record was made by `tracker import`."""
+    return record.engine is not None and record.engine.load_method == IMPORTED
+
+
+def without_samples(records: Iterable[EvalRecord]) -> tuple[str, ...]:
+    """Return the benchmarks of which only means are known somewhere in a run, in the order of their first record."""
+    results = (o for record in records for o in record.outcomes if isinstance(o, EvalResult))
+    return tuple(dict.fromkeys(o.benchmark for o in results if o.aggregate is not None))

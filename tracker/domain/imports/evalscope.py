@@ -1,0 +1,224 @@
+"""The folder of an EvalScope evaluation -> what it says of its checkpoint. Pure.
+
+    configs/task_config.yaml                how it was asked
+    reports/<model>/<dataset>.json          one score for each data set
+    predictions/, reviews/ <model>/<dataset>_<subset>.jsonl    answers, and their scores
+
+What is made of answers and scores is what our own evaluator makes of them (`eval_jobs.evaluate.parse`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eval_jobs.errors import BadData
+from eval_jobs.evaluate.parse import Place, Planned, Row, by_place, metric_name, parse_samples, token_sum
+from eval_jobs.identity import benchmark_fingerprint, content_hash
+from eval_jobs.imported_types import Aggregate
+from eval_jobs.types import Benchmark, EvalResult, Suite
+from tracker.domain.imports.fields import Fields
+from tracker.domain.imports.known_tasks import SHARES_DOWN
+from tracker.domain.imports.lm_eval import stderr_of
+from tracker.domain.imports.lm_eval_samples import lost_samples
+from tracker.domain.imports.steps import step_of_result
+from tracker.domain.imports.types import Given, LeftOut, Measured, Sheet, engine_of
+
+EVALSCOPE = "evalscope"
+
+_RUN_SETTINGS = ("generation_config", "limit", "repeats", "chat_template", "eval_backend", "judge_strategy", "seed")
+_NOT_OF_SCORES = frozenset(
+    (
+        *("description", "pretty_name", "paper_url", "tags", "data_statistics", "sample_example", "name"),
+        *("force_redownload", "review_timeout", "output_types", "local_path"),
+    )
+)
+_PACE = frozenset(("timeout", "retries", "retry_interval", "stream", "batch_size", "max_workers"))
+"""Of the generation: how patiently and how fast is asked."""
+_LONG = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalScopeFolder:
+    """What one evaluation left."""
+
+    config: Fields
+    reports: Mapping[str, Fields]
+    """By data set."""
+    predictions: Mapping[str, Sequence[Row]]
+    """By `<dataset>_<subset>`."""
+    reviews: Mapping[str, Sequence[Row]]
+
+
+def sheet_of_evalscope(folder: EvalScopeFolder, given: Given) -> Sheet:
+    """Return what the folder says.
+
+    Raises:
+        BadData: it cannot be read, or nothing says which step it belongs to.
+    """
+    measured: list[Measured] = []
+    left_out: list[LeftOut] = []
+    for name, subsets in _datasets(folder).items():
+        benchmark = _benchmark(folder, name)
+        result, note = _result(folder, benchmark, subsets)
+        if result is not None:
+            measured.append(
+                Measured(benchmark=replace(benchmark, higher_is_better=result.higher_is_better), outcome=result)
+            )
+        if note:
+            left_out.append(
+                LeftOut(source=given.source, name=name if result is None else f"samples of {name}", reason=note)
+            )
+    models = (folder.config.text("model"), *(report.text("model_name") for report in folder.reports.values()))
+    return Sheet(
+        source=given.source,
+        step=step_of_result(given, models),
+        model=next((model for model in models if model), ""),
+        measured_at=given.modified_at,
+        engine=engine_of(EVALSCOPE),
+        measured=tuple(measured),
+        left_out=tuple(left_out),
+    )
+
+
+# --- private
+
+
+def _datasets(folder: EvalScopeFolder) -> dict[str, tuple[str, ...]]:
+    """Return the subsets with rows of every data set; a data set's name may be the beginning of another one's."""
+    names = {*folder.reports, *folder.config.mapping("dataset_args").values}
+    found: dict[str, list[str]] = {name: [] for name in folder.reports}
+    for stem in dict.fromkeys((*folder.reviews, *folder.predictions)):
+        owner = max((name for name in names if stem.startswith(f"{name}_")), key=len, default="")
+        if not owner:
+            raise BadData(
+                f"{folder.config.source}: no data set is known for the rows of {stem}.jsonl",
+                hint="keep reports/ and configs/ of the evaluation beside its reviews/",
+            )
+        found.setdefault(owner, []).append(stem[len(owner) + 1 :])
+    return {name: tuple(subsets) for name, subsets in found.items()}
+
+
+def _benchmark(folder: EvalScopeFolder, name: str) -> Benchmark:
+    asked = folder.config.mapping("dataset_args").mapping(name).values
+    shots, repeats = asked.get("few_shot_num"), folder.config.values.get("repeats")
+    return Benchmark(
+        name=name,
+        adapter=EVALSCOPE,
+        few_shot=shots if isinstance(shots, int) else None,
+        repeats=repeats if isinstance(repeats, int) and repeats > 0 else 1,
+        measured_with=_settings(folder.config, asked),
+    )
+
+
+def _settings(config: Fields, asked: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    generation = config.mapping("generation_config").values
+    found = {f"dataset.{name}": value for name, value in asked.items() if name not in _NOT_OF_SCORES}
+    found |= {name: config.values.get(name) for name in _RUN_SETTINGS}
+    found["generation_config"] = {name: value for name, value in generation.items() if name not in _PACE}
+    return tuple(sorted((name, _short(value)) for name, value in found.items() if value not in (None, "", {}, [])))
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _LONG and not isinstance(value, dict) else content_hash(value)
+
+
+def _result(folder: EvalScopeFolder, benchmark: Benchmark, subsets: Sequence[str]) -> tuple[EvalResult | None, str]:
+    """Return the result of a data set and what is to be said about it."""
+    report = folder.reports.get(benchmark.name)
+    stems = {subset: f"{benchmark.name}_{subset}" for subset in subsets}
+    lacking = [stem for stem in stems.values() if stem not in folder.predictions]
+    if not stems:
+        return _of_report(benchmark, report), ""
+    if lacking:
+        why = f"predictions/{lacking[0]}.jsonl is missing, so nobody knows which answers failed or were cut"
+        return _of_report(benchmark, report), f"{why}: only the reported mean is imported"
+    result = _of_samples(folder, benchmark, stems)
+    scores = [sample.score for sample in result.samples if sample.score is not None]
+    if all(0 <= score <= 1 for score in scores):
+        return result, ""
+    return None, f"`{result.metric}` is no score from 0 to 1"
+
+
+def _of_samples(folder: EvalScopeFolder, benchmark: Benchmark, stems: Mapping[str, str]) -> EvalResult:
+    predictions: dict[Place, Row] = {}
+    reviews: dict[Place, Row] = {}
+    for subset, stem in stems.items():
+        predictions |= by_place(subset, folder.predictions[stem])
+        reviews |= by_place(subset, folder.reviews.get(stem, ()))
+    planned = tuple(_planned(predictions, reviews))
+    samples = parse_samples(planned, predictions, reviews, {})
+    report = folder.reports.get(benchmark.name)
+    expected = None if report is None or "num" not in report.values else report.count("num")
+    metric = metric_name(reviews.values(), _reported_metric(report))
+    return replace(
+        _blank(benchmark, metric),
+        samples=(*samples, *lost_samples(len(samples), expected)),
+        input_tokens=token_sum(predictions.values(), "input_tokens"),
+        output_tokens=token_sum(predictions.values(), "output_tokens"),
+    )
+
+
+def _planned(predictions: Mapping[Place, Row], reviews: Mapping[Place, Row]) -> Iterator[Planned]:
+    """Yield what was asked, in the order of its places; the answers to one question are its repeats."""
+    repeats: Counter[tuple[str, object]] = Counter()
+    for subset, index in sorted({*predictions, *reviews}):
+        review = reviews.get((subset, index), {})
+        asked = review or predictions.get((subset, index), {})
+        known = review.get("sample_score")
+        group = known.get("group_id", index) if isinstance(known, dict) else index
+        yield Planned(
+            subset=subset,
+            index=index,
+            repeat=repeats[subset, group],
+            messages=tuple(_messages(asked.get("messages"))),
+            target=str(review.get("target") or ""),
+        )
+        repeats[subset, group] += 1
+
+
+def _messages(found: object) -> Iterator[tuple[str, str]]:
+    for message in found if isinstance(found, list) else ():
+        if isinstance(message, dict):
+            role, content = str(message.get("role") or ""), message.get("content")
+            if role in ("system", "user"):
+                yield role, content if isinstance(content, str) else str(_texts(content))
+
+
+def _texts(content: object) -> object:
+    """Return what was asked of a message in parts, without the ids that every run draws anew."""
+    if isinstance(content, list):
+        return [_texts(part) for part in content]
+    return {k: v for k, v in content.items() if k != "id"} if isinstance(content, dict) else content
+
+
+def _of_report(benchmark: Benchmark, report: Fields | None) -> EvalResult | None:
+    if report is None:
+        return None
+    mean = report.number("score")
+    if not 0 <= mean <= 1:
+        raise report.refusal("score", f"must be from 0 to 1, it is {mean:g}")
+    samples = report.count("num") if "num" in report.values else None
+    aggregate = Aggregate(mean=mean, stderr=stderr_of(mean, None, samples), samples=samples)
+    return replace(_blank(benchmark, _reported_metric(report)), aggregate=aggregate)
+
+
+def _reported_metric(report: Fields | None) -> str:
+    listed = None if report is None else report.values.get("metrics")
+    first = listed[0] if isinstance(listed, list) and listed else None
+    return str(first.get("name") or "score") if isinstance(first, dict) else "score"
+
+
+def _blank(benchmark: Benchmark, metric: str) -> EvalResult:
+    up = metric.removeprefix("mean_") not in SHARES_DOWN
+    asked = replace(benchmark, higher_is_better=up)
+    return EvalResult(
+        benchmark=benchmark.name,
+        fingerprint=benchmark_fingerprint(asked, Suite(name="", benchmarks=(asked,))),
+        metric=metric,
+        samples=(),
+        duration_s=0.0,
+        higher_is_better=up,
+    )

@@ -1,0 +1,107 @@
+"""JSON of others, read so that whatever is wrong names the file and the field. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eval_jobs.errors import BadData
+
+_SHOWN_CHARS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """One JSON object and where it stands."""
+
+    source: str
+    """Path of the file."""
+    values: Mapping[str, object]
+    path: str = ""
+    """Of the object inside the file, `results.arc_easy`; empty: the file's own."""
+
+    def refusal(self, name: str, problem: str, *, hint: str = "") -> BadData:
+        """Return the error that names file and field."""
+        return BadData(
+            f"{self.source}: `{self._place(name)}` {problem}",
+            hint=hint or "give a file as its program wrote it; docs/import.md says which are read",
+        )
+
+    def mapping(self, name: str) -> Fields:
+        """Return an object inside; an empty one where there is none.
+
+        Raises:
+            BadData: something else stands there.
+        """
+        value = self.values.get(name)
+        if value is None:
+            value = {}
+        if not isinstance(value, dict):
+            raise self.refusal(name, f"must be an object, it is {shown(value)}")
+        return Fields(source=self.source, values=value, path=self._place(name))
+
+    def number(self, name: str) -> float:
+        """Return a finite number.
+
+        Raises:
+            BadData: there is none.
+        """
+        value = self.optional_number(name)
+        if value is None:
+            raise self.refusal(name, f"must be a number, it is {shown(self.values.get(name))}")
+        return value
+
+    def optional_number(self, name: str) -> float | None:
+        """Return a finite number, None where there is none."""
+        return finite(self.values.get(name))
+
+    def count(self, name: str) -> int:
+        """Return a whole number from 0.
+
+        Raises:
+            BadData: there is none.
+        """
+        value = self.values.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise self.refusal(name, f"must be a whole number from 0, it is {shown(value)}")
+        return value
+
+    def text(self, name: str) -> str:
+        """Return a text; empty where there is none."""
+        value = self.values.get(name)
+        return value if isinstance(value, str) else ""
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """Return a list of finite numbers; () where there is none.
+
+        Raises:
+            BadData: it holds something else.
+        """
+        values = self.values.get(name)
+        if values is None:
+            return ()
+        found = [finite(value) for value in values] if isinstance(values, list) else [None]
+        if None in found:
+            raise self.refusal(name, f"must be a list of numbers, it is {shown(values)}")
+        return tuple(value for value in found if value is not None)
+
+    # --- private
+
+    def _place(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+
+def finite(value: object) -> float | None:
+    """Return a finite number that is no truth value, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def shown(value: object) -> str:
+    """Return a value as a message can show it."""
+    if value is None:
+        return "missing"
+    text = f"a list of {len(value)}" if isinstance(value, Sequence) and not isinstance(value, str) else repr(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."

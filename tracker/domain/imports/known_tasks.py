@@ -1,0 +1,54 @@
+"""What is known of metrics and tasks of lm-evaluation-harness where a file does not say it. Pure."""
+
+from __future__ import annotations
+
+SHARES_UP = frozenset(
+    (
+        *("acc", "acc_norm", "acc_norm_nospace", "acc_bytes", "acc_mutual_info", "acc_all", "exact_match", "em"),
+        *("exact_match_strict", "exact", "f1", "f1_macro", "f1_micro", "mc1", "mc2", "contains", "pass@1", "pass_at_1"),
+        *("prompt_level_strict_acc", "prompt_level_loose_acc", "inst_level_strict_acc", "inst_level_loose_acc"),
+    )
+)
+"""Scores from 0 to 1 of which more is better."""
+SHARES_DOWN = frozenset(("pct_stereotype", "brier_score", "wer", "cer"))
+"""Scores of which less is better, and which are judged where they lie from 0 to 1."""
+NO_SHARES = frozenset(
+    (
+        *("ppl", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "likelihood_difference"),
+        *("likelihood_diff", "bleu", "chrf", "ter", "mcc", "spearman", "pearson", "bypass"),
+    )
+)
+"""They have no scale from 0 to 1, wherever a value happens to lie."""
+
+CHANCE = {
+    **dict.fromkeys(("lambada", "lambada_openai", "lambada_standard", "triviaqa", "webqs", "gsm8k"), 0.0),
+    **dict.fromkeys(("headqa_en", "hellaswag", "arc_easy", "arc_challenge", "logiqa", "openbookqa", "prost"), 0.25),
+    **dict.fromkeys(("race", "sciq"), 0.25),
+    **dict.fromkeys(("copa", "piqa", "wic", "winogrande"), 0.5),
+    "mathqa": 0.2,
+    # The same two or three answers for every question: the most frequent one's share.
+    "boolq": 2033 / 3270,
+    "mrpc": 279 / 408,
+    "pubmedqa": 552 / 1000,
+    "qnli": 2761 / 5463,
+    "qqp": 25545 / 40430,
+    "rte": 146 / 277,
+    "sst": 444 / 872,
+    "wnli": 40 / 71,
+    "wsc": 66 / 104,
+}
+"""Score of the best answer that does not read the question."""
+MMLU_CHANCE = 0.25
+
+
+def chance_of_task(task: str) -> float | None:
+    """Return the score of guessing, None where it is not known."""
+    is_mmlu = task.startswith(("hendrycksTest", "mmlu_")) and not task.startswith("mmlu_pro")
+    return MMLU_CHANCE if is_mmlu else CHANCE.get(task)
+
+
+def known_direction(metric: str) -> bool | None:
+    """Return whether more of a metric is better, None where it is not known."""
+    if metric in SHARES_UP:
+        return True
+    return False if metric in SHARES_DOWN else None

@@ -1,0 +1,245 @@
+"""Result files of lm-evaluation-harness, of all its versions -> what they say of each checkpoint. Pure.
+
+    if is_lm_eval(document):
+        sheets = sheets_of_lm_eval(Fields(source=path, values=document), samples, given)
+
+One file is one checkpoint; a file with `checkpoints` holds a whole run, each value a list with one entry a step. Of a
+task that reports several metrics one is imported: the first one wanted, else the first that is a score from 0 to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from eval_jobs.errors import BadData
+from eval_jobs.identity import benchmark_fingerprint
+from eval_jobs.imported_types import Aggregate
+from eval_jobs.types import Benchmark, BenchmarkFailure, EvalResult, Outcome, Suite
+from tracker.domain.imports.fields import Fields, finite, shown
+from tracker.domain.imports.known_tasks import NO_SHARES, known_direction
+from tracker.domain.imports.lm_eval_samples import Row, lost_samples, samples_of_task
+from tracker.domain.imports.lm_eval_settings import HARNESS, few_shot_of, model_names, settings_of
+from tracker.domain.imports.steps import step_of_result
+from tracker.domain.imports.types import Given, LeftOut, Measured, Sheet, engine_of
+
+SamplesByTask = Mapping[str, Sequence[Row]]
+
+_NO_METRICS = frozenset(("alias", "name", "sample_len", "sample_count"))
+_MEAN_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Metric:
+    """One metric of a task, through one filter."""
+
+    name: str
+    filter: str
+    mean: object
+    stderr: object
+    up: bool | None
+    """Whether more is better; None: nothing says it."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.name},{self.filter}" if self.filter else self.name
+
+
+def is_lm_eval(document: Mapping[str, object]) -> bool:
+    """Return whether a JSON document is a result file of the harness."""
+    marks = ("versions", "configs", "config", "checkpoints", "n-shot", "higher_is_better")
+    return isinstance(document.get("results"), dict) and any(mark in document for mark in marks)
+
+
+def sheets_of_lm_eval(document: Fields, samples: SamplesByTask, given: Given) -> tuple[Sheet, ...]:
+    """Return what a result file says, one sheet for each checkpoint.
+
+    Args:
+        document: the file.
+        samples: rows of the `samples_*.jsonl` files beside it, by task.
+        given: what is known about the file.
+
+    Raises:
+        BadData: it cannot be read, or nothing says which step it belongs to.
+    """
+    if "checkpoints" in document.values:
+        return tuple(_sheet(part, {}, replace(given, step=step)) for step, part in _parts(document))
+    return (_sheet(document, samples, given),)
+
+
+# --- private
+
+
+def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
+    """Yield a document as of one checkpoint for every entry of `checkpoints`."""
+    steps = document.numbers("checkpoints")
+    results = document.mapping("results")
+    for at, step in enumerate(steps):
+        tasks: dict[str, object] = {}
+        for task in results.values:
+            entry = results.mapping(task)
+            for metric, values in entry.values.items():
+                if not isinstance(values, list) or len(values) != len(steps):
+                    raise entry.refusal(metric, f"must hold {len(steps)} values, one for every entry of `checkpoints`")
+            tasks[task] = {metric: values[at] for metric, values in entry.values.items() if isinstance(values, list)}
+        yield int(step), Fields(source=document.source, values={**document.values, "results": tasks})
+
+
+def _sheet(document: Fields, samples: SamplesByTask, given: Given) -> Sheet:
+    models = model_names(document)
+    measured: list[Measured] = []
+    left_out: list[LeftOut] = []
+    results = document.mapping("results")
+    for task in _tasks(document):
+        try:
+            found = _measured(document, results.mapping(task), task, given.metrics)
+        except _NoScore as problem:
+            left_out.append(LeftOut(source=given.source, name=task, reason=str(problem)))
+            continue
+        one, note = _with_samples(document, found, samples.get(task))
+        measured.append(one)
+        if note:
+            left_out.append(LeftOut(source=given.source, name=f"samples of {task}", reason=note))
+    date = document.optional_number("date")
+    return Sheet(
+        source=given.source,
+        step=step_of_result(given, models),
+        model=next(iter(models), ""),
+        measured_at=given.modified_at if date is None else datetime.fromtimestamp(date, UTC),
+        engine=engine_of(HARNESS, document.text("lm_eval_version")),
+        measured=tuple(measured),
+        left_out=tuple(left_out),
+    )
+
+
+def _tasks(document: Fields) -> Iterator[str]:
+    """Yield the tasks; a group's score is the mean of tasks that are here themselves."""
+    groups = set(document.mapping("groups").values)
+    subtasks = document.mapping("group_subtasks").values
+    groups |= {name for name, members in subtasks.items() if members}
+    return (task for task in document.mapping("results").values if task not in groups)
+
+
+class _NoScore(Exception):
+    """A task has no metric that can be imported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    measured: Measured
+    metric: _Metric
+
+
+def _measured(document: Fields, entry: Fields, task: str, wanted: Sequence[str]) -> _Found:
+    metric = _chosen(_metrics(document, entry, task), wanted)
+    benchmark = Benchmark(
+        name=task,
+        adapter=HARNESS,
+        few_shot=few_shot_of(document, task),
+        higher_is_better=bool(metric.up),
+        measured_with=settings_of(document, task, metric.name, metric.filter),
+    )
+    fingerprint = benchmark_fingerprint(benchmark, Suite(name="", benchmarks=(benchmark,)))
+    outcome = _outcome(document, entry, benchmark, fingerprint, metric)
+    return _Found(measured=Measured(benchmark=benchmark, outcome=outcome), metric=metric)
+
+
+def _metrics(document: Fields, entry: Fields, task: str) -> Iterator[_Metric]:
+    for key, mean in entry.values.items():
+        name, _, through = key.partition(",")
+        if name.strip() in _NO_METRICS or name.endswith("_stderr"):
+            continue
+        stderr = entry.values.get(f"{name}_stderr,{through}" if through else f"{name}_stderr")
+        yield _Metric(name=name, filter=through, mean=mean, stderr=stderr, up=_direction(document, task, name))
+
+
+def _direction(document: Fields, task: str, metric: str) -> bool | None:
+    said = document.mapping("higher_is_better").mapping(task).values.get(metric)
+    if isinstance(said, bool):
+        return said
+    listed = document.mapping("configs").mapping(task).values.get("metric_list")
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict) and one.get("metric") == metric and isinstance(one.get("higher_is_better"), bool):
+            return bool(one["higher_is_better"])
+    return known_direction(metric)
+
+
+def _chosen(metrics: Iterator[_Metric], wanted: Sequence[str]) -> _Metric:
+    known = tuple(metrics)
+    first = [m for want in wanted for m in known if want in (m.name, m.key)]
+    problems = []
+    for metric in (*first, *known):
+        problem = _problem(metric)
+        if not problem:
+            return metric
+        problems.append(f"`{metric.key}` {problem}")
+    raise _NoScore("; ".join(dict.fromkeys(problems)) or "it reports no metric")
+
+
+def _problem(metric: _Metric) -> str:
+    """Return why a metric cannot be imported. One without a value can: as a failure."""
+    if metric.name in NO_SHARES:
+        return "is no score from 0 to 1"
+    if metric.up is None:
+        return "is not known: nothing says whether more of it is better"
+    mean = finite(metric.mean)
+    return "" if mean is None or 0 <= mean <= 1 else f"is no score from 0 to 1, but {mean:g}"
+
+
+def _outcome(document: Fields, entry: Fields, benchmark: Benchmark, fingerprint: str, metric: _Metric) -> Outcome:
+    mean = finite(metric.mean)
+    if mean is None:
+        return BenchmarkFailure(
+            benchmark=benchmark.name,
+            fingerprint=fingerprint,
+            code=BadData.code,
+            message=f"the file gives no value for `{entry.path}.{metric.key}`, but {shown(metric.mean)}",
+            hint="evaluate this checkpoint again",
+            retryable=False,
+        )
+    samples = _sample_count(document, benchmark.name)
+    return EvalResult(
+        benchmark=benchmark.name,
+        fingerprint=fingerprint,
+        metric=metric.key,
+        samples=(),
+        duration_s=0.0,
+        higher_is_better=benchmark.higher_is_better,
+        aggregate=Aggregate(mean=mean, stderr=stderr_of(mean, finite(metric.stderr), samples), samples=samples),
+    )
+
+
+def stderr_of(mean: float, reported: float | None, samples: int | None) -> float | None:
+    """Return the reported standard error, else the largest that a mean of so many scores from 0 to 1 can have."""
+    if reported is not None and reported >= 0:
+        return reported
+    return math.sqrt(mean * (1 - mean) / (samples - 1)) if samples is not None and samples > 1 else None
+
+
+def _sample_count(document: Fields, task: str) -> int | None:
+    counts = document.mapping("n-samples").mapping(task)
+    return counts.count("effective") if "effective" in counts.values else None
+
+
+def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -> tuple[Measured, str]:
+    """Return a benchmark with its samples, or as it is and why it has none."""
+    one, outcome = found.measured, found.measured.outcome
+    if rows is None or not isinstance(outcome, EvalResult) or outcome.aggregate is None:
+        return one, ""
+    metric = found.metric
+    through = sum(m.name == metric.name for m in _metrics_of(document, one.benchmark.name))
+    read = samples_of_task(rows, metric=metric.name, through=metric.filter, filters=through)
+    if isinstance(read, str):
+        return one, f"{read}: only mean and standard error are imported"
+    known = [sample.score for sample in read if sample.score is not None]
+    mean, expected = outcome.aggregate.mean, outcome.aggregate.samples
+    if len(known) == len(read) == (expected or len(read)) and abs(sum(known) / len(known) - mean) > _MEAN_TOLERANCE:
+        return one, f"their mean is {sum(known) / len(known):.6g}, and {mean:.6g} was reported: only that is imported"
+    samples = (*read, *lost_samples(len(read), expected))
+    return replace(one, outcome=replace(outcome, samples=samples, aggregate=None)), ""
+
+
+def _metrics_of(document: Fields, task: str) -> Iterator[_Metric]:
+    return _metrics(document, document.mapping("results").mapping(task), task)

@@ -1,0 +1,139 @@
+"""Rows of `samples_*.jsonl`, which lm-evaluation-harness writes with --log_samples -> sample scores. Pure.
+
+A row is one question through one filter. Rules:
+    scored    the metric is a finite number from 0 to 1
+    unscored  it was answered, and the metric has no value
+    error     there is no response, or the file lacks a question that was asked
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from eval_jobs.identity import numbered, sample_key
+from eval_jobs.types import SampleScore, SampleStatus
+from tracker.domain.imports.fields import finite
+
+Row = Mapping[str, object]
+
+SUBSET = "default"
+_LOST = "it was asked, and the file with the samples does not hold it"
+
+
+def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: int) -> tuple[SampleScore, ...] | str:
+    """Return the samples of one metric through one filter, or why they cannot be used.
+
+    Args:
+        rows: of the task's file.
+        metric: name of the metric.
+        through: name of the filter; empty in files of versions that had none.
+        filters: how many filters the metric was reported for.
+    """
+    if filters > 1 and not all("filter" in row for row in rows):
+        return "the samples do not say which filter they went through"
+    own = [row for row in rows if row.get("filter", through) == through]
+    if not own:
+        return f"there are no samples of the filter {through!r}"
+    if not any(metric in row for row in own):
+        return f"the samples hold no `{metric}`"
+    if any(_is_no_share(row.get(metric)) for row in own):
+        return f"`{metric}` of a sample is no score from 0 to 1"
+    if not all(_requests(row) for row in own):
+        return "`arguments` of a sample does not hold what was asked"
+    ids = numbered(_key(row) for row in own)
+    return tuple(_sample(row, sample_id, metric) for row, sample_id in zip(own, ids, strict=True))
+
+
+def lost_samples(known: int, expected: int | None) -> Iterator[SampleScore]:
+    """Yield an error for every sample that was evaluated and that nobody kept."""
+    for index in range(known, expected or 0):
+        yield SampleScore(sample_id=f"lost#{index}", subset=SUBSET, score=None, status=SampleStatus.ERROR, detail=_LOST)
+
+
+# --- private
+
+
+def _is_no_share(value: object) -> bool:
+    if isinstance(value, list | dict | str):
+        return True
+    score = float(value) if isinstance(value, bool) else finite(value)
+    return score is not None and not 0 <= score <= 1
+
+
+def _requests(row: Row) -> tuple[tuple[str, ...], ...]:
+    """Return the texts of every request: the context, and the continuation of one that was not to be generated."""
+    arguments = row.get("arguments")
+    if isinstance(arguments, dict):
+        arguments = [list(one.values()) if isinstance(one, dict) else one for one in arguments.values()]
+    if not isinstance(arguments, list):
+        return ()
+    requests = [one if isinstance(one, list) else [one] for one in arguments]
+    return tuple(texts for one in requests if (texts := tuple(t for t in one if isinstance(t, str))))
+
+
+def _key(row: Row) -> str:
+    contexts, choices = _asked(row)
+    turns = [*(("user", text) for text in contexts), *(("choice", text) for text in choices)]
+    return sample_key(SUBSET, turns, row.get("target"))
+
+
+def _asked(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the distinct contexts, and the continuations, of one question."""
+    requests = _requests(row)
+    contexts = tuple(dict.fromkeys(request[0] for request in requests))
+    return contexts, tuple(request[1] for request in requests if len(request) > 1)
+
+
+def _sample(row: Row, sample_id: str, metric: str) -> SampleScore:
+    contexts, choices = _asked(row)
+    value = row.get(metric)
+    score = float(value) if isinstance(value, bool) else finite(value)
+    status, detail = SampleStatus.SCORED, ""
+    if not _has_response(row.get("resps")):
+        status, score, detail = SampleStatus.ERROR, None, "the file holds no response"
+    elif score is None:
+        status, detail = SampleStatus.UNSCORED, f"the file holds no value of `{metric}`"
+    target = row.get("target")
+    return SampleScore(
+        sample_id=sample_id,
+        subset=SUBSET,
+        score=score,
+        status=status,
+        prompt="\n\n".join((*contexts, *choices[: len(choices) if len(choices) > 1 else 0])),
+        target=target if isinstance(target, str) else json.dumps(target),
+        answer="" if status is SampleStatus.ERROR else _answer(row, choices),
+        detail=detail,
+    )
+
+
+def _has_response(responses: object) -> bool:
+    """Return whether something was answered: an empty text is an answer, nothing at all is none."""
+    if isinstance(responses, list):
+        return bool(responses) and all(_has_response(one) for one in responses)
+    return responses is not None
+
+
+def _answer(row: Row, choices: Sequence[str]) -> str:
+    """Return the answer: what was generated, or the continuation that the model found most likely."""
+    responses = row.get("filtered_resps") or row.get("resps")
+    if not isinstance(responses, list) or not responses:
+        return ""
+    if len(choices) == len(responses) > 1:
+        likely = [_log_likelihood(one) for one in responses]
+        return choices[likely.index(max(likely))]
+    return _first_text(responses[0])
+
+
+def _log_likelihood(response: object) -> float:
+    text = _first_text(response)
+    try:
+        return float(text)
+    except ValueError:
+        return float("-inf")
+
+
+def _first_text(response: object) -> str:
+    while isinstance(response, list) and response:
+        response = response[0]
+    return "" if response is None or isinstance(response, list) else str(response)

@@ -1,0 +1,96 @@
+"""How lm-evaluation-harness asked a task: everything in a result file that can change its scores. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from eval_jobs.identity import content_hash
+from tracker.domain.imports.fields import Fields
+
+HARNESS = "lm-evaluation-harness"
+
+_NOT_OF_SCORES = frozenset(
+    (
+        *("pretrained", "revision", "peft", "delta", "tokenizer", "model", "path", "base_url", "subfolder", "device"),
+        *("parallelize", "device_map", "batch_size", "max_batch_size", "num_concurrent", "max_retries", "timeout"),
+        *("gpu_memory_utilization", "tensor_parallel_size", "data_parallel_size", "trust_remote_code", "cache_dir"),
+        *("tokenized_requests", "download_dir", "offload_folder", "swap_space", "enforce_eager", "disable_log_stats"),
+    )
+)
+"""Arguments of the model that name the checkpoint, or say where and how fast it computes."""
+_NAMING = ("pretrained", "revision", "peft", "delta", "model", "path", "subfolder")
+_TASK_FIELDS = (
+    *("dataset_path", "dataset_name", "test_split", "validation_split", "doc_to_text", "doc_to_target"),
+    *("doc_to_choice", "description", "target_delimiter", "fewshot_delimiter", "fewshot_split", "output_type"),
+    *("generation_kwargs", "filter_list", "repeats"),
+)
+_ADDRESS = " at 0x"
+"""In the text of a function: another one in every process."""
+
+
+def settings_of(document: Fields, task: str, metric: str, through: str) -> tuple[tuple[str, str], ...]:
+    """Return name and value of every setting that the file holds, ordered; two results compare where all are equal."""
+    config = document.mapping("config")
+    found = {
+        "metric": metric,
+        "filter": through,
+        "task_version": _text(document.mapping("versions").values.get(task)),
+        "samples": _text(document.mapping("n-samples").mapping(task).values.get("effective")),
+        "sample_limit": _text(config.values.get("limit")),
+        "harness_model": _text(config.values.get("model")),
+        "gen_kwargs": _text(config.values.get("gen_kwargs")),
+        "fewshot_seed": _text(config.values.get("fewshot_seed")) if few_shot_of(document, task) else "",
+        "chat_template": _digest(document.values.get("chat_template_sha") or document.values.get("chat_template")),
+        "system_instruction": _digest(
+            document.values.get("system_instruction_sha") or document.values.get("system_instruction")
+        ),
+        "fewshot_as_multiturn": _text(document.values.get("fewshot_as_multiturn")),
+        "task_config": _task_digest(document.mapping("configs").mapping(task)),
+        **{f"model.{name}": value for name, value in _arguments(config) if name not in _NOT_OF_SCORES},
+    }
+    return tuple(sorted((name, value) for name, value in found.items() if value))
+
+
+def few_shot_of(document: Fields, task: str) -> int | None:
+    """Return the number of examples in the prompt, None where nothing says it."""
+    named = document.mapping("n-shot").values.get(task)
+    config = document.mapping("configs").mapping(task).values.get("num_fewshot")
+    known = (named, config, document.mapping("config").values.get("num_fewshot"))
+    return next((shots for shots in known if isinstance(shots, int) and not isinstance(shots, bool)), None)
+
+
+def model_names(document: Fields) -> tuple[str, ...]:
+    """Return what the file calls the checkpoint: the model's name, and the arguments that choose its weights."""
+    named = (value for name, value in _arguments(document.mapping("config")) if name in _NAMING)
+    return tuple(dict.fromkeys(text for text in (*named, document.text("model_name")) if text))
+
+
+# --- private
+
+
+def _arguments(config: Fields) -> Iterator[tuple[str, str]]:
+    """Yield name and value of the model's arguments, which are a text or an object."""
+    arguments = config.values.get("model_args")
+    if isinstance(arguments, dict):
+        yield from ((str(name), _text(value)) for name, value in arguments.items())
+    elif isinstance(arguments, str):
+        for part in arguments.split(","):
+            name, _, value = part.partition("=")
+            yield name.strip(), value.strip()
+
+
+def _task_digest(config: Fields) -> str:
+    """Return a hash of how the task's questions are made, as far as the file holds it."""
+    known = {name: config.values[name] for name in _TASK_FIELDS if config.values.get(name) not in (None, "", {})}
+    stable = {name: value for name, value in known.items() if _ADDRESS not in str(value)}
+    return _digest(stable)
+
+
+def _digest(value: object) -> str:
+    return content_hash(value) if value else ""
+
+
+def _text(value: object) -> str:
+    if value is None or value == "":
+        return ""
+    return content_hash(value) if isinstance(value, Mapping) else str(value)

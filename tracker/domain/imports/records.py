@@ -1,0 +1,163 @@
+"""What files say of the checkpoints of a run -> one record for each checkpoint. Pure.
+
+    checkpoints = checkpoints_of(sheets, Target(run_id="pythia-160m", suite="default"))
+
+A record is known by its content: the same files give the same plan ids, whenever and from wherever they are imported.
+No digest of the weights is known; all that is imported of one step is taken for the same checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+
+from eval_jobs.errors import BadData
+from eval_jobs.identity import content_hash, make_plan
+from eval_jobs.types import (
+    Checkpoint,
+    CheckpointFormat,
+    EngineInfo,
+    EngineKind,
+    EvalPlan,
+    EvalRecord,
+    EvalResult,
+    ProbeResult,
+    ServeSpec,
+    Suite,
+)
+from tracker.domain.imported import IMPORTED
+from tracker.domain.imports.known_tasks import chance_of_task
+from tracker.domain.imports.types import LeftOut, Measured, Sheet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where imported results belong."""
+
+    run_id: str
+    suite: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedCheckpoint:
+    """One checkpoint as it is imported."""
+
+    record: EvalRecord
+    sources: tuple[str, ...]
+    """Files that say something of it."""
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def checkpoints_of(sheets: Iterable[Sheet], target: Target) -> tuple[ImportedCheckpoint, ...]:
+    """Return the checkpoints of all files, lowest step first. Of the same measurement made twice the newest counts.
+
+    Raises:
+        BadData: two files hold the same benchmark of one step, measured in different ways.
+    """
+    by_step: dict[int, list[Sheet]] = {}
+    for sheet in sheets:
+        by_step.setdefault(sheet.step, []).append(sheet)
+    return tuple(_checkpoint(by_step[step], target) for step in sorted(by_step))
+
+
+def known_chances(checkpoints: Iterable[ImportedCheckpoint]) -> dict[str, float]:
+    """Return what guessing gives, by benchmark, where that is common knowledge."""
+    results = (o for one in checkpoints for o in one.record.outcomes if isinstance(o, EvalResult))
+    found = ((o.benchmark, o.metric, chance_of_task(o.benchmark)) for o in results)
+    return {
+        name: chance for name, metric, chance in found if chance is not None and metric.startswith(("acc", "mean_acc"))
+    }
+
+
+# --- private
+
+_AGAIN = "another file of this step measured it again later"
+
+
+def _checkpoint(sheets: Sequence[Sheet], target: Target) -> ImportedCheckpoint:
+    ordered = sorted(sheets, key=lambda sheet: (sheet.measured_at, sheet.source))
+    measured, replaced = _measured(ordered)
+    probes, engine, others = _probes(ordered)
+    plan = _plan(ordered, target, measured, probes)
+    times = [sheet.measured_at for sheet in ordered]
+    record = EvalRecord(
+        plan=plan,
+        outcomes=tuple(one.outcome for one in measured),
+        probes=probes,
+        engine=engine,
+        started_at=min(times),
+        finished_at=max(times),
+    )
+    # In no order of files: they may have lain elsewhere before.
+    content = sorted(content_hash(asdict(outcome)) for outcome in (*record.outcomes, *record.probes))
+    record = replace(record, plan=replace(plan, id=content_hash([plan.id, IMPORTED, content])))
+    left_out = (*(left for sheet in ordered for left in sheet.left_out), *replaced, *others)
+    return ImportedCheckpoint(record=record, sources=tuple(s.source for s in ordered), left_out=left_out)
+
+
+def _plan(
+    sheets: Sequence[Sheet], target: Target, measured: Sequence[Measured], probes: Sequence[ProbeResult]
+) -> EvalPlan:
+    suite = Suite(name=target.suite, benchmarks=tuple(one.benchmark for one in measured))
+    checkpoint = _imported_checkpoint(sheets[0], target, min(sheet.measured_at for sheet in sheets))
+    loads = sorted((probe.load for probe in probes), key=lambda load: load.name)
+    return make_plan(checkpoint, suite, ServeSpec(engine=EngineKind.REMOTE), loads)
+
+
+def _imported_checkpoint(sheet: Sheet, target: Target, ready_at: datetime) -> Checkpoint:
+    model = (sheet.model or target.run_id).rstrip("/").rpartition("/")[2]
+    place = f"{IMPORTED}:{model}/checkpoint-{sheet.step}"
+    return Checkpoint(
+        run_id=target.run_id,
+        step=sheet.step,
+        uri=place,
+        source_uri=place,
+        format=CheckpointFormat.FULL,
+        digest=content_hash([IMPORTED, target.run_id, sheet.step]),
+        ready_at=ready_at,
+    )
+
+
+def _measured(sheets: Sequence[Sheet]) -> tuple[tuple[Measured, ...], list[LeftOut]]:
+    """Return every benchmark once, and what a newer file replaces."""
+    found: dict[str, tuple[Sheet, Measured]] = {}
+    replaced: list[LeftOut] = []
+    for sheet in sheets:
+        for one in sheet.measured:
+            name = one.benchmark.name
+            if name in found:
+                earlier, known = found[name]
+                if known.outcome.fingerprint != one.outcome.fingerprint:
+                    raise _conflict(name, earlier, sheet)
+                if known != one:
+                    replaced.append(LeftOut(source=earlier.source, name=name, reason=_AGAIN))
+            found[name] = (sheet, one)
+    return tuple(one for _, one in found.values()), replaced
+
+
+def _probes(sheets: Sequence[Sheet]) -> tuple[tuple[ProbeResult, ...], EngineInfo, list[LeftOut]]:
+    """Return the probes of one engine, each load once; a checkpoint has one engine."""
+    found: dict[str, tuple[Sheet, ProbeResult]] = {}
+    left_out: list[LeftOut] = []
+    serving = [sheet for sheet in sheets if sheet.probes]
+    engine = (serving or sheets)[0].engine
+    for sheet in serving:
+        if engine != sheet.engine:
+            raise BadData(
+                f"{sheet.source}: step {sheet.step} was served by {sheet.engine.name}, and by {engine.name} elsewhere",
+                hint="import each engine into a run of its own: --run NAME",
+            )
+        for probe in sheet.probes:
+            name = probe.load.name
+            if name in found and found[name][1] != probe:
+                left_out.append(LeftOut(source=found[name][0].source, name=name, reason=_AGAIN))
+            found[name] = (sheet, probe)
+    return tuple(probe for _, probe in found.values()), engine, left_out
+
+
+def _conflict(name: str, earlier: Sheet, sheet: Sheet) -> BadData:
+    return BadData(
+        f"step {sheet.step} has {name} twice, measured in different ways: {earlier.source} and {sheet.source}",
+        hint="import them into two runs: --run NAME",
+    )

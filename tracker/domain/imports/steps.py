@@ -1,0 +1,48 @@
+"""The training step that a result belongs to: said by a person, by names, or by what the file calls its model. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from eval_jobs.errors import BadData
+from tracker.domain.imports.types import Given
+
+_STEP = re.compile(
+    r"(?<![a-z])(?:checkpoint|ckpt|global_?step|step|iteration|iter)[-_]?([0-9]{1,18})(?![0-9])", re.IGNORECASE
+)
+
+
+def step_of_result(given: Given, models: Iterable[str] = ()) -> int:
+    """Return the step of a result.
+
+    Args:
+        given: what is known about its file; the nearest name that says a step counts.
+        models: what the file calls the model: `pretrained=org/model,revision=step3000`.
+
+    Raises:
+        BadData: nothing says it, or two things say different ones.
+    """
+    if given.step is not None:
+        return given.step
+    named = next((steps for name in given.names if (steps := _steps_in(name))), frozenset[int]())
+    inside = frozenset(step for model in models for step in _steps_in(model))
+    if not named | inside:
+        raise BadData(
+            f"{given.source}: nothing says which step it belongs to",
+            hint="name it with --step, or put step1000 or checkpoint-1000 into the name of the file or its folder",
+        )
+    if len(named | inside) > 1:
+        said = " and ".join(str(step) for step in sorted(named | inside))
+        raise BadData(
+            f"{given.source}: its name and its model say the steps {said}", hint="say which one it is with --step"
+        )
+    (step,) = named | inside
+    return step
+
+
+# --- private
+
+
+def _steps_in(text: str) -> frozenset[int]:
+    return frozenset(int(found) for found in _STEP.findall(text))
