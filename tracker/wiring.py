@@ -27,7 +27,7 @@ from tracker.adapters.lead_sql import SqlLead
 from tracker.adapters.no_tracking import NoTracking
 from tracker.adapters.pin_store import FolderOfPins
 from tracker.adapters.samples_place_sql import demand_samples
-from tracker.adapters.secrets import read_secret
+from tracker.adapters.secrets import read_secret, take_out
 from tracker.config import FIRST, Config
 from tracker.domain.buckets import SCHEME, parse_location
 from tracker.ports import CheckpointSource, Lead, Notifier, Pins, Tracking
@@ -45,6 +45,10 @@ class Project:
     """Everything that one tracker.toml describes, opened on demand."""
 
     config: Config
+
+    def __post_init__(self) -> None:
+        """Take the secrets of channels out of what child processes inherit: their names do not tell that they are."""
+        take_out(self.config.alerts.variables())
 
     @property
     def state_dir(self) -> Path:
