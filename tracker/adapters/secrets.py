@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.secrets import remember
+
+_TAKEN: dict[str, str] = {}
+"""What was taken out of the environment of this process, by variable."""
+
+
+def take_out(variables: Iterable[str]) -> None:
+    """Take variables out of what child processes inherit, whatever their names; `read_secret` finds them all the same."""
+    for variable in variables:
+        if value := os.environ.pop(variable, ""):
+            _TAKEN[variable] = remember(value)
 
 
 def read_secret(*, variable: str, file: Path | None, setting: str) -> str:
@@ -18,7 +29,8 @@ def read_secret(*, variable: str, file: Path | None, setting: str) -> str:
         ConfigError: the variable is not set, or the file cannot be read or is empty. `setting` is named in both.
     """
     if variable:
-        value = remember(os.environ.pop(variable, ""))
+        take_out([variable])
+        value = _TAKEN.get(variable, "")
         if not value:
             raise ConfigError(
                 f"the environment variable {variable} is not set", hint=f"{setting}_env names it: set it before"

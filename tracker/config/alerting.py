@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from tracker.config.section import Section, without_key
+from tracker.domain.alert_types import Patience
 from tracker.domain.channel_types import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
 
 _ADDRESS = re.compile(r"[\x21-\x7e]+@[A-Za-z0-9.-]+")
@@ -144,6 +145,21 @@ class AlertsSection(Section):
         default="",
         description="Address where a run can be looked at, shown with every alert; `{run}` and `{step}` are replaced.",
     )
+    lost_samples: int = Field(
+        default=3, ge=0, le=10, description="Questions of lost samples that an alert of a loss shows; 0: none."
+    )
+    overdue_factor: float = Field(
+        default=4.0,
+        ge=0,
+        description="Alert when no checkpoint comes for so many times the usual interval while training goes on; "
+        "0: never.",
+    )
+    stuck_after_s: float = Field(
+        default=900.0,
+        ge=0,
+        description="Alert when checkpoints wait for so long and nobody works on one, or one takes so long and five "
+        "times longer than any before; in seconds. 0: never.",
+    )
     channel: tuple[ChannelSection, ...] = ()
 
     @field_validator("link")
@@ -165,6 +181,14 @@ class AlertsSection(Section):
     def anchored(self, folder: Path) -> AlertsSection:
         """Return it with its files in `folder`, unless they are absolute."""
         return self.model_copy(update={"channel": tuple(one.anchored(folder) for one in self.channel)})
+
+    def to_patience(self) -> Patience:
+        """Return the record for the lookout."""
+        return Patience(overdue_factor=self.overdue_factor, stuck_after_s=self.stuck_after_s)
+
+    def variables(self) -> tuple[str, ...]:
+        """Return the names of the environment variables that hold addresses and keys."""
+        return tuple(name for one in self.channel for name in (one.url_env, one.secret_env) if name)
 
     def to_channels(self) -> tuple[ChannelSettings, ...]:
         """Return the records for opening the channels."""

@@ -6,8 +6,7 @@ channels = open_channels(config.alerts.to_channels(), SystemClock())
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from eval_jobs.errors import ConfigError
@@ -29,9 +28,6 @@ from tracker.ports import Notifier
 
 PATIENCE_S = 25.0
 
-Reader = Callable[[Place, str], str]
-"""Reads the secret at a place; the text names the setting."""
-
 
 def open_channels(
     channels: Sequence[ChannelSettings], clock: Clock, *, patience_s: float = PATIENCE_S
@@ -41,9 +37,7 @@ def open_channels(
     Raises:
         ConfigError: a secret is not where the settings say, is no address, or a library is missing.
     """
-    # A variable can be read once; two channels may name the same.
-    read = cache(_read)
-    return tuple(_open(channel, clock, read, patience_s) for channel in channels)
+    return tuple(_open(channel, clock, patience_s) for channel in channels)
 
 
 # --- private
@@ -65,13 +59,13 @@ def _read(place: Place, setting: str) -> str:
     return read_secret(variable=place.variable, file=place.file, setting=setting)
 
 
-def _open(channel: ChannelSettings, clock: Clock, read: Reader, patience_s: float) -> Notifier:
-    secret = read(channel.secret_place, "alerts.channel.secret")
+def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier:
+    secret = _read(channel.secret_place, "alerts.channel.secret")
     if channel.mail is not None:
         host = f"[{channel.mail.host}]" if ":" in channel.mail.host else channel.mail.host
         url, service = f"smtp://{host}:{channel.mail.port}", "mail server"
     else:
-        url = channel.url or read(channel.url_place, "alerts.channel.url")
+        url = channel.url or _read(channel.url_place, "alerts.channel.url")
         service = _SERVICES[channel.kind][0] if channel.kind in _SERVICES else "apprise"
     target = Target(
         channel=channel.name,

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.secrets import held_secrets
+from tests.alert_messages import alert, message_of, ordinary
+from tests.channels import opened
+from tests.fakes.chat_rules import WebhookRules
+from tests.fakes.chat_services import ChatService
 from tests.fakes.clock import FakeClock
+from tests.requires import PROJECT as PROJECT_FOLDER
+from tracker.adapters.channels.alertmanager import alerts_of
 from tracker.adapters.channels.opening import open_channels
 from tracker.cli.settings_text import settings_markdown
 from tracker.config import Config, parse_config
+from tracker.domain.alert_types import AlertKind
 from tracker.domain.channel_types import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
 
 HERE = Path("/project/tracker.toml")
@@ -181,3 +190,38 @@ def test_a_key_that_is_no_base64_is_refused_where_base64_is_said(tmp_path: Path)
     with pytest.raises(ConfigError, match="no base64") as caught:
         open_channels(settings, FakeClock())
     assert "!!!!" not in str(caught.value)
+
+
+# --- the page
+
+
+PAGE = (PROJECT_FOLDER / "docs" / "alerts.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def test_the_page_has_an_example_of_every_kind_that_is_read() -> None:
+    channels = parse_config(PROJECT + "\n".join(EXAMPLES), HERE).alerts.to_channels()
+    assert {channel.kind for channel in channels} | {ChannelKind.LARK} == set(ChannelKind)
+
+
+def test_the_check_of_a_signature_on_the_page_believes_us_and_nobody_else(tmp_path: Path) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(code, names)  # noqa: S102 - our own page
+    for secret in ("a key of any kind", "whsec_MDEyMzQ1Njc4OWFiY2RlZg=="):
+        with ChatService(WebhookRules()) as service:
+            opened(ChannelKind.WEBHOOK, service.url, tmp_path, secret=secret).notify(ordinary())
+        asked = service.taken[0]
+        assert names["is_ours"](asked.headers, asked.body, secret)
+        assert not names["is_ours"](asked.headers, asked.body + b" ", secret)
+        assert not names["is_ours"](asked.headers, asked.body, f"{secret}x" if secret[0] == "a" else "whsec_MDEy")
+        assert not names["is_ours"](asked.headers | {"webhook-timestamp": "1769950800"}, asked.body, secret)
+
+
+@pytest.mark.parametrize("kind", AlertKind)
+def test_the_page_names_every_kind_of_alert(kind: AlertKind) -> None:
+    (one,) = alerts_of(message_of(alert(kind=kind)), FakeClock().now())
+    labels = one["labels"]
+    assert isinstance(labels, dict)
+    assert f"| `{labels['alertname']}` | {labels['severity']} |" in PAGE
+    assert f"`{kind}`" in PAGE
