@@ -49,6 +49,13 @@ def small_disk(folder: Path, *, size: str) -> Iterator[None]:
             subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def requires_namespaces() -> None:
+    """Skip where this process may not make a network and mounts of its own: that needs root."""
+    command = ["unshare", "--net", "--mount", "--propagation", "private", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    if subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode:
+        _missing("needs the right to make namespaces")
+
+
 # --- private
 
 
