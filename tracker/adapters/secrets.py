@@ -14,7 +14,7 @@ _TAKEN: dict[str, str] = {}
 
 
 def take_out(variables: Iterable[str]) -> None:
-    """Take variables out of what child processes inherit, whatever their names; `read_secret` finds them all the same."""
+    """Take variables out of what child processes inherit; `read_secret` finds them all the same."""
     for variable in variables:
         if value := os.environ.pop(variable, ""):
             _TAKEN[variable] = remember(value)
