@@ -182,12 +182,8 @@ def _live(home: Path, number: int) -> None:
         tracking=OutboxTracking(database, Sink(home / "sent", once), clock),
         crier=Crier(history=world.history, alerting=alerting),
     )
-    tools = Tools(
-        engine=_Engine(_endpoint("")),
-        evaluator=_Evaluator(queue, home / "answers", once, clock),
-        prober=FakeProber(),
-        clock=clock,
-    )
+    evaluator = _Evaluator(queue, home / "answers", once, clock)
+    tools = Tools(engine=_Engine(_endpoint("")), evaluator=evaluator, prober=FakeProber(), clock=clock)
     rule = StopRule(training_ended=lambda: True, quiet_s=2.0)
 
     def keep_workers() -> None:
@@ -201,13 +197,8 @@ def _live(home: Path, number: int) -> None:
     for pinned in (Pinned(run_id="another", step=10), None):
         # First compared with a baseline that has no results; the second time, what failed is tried again.
         policy = replace(world.policy, pinned=pinned)
-        watch(
-            replace(world, policy=policy),
-            clock=clock,
-            keep_workers=keep_workers,
-            stop=rule,
-            show=lambda *_: None,
-        )
+        watching = replace(world, policy=policy)
+        watch(watching, clock=clock, keep_workers=keep_workers, stop=rule, show=lambda *_: None)
     while world.tracking.flush():
         clock.advance(400.0)
     alerting.close()

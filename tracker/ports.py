@@ -14,7 +14,7 @@ from tracker.domain.calibration_types import Calibration
 from tracker.domain.leading import Leader
 from tracker.domain.run_scores import RunScores
 from tracker.domain.sweeps.types import Look, Turn, TurnState
-from tracker.domain.tracking_types import TrackingItem
+from tracker.domain.tracking_types import Champion, TrackingItem
 from tracker.domain.types import Acceptance, CurvePoint, Episode, Gap, Measure, Report
 
 
@@ -250,6 +250,9 @@ class Tracking(Protocol):
 
     def publish_sweep(self, record: EvalRecord) -> None:
         """Queue the result of a plan of a sweep for publication; a record that was queued before changes nothing."""
+
+    def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
+        """Queue which checkpoints the run's aliases name, as known after `checkpoint`; as queued last: no-op."""
 
     def flush(self) -> int:
         """Send what is queued and return how many items still wait. A store that is down is not an error here."""

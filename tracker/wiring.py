@@ -7,13 +7,16 @@ for neither a store nor the statistics.
 from __future__ import annotations
 
 import importlib
+import os
+import socket
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from eval_jobs.errors import CheckpointNotFound, ConfigError, DiskFull, StoreError
+from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.evaluate.data_files import check_benchmark, read_data_digest
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
@@ -28,9 +31,12 @@ from tracker.adapters.no_tracking import NoTracking
 from tracker.adapters.pin_store import FolderOfPins
 from tracker.adapters.samples_place_sql import demand_samples
 from tracker.adapters.secrets import read_secret, take_out
+from tracker.adapters.sweeps_sql import SqlSweeps
 from tracker.config import FIRST, Config
-from tracker.domain.buckets import SCHEME, parse_location
-from tracker.ports import CheckpointSource, Lead, Notifier, Pins, Tracking
+from tracker.domain.buckets import SCHEME
+from tracker.ports import Lead, Notifier, Pins, Tracking
+from tracker.wiring_checkpoints import held_at, open_source, pin_at
+from tracker.wiring_sweeps import sweeps_of
 
 if TYPE_CHECKING:
     from tracker.adapters.mlflow_registry import RegisteredCheckpoint
@@ -38,6 +44,8 @@ if TYPE_CHECKING:
     from tracker.app.alerting import Crier
     from tracker.app.collect import Keeping
     from tracker.app.pipeline import Measurement, World
+    from tracker.app.sweeps import SweepDesk
+    from tracker.domain.sweeps.types import Sweep
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,30 @@ class Project:
         )
         return found
 
+    def sweeps(self) -> dict[str, Sweep]:
+        """Return the sweeps of [[schedule]] by name; see `wiring_sweeps.sweeps_of`."""
+        return sweeps_of(self.config, self.suite()) if self.config.schedule else {}
+
+    @cached_property
+    def sweep_store(self) -> SqlSweeps:
+        """The turns of sweeps and their results."""
+        return SqlSweeps(self.database, self.config.run.name)
+
+    def sweep_desk(self) -> SweepDesk:
+        """Open what sweeps are carried out with."""
+        desk: SweepDesk = importlib.import_module("tracker.app.sweeps").SweepDesk(
+            run=self.config.run.name,
+            sweeps=self.sweeps(),
+            store=self.sweep_store,
+            queue=self.queue,
+            history=self.history,
+            pins=self.pins,
+            tracking=self.tracking,
+            holder=f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}",
+            registered=self.registered,
+        )
+        return desk
+
     def lead(self) -> Lead:
         """Return the right to watch the run, not yet taken."""
         return SqlLead(self.database, self.config.run.name, self.config.run.output_dir)
@@ -162,7 +194,10 @@ class Project:
         outbox = importlib.import_module("tracker.adapters.alert_outbox_sql")
         crier: Crier = importlib.import_module("tracker.app.alerting").Crier(
             history=self.history,
-            alerting=outbox.AlertOutbox(self.database, self.channels, run=self.config.run.name),
+            alerting=outbox.AlertOutbox(
+                self.database, self.channels, run=self.config.run.name, link=self.config.alerts.link
+            ),
+            samples=self.config.alerts.lost_samples,
         )
         return crier
 
@@ -201,18 +236,21 @@ class Project:
         Raises:
             ConfigError: the run was watched with another state folder.
         """
+        self.make_state_dir()
         pipeline, judging = (importlib.import_module(f"tracker.{name}") for name in ("app.pipeline", "domain.judge"))
         world: World = pipeline.World(
-            source=self._source(),
+            source=open_source(self.config, self.pins_dir),
             curves=TrainerCurves(),
             queue=self.queue,
             history=self.history,
             tracking=self.tracking,
             crier=self.crier,
+            patience=self.config.alerts.to_patience(),
             judge=judging.judge,
             measurement=self.measurement(),
             policy=self.config.to_policy(),
             keeping=self.keeping(),
+            sweeps=self.sweep_desk(),
             order=pipeline.Order(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),
         )
         demand_samples(self.database, self.samples_dir, self.config.run.name)
@@ -266,7 +304,8 @@ class Project:
             CheckpointError: it is no complete checkpoint.
             ConfigError, StoreError: it cannot be read, or the pin cannot be written.
         """
-        return self._held(checkpoint) or self._pin(checkpoint, run_id or self.run_id_of(checkpoint), self.pins_dir)
+        held = held_at(checkpoint, self.pins_dir, self.pins)
+        return held or pin_at(self.config, checkpoint, run_id or self.run_id_of(checkpoint), self.pins_dir)
 
     def run_id_of(self, checkpoint: str) -> str:
         """Return the run that a checkpoint belongs to, as watching names it."""
@@ -296,6 +335,7 @@ class Project:
             run_name=self.config.run.name,
             run_id=self.config.tracking.run_id,
             output_dir=self.config.run.output_dir,
+            has_aliases=self.config.tracking.aliases,
         )
         return settings
 
@@ -308,59 +348,4 @@ class Project:
         self.make_state_dir()
         # Apart from the pins of the run: what lies there is evaluated after a restart.
         pins_dir = self.state_dir / "reference"
-        return self._pin(setting, self.config.run.name, pins_dir)
-
-    def _held(self, checkpoint: str) -> Checkpoint | None:
-        """Return the checkpoint of one of our pins: that is all that rotation may have left of it.
-
-        Raises:
-            CheckpointNotFound: it was given up.
-        """
-        folder = Path(checkpoint).absolute()
-        if checkpoint.startswith(SCHEME) or not folder.is_relative_to(self.pins_dir.absolute()):
-            return None
-        if str(folder) in self.pins.given_up():
-            raise CheckpointNotFound(
-                f"the weights in {folder} were given up to save space",
-                hint="name the trainer's own folder, if it is still there; keep.pins says how many are kept",
-            )
-        held = (pin.checkpoint for pin in self.pins.held())
-        return next((found for found in held if Path(found.uri) == folder), None)
-
-    def _pin(self, checkpoint: str, run_id: str, pins_dir: Path) -> Checkpoint:
-        if not checkpoint.startswith(SCHEME):
-            options = self.config.watch.to_options()
-            folders = importlib.import_module("tracker.adapters.filesystem")
-            found: Checkpoint = folders.pin_checkpoint(
-                Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options
-            )
-            return found
-        bucket = self._bucket(checkpoint)
-        once = importlib.import_module("tracker.adapters.bucket_once")
-        pinned: Checkpoint = once.pin_checkpoint(bucket, run_id=run_id, pins_dir=pins_dir)
-        return pinned
-
-    def _source(self) -> CheckpointSource:
-        self.make_state_dir()
-        run, options = self.config.run, self.config.watch.to_options()
-        if not run.is_bucket:
-            folders = importlib.import_module("tracker.adapters.filesystem")
-            watched: CheckpointSource = folders.FilesystemSource(
-                run.name, Path(run.output_dir), self.pins_dir, options, SystemClock()
-            )
-            return watched
-        bucket = self._bucket(run.output_dir)
-        adapter = importlib.import_module("tracker.adapters.bucket_source")
-        source: CheckpointSource = adapter.BucketSource(run.name, bucket, self.pins_dir, options, SystemClock())
-        return source
-
-    def _bucket(self, uri: str) -> object:
-        try:
-            client = importlib.import_module("tracker.adapters.bucket_client")
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"{uri} cannot be read: the Python package {error.name} is not installed",
-                hint="pip install 'checkpoint-tracker[s3]'",
-            ) from error
-        bucket: object = client.Bucket(parse_location(uri), self.config.s3.to_access())
-        return bucket
+        return pin_at(self.config, setting, self.config.run.name, pins_dir)

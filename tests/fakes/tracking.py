@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from eval_jobs.errors import StoreError, TrackingUnreachable
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.domain.late import words_of
-from tracker.domain.tracking_types import TrackingItem
+from tracker.domain.tracking_types import Champion, TrackingItem
 from tracker.domain.types import CurvePoint, Report
 
 
@@ -18,6 +18,9 @@ class FakeTracking:
         self.records: list[tuple[EvalRecord, Report]] = []
         """What arrived, in order."""
         self.points: list[CurvePoint] = []
+        self.sweeps: list[EvalRecord] = []
+        self.champions: list[dict[str, int]] = []
+        """Step by alias, at every move."""
         self.is_down = False
         self.is_closed = False
         self._waiting: list[Callable[[], None]] = []
@@ -36,6 +39,19 @@ class FakeTracking:
         self._known.update((checkpoint.run_id, p) for p in new)
         if new:
             self._waiting.append(lambda: self.points.extend(new))
+
+    def publish_sweep(self, record: EvalRecord) -> None:
+        key = ("sweep", record.plan.id, record.finished_at)
+        if key not in self._known:
+            self._known.add(key)
+            self._waiting.append(lambda: self.sweeps.append(record))
+
+    def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
+        said = [(c.alias, c.checkpoint.digest, c.reason) for c in champions]
+        if champions and self._said.get(("champions", checkpoint.run_id)) != said:
+            self._said["champions", checkpoint.run_id] = said
+            moved = {c.alias: c.checkpoint.step for c in champions}
+            self._waiting.append(lambda: self.champions.append(moved))
 
     def flush(self) -> int:
         while self._waiting and not self.is_down:

@@ -17,10 +17,10 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
 from eval_jobs.errors import ConfigError
+from tracker.adapters.mlflow_champions import MODEL_TAG
 from tracker.adapters.mlflow_client import connect, public
 from tracker.adapters.mlflow_errors_sql import mapped_errors
 from tracker.adapters.mlflow_runs import TrackingSettings, run_key
-from tracker.adapters.mlflow_store import MODEL_TAG
 
 SCHEME = "models:/"
 

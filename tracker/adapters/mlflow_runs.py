@@ -50,6 +50,8 @@ class TrackingSettings:
     """Absolute path of the folder that the trainer writes into."""
     artifacts_dir: str = ""
     """For a store without a server: folder of its files; empty: `mlartifacts` beside a SQLite file."""
+    has_aliases: bool = True
+    """Whether the best checkpoints are named in the model registry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: T
     if settings.run_id:
         return _tracked(_named_run(client, settings.run_id))
     key = run_key(settings, item.checkpoint.run_id)
-    known = _the_one(client, _search(client, f"tags.`{KEY_TAG}` = '{key}'"))
+    known = the_one(client, _search(client, f"tags.`{KEY_TAG}` = '{key}'"))
     if known is not None:
         return _tracked(known)
     trainers = next(_trainers_runs(client, settings, item), None)
@@ -86,6 +88,18 @@ def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: T
 def run_key(settings: TrackingSettings, run_id: str) -> str:
     """Return what identifies a training run in a store that many people share: its name and its folder."""
     return content_hash([run_id, settings.output_dir])
+
+
+def the_one(client: MlflowClient, found: list[Run]) -> Run | None:
+    """Return the run that has results, of several with our tag, and delete those that are ours and empty.
+
+    A server that is slow creates a run after its request was given up and another one was created.
+    """
+    first, *others = sorted(found, key=lambda run: (not run.data.metrics, run.info.run_id)) or [None]
+    for run in others:
+        if run is not None and not run.data.metrics and not _tracked(run).joined:
+            client.delete_run(run.info.run_id)
+    return first
 
 
 # --- private
@@ -107,18 +121,6 @@ def _named_run(client: MlflowClient, run_id: str) -> Run:
     if run.info.lifecycle_stage != "active":
         raise ConfigError(f"the MLflow run {run_id} was deleted", hint=f"restore it in MLflow, or {hint}")
     return run
-
-
-def _the_one(client: MlflowClient, found: list[Run]) -> Run | None:
-    """Return the run that has results, of several with our tag, and delete those that are ours and empty.
-
-    A server that is slow creates a run after its request was given up and another one was created.
-    """
-    first, *others = sorted(found, key=lambda run: (not run.data.metrics, run.info.run_id)) or [None]
-    for run in others:
-        if run is not None and not run.data.metrics and not _tracked(run).joined:
-            client.delete_run(run.info.run_id)
-    return first
 
 
 def _search(client: MlflowClient, filter_string: str) -> list[Run]:

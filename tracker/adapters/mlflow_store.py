@@ -19,9 +19,6 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 from mlflow.entities import (
-    Dataset,
-    DatasetInput,
-    InputTag,
     LoggedModel,
     LoggedModelOutput,
     LoggedModelStatus,
@@ -32,16 +29,24 @@ from mlflow.entities import (
 
 from eval_jobs.errors import TrackerError
 from tracker.adapters.codec import to_json
+from tracker.adapters.mlflow_champions import MODEL_TAG, send_champions
 from tracker.adapters.mlflow_client import check_reachable, connect, public
 from tracker.adapters.mlflow_errors_sql import mapped_errors
 from tracker.adapters.mlflow_runs import KIND_TAG, TrackedRun, TrackingSettings, find_or_create_run, run_key
+from tracker.adapters.mlflow_sweeps import dataset_input, send_sweep
 from tracker.adapters.mlflow_view import VIEW_TAG, view_state
 from tracker.adapters.samples_table_parquet import write_samples
 from tracker.domain.tracking import timestamp_ms, verdict_tags
-from tracker.domain.tracking_types import CurveBatch, TrackedDataset, TrackedMetric, TrackingBatch, TrackingItem
+from tracker.domain.tracking_types import (
+    ChampionBatch,
+    CurveBatch,
+    SweepBatch,
+    TrackedMetric,
+    TrackingBatch,
+    TrackingItem,
+)
 from tracker.domain.verdict_note import merge, read_newest, render, with_section, write_newest
 
-MODEL_TAG = "tracker.checkpoint_key"
 NEWEST_TAG = "tracker.verdicts"
 NOTE_TAG = "mlflow.note.content"
 KIND = "custom_model_development"
@@ -69,7 +74,12 @@ class MlflowStore:
             with mapped_errors(public(self._settings.uri)):
                 client = self._connected()
                 run = find_or_create_run(client, self._settings, item)
-                if isinstance(item, TrackingBatch):
+                if isinstance(item, SweepBatch):
+                    send_sweep(client, run, item, run_key(self._settings, item.checkpoint.run_id))
+                elif isinstance(item, ChampionBatch):
+                    if self._settings.has_aliases:
+                        send_champions(client, run, item, run_key(self._settings, item.checkpoint.run_id))
+                elif isinstance(item, TrackingBatch):
                     _send_batch(client, run, item, run_key(self._settings, item.checkpoint.run_id))
                 elif not run.joined:
                     _send_curves(client, run, item)
@@ -99,7 +109,7 @@ def _send_curves(client: MlflowClient, run: TrackedRun, item: CurveBatch) -> Non
 def _send_batch(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str) -> None:
     model = _get_or_create_model(client, run, batch, key)
     digests = {d.name: d.digest for d in batch.datasets}
-    client.log_inputs(run.run_id, datasets=[_dataset(d) for d in batch.datasets])
+    client.log_inputs(run.run_id, datasets=[dataset_input(d) for d in batch.datasets])
     client.log_batch(run.run_id, metrics=[_metric(m, model, run, digests) for m in batch.metrics])
     _upload(client, run, batch)
     client.set_logged_model_tags(model.model_id, dict(batch.tags))
@@ -151,11 +161,6 @@ def _repaired(model: LoggedModel, batch: TrackingBatch) -> tuple[str, ...]:
         for tag in model.tags
         if tag not in batch.tags and (tag in scored or (timed and tag.startswith("failed/probe-")))
     )
-
-
-def _dataset(dataset: TrackedDataset) -> DatasetInput:
-    entity = Dataset(name=dataset.name, digest=dataset.digest, source_type="benchmark", source=dataset.source)
-    return DatasetInput(entity, [InputTag("mlflow.data.context", "eval")])
 
 
 def _metric(metric: TrackedMetric, model: LoggedModel, run: TrackedRun, digests: dict[str, str]) -> Metric:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.tracking_types import Champion
 from tracker.domain.types import CurvePoint, Report
 
 
@@ -16,6 +17,12 @@ class NoTracking:
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
         """Drop the points."""
+
+    def publish_sweep(self, record: EvalRecord) -> None:
+        """Drop the record."""
+
+    def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
+        """Drop the aliases."""
 
     def flush(self) -> int:
         """Return 0: nothing waits."""

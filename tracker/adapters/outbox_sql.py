@@ -53,8 +53,8 @@ from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.outbox_lock_sql import sender_lock
 from tracker.adapters.tables import TRACKER_TABLES
 from tracker.domain.late import words_of
-from tracker.domain.tracking import curve_batch, tracking_batch
-from tracker.domain.tracking_types import CurveBatch, TrackedMetric, TrackingBatch, TrackingItem
+from tracker.domain.tracking import curve_batch, sweep_batch, tracking_batch
+from tracker.domain.tracking_types import Champion, ChampionBatch, TrackedMetric, TrackingBatch, TrackingItem
 from tracker.domain.types import CurvePoint, Report
 from tracker.ports import TrackingSink
 
@@ -100,7 +100,7 @@ VALUES = Table(
 )
 """The newest value of every metric of a plan that was ever queued."""
 
-_ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingBatch | CurveBatch)
+_ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
 
 
 class OutboxTracking:
@@ -138,6 +138,24 @@ class OutboxTracking:
             for start in range(0, len(new), POINTS_PER_ITEM):
                 part = curve_batch(checkpoint, new[start : start + POINTS_PER_ITEM])
                 _queue(connection, f"curves:{content_hash(_as_json(part).decode())}", part)
+
+    def publish_sweep(self, record: EvalRecord) -> None:
+        """Queue the result of a sweep's plan; see `ports.Tracking`."""
+        key = f"sweep:{record.plan.id}:{record.finished_at.timestamp():.6f}"
+        with transaction(self._engine) as connection:
+            _queue(connection, key, sweep_batch(record))
+
+    def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
+        """Queue the aliases of a run where they have moved; see `ports.Tracking`."""
+        batch = ChampionBatch(checkpoint=checkpoint, champions=tuple(champions))
+        of_run = f"champions:{content_hash(checkpoint.run_id)[:_WORDS_CHARS]}:"
+        said = f"{of_run}{content_hash([[c.alias, c.checkpoint.digest, c.reason] for c in champions])[:_WORDS_CHARS]}"
+        with transaction(self._engine) as connection:
+            query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_run)).order_by(ITEMS.c.id)
+            keys = connection.scalars(query).all()
+            # Aliases may move away and back: the last item counts.
+            if champions and not (keys and keys[-1].startswith(said)):
+                _queue(connection, f"{said}:{len(keys)}", batch)
 
     def flush(self) -> int:
         """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""

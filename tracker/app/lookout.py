@@ -11,8 +11,8 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.types import Checkpoint
 from tracker.app.alerting import Crier
 from tracker.app.pipeline import Tick
-from tracker.domain.alert_types import Alert, AlertKind
-from tracker.domain.blind_spots import PLANS, Patience, Rhythm, idle_queue, over, overdue, slow_plan
+from tracker.domain.alert_types import Alert, AlertKind, Patience
+from tracker.domain.blind_spots import PLANS, Rhythm, idle_queue, over, overdue, slow_plan
 from tracker.ports import CurveReader
 
 SLOWER = 5.0

@@ -23,14 +23,20 @@ from tracker.app.collect import Keeping, collect
 from tracker.app.conclude import Desk, take_over
 from tracker.app.edge import Edge
 from tracker.app.screening import Pace, pace_of, paced, plans_of_rest, whole_record
+from tracker.app.sweeps import SweepDesk, follow
+from tracker.app.sweeps import take_over as take_over_sweep
+from tracker.domain.alert_types import Patience
 from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
-from tracker.domain.blind_spots import Patience
+from tracker.domain.branches import branches_of
 from tracker.domain.calibration_types import Calibration
+from tracker.domain.champions import champions_of
 from tracker.domain.costs import with_cost_so_far
 from tracker.domain.gaps import unsettled
 from tracker.domain.late import judged_again, overtaken_by, words_of
+from tracker.domain.rewind import scores_of_newest
 from tracker.domain.run_scores import series_key
 from tracker.domain.screening import Screening
+from tracker.domain.sweeps.types import Turn
 from tracker.domain.trials import Memory
 from tracker.domain.types import Gap, Policy, Report
 from tracker.ports import CheckpointSource, CurveReader, History, Tracking
@@ -80,6 +86,8 @@ class World:
     order: Order = Order()
     patience: Patience = field(default_factory=Patience)
     edge: Edge = field(default_factory=Edge)
+    sweeps: SweepDesk | None = None
+    """None: whoever is here does not take care of sweeps; what they ask stays for a watcher."""
     wake_workers: Callable[[], None] = lambda: None
     """Called when there may be something to do for those of this machine."""
     found: list[Checkpoint] = field(default_factory=list)
@@ -102,6 +110,8 @@ class Tick:
     """Checkpoints that were not evaluated because too many newer ones were waiting."""
     reports: tuple[Report, ...]
     calibrations: tuple[Calibration, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    """Turns of sweeps that began, ended or were skipped."""
     unsent: int
     """Results that still wait for MLflow."""
     untold: int = 0
@@ -125,12 +135,16 @@ def tick(world: World, now: datetime) -> Tick:
     skipped = skip_surplus(world, now)
     gaps = remember_gaps(world)
     reports, calibrations = review_finished(world, now)
+    turns = () if world.sweeps is None else follow(world.sweeps, now)
+    if turns:
+        world.wake_workers()
     return Tick(
         checkpoints=checkpoints,
         gaps=gaps,
         skipped=skipped,
         reports=reports,
         calibrations=calibrations,
+        turns=turns,
         unsent=world.tracking.flush(),
         untold=world.crier.alerting.flush(),
     )
@@ -143,6 +157,9 @@ def review_finished(world: World, now: datetime) -> tuple[tuple[Report, ...], tu
     for record in world.queue.finished():  # written by workers, wherever they run
         if record.plan.calibration:
             calibrations += take_calibration(world, record)
+            continue
+        if record.plan.sweep is not None:
+            take_sweep(world, record)
             continue
         report = world.edge.reviewed(record, partial(review, world, record, now))
         if report is not None:
@@ -211,6 +228,13 @@ def take_calibration(world: World, record: EvalRecord) -> tuple[Calibration, ...
     return () if taken is None else (taken,)
 
 
+def take_sweep(world: World, record: EvalRecord) -> None:
+    """Keep what a plan of a sweep came to; nothing of it is judged, and nobody is alerted."""
+    desk = world.sweeps
+    if desk is not None:
+        world.edge.reviewed(record, partial(take_over_sweep, record, desk))
+
+
 def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
     """Return what to measure at `checkpoint` of a run that began with `first`. Pure.
 
@@ -246,6 +270,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     report, memory = conclude(world, record, now)
     ask_rest(world, record, report, memory, now)
     world.tracking.publish(with_cost_so_far(record, memory.records), report)
+    crown(world, record, memory)
     later = overtaken_by(record, memory.records)
     open_alerts = world.history.open_alerts(record.plan.checkpoint.run_id)
     world.crier.tell(alerts_for(report, open_alerts, later), record)
@@ -265,6 +290,14 @@ def conclude(world: World, record: EvalRecord, now: datetime) -> tuple[Report, M
         world.history.append_episode(episode)
     world.history.append_report(report)
     return report, memory
+
+
+def crown(world: World, record: EvalRecord, memory: Memory) -> None:
+    """Let the aliases of the run name its best checkpoints, as they are known now."""
+    checkpoint = record.plan.checkpoint
+    branches = branches_of(one.plan.checkpoint for one in (*memory.records, record))
+    scores = scores_of_newest(world.history.scores(checkpoint.run_id), branches)
+    world.tracking.publish_champions(checkpoint, champions_of(scores, min_coverage=world.policy.min_coverage))
 
 
 def ask_rest(world: World, record: EvalRecord, report: Report, memory: Memory, now: datetime) -> None:

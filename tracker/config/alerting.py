@@ -11,7 +11,7 @@ from tracker.config.section import Section, without_key
 from tracker.domain.alert_types import Patience
 from tracker.domain.channel_types import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
 
-_ADDRESS = re.compile(r"[\x21-\x7e]+@[A-Za-z0-9.-]+")
+_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+")
 _PORTS = {MailSecurity.STARTTLS: 587, MailSecurity.TLS: 465, MailSecurity.NONE: 25}
 _MAY_BE_PLAIN = {ChannelKind.WEBHOOK, ChannelKind.ALERTMANAGER}
 _TAKES_A_SECRET = {

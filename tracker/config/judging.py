@@ -76,6 +76,12 @@ class TrackingSection(Section):
         default=None, description="File whose first line is that user's password; default: MLFLOW_TRACKING_PASSWORD."
     )
 
+    aliases: bool = Field(
+        default=True,
+        description="Register the best checkpoints in MLflow's model registry, under the run's name: the aliases "
+        "`champion` and `best-BENCHMARK` move to the best block of checkpoints. false: register nothing.",
+    )
+
     @field_validator("uri")
     @classmethod
     def _address_holds_no_key(cls, value: str) -> str:

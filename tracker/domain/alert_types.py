@@ -117,3 +117,13 @@ class ChannelState:
     """Alerts that it was not told yet."""
     trouble: str = ""
     """Why the oldest of them waits; empty: it is its turn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """When silence becomes an alert."""
+
+    overdue_factor: float = 4.0
+    """Times the usual interval between checkpoints; 0: never."""
+    stuck_after_s: float = 900.0
+    """Seconds; 0: never."""

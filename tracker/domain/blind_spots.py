@@ -28,16 +28,6 @@ QUEUE = "queue"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
-    """When silence becomes an alert."""
-
-    overdue_factor: float = 4.0
-    """Times the usual interval between checkpoints; 0: never."""
-    stuck_after_s: float = 900.0
-    """Seconds; 0: never."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Rhythm:
     """How a run has written checkpoints so far."""
 

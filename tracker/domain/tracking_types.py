@@ -86,4 +86,43 @@ class CurveBatch:
     points: tuple[TrackedMetric, ...]
 
 
-TrackingItem = TrackingBatch | CurveBatch
+@dataclass(frozen=True, kw_only=True)
+class SweepBatch:
+    """What one plan of a sweep came to: a run of its own beside the others of its sweep, below the training run."""
+
+    plan_id: str
+    checkpoint: Checkpoint
+    sweep: str
+    run_name: str
+    """What was asked and how, in words."""
+    params: Mapping[str, str]
+    """Every setting of the matrix, and what it was asked of."""
+    tags: Mapping[str, str]
+    metrics: tuple[TrackedMetric, ...]
+    datasets: tuple[TrackedDataset, ...]
+    samples: tuple[TrackedSamples, ...]
+    started_ms: int
+    """Unix time."""
+    ended_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Champion:
+    """A checkpoint that an alias names."""
+
+    alias: str
+    """`champion`, or `best-<benchmark>` in letters that a registry takes."""
+    checkpoint: Checkpoint
+    reason: str
+    """One sentence for a person."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChampionBatch:
+    """Which checkpoints of a run its aliases name, as known after `checkpoint`."""
+
+    checkpoint: Checkpoint
+    champions: tuple[Champion, ...]
+
+
+TrackingItem = TrackingBatch | CurveBatch | SweepBatch | ChampionBatch

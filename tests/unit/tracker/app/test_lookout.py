@@ -14,8 +14,7 @@ from tests.records import forgetting_run
 from tracker.app.alerting import Crier
 from tracker.app.lookout import Lookout
 from tracker.app.pipeline import Tick
-from tracker.domain.alert_types import AlertKind, AlertState
-from tracker.domain.blind_spots import Patience
+from tracker.domain.alert_types import AlertKind, AlertState, Patience
 from tracker.domain.types import CurvePoint, Gap, Report
 
 RECORDED = forgetting_run(checkpoints=3, samples=4, trouble=False)

@@ -1,0 +1,106 @@
+"""The aliases of MLflow's registry, in a real store: they follow the best block of checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from eval_jobs.errors import StoreError
+from eval_jobs.types import Checkpoint
+from tests.fakes.history import FakeHistory
+from tests.mlflow_stores import EXPERIMENT, MlflowFiles
+from tests.records import forgetting_run
+from tracker.adapters.mlflow_registry import registered_checkpoint
+from tracker.adapters.mlflow_store import MlflowStore
+from tracker.domain.champions import champions_of
+from tracker.domain.tracking import tracking_batch
+from tracker.domain.tracking_types import Champion, ChampionBatch
+
+RUN = forgetting_run(checkpoints=6, samples=30, trouble=False)
+CHECKPOINTS = [record.plan.checkpoint for record in RUN.records]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> MlflowFiles:
+    return MlflowFiles(tmp_path)
+
+
+def sent(files: MlflowFiles, count: int = len(CHECKPOINTS)) -> MlflowStore:
+    """Return a store that holds so many checkpoints."""
+    store = MlflowStore(files.settings())
+    for record, report in list(zip(RUN.records, RUN.reports, strict=True))[:count]:
+        store.send(tracking_batch(record, report))
+    return store
+
+
+def naming(*champions: tuple[str, Checkpoint]) -> ChampionBatch:
+    named = tuple(Champion(alias=alias, checkpoint=c, reason=f"step {c.step} is best") for alias, c in champions)
+    return ChampionBatch(checkpoint=CHECKPOINTS[-1], champions=named)
+
+
+def aliases(client: MlflowClient) -> dict[str, str]:
+    """Return the tag of the checkpoint behind each alias."""
+    found: dict[str, str] = {}
+    for alias in client.get_registered_model(EXPERIMENT).aliases:
+        version = client.get_model_version_by_alias(EXPERIMENT, alias)
+        found[alias] = str(client.get_logged_model(version.source.removeprefix("models:/")).params["step"])
+    return found
+
+
+def test_aliases_name_checkpoints_and_move(files: MlflowFiles) -> None:
+    store, client = sent(files), files.client()
+    store.send(naming(("champion", CHECKPOINTS[0]), ("best-sums", CHECKPOINTS[1])))
+    assert aliases(client) == {"champion": "100", "best-sums": "200"}
+    store.send(naming(("champion", CHECKPOINTS[1]), ("best-sums", CHECKPOINTS[1])))
+    assert aliases(client) == {"champion": "200", "best-sums": "200"}
+    assert len(client.search_model_versions(f"name = '{EXPERIMENT}'")) == 2
+    tags = client.get_model_version_by_alias(EXPERIMENT, "champion").tags
+    assert tags["tracker.reason/champion"] == "step 200 is best"
+
+
+def test_sending_again_changes_nothing(files: MlflowFiles) -> None:
+    store, client = sent(files), files.client()
+    batch = naming(("champion", CHECKPOINTS[0]))
+    for _ in range(2):
+        store.send(batch)
+    MlflowStore(files.settings()).send(batch)
+    assert [v.version for v in client.search_model_versions(f"name = '{EXPERIMENT}'")] == [1]
+
+
+def test_an_alias_leads_back_to_its_checkpoint(files: MlflowFiles) -> None:
+    sent(files).send(naming(("champion", CHECKPOINTS[2])))
+    found = registered_checkpoint(files.settings(), f"models:/{EXPERIMENT}@champion", [EXPERIMENT])
+    assert (found.run_id, found.step, found.digest) == (EXPERIMENT, 300, CHECKPOINTS[2].digest)
+
+
+def test_an_alias_of_what_is_not_sent_yet_is_sent_later(files: MlflowFiles) -> None:
+    store = sent(files, count=1)
+    with pytest.raises(StoreError, match="no model of step 300 yet"):
+        store.send(naming(("champion", CHECKPOINTS[2])))
+
+
+def test_a_model_that_somebody_else_registered_is_left_alone(files: MlflowFiles) -> None:
+    store, client = sent(files), files.client()
+    client.create_registered_model(EXPERIMENT)
+    with pytest.raises(StoreError, match="is not of this run"):
+        store.send(naming(("champion", CHECKPOINTS[0])))
+    assert client.get_registered_model(EXPERIMENT).aliases == {}
+
+
+def test_nothing_is_registered_where_aliases_are_switched_off(files: MlflowFiles) -> None:
+    sent(files)
+    MlflowStore(replace(files.settings(), has_aliases=False)).send(naming(("champion", CHECKPOINTS[0])))
+    assert files.client().search_registered_models() == []
+
+
+def test_the_champions_of_a_run_that_forgets_lie_before_the_loss() -> None:
+    run, history = forgetting_run(), FakeHistory()
+    for record in run.records:
+        history.append(record)
+    champions = {c.alias: c for c in champions_of(history.scores(run.run_id))}
+    assert set(champions) == {"champion", "best-sums", "best-facts", "best-reversal"}
+    verdicts = [(v.word, report.step) for report in run.reports for v in report.verdicts if v.benchmark == "facts"]
+    assert champions["best-facts"].checkpoint.step < min(step for word, step in verdicts if word == "forgotten")

@@ -1,0 +1,42 @@
+"""Which checkpoints the aliases of a model registry name: the best of each benchmark, and of all of them. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from tracker.domain.best import Best, best_by_benchmark, best_of
+from tracker.domain.display import steps_text
+from tracker.domain.run_scores import RunScores
+from tracker.domain.tracking_types import Champion
+from tracker.domain.types import Policy
+
+CHAMPION = "champion"
+"""Alias of the best over the whole suite."""
+
+_NOT_IN_ALIASES = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def champions_of(scores: RunScores, *, min_coverage: float = Policy.min_coverage) -> tuple[Champion, ...]:
+    """Return the champions of one branch of a run (`rewind.scores_of_newest`), the overall one first.
+
+    The best block decides, never a lucky maximum (`best.best_of`).
+    """
+    overall = best_of(scores, min_coverage=min_coverage)
+    first = () if overall is None else (_champion(CHAMPION, overall),)
+    single = best_by_benchmark(scores, min_coverage=min_coverage)
+    found = {alias_of(name): _champion(alias_of(name), best) for name, best in single.items()}
+    return (*first, *found.values())
+
+
+def alias_of(benchmark: str) -> str:
+    """Return `best-<benchmark>`."""
+    return f"best-{_NOT_IN_ALIASES.sub('-', benchmark)}"
+
+
+# --- private
+
+
+def _champion(alias: str, best: Best) -> Champion:
+    what = best.benchmarks[0] if len(best.benchmarks) == 1 else f"{len(best.benchmarks)} benchmarks"
+    reason = f"{what}: the best block is {steps_text(best.block)}, its mean is {best.mean:.3f}"
+    return Champion(alias=alias, checkpoint=best.checkpoint, reason=reason)
