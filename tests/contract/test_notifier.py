@@ -168,6 +168,15 @@ def test_nobody_there_is_unreachable(kind: ChannelKind, tmp_path: Path) -> None:
             channel.notify(ordinary())
 
 
+def test_a_proxy_that_needs_what_is_not_installed_is_unreachable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:9")
+    channel = opened(ChannelKind.SLACK, "https://nobody.invalid/services/T0/B0/abc", tmp_path)
+    with pytest.raises(ChannelUnreachable):
+        channel.notify(ordinary())
+
+
 def test_a_name_that_nobody_knows_is_unreachable(tmp_path: Path) -> None:
     channel = opened(ChannelKind.SLACK, "https://nobody.invalid/services/T0/B0/abc", tmp_path)
     with pytest.raises(ChannelUnreachable, match=r"nobody\.invalid"):

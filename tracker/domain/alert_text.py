@@ -149,10 +149,10 @@ def block(entry: Entry, markup: Markup, *, is_short: bool = False) -> str:
         return markup.line_end.join([*lines, escape(cut(entry.sentence, MAX_SHORT_CHARS))])
     lines.append(escape(entry.sentence))
     lines += [f"{markup.bold(escape(label))}: {escape(text)}" for label, text in entry.facts]
-    if entry.lost:
-        lines += [markup.bold(escape(LOST)), *(markup.quote(escape(question)) for question in entry.lost)]
     if entry.command:
         lines.append(markup.code(entry.command))
+    if entry.lost:  # last: what follows a quotation in Markdown belongs to it
+        lines += [markup.bold(escape(LOST)), *(markup.quote(escape(question)) for question in entry.lost)]
     return markup.line_end.join(lines)
 
 

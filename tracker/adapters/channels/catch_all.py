@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import apprise
 
@@ -30,7 +30,7 @@ class Apprise:
     """`tracker.ports.Notifier` through apprise."""
 
     target: Target
-    service: apprise.Apprise
+    service: apprise.Apprise = field(repr=False)
 
     @property
     def name(self) -> str:

@@ -67,24 +67,26 @@ def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier
     else:
         url = channel.url or _read(channel.url_place, "alerts.channel.url")
         service = _SERVICES[channel.kind][0] if channel.kind in _SERVICES else "apprise"
+        if channel.kind is not ChannelKind.APPRISE:
+            _check_address(channel, url)
     target = Target(
         channel=channel.name,
         service=service,
         url=url,
         url_setting="`host`" if channel.mail else "`url`" if channel.url else _named(channel.url_place, "url"),
+        host="" if channel.kind is ChannelKind.APPRISE else urlsplit(url).hostname or "",
         clock=clock,
         user=channel.user,
         secret=secret,
         secret_setting=_named(channel.secret_place, "secret"),
         patience_s=patience_s,
     )
+    for part in hidden_parts("" if channel.url or channel.mail else url, secret, channel.user):
+        remember(part)  # a log line may hold a part of an address
     if channel.mail is not None:
         return Mail(target=target, route=channel.mail)
     if channel.kind is ChannelKind.APPRISE:
         return _open_apprise(target)
-    _check_address(channel, url)
-    for part in hidden_parts("" if channel.url else url, secret, channel.user):
-        remember(part)  # a log line may hold a part of an address
     if channel.kind is ChannelKind.WEBHOOK:
         _check_key(channel, secret)
     return _SERVICES[channel.kind][1](target=target)

@@ -96,8 +96,8 @@ def post(
         response = within(target.patience_s + 2, lambda: asyncio.run(_answer_to(request)))
     except TimeoutError as error:
         raise target.unreachable(f"no answer within {target.patience_s:g} s") from error
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-        # The text of their errors is often empty.
+    except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+        # The text of its errors is often empty. A SOCKS proxy would need one more library.
         raise target.unreachable(f"no answer: {type(error).__name__} {error}") from error
     status, text, retry_after = response
     if 200 <= status < 300:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
@@ -26,6 +27,8 @@ class Target:
     url: str = field(repr=False)
     url_setting: str
     """`url_env`: where the address comes from."""
+    host: str
+    """Part of the address that may be shown; empty: none of it."""
     clock: Clock
     user: str = ""
     secret: str = field(default="", repr=False)
@@ -37,7 +40,7 @@ class Target:
     @property
     def place(self) -> str:
         """Name of the channel, with service and host."""
-        return f"channel {self.channel!r} ({self.service} at {urlsplit(self.url).hostname})"
+        return f"channel {self.channel!r} ({self.service}{f' at {self.host}' if self.host else ''})"
 
     def harmless(self, foreign: object) -> str:
         """Return what a service or a library said as one short line without a secret."""
@@ -66,8 +69,13 @@ class Target:
 
 def hidden_parts(url: str, secret: str, user: str = "") -> frozenset[str]:
     """Return what no text may show of an address and its key: both, and the tokens in the path and the query."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it is refused as no address
+        parts = urlsplit("")
     tokens = {value for _, value in parse_qsl(parts.query)} | set(parts.path.split("/"))
+    if parts.scheme not in {"http", "https", "smtp"}:  # elsewhere a token may be in the place of the host
+        tokens |= set(re.split(r"[@:]", parts.netloc))
     long = {token for token in tokens if len(token) >= MIN_TOKEN_CHARS}
     # As it travels: over HTTP, and in the two ways of a mail server.
     sent = {base64.b64encode(text.encode()).decode() for text in (f"{user}:{secret}", f"\0{user}\0{secret}", secret)}

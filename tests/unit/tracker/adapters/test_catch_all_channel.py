@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import apprise
 import pytest
 
 from eval_jobs.errors import ChannelUnreachable, ConfigError
+from eval_jobs.secrets import held_secrets
 from tests.alert_messages import hostile, ordinary
 from tests.channels import opened
 from tests.fakes.chat_services import Asked, ChatService, Said
@@ -55,7 +57,17 @@ def test_what_was_not_taken_is_tried_again_and_no_address_is_shown(
         assert TOKEN not in text
 
 
-def test_an_address_that_apprise_does_not_know_is_refused(tmp_path: Path) -> None:
+def test_a_token_in_the_place_of_a_host_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = opened(ChannelKind.APPRISE, f"bark://{TOKEN}", tmp_path)
+    monkeypatch.setattr(apprise.Apprise, "notify", lambda _, **__: False)
+    with pytest.raises(ChannelUnreachable) as caught:
+        channel.notify(ordinary())
+    assert TOKEN not in f"{caught.value}{channel!r}"
+    assert TOKEN in held_secrets({})
+
+
+@pytest.mark.parametrize("address", [f"nonsense://{TOKEN}", f"json://[{TOKEN}", TOKEN])
+def test_an_address_that_apprise_does_not_know_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="apprise does not know") as caught:
-        opened(ChannelKind.APPRISE, f"nonsense://{TOKEN}", tmp_path)
+        opened(ChannelKind.APPRISE, address, tmp_path)
     assert TOKEN not in str(caught.value)

@@ -101,6 +101,7 @@ REFUSED = {
     f"{MAIL}port = 0": "port",
     MAIL.replace("b@example.org", "Bob <b@example.org>"): "plain addresses",
     MAIL.replace("b@example.org", r"b@example.org\r\nBcc: x@example.org"): "plain addresses",
+    MAIL.replace("b@example.org", "a,b@example.org"): "plain addresses",
     'name = "a b"\nkind = "slack"\nurl_env = "U"': "name",
     'name = "t"\nkind = "slack"\nurl_env = "U"\ntoken = "x"': "token",
 }

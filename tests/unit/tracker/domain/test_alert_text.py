@@ -33,10 +33,10 @@ def test_a_loss_is_shown_with_its_interval_its_counts_its_questions_and_the_next
         "compared with: steps 100-500",
         "samples: 25 lost and 4 gained of 100 samples on both sides",
         "since: 2026-02-01 12:30 UTC",
+        "  tracker compare run-a 500 600",
         "Lost, for example",
         "  What is 17 + 25?",
         "  What is 8 * 7?",
-        "  tracker compare run-a 500 600",
     ]
 
 
