@@ -20,9 +20,11 @@ from eval_jobs.queue import sql_queue
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.migrate_sql import TableHistory, bring_up_to_date
 from tests.tables import HISTORIES, bring_things_up_to_date, open_all, things
-from tracker.adapters import history_tables_sql, lead_sql, outbox_sql
+from tracker.adapters import alert_tables_sql, history_tables_sql, lead_sql, outbox_sql, sweeps_sql
 
-METADATA = (sql_queue.METADATA, history_tables_sql.METADATA, outbox_sql.METADATA, lead_sql.METADATA)
+METADATA = tuple(
+    tables.METADATA for tables in (sql_queue, history_tables_sql, outbox_sql, lead_sql, alert_tables_sql, sweeps_sql)
+)
 
 OLDEST_PLANS = """
 CREATE TABLE eval_plans (id VARCHAR(64) NOT NULL, run_id TEXT NOT NULL, step INTEGER NOT NULL,

@@ -18,10 +18,10 @@ from tracker.domain.calibration_types import Calibration
 from tracker.domain.sweeps.types import Turn
 from tracker.domain.types import Acceptance, Episode, Gap, Report, Screened, Verdict, VerdictWord
 
-Document = Report | Episode | Acceptance | Calibration | Gap | Alert | Silence
-Kind = TypeVar("Kind", Report, Episode, Acceptance, Calibration, Gap, Alert, Silence)
+Document = Report | Episode | Acceptance | Calibration | Gap | Alert | Silence | Turn
+Kind = TypeVar("Kind", Report, Episode, Acceptance, Calibration, Gap, Alert, Silence, Turn)
 
-_KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Calibration, Gap, Alert, Silence)
+_KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Calibration, Gap, Alert, Silence, Turn)
 _VERSIONS: dict[type[Document], int] = dict.fromkeys(_KINDS, 1) | {Report: 2}
 _OUTLINE_VERSION = 1
 _ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}

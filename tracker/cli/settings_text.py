@@ -79,16 +79,17 @@ class _Table:
     is_one_of_several: bool
 
 
-def _tables(model: type[BaseModel] = Config, prefix: str = "") -> Iterator[_Table]:
-    """Yield every table with its full name; a table in a table follows it."""
+def _tables(model: type[BaseModel] = Config, prefix: str = "", *, is_inside: bool = False) -> Iterator[_Table]:
+    """Yield every table with its full name; a table in a table follows it, and is one of several where that is."""
     for key, field in model.model_fields.items():
         section = _section_of(field)
         if section is not None:
             name = f"{prefix}{key}"
             kind = get_origin(field.annotation)
             head = f"[[{name}]]" if kind is tuple else f"[{name}.NAME]" if kind is dict else f"[{name}]"
-            yield _Table(name=name, head=head, section=section, is_one_of_several=kind is not None)
-            yield from _tables(section, f"{name}.")
+            is_one_of_several = is_inside or kind is not None
+            yield _Table(name=name, head=head, section=section, is_one_of_several=is_one_of_several)
+            yield from _tables(section, f"{name}.", is_inside=is_one_of_several)
 
 
 def _plain(section: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:

@@ -22,6 +22,7 @@ from tracker.config.measuring import FIRST, BenchmarkSection, ProbeSection, Serv
 from tracker.config.reading import checked, text_of
 from tracker.config.section import Section
 from tracker.config.storing import StoreSection
+from tracker.config.sweeping import ScheduleSection
 from tracker.domain.buckets import SCHEME
 from tracker.domain.types import Phase, Policy
 
@@ -44,6 +45,7 @@ class Config(Section):
     gate: GateSection = GateSection()
     keep: KeepSection = KeepSection()
     phase: tuple[PhaseSection, ...] = ()
+    schedule: tuple[ScheduleSection, ...] = ()
     tracking: TrackingSection = TrackingSection()
     alerts: AlertsSection = AlertsSection()
     store: StoreSection = StoreSection()
@@ -76,6 +78,17 @@ class Config(Section):
         unknown = self.gate.never_measured(benchmarks, [load.name for load in self.probe.to_loads()])
         if unknown:
             raise ValueError("; ".join(unknown))
+        return self
+
+    @model_validator(mode="after")
+    def _sweeps_can_be_told_apart_and_ask_for_what_is_there(self) -> Config:
+        names = [s.name for s in self.schedule]
+        if twice := sorted({n for n in names if names.count(n) > 1}):
+            raise ValueError(f"two sweeps are called {twice[0]!r}: give one of them another `name`")
+        known = tuple(b.resolved_name() for b in self.benchmark)
+        for schedule in self.schedule:
+            if unknown := schedule.unknown_benchmarks(known):
+                raise ValueError(f"sweep {schedule.name} asks for {unknown[0]!r}, and no [[benchmark]] is called so")
         return self
 
     def to_suite(self, data_digests: dict[str, str]) -> Suite:
@@ -139,6 +152,7 @@ def _anchored(config: Config, folder: Path) -> Config:
     watch = config.watch
     if watch.config_from is not None:
         watch = watch.model_copy(update={"config_from": folder / watch.config_from})
-    changed = {"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe}
+    schedule = tuple(one.anchored(folder) for one in config.schedule)
+    changed = {"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe, "schedule": schedule}
     changed |= {"alerts": config.alerts.anchored(folder)}
     return config.model_copy(update=changed | {"store": store, "tracking": tracking})

@@ -2,6 +2,7 @@
 
     batch = tracking_batch(record, report)          # metrics, datasets, tags, verdicts, files of one checkpoint
     points = curve_batch(checkpoint, new_points)    # training curves
+    batch = sweep_batch(record)                     # one plan of a sweep
 
 Every time is taken from the checkpoint, so building a batch again gives an equal batch, and sending it again
 writes what is there already. Subsets and samples are files: metric keys stay in the tens.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from eval_jobs.identity import benchmark_fingerprint, suite_fingerprint
 from eval_jobs.types import (
@@ -30,6 +31,7 @@ from tracker.domain.scores import summarise
 from tracker.domain.screening import is_screen
 from tracker.domain.tracking_types import (
     CurveBatch,
+    SweepBatch,
     TrackedDataset,
     TrackedMetric,
     TrackedSamples,
@@ -84,6 +86,38 @@ def curve_batch(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> CurveBa
         for p in points
     )
     return CurveBatch(checkpoint=checkpoint, points=tuple(_finite(metrics)))
+
+
+def sweep_batch(record: EvalRecord) -> SweepBatch:
+    """Return what the record of a sweep's plan adds: nothing of it is a point of the training run.
+
+    Its metrics are named as those of a checkpoint, so that both can be held against each other.
+    """
+    plan, cell = record.plan, record.plan.sweep
+    if cell is None:
+        raise ValueError(f"plan {plan.id} is of no sweep")
+    keys = unique_keys(b.name for b in plan.suite.benchmarks)
+    ended_ms = int(record.finished_at.timestamp() * 1000)
+    settings = {name: str(value) for name, value in asdict(plan.suite.generation).items()}
+    of = {"sweep": cell.sweep, "target": cell.target, "step": str(plan.checkpoint.step), "model": plan.serve.model}
+    return SweepBatch(
+        plan_id=plan.id,
+        checkpoint=plan.checkpoint,
+        sweep=cell.sweep,
+        run_name=", ".join([cell.target, *(f"{axis} {value}" for axis, value in cell.variant)]),
+        params={name: value for name, value in (settings | dict(cell.variant) | of).items() if value},
+        tags=_tags(record, keys) | {"tracker.sweep": cell.sweep, "tracker.target": cell.target},
+        # By when it was measured: a plan that is asked again after a failure replaces what it had said.
+        metrics=tuple(replace(metric, timestamp_ms=ended_ms) for metric in _finite(_metrics(record, keys))),
+        datasets=tuple(_datasets(record)),
+        samples=tuple(
+            TrackedSamples(path=keys[o.benchmark], samples=o.samples)
+            for o in record.outcomes
+            if isinstance(o, EvalResult)
+        ),
+        started_ms=int(record.started_at.timestamp() * 1000),
+        ended_ms=ended_ms,
+    )
 
 
 def timestamp_ms(checkpoint: Checkpoint) -> int:

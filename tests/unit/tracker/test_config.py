@@ -179,7 +179,7 @@ def test_every_setting_has_a_description() -> None:
     assert "None |" not in settings_markdown()
     assert set(Config.model_fields) == {
         "run", "watch", "serve", "suite", "benchmark", "probe", "policy", "phase", "tracking", "s3", "keep", "store",
-        "gate", "alerts",
+        "gate", "alerts", "schedule",
     }  # fmt: skip
 
 

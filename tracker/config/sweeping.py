@@ -1,0 +1,237 @@
+"""The tables of tracker.toml that describe sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator, model_validator
+
+from eval_jobs.types import Benchmark, EngineKind, ProbeLoad, ServeSpec, Suite
+from tracker.config.measuring import BenchmarkSection
+from tracker.config.section import Section, without_key
+from tracker.domain.sweeps.cron import check_timetable
+from tracker.domain.sweeps.matrix import PROMPT, count_variants
+from tracker.domain.sweeps.selectors import FORMS, parse_selector
+from tracker.domain.sweeps.types import Missed, OtherModel, Sweep, Timetable
+
+MAX_VALUES = 100
+"""Of one axis."""
+
+Temperature = Annotated[float, Field(ge=0, le=100)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Length = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(ge=0)]
+Rate = Annotated[float, Field(gt=0, le=100_000)]
+
+
+class MatrixSection(Section):
+    """Settings that a sweep varies; every combination is asked. One that is not here is the suite's."""
+
+    temperature: tuple[Temperature, ...] = Field(default=(), description="Such as `[0.0, 0.7, 1.0]`.")
+    top_p: tuple[Share, ...] = Field(default=(), description="Nucleus sampling.")
+    top_k: tuple[int, ...] = Field(default=(), description="-1: off.")
+    seed: tuple[int, ...] = Field(default=(), description="Seeds, to see what they change at a temperature above 0.")
+    max_tokens: tuple[Length, ...] = Field(
+        default=(), description="Longest answer, also of benchmarks that have a length of their own."
+    )
+    few_shot: tuple[Count, ...] = Field(default=(), description="Examples in the prompt.")
+    prompt: tuple[str, ...] = Field(default=(), description="Names of `[schedule.prompts]`.")
+
+    @model_validator(mode="after")
+    def _values_differ(self) -> MatrixSection:
+        for axis, values in self.axes().items():
+            if len(set(values)) < len(values):
+                raise ValueError(f"{axis} names a value twice")
+            if len(values) > MAX_VALUES:
+                raise ValueError(f"{axis} names {len(values)} values, and at most {MAX_VALUES} are possible")
+        return self
+
+    def axes(self) -> dict[str, tuple[float | int | str, ...]]:
+        """Return what is varied."""
+        return {axis: values for axis in type(self).model_fields if (values := getattr(self, axis))}
+
+
+class LoadSection(Section):
+    """Loads that are put on every checkpoint and endpoint once, for the curve of latency over throughput."""
+
+    concurrency: tuple[Length, ...] = Field(
+        default=(), description="Requests in flight at once, one load for each number, such as `[1, 2, 4, 8, 16]`."
+    )
+    request_rate: tuple[Rate, ...] = Field(
+        default=(), description="Requests per second that arrive at random times, one load for each number."
+    )
+    requests: Length = Field(default=64, description="Requests that are timed, of each load.")
+    input_tokens: Length = Field(default=64, description="Length of a prompt.")
+    output_tokens: int = Field(default=32, gt=1, description="Length of an answer; the end token is ignored.")
+    warmup_requests: Count = Field(default=2, description="Requests before the timed ones.")
+    seed: int = Field(default=0, description="Seed of the random prompts and arrivals.")
+
+    @model_validator(mode="after")
+    def _loads_differ(self) -> LoadSection:
+        for name, values in (("concurrency", self.concurrency), ("request_rate", self.request_rate)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} names a load twice")
+        return self
+
+    def to_loads(self) -> tuple[ProbeLoad, ...]:
+        """Return the loads, the lightest of each kind first."""
+        shared = self.model_dump(exclude={"concurrency", "request_rate"})
+        closed = (ProbeLoad(name=f"c{n}", concurrency=n, **shared) for n in sorted(self.concurrency))
+        rated = (
+            ProbeLoad(name=f"r{rate:g}", concurrency=self.requests, request_rate=rate, **shared)
+            for rate in sorted(self.request_rate)
+        )
+        return (*closed, *rated)
+
+
+class EndpointSection(Section):
+    """A model that somebody else serves, asked beside the checkpoints."""
+
+    name: str = Field(min_length=1, max_length=100, description="Name in results.")
+    base_url: str = Field(min_length=1, description="`http://host:8000/v1`.")
+    model: str = Field(default="", description="Model to ask for; empty: the only one that it offers.")
+    api_key_env: str = Field(default="", description="Environment variable that holds the key, on every worker.")
+
+    @field_validator("base_url")
+    @classmethod
+    def _address_holds_no_key(cls, value: str) -> str:
+        return without_key(value, instead="set an environment variable and name it with api_key_env")
+
+    def to_other_model(self) -> OtherModel:
+        """Return the record for the matrix."""
+        serve = ServeSpec(
+            engine=EngineKind.REMOTE, base_url=self.base_url, model=self.model, api_key_env=self.api_key_env
+        )
+        return OtherModel(name=self.name, serve=serve)
+
+
+class ScheduleSection(Section):
+    """One sweep: which checkpoints and models are asked what, in which variants, and when."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$",
+        description="Name in commands and results; letters, digits, . _ -",
+    )
+    cron: str = Field(
+        default="",
+        description="When it is due: minute, hour, day of the month, month, day of the week, such as `0 2 * * *` for "
+        "every night at two. Empty: only `tracker sweep now`.",
+    )
+    time_zone: str = Field(default="UTC", description="Zone of these times, such as `Europe/Berlin`.")
+    missed: Missed = Field(
+        default=Missed.ONCE,
+        description="What becomes of times at which no `tracker watch` ran: `once`: one turn for all of them, at the "
+        "next start. `skip`: none.",
+    )
+    checkpoints: tuple[str, ...] = Field(default=("latest",), description=f"Which checkpoints: {FORMS}.")
+    benchmarks: tuple[str, ...] | None = Field(
+        default=None,
+        description="Names of `[[benchmark]]` that are asked; default: all, or only those of `[[schedule.benchmark]]` "
+        "where there are some. `[]`: only latency is measured.",
+    )
+    again: bool = Field(
+        default=False,
+        description="Ask checkpoints at every turn what an earlier turn has asked already. Endpoints always are.",
+    )
+    max_evaluations: Length = Field(
+        default=200, description="A turn that would ask more often, over all targets and variants, is refused."
+    )
+    matrix: MatrixSection = MatrixSection()
+    prompts: dict[str, str] = Field(
+        default={},
+        description="Texts by name, as `prompt_template`; an empty text is the benchmark's own prompt.",
+    )
+    load: LoadSection = LoadSection()
+    endpoint: tuple[EndpointSection, ...] = ()
+    benchmark: tuple[BenchmarkSection, ...] = ()
+
+    @model_validator(mode="after")
+    def _timetable_can_be_followed(self) -> ScheduleSection:
+        if self.cron:
+            check_timetable(self.timetable())
+        return self
+
+    @field_validator("checkpoints")
+    @classmethod
+    def _selectors_can_be_read(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            parse_selector(text)
+        return value
+
+    @model_validator(mode="after")
+    def _prompts_are_there(self) -> ScheduleSection:
+        unknown = [name for name in self.matrix.prompt if name not in self.prompts]
+        if unknown:
+            raise ValueError(f"matrix.{PROMPT} names {unknown[0]!r}, and [schedule.prompts] has no such text")
+        return self
+
+    @model_validator(mode="after")
+    def _asks_somebody_something(self) -> ScheduleSection:
+        if not self.checkpoints and not self.endpoint:
+            raise ValueError(f"sweep {self.name} asks nobody: name checkpoints, or add a [[schedule.endpoint]]")
+        if self.asks_no_benchmark() and not self.load.to_loads():
+            raise ValueError(f"sweep {self.name} measures nothing: name benchmarks, or loads in [schedule.load]")
+        if self.asks_no_benchmark() and self.matrix.axes():
+            raise ValueError(f"sweep {self.name} has a matrix and no benchmarks that it would change")
+        names = [one.name for one in self.endpoint]
+        if len(set(names)) < len(names):
+            raise ValueError(f"sweep {self.name} has two endpoints of one name")
+        return self
+
+    @model_validator(mode="after")
+    def _is_not_too_large(self) -> ScheduleSection:
+        cells = count_variants(self.matrix.axes())
+        if cells > self.max_evaluations:
+            raise ValueError(
+                f"the matrix of sweep {self.name} has {cells:,} variants, and max_evaluations is "
+                f"{self.max_evaluations:,}: name fewer values, or raise it"
+            )
+        return self
+
+    def asks_no_benchmark(self) -> bool:
+        """Say whether only latency is measured."""
+        return self.benchmarks == () and not self.benchmark
+
+    def timetable(self) -> Timetable:
+        """Return the record of when it is due."""
+        return Timetable(cron=self.cron, time_zone=self.time_zone, missed=self.missed)
+
+    def anchored(self, folder: Path) -> ScheduleSection:
+        """Return the same with paths relative to `folder`."""
+        moved = (b if b.data is None else b.model_copy(update={"data": folder / b.data}) for b in self.benchmark)
+        return self.model_copy(update={"benchmark": tuple(moved)})
+
+    def unknown_benchmarks(self, known: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what is asked for and described nowhere."""
+        return tuple(name for name in self.benchmarks or () if name not in known)
+
+    def to_sweep(self, suite: Suite, serve: ServeSpec, own: tuple[Benchmark, ...]) -> Sweep:
+        """Return the record for the use case.
+
+        Args:
+            suite: what is measured at every checkpoint.
+            serve: how checkpoints are served.
+            own: the records of `[[schedule.benchmark]]`.
+        """
+        chosen = self.benchmarks if self.benchmarks is not None or own else tuple(b.name for b in suite.benchmarks)
+        of_suite = (b for b in suite.benchmarks if b.name in (chosen or ()))
+        return Sweep(
+            name=self.name,
+            timetable=self.timetable() if self.cron else None,
+            checkpoints=tuple(parse_selector(text) for text in self.checkpoints),
+            endpoints=tuple(one.to_other_model() for one in self.endpoint),
+            suite=Suite(
+                name=self.name,
+                benchmarks=(*of_suite, *own),
+                generation=suite.generation,
+                concurrency=suite.concurrency,
+                request_timeout_s=suite.request_timeout_s,
+            ),
+            serve=serve,
+            axes=self.matrix.axes(),
+            prompts=self.prompts,
+            loads=self.load.to_loads(),
+            again=self.again,
+            max_evaluations=self.max_evaluations,
+        )

@@ -1,0 +1,200 @@
+"""What came of a turn: scores of every target and variant, and how latency grows with the load. Pure.
+
+board = board_of(turn, records)
+board.rows         # best mean first; what lacks a score comes last
+board.curves       # for each target the loads that were put on it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from statistics import fmean
+
+import numpy as np
+
+from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, Outcome, ProbeFailure, ProbeOutcome, ProbeResult
+from tracker.domain.calibration import share_interval
+from tracker.domain.grouping import cluster_index
+from tracker.domain.scores import SampleMean, sample_means, summarise
+from tracker.domain.statistics import standard_error, t_quantile
+from tracker.domain.sweeps.types import Turn, TurnState
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardScore:
+    """One benchmark of one row."""
+
+    benchmark: str
+    mean: float | None
+    """None: there is no score, and `failure` says why."""
+    low: float | None = None
+    """95 % interval over other questions like these; None: too few to tell."""
+    high: float | None = None
+    questions: int = 0
+    """That have a score."""
+    coverage: float = 0.0
+    failure: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardRow:
+    """One target with one variant of the settings."""
+
+    target: str
+    variant: tuple[tuple[str, str], ...]
+    plan_id: str
+    scores: tuple[BoardScore, ...]
+    """As the suite orders them; () until it was asked."""
+    mean: float | None
+    """Over all benchmarks, each as much as the others, 1 - score where lower is better; None where one has no score."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadCurve:
+    """What was timed at one target, by rising load."""
+
+    target: str
+    probes: tuple[ProbeResult, ...]
+    failures: tuple[ProbeFailure, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """The results of one turn."""
+
+    sweep: str
+    due_at: datetime
+    state: TurnState
+    benchmarks: tuple[str, ...]
+    rows: tuple[BoardRow, ...]
+    curves: tuple[LoadCurve, ...]
+    unanswered: int
+    """Plans without a result."""
+    note: str = ""
+
+
+def board_of(turn: Turn, records: Mapping[str, EvalRecord]) -> Board:
+    """Return what came of a turn.
+
+    Args:
+        turn: with its plans.
+        records: with samples, by plan id; those of other turns do not matter.
+    """
+    scored = [plan for plan in turn.plans if plan.suite.benchmarks]
+    rows = [_row(plan, records.get(plan.id)) for plan in scored]
+    names = dict.fromkeys(b.name for plan in scored for b in plan.suite.benchmarks)
+    return Board(
+        sweep=turn.sweep,
+        due_at=turn.due_at,
+        state=turn.state,
+        benchmarks=tuple(names),
+        rows=tuple(sorted(rows, key=_rank)),
+        curves=tuple(_curve(plan, records[plan.id]) for plan in turn.plans if plan.loads and plan.id in records),
+        unanswered=sum(plan.id not in records for plan in turn.plans),
+        note=turn.note,
+    )
+
+
+def without_texts(record: EvalRecord) -> EvalRecord:
+    """Return a record as it is kept for boards: what was asked and answered stays out, scores stay."""
+    outcomes = tuple(_without_texts(o) if isinstance(o, EvalResult) else o for o in record.outcomes)
+    return replace(record, outcomes=outcomes)
+
+
+def variant_text(variant: Iterable[tuple[str, str]]) -> str:
+    """Return `temperature 0.7, prompt cot`, or `as the suite` where nothing is varied."""
+    return ", ".join(f"{axis} {value}" for axis, value in variant) or "as the suite"
+
+
+# --- private
+
+LEVEL = 0.95
+
+
+def _without_texts(result: EvalResult) -> EvalResult:
+    bare = tuple(replace(s, prompt="", target="", answer="", detail="") for s in result.samples)
+    return replace(result, samples=bare, has_texts=False)
+
+
+def _row(plan: EvalPlan, record: EvalRecord | None) -> BoardRow:
+    cell = plan.sweep
+    outcomes = () if record is None else record.outcomes
+    scores = tuple(map(_score, outcomes))
+    ups = [_up(score, outcome) for score, outcome in zip(scores, outcomes, strict=True)]
+    known = [up for up in ups if up is not None]
+    return BoardRow(
+        target="" if cell is None else cell.target,
+        variant=() if cell is None else cell.variant,
+        plan_id=plan.id,
+        scores=scores,
+        mean=fmean(known) if known and len(known) == len(plan.suite.benchmarks) else None,
+    )
+
+
+def _rank(row: BoardRow) -> tuple[bool, float, str, tuple[tuple[str, str], ...]]:
+    return row.mean is None, 0.0 if row.mean is None else -row.mean, row.target, row.variant
+
+
+def _up(score: BoardScore, outcome: Outcome) -> float | None:
+    if score.mean is None or not isinstance(outcome, EvalResult):
+        return None
+    return score.mean if outcome.higher_is_better else 1 - score.mean
+
+
+def _score(outcome: Outcome) -> BoardScore:
+    if not isinstance(outcome, EvalResult):
+        return BoardScore(benchmark=outcome.benchmark, mean=None, failure=f"{outcome.code}: {outcome.message}")
+    summary = summarise(outcome)
+    means = tuple(sample_means(outcome).values())
+    low, high = _interval(means)
+    return BoardScore(
+        benchmark=outcome.benchmark,
+        mean=summary.mean,
+        low=low,
+        high=high,
+        questions=len(means),
+        coverage=summary.coverage,
+        failure="" if summary.mean is not None else "no sample has a score",
+    )
+
+
+def _interval(means: Sequence[SampleMean]) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a mean: exact for right and wrong answers, else by t, robust to clusters."""
+    values = np.array([one.score for one in means], dtype=np.float64)
+    if not values.size:
+        return None, None
+    clusters = cluster_index([one.cluster_id for one in means])
+    groups = values.size if clusters is None else int(clusters.max()) + 1
+    is_share = bool(((values >= 0) & (values <= 1)).all())
+    stderr = standard_error(values, clusters)
+    mean = float(values.mean())
+    # Scores that are all the same have no scatter of their own, and are not known for certain all the same.
+    is_flat = stderr == 0.0
+    if is_share and (is_flat or (clusters is None and bool(np.isin(values, (0.0, 1.0)).all()))):
+        return share_interval(mean * groups, groups, LEVEL)
+    if stderr is None or is_flat:
+        return None, None
+    width = -t_quantile((1 - LEVEL) / 2, groups - 1) * stderr
+    return mean - width, mean + width
+
+
+def _curve(plan: EvalPlan, record: EvalRecord) -> LoadCurve:
+    timed = [p for p in record.probes if isinstance(p, ProbeResult) and p.completed]
+    return LoadCurve(
+        target="" if plan.sweep is None else plan.sweep.target,
+        probes=tuple(sorted(timed, key=_load_rank)),
+        failures=tuple(_failure(probe) for probe in record.probes if probe not in timed),
+    )
+
+
+def _load_rank(probe: ProbeResult) -> tuple[bool, float]:
+    load = probe.load
+    return load.request_rate is not None, load.request_rate or float(load.concurrency)
+
+
+def _failure(probe: ProbeOutcome) -> ProbeFailure:
+    if isinstance(probe, ProbeFailure):
+        return probe
+    return ProbeFailure(load=probe.load, code="", message=f"no request completed: {probe.first_error}", hint="")

@@ -1,0 +1,118 @@
+"""When a sweep is due. Pure.
+
+    next_time(timetable, after)                     # the next time after, UTC; None: never within 50 years
+    turn_due("nightly", timetable, look=until, now=now, waits=False)     # the turn that begins now, or None
+
+Where clocks are put forward or back, times are those of Debian's cron (`cronsim`): one that does not exist comes with
+the first minute that does, one that exists twice comes once. What comes every few minutes or hours just goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from tracker.domain.display import count_text
+from tracker.domain.sweeps.types import Look, Missed, Timetable, Turn, TurnState
+
+LATE_S = 600.0
+"""A turn that is begun so late was missed: nobody was there when it was due."""
+COUNTED_DAYS = 40
+"""Missed times of a longer time are not counted."""
+LONGEST_DAYS = 60 * 366
+"""Between two times of a sweep, and more."""
+
+
+def check_timetable(timetable: Timetable) -> None:
+    """Check that it can be followed.
+
+    Raises:
+        ValueError: it is no crontab line of five fields, never comes, or the zone is not known.
+    """
+    try:
+        ZoneInfo(timetable.time_zone)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"no time zone is called {timetable.time_zone!r}; write one like `Europe/Berlin`") from error
+    if len(timetable.cron.split()) != 5:
+        raise ValueError(f"cron needs five fields, such as `0 2 * * *` for every night at two: {timetable.cron!r}")
+    try:
+        comes = next_time(timetable, datetime(2026, 1, 1, tzinfo=UTC)) is not None
+    except CronSimError as error:
+        raise ValueError(f"cron {timetable.cron!r} cannot be read: {error}") from error
+    if not comes:
+        raise ValueError(f"cron {timetable.cron!r} names a time that never comes")
+
+
+def next_time(timetable: Timetable, after: datetime) -> datetime | None:
+    """Return the first time after `after`, in UTC."""
+    return next((time for time in _forward(timetable, after) if time > after), None)
+
+
+def due_between(timetable: Timetable, after: datetime, until: datetime) -> tuple[datetime, ...]:
+    """Return the times after `after` and up to `until`, the newest first; of a long time the last `COUNTED_DAYS`."""
+    for days in (COUNTED_DAYS, 10 * COUNTED_DAYS, LONGEST_DAYS):
+        start = max(after, until - timedelta(days=days))
+        found = tuple(takewhile(lambda time: time <= until, _forward(timetable, start)))
+        times = tuple(dict.fromkeys(time for time in reversed(found) if time > start))
+        if times or start == after:
+            return times
+    return ()
+
+
+def look_of(timetable: Timetable, until: datetime) -> Look:
+    """Return what is remembered of having followed `timetable` until then."""
+    return Look(until=until, timetable=f"{timetable.cron} {timetable.time_zone}")
+
+
+def started_look(timetable: Timetable, known: Look | None, now: datetime) -> Look:
+    """Return from when on `timetable` is to be followed: from now where it is new, or another one than before.
+
+    Also where the clock was set back: nobody knows what was due meanwhile, and no turn comes twice.
+    """
+    fresh = look_of(timetable, now)
+    return fresh if known is None or known.timetable != fresh.timetable or known.until > now else known
+
+
+def turn_due(name: str, timetable: Timetable, *, look: Look, now: datetime, waits: bool) -> Turn | None:
+    """Return the turn that is due now, or that was and is skipped; None: nothing was due since `look`.
+
+    Args:
+        name: of the sweep.
+        timetable: when it is due.
+        look: until when it was followed.
+        now: the present.
+        waits: an earlier turn of the sweep has not begun yet.
+    """
+    times = due_between(timetable, look.until, now)
+    if not times:
+        return None
+    turn = Turn(sweep=name, due_at=times[0], missed=len(times) - 1)
+    reason = ""
+    if waits:
+        reason = "the turn before still waited"
+    elif timetable.missed is Missed.SKIP and (now - times[0]).total_seconds() > LATE_S:
+        reason = f"nobody watched when it was due ({count_text(len(times), 'time')} missed)"
+    return turn if not reason else _skipped(turn, reason, now)
+
+
+# --- private
+
+
+def _skipped(turn: Turn, reason: str, now: datetime) -> Turn:
+    return Turn(
+        sweep=turn.sweep,
+        due_at=turn.due_at,
+        missed=turn.missed,
+        state=TurnState.SKIPPED,
+        note=reason,
+        ended_at=now,
+    )
+
+
+def _forward(timetable: Timetable, after: datetime) -> Iterator[datetime]:
+    local = after.astimezone(ZoneInfo(timetable.time_zone))
+    return (time.astimezone(UTC) for time in CronSim(timetable.cron, local))

@@ -1,0 +1,86 @@
+"""Which checkpoints a sweep asks. Pure.
+
+parse_selector("latest:3"), parse_selector("other-run@best:gsm8k"), parse_selector("600")
+chosen(selector, newest_of_steps(held))      # of the checkpoints of its run that are still held
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from eval_jobs.types import Checkpoint
+from tracker.domain.branches import branches_of
+from tracker.domain.sweeps.types import Pick, Selector
+
+FORMS = (
+    "`latest`, `latest:3`, `first`, `all`, `every:5`, `best`, `best:BENCHMARK` or a step, each perhaps after `RUN@`; "
+    "or `models:/NAME@ALIAS`"
+)
+REGISTRY = "models:/"
+
+_COUNTED = {Pick.LATEST, Pick.FIRST, Pick.EVERY}
+_WORDS = {Pick.LATEST, Pick.FIRST, Pick.ALL, Pick.EVERY, Pick.BEST}
+_OF_BENCHMARK = re.compile(r"(?:(?P<run>.+?)@)?best:(?P<benchmark>.+)")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+def parse_selector(text: str) -> Selector:
+    """Read what a person wrote.
+
+    Raises:
+        ValueError: it is none of `FORMS`.
+    """
+    if text.startswith(REGISTRY):
+        return Selector(text=text, pick=Pick.REGISTERED)
+    # The name of a benchmark may hold an `@`, as in `pass@1`.
+    match = _OF_BENCHMARK.fullmatch(text)
+    if match is not None:
+        return Selector(text=text, run=match["run"] or "", pick=Pick.BEST, benchmark=match["benchmark"])
+    run, at, what = text.strip().rpartition("@")
+    word, colon, value = what.partition(":")
+    refusal = ValueError(f"{text!r} names no checkpoints: write {FORMS}")
+    if (at and not run) or (colon and not value):
+        raise refusal
+    if not colon and _NUMBER.fullmatch(word):
+        return Selector(text=text, run=run, pick=Pick.STEP, number=int(word))
+    if word not in _WORDS:
+        raise refusal
+    pick = Pick(word)
+    if colon and (pick not in _COUNTED or not _NUMBER.fullmatch(value) or int(value) == 0):
+        raise refusal
+    return Selector(text=text, run=run, pick=pick, number=int(value) if colon else 1)
+
+
+def newest_of_steps(held: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
+    """Return the checkpoints of a run on its newest branch, lowest step first, each step once."""
+    checkpoints = tuple(held)
+    branches = branches_of(checkpoints)
+    by_step: dict[int, Checkpoint] = {}
+    for checkpoint in sorted(checkpoints, key=lambda c: (c.ready_at, c.digest)):
+        if branches.left_by(checkpoint) is None:
+            by_step[checkpoint.step] = checkpoint
+    return tuple(by_step[step] for step in sorted(by_step))
+
+
+def chosen(selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
+    """Return what a selector that needs nobody's judgement names; () when nothing of it is held.
+
+    Args:
+        selector: what a person wrote.
+        held: `newest_of_steps` of its run.
+    """
+    number = selector.number
+    match selector.pick:
+        case Pick.LATEST:
+            return tuple(held[-number:])
+        case Pick.FIRST:
+            return tuple(held[:number])
+        case Pick.ALL:
+            return tuple(held)
+        case Pick.EVERY:
+            return tuple(held[::number])
+        case Pick.STEP:
+            return tuple(c for c in held if c.step == number)
+        case Pick.BEST | Pick.REGISTERED:
+            raise ValueError(f"{selector.text} is somebody's choice, and not one by step")
