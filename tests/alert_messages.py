@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from tracker.domain.alert_types import Alert, AlertKind, AlertMessage, AlertState, Evidence
@@ -68,10 +69,10 @@ def resolved() -> AlertMessage:
 def hostile() -> AlertMessage:
     """A message in which everything that others wrote is an attack."""
     evidence = Evidence(change=-0.2, n_common=10, n_lost=2, lost_samples=(HOSTILE, HOSTILE))
+    command = f"tracker compare '{HOSTILE}'"
+    one = alert(subject=HOSTILE, message=HOSTILE, evidence=evidence, run_id=HOSTILE, command=command)
     return message_of(
-        alert(
-            subject=HOSTILE, message=HOSTILE, evidence=evidence, run_id=HOSTILE, command=f"tracker compare '{HOSTILE}'"
-        ),
+        replace(one, fingerprint=f"test of {HOSTILE}"),
         link="https://mlflow.example/#/?q=<b>)](",
     )
 

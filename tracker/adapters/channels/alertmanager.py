@@ -19,6 +19,8 @@ from tracker.domain.display import one_line
 
 REPEAT_S = 60.0
 LASTS = timedelta(days=30)
+TEST_LASTS = timedelta(minutes=5)
+"""Nobody says that a test is over."""
 MAX_LABEL_CHARS = 200
 PATH = "/api/v2/alerts"
 
@@ -74,7 +76,7 @@ def _alert(alert: Alert, message: AlertMessage, now: datetime) -> dict[str, obje
         "subject": line_of(alert.subject, MAX_LABEL_CHARS),
         "kind": alert.kind or "",
         "severity": severity,
-        "fingerprint": alert.fingerprint,
+        "fingerprint": line_of(alert.fingerprint, MAX_LABEL_CHARS),
     }
     link = address(one_line(message.link))
     value: dict[str, object] = {
@@ -84,7 +86,8 @@ def _alert(alert: Alert, message: AlertMessage, now: datetime) -> dict[str, obje
     if link:
         value["generatorURL"] = link
     if alert.state is AlertState.FIRING:
-        return value | {"startsAt": min(alert.raised_at, now).isoformat(), "endsAt": (now + LASTS).isoformat()}
+        lasts = TEST_LASTS if alert.kind is AlertKind.TEST else LASTS
+        return value | {"startsAt": min(alert.raised_at, now).isoformat(), "endsAt": (now + lasts).isoformat()}
     return value | {"endsAt": now.isoformat()}
 
 

@@ -14,6 +14,7 @@ from email.policy import SMTP
 from email.utils import format_datetime
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
+from eval_jobs.identity import content_hash
 from tracker.adapters.channels.bounded import within
 from tracker.adapters.channels.markdown import address
 from tracker.adapters.channels.target import Target
@@ -70,7 +71,7 @@ def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
     """Return the mail, without its date."""
     text = text_of(message)
     domain = route.sender.rpartition("@")[2]
-    causes = [f"<{alert.fingerprint}.cause@{domain}>" for alert in message.alerts[:MAX_REFERENCES]]
+    causes = [f"<{content_hash(alert.fingerprint)}.cause@{domain}>" for alert in message.alerts[:MAX_REFERENCES]]
     mail = EmailMessage(policy=SMTP)
     mail["Subject"] = text.title
     mail["From"] = route.sender

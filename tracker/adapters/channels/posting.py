@@ -98,7 +98,7 @@ def post(
         raise target.unreachable(f"no answer within {target.patience_s:g} s") from error
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
         # The text of its errors is often empty. A SOCKS proxy would need one more library.
-        raise target.unreachable(f"no answer: {type(error).__name__} {error}") from error
+        raise target.unreachable(f"no answer: {type(error).__name__} {_reason(error)}") from error
     status, text, retry_after = response
     if 200 <= status < 300:
         return Reply(status=status, body=text)
@@ -146,6 +146,16 @@ def seconds_of(retry_after: str, now: datetime) -> float | None:
 
 
 # --- private
+
+
+def _reason(error: BaseException) -> str:
+    """Return the text of what began it: `All connection attempts failed` helps nobody."""
+    text = str(error)
+    inner = error.__cause__ or error.__context__
+    while inner is not None:
+        text = str(inner) or text
+        inner = inner.__cause__ or inner.__context__
+    return text
 
 
 @dataclass(frozen=True)

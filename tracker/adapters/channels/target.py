@@ -49,7 +49,7 @@ class Target:
     def unreachable(self, what: object, *, retry_after_s: float | None = None) -> ChannelUnreachable:
         """Return the error for: nobody answers, or not now."""
         context = {} if retry_after_s is None else {"retry_after_s": retry_after_s}
-        hint = f"it is tried again; check the network, and {self.url_setting} of this channel"
+        hint = f"check the network, and {self.url_setting} of this channel; alerts wait and are sent again"
         return ChannelUnreachable(f"{self.place}: {self.harmless(what)}", hint=hint, **context)
 
     def refused(self, what: object, *, hint: str) -> ChannelRefused:

@@ -83,7 +83,7 @@ def _alert(alert: Alert) -> dict[str, object]:
         evidence = asdict(alert.evidence)
         evidence["lost_samples"] = [clean(question) for question in alert.evidence.lost_samples]
     return {
-        "fingerprint": alert.fingerprint,
+        "fingerprint": clean(alert.fingerprint),
         "state": alert.state,
         "kind": alert.kind,
         "step": alert.step,

@@ -117,12 +117,12 @@ BODIES = [
         ChannelRefused,
         "address of this",
     ),
-    (ChannelKind.DINGTALK, '{"errcode":-1,"errmsg":"系统繁忙"}', ChannelUnreachable, "tried again"),
-    (ChannelKind.DINGTALK, '{"errcode":410100,"errmsg":"发送速度太快而限流"}', ChannelUnreachable, "tried again"),
+    (ChannelKind.DINGTALK, '{"errcode":-1,"errmsg":"系统繁忙"}', ChannelUnreachable, "sent again"),
+    (ChannelKind.DINGTALK, '{"errcode":410100,"errmsg":"发送速度太快而限流"}', ChannelUnreachable, "sent again"),
     (ChannelKind.DINGTALK, '{"errcode":1,"errmsg":"never heard of"}', ChannelRefused, "settings in DingTalk"),
-    (ChannelKind.WECOM, '{"errcode":45033,"errmsg":"api concurrent out of limit"}', ChannelUnreachable, "tried again"),
+    (ChannelKind.WECOM, '{"errcode":45033,"errmsg":"api concurrent out of limit"}', ChannelUnreachable, "sent again"),
     (ChannelKind.FEISHU, '{"code":9499,"msg":"Bad Request","StatusCode":0}', ChannelRefused, "settings in Feishu"),
-    (ChannelKind.FEISHU, '{"code":9499,"msg":"too many request"}', ChannelUnreachable, "tried again"),
+    (ChannelKind.FEISHU, '{"code":9499,"msg":"too many request"}', ChannelUnreachable, "sent again"),
     (ChannelKind.FEISHU, '{"code":19007,"msg":"Bot Not Enabled"}', ChannelRefused, "switch it on"),
     (ChannelKind.FEISHU, '{"code":19022,"msg":"Ip Not Allowed"}', ChannelRefused, "address of this"),
     (ChannelKind.FEISHU, '{"code":0,"StatusCode":19021,"StatusMessage":"sign"}', ChannelRefused, "secret"),
@@ -311,6 +311,11 @@ def test_firing_and_resolved_are_one_alert_of_alertmanager() -> None:
     assert one["startsAt"] == firing.alerts[0].raised_at.isoformat()
     assert one["endsAt"] == (NOW + timedelta(days=30)).isoformat()
     assert other["endsAt"] == (NOW + timedelta(hours=1)).isoformat()
+
+
+def test_a_test_is_over_after_minutes_without_anybody_saying_so() -> None:
+    (one,) = alertmanager.alerts_of(message_of(alert(kind=AlertKind.TEST)), NOW)
+    assert one["endsAt"] == (NOW + timedelta(minutes=5)).isoformat()
 
 
 @pytest.mark.parametrize("kind", [*AlertKind, None])
