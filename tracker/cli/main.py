@@ -40,6 +40,7 @@ COMMANDS = {
     "calibrate": LazyCommand(
         module="tracker.cli.calibrate", summary="Ask a checkpoint twice: what does repeating an evaluation change?"
     ),
+    "backfill": LazyCommand(module="tracker.cli.backfill", summary="Evaluate what a folder of checkpoints holds."),
     "import": LazyCommand(module="tracker.cli.import_results", summary="Take over results that others measured."),
     "history": LazyCommand(module="tracker.cli.history", summary="Show scores and verdicts by step."),
     "costs": LazyCommand(module="tracker.cli.costs", summary="Show what every checkpoint cost."),

@@ -78,6 +78,10 @@ class WatchDisplay:
             self._line("trusting", what, style="yellow")
         self._line("keeping", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
 
+    def tells(self, word: str, text: str) -> None:
+        """Print one line that its caller makes."""
+        self._line(word, text)
+
     def show(self, passed: Tick, state: QueueState) -> None:
         """Print what is new in this pass and renew the live line."""
         for checkpoint in passed.checkpoints:

@@ -1,0 +1,133 @@
+"""`tracker backfill` as a user calls it: checkpoints that nobody trains any more, a scripted server, real workers."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.commands import TRACKER, tracker, write_project
+from tests.fakes.openai_server import OpenAIServer, Reply, Request
+from tests.tiny_model import write_checkpoint
+
+ROWS = 12
+STEPS = (100, 200, 300, 400, 500)
+
+
+@dataclass
+class Script:
+    """Answers everything rightly and remembers it; `slow` models wait until they may go on."""
+
+    asked: Counter[tuple[int, str]] = field(default_factory=Counter)
+    order: list[int] = field(default_factory=list)
+    """Steps by their first question."""
+    slow: frozenset[int] = frozenset()
+    may_go_on: threading.Event = field(default_factory=threading.Event)
+    has_begun: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, request: Request) -> Reply:
+        step = int(request.body["model"].removeprefix("step-"))
+        with self.lock:
+            self.asked[step, request.prompt] += 1
+            if step not in self.order:
+                self.order.append(step)
+            if step in self.slow:
+                self.has_begun.set()
+        if step in self.slow:
+            self.may_go_on.wait()
+        return Reply(text=request.prompt.split()[1])
+
+
+@contextmanager
+def project(folder: Path, script: Script) -> Iterator[Path]:
+    models = [f"step-{step}" for step in STEPS]
+    with OpenAIServer(script, model=models[0], more_models=tuple(models[1:])) as server:
+        write_project(folder, server.base_url, rows=ROWS)
+        for step in STEPS:
+            write_checkpoint(folder / "out" / f"checkpoint-{step}", seed=step)
+        yield folder
+
+
+def reported(folder: Path, *run: str) -> list[int]:
+    document = json.loads(tracker(folder, "history", *run, "--json"))
+    return [report["step"] for report in document["reports"]]
+
+
+def test_the_ends_come_first_and_every_question_is_asked_once(tmp_path: Path) -> None:
+    script = Script()
+    with project(tmp_path, script):
+        said = tracker(tmp_path, "backfill", "--order", "bisect")
+        assert script.order == [100, 500, 300, 200, 400]
+        assert reported(tmp_path) == list(STEPS)
+        assert max(script.asked.values()) == 1
+        assert re.search(r"backfill 5 checkpoints in .*out; ends first", said)
+        assert re.search(r"progress 2 of 5 done, about \S+ \S+ left", said)
+        assert "5 of 5 done" in said
+        again = tracker(tmp_path, "backfill", "--order", "bisect")
+        assert "5 of them evaluated already" in again
+        assert script.asked.total() == 2 * ROWS * len(STEPS)
+
+
+def test_what_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    script = Script(slow=frozenset([400]))
+    with project(tmp_path, script):
+        process = subprocess.Popen(
+            [str(TRACKER), "backfill"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            while not script.has_begun.wait(0.2):
+                assert process.poll() is None
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert 400 not in reported(tmp_path)
+        script.may_go_on.set()
+        said = tracker(tmp_path, "backfill")
+        assert "3 of them evaluated already" in said
+        assert reported(tmp_path) == list(STEPS)
+        twice = {step for (step, _), count in script.asked.items() if count > 1}
+        assert twice <= {400}, "only what was in flight may be asked again"
+
+
+def test_another_folder_is_another_run_and_steps_may_be_chosen(tmp_path: Path) -> None:
+    script = Script()
+    with project(tmp_path, script):
+        (tmp_path / "out").rename(tmp_path / "old-run")
+        tracker(tmp_path, "backfill", "old-run", "--steps", "200:", "--every", "2", "--order", "newest")
+        assert script.order == [400, 200]
+        assert reported(tmp_path, "old-run") == [200, 400]
+
+
+def test_a_checkpoint_that_cannot_be_read_is_a_gap(tmp_path: Path) -> None:
+    script = Script()
+    with project(tmp_path, script):
+        (tmp_path / "out" / "checkpoint-300" / "model.safetensors").write_bytes(b"torn")
+        said = tracker(tmp_path, "backfill")
+        assert "gap step 300" in said
+        assert reported(tmp_path) == [100, 200, 400, 500]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "there is no folder"),
+        (["empty"], "holds no checkpoint named like checkpoint-*"),
+        (["--steps", "9000:"], "holds no checkpoint of these steps"),
+        (["--steps", "a:b"], "--steps a:b is no range"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_what_to_do(tmp_path: Path, arguments: list[str], said: str) -> None:
+    write_project(tmp_path, "http://localhost:9/v1", rows=1)
+    for folder in ("empty", "out/checkpoint-100"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert said in tracker(tmp_path, "backfill", *arguments, code=2)

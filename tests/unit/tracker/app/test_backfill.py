@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from eval_jobs.errors import CheckpointIncomplete, DiskFull
+from eval_jobs.types import Checkpoint, Generation
+from tests.unit.tracker.app.fake_world import FakeWorld
+from tracker.app.backfill import FilledPlace, InTurn, is_measured
+from tracker.app.pipeline import World, tick
+
+
+class Backfill:
+    """The checkpoints of the recorded run, let in one by one, and what was pinned so far."""
+
+    def __init__(self, steps: Sequence[int] = (), broken: Sequence[int] = ()) -> None:
+        self.fakes = FakeWorld()
+        checkpoints = {r.plan.checkpoint.step: r.plan.checkpoint for r in self.fakes.run.records}
+        self.pinned: list[int] = []
+        self._broken = broken
+        places = [self._place(checkpoints[step]) for step in steps or sorted(checkpoints)]
+        self.source = InTurn(places, self.fakes.queue)
+        self.world: World = replace(self.fakes.world(), source=self.source)
+
+    def tick(self) -> tuple[int, ...]:
+        passed = tick(self.world, self.fakes.clock.now())
+        return tuple(checkpoint.step for checkpoint in passed.checkpoints)
+
+    def _place(self, checkpoint: Checkpoint) -> FilledPlace:
+        return FilledPlace(
+            run_id=checkpoint.run_id, step=checkpoint.step, uri=checkpoint.uri, pinned=self._pin(checkpoint)
+        )
+
+    def _pin(self, checkpoint: Checkpoint) -> Callable[[], Checkpoint]:
+        def pin() -> Checkpoint:
+            if checkpoint.step in self._broken:
+                raise CheckpointIncomplete("a shard is missing", hint="copy it again")
+            self.pinned.append(checkpoint.step)
+            return checkpoint
+
+        return pin
+
+
+def test_checkpoints_are_let_in_one_by_one_in_their_order() -> None:
+    fill = Backfill([100, 1000, 500])
+    assert fill.tick() == (100,)
+    assert fill.tick() == ()
+    assert fill.pinned == [100], "the next one is not even read"
+    fill.fakes.work()
+    assert fill.tick() == (1000,)
+    assert fill.source.left == 1
+
+
+def test_it_is_not_over_while_something_is_left() -> None:
+    fill = Backfill([100, 200])
+    assert fill.source.is_behind()
+    for _ in range(2):
+        fill.tick()
+        fill.fakes.work()
+    assert not fill.source.is_behind()
+
+
+def test_one_that_cannot_be_evaluated_is_a_gap_and_the_next_one_follows() -> None:
+    fill = Backfill([100, 200], broken=[100])
+    assert fill.tick() == (200,)
+    gaps = fill.world.history.gaps(fill.fakes.run.run_id)
+    assert [(gap.step, gap.message) for gap in gaps] == [(100, "a shard is missing")]
+
+
+def test_a_store_that_refuses_a_pin_is_asked_again() -> None:
+    fill = Backfill([100])
+    is_full = [True]
+    (place,) = fill.source._left  # the disk is full at the first try
+
+    def pin() -> Checkpoint:
+        if is_full.pop() if is_full else False:
+            raise DiskFull("no space", hint="free some")
+        return place.pinned()
+
+    source = InTurn([replace(place, pinned=pin)], fill.fakes.queue)
+    now = fill.fakes.clock.now()
+    with pytest.raises(DiskFull):
+        source.ready(now)
+    assert [checkpoint.step for checkpoint in source.ready(now)] == [100]
+
+
+def test_what_is_measured_with_todays_settings_is_not_asked_again() -> None:
+    fill = Backfill()
+    (record, *_) = fill.fakes.run.records
+    checkpoint, measurement = record.plan.checkpoint, fill.world.measurement
+    assert is_measured(checkpoint, [record], measurement)
+    assert not is_measured(replace(checkpoint, digest="other"), [record], measurement)
+    assert not is_measured(checkpoint, [], measurement)
+    (suite,) = measurement.suites
+    warmer = replace(measurement, suites=(replace(suite, generation=Generation(temperature=1.0)),))
+    assert not is_measured(checkpoint, [record], warmer)
+    assert not is_measured(checkpoint, [record], replace(measurement, serve=replace(measurement.serve, dtype="half")))
