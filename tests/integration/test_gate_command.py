@@ -9,9 +9,10 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from tests.commands import tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
@@ -24,6 +25,7 @@ LENIENT = "[gate]\nmin_effect = 0.2\n"
 """80 questions show the absence of a loss of 20 points, and not of one."""
 
 ROWS = 60
+CHECKPOINT, FACTS = "out/checkpoint-100", 'data = "facts.jsonl"\n'
 OWN_ENVIRONMENT = {
     name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "GITLAB_")) and name != "CI"
 }
@@ -159,6 +161,25 @@ def test_the_step_of_the_github_action_stops_the_merge_or_lets_it_through(projec
     assert (tmp_path / "b.zip").is_file()
 
 
+def test_a_replay_says_where_another_version_answered_otherwise(project: Path, tmp_path: Path) -> None:
+    asked = ("1000", "--baseline", "600", "--policy", "lenient.toml")
+    gate(project, *asked, "--bundle", str(tmp_path / "whole.zip"))
+    with ZipFile(tmp_path / "whole.zip") as whole, ZipFile(tmp_path / "other.zip", "w") as other:
+        for entry in whole.namelist():
+            content = whole.read(entry)
+            if entry == "said.json":
+                said = json.loads(content)
+                assert said["words"][""] == "regression"
+                said["words"] |= {"": "pass", "facts": "pass"}
+                content = json.dumps(said | {"program": "9.9"}).encode()
+            other.writestr(entry, content)
+    assert gate(tmp_path, "--replay", "whole.zip").stderr == ""
+    done = gate(tmp_path, "--replay", "other.zip")
+    assert done.returncode == 1
+    assert "tracker 9.9 wrote this bundle and said pass" in done.stderr
+    assert "says regression: facts was pass" in done.stderr
+
+
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
     """Step 200 has forgotten all facts."""
@@ -180,3 +201,64 @@ def test_checkpoints_that_nobody_evaluated_are_evaluated_now(tmp_path: Path, ser
     assert "lost 1.000: 60 samples lost, 0 gained" in " ".join(said.split())
     said = tracker(tmp_path, "gate", "models/checkpoint-100", "--baseline", "gate/checkpoint-100@100")
     assert "pass" in said.lower()
+
+
+@pytest.fixture
+def asked_server() -> Iterator[OpenAIServer]:
+    """A model that answers, unless it is to think first; and one in a smaller format that has lost the facts."""
+
+    def answer(request: Request) -> Reply:
+        kind, number = request.prompt.split()[-2:]
+        is_lost = kind == "fact" and request.body["model"] == "small-100"
+        return Reply(text="hm" if is_lost or "Think" in request.prompt else number)
+
+    with OpenAIServer(answer, model="step-100", more_models=("small-100",)) as running:
+        yield running
+
+
+@pytest.fixture
+def measured(tmp_path: Path, asked_server: OpenAIServer) -> Path:
+    """A project whose run `r` has measured its checkpoint 100."""
+    write_project(tmp_path, asked_server.base_url, rows=ROWS, more=LENIENT)
+    write_checkpoint(tmp_path / CHECKPOINT, seed=100)
+    tracker(tmp_path, "run", CHECKPOINT)
+    return tmp_path
+
+
+def gated(folder: Path, old: str, new: str, *arguments: str, code: int) -> str:
+    """Gate the measured checkpoint under a configuration with one change; return what is said, in one line."""
+    (folder / "changed.toml").write_text((folder / "tracker.toml").read_text().replace(old, new))
+    asked = ("gate", CHECKPOINT, "--baseline", "r@100", "--config", "changed.toml")
+    return " ".join(tracker(folder, *asked, *arguments, code=code).split())
+
+
+def test_a_changed_prompt_is_gated_on_the_same_questions(measured: Path) -> None:
+    terse = f'{FACTS}prompt_template = "Answer: {{question}}"\n'
+    said = gated(measured, FACTS, terse, "--changed", "prompt", "--bundle", "terse.zip", code=0)
+    assert "changed on purpose: prompt_template is Answer: {question}, was the default (facts)" in said
+    assert "changed on purpose" in tracker(measured, "gate", "--replay", "terse.zip")
+    think = f'{FACTS}prompt_template = "Think first. {{question}}"\n'
+    said = gated(measured, FACTS, think, "--changed", "prompt", "--format", "json", code=1)
+    report = json.loads(said[said.index("{") :])
+    words = {check["benchmark"]: check["word"] for check in report["benchmarks"]}
+    assert words == {"facts": "regression", "sums": "pass"}
+    assert report["benchmarks"][0]["compared"]["comparison"]["n_common"] == ROWS
+    (kept,) = open_project(measured / "tracker.toml").history.records("r")
+    assert {b.prompt_template for b in kept.plan.suite.benchmarks} == {None}, "what is gated is kept apart from the run"
+    assert "incomparable" in gated(measured, FACTS, think, code=3)
+
+
+def test_a_changed_engine_is_gated_and_what_is_not_named_may_not_differ(measured: Path) -> None:
+    engine = ("step-{step}", "small-{step}")
+    said = gated(measured, *engine, "--changed", "engine,prompt", code=2)
+    assert "prompt is said to have changed, and is the same on both sides" in said
+    said = gated(measured, *engine, "--changed", "engine", code=1)
+    assert "changed on purpose: serve.model is small-{step}, was step-{step}" in said
+    assert "60 samples lost, 0 gained" in said
+    own = (measured / "tracker.toml").read_text()
+    (measured / "tracker.toml").write_text(own.replace(*engine))
+    prompt = (FACTS, f'{FACTS}prompt_template = "Q: {{question}}"\n')
+    assert "incomparable" in gated(measured, *prompt, "--changed", "engine", code=3)
+    said = gated(measured, *prompt, "--changed", "engine,prompt", code=1)
+    assert "prompt_template is Q: {question}" in said
+    assert "--changed 'promt' is not known" in gated(measured, *prompt, "--changed", "promt", code=2)

@@ -1,9 +1,10 @@
 """Everything that a gate's answer rests on in one zip file, so that another machine gives the same answer.
 
-    write_bundle(path, case)
-    gate_of(read_bundle(path))
+    write_bundle(path, case, gate_of(case))
+    bundle = read_bundle(path)
+    gate_of(bundle.case), bundle.said
 
-It holds both records with their questions and answers, the policy, and what was known of the run's noise.
+It holds both records with their questions and answers, the policy, what was known of the run's noise, and the answer.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +26,48 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate_rules import GatePolicy
-from tracker.domain.gate_types import GateCase
+from tracker.domain.gate_types import GateCase, GateReport, GateWord
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.score_series import SeriesKey
 
-VERSION = 1
+VERSION = 2
+"""2: with what was said, and by which program."""
+READ = (1, 2)
 MAX_BYTES = 2**30
 """Of one entry, unpacked: a file that unpacks to more is not read."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What the gate said when the bundle was written."""
+
+    program: str
+    """Version of the tracker."""
+    words: Mapping[str, GateWord]
+    """Of each benchmark; `""`: of the gate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """What is in a file."""
+
+    case: GateCase
+    said: Said | None
+    """None: written before it was kept."""
+
+
 _POLICY = TypeAdapter(GatePolicy)
+_SAID = TypeAdapter(Said)
 _JITTERS = TypeAdapter(tuple[tuple[SeriesKey, Jitter], ...])
 _CALIBRATIONS = TypeAdapter(tuple[Calibration, ...])
 
 
-def write_bundle(path: Path, case: GateCase) -> None:
+def words_of(report: GateReport) -> Mapping[str, GateWord]:
+    """Return what `Said` keeps of an answer."""
+    return {"": report.word} | {check.benchmark: check.word for check in report.benchmarks}
+
+
+def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
     """Write the file, whole or not at all; an older one of that name is replaced.
 
     Raises:
@@ -49,6 +81,8 @@ def write_bundle(path: Path, case: GateCase) -> None:
     try:
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as bundle:
             bundle.writestr("gate.json", json.dumps({"version": VERSION}))
+            said = Said(program=version("checkpoint-tracker"), words=words_of(report))
+            bundle.writestr("said.json", _SAID.dump_json(said))
             bundle.writestr("policy.json", _POLICY.dump_json(case.policy, indent=2))
             bundle.writestr("noise.json", json.dumps(noise))
             for side in ("baseline", "candidate"):
@@ -59,7 +93,7 @@ def write_bundle(path: Path, case: GateCase) -> None:
         raise StoreError(f"{path} cannot be written: {error.strerror}", hint="name another --bundle") from error
 
 
-def read_bundle(path: Path) -> GateCase:
+def read_bundle(path: Path) -> Bundle:
     """Read what `write_bundle` wrote.
 
     Raises:
@@ -68,20 +102,12 @@ def read_bundle(path: Path) -> GateCase:
     """
     try:
         with zipfile.ZipFile(path) as bundle:
-            version = json.loads(_entry(bundle, "gate.json"))["version"]
-            if version != VERSION:
-                what = f"{path} is a bundle of version {version}, and this program reads version {VERSION}"
+            found = json.loads(_entry(bundle, "gate.json"))["version"]
+            if found not in READ:
+                what = f"{path} is a bundle of version {found}, and this program reads version {VERSION}"
                 raise StoreError(what, hint="use the version of the tracker that wrote it")
-            noise: Any = json.loads(_entry(bundle, "noise.json"))
-            return GateCase(
-                baseline=_record(bundle, "baseline.record"),
-                candidate=_record(bundle, "candidate.record"),
-                policy=_POLICY.validate_json(_entry(bundle, "policy.json")),
-                noise=RunNoise(
-                    jitters=dict(_JITTERS.validate_python(noise["jitters"])),
-                    calibrations=_CALIBRATIONS.validate_python(noise["calibrations"]),
-                ),
-            )
+            said = _SAID.validate_json(_entry(bundle, "said.json")) if "said.json" in bundle.namelist() else None
+            return Bundle(case=_case(bundle, path, said), said=said)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="name a file of --bundle") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, TypeError, RuntimeError) as error:
@@ -89,6 +115,40 @@ def read_bundle(path: Path) -> GateCase:
 
 
 # --- private
+
+
+def _case(bundle: zipfile.ZipFile, path: Path, said: Said | None) -> GateCase:
+    noise: Any = json.loads(_entry(bundle, "noise.json"))
+    return GateCase(
+        baseline=_record(bundle, "baseline.record"),
+        candidate=_record(bundle, "candidate.record"),
+        policy=_policy(_entry(bundle, "policy.json"), path, said),
+        noise=RunNoise(
+            jitters=dict(_JITTERS.validate_python(noise["jitters"])),
+            calibrations=_CALIBRATIONS.validate_python(noise["calibrations"]),
+        ),
+    )
+
+
+def _policy(text: bytes, path: Path, said: Said | None) -> GatePolicy:
+    """Read the policy; what this program does not know must not be left out, for it may decide."""
+    policy = _POLICY.validate_json(text)
+    unknown = next(_unknown(json.loads(text), _POLICY.dump_python(policy, mode="json"), ""), None)
+    if unknown is not None:
+        by = "a newer tracker" if said is None else f"tracker {said.program}"
+        what = f"{path} demands {unknown!r}, which this program does not know"
+        raise StoreError(what, hint=f"replay it with {by}, which wrote it")
+    return policy
+
+
+def _unknown(given: object, known: object, place: str) -> Iterator[str]:
+    if isinstance(given, dict) and isinstance(known, dict):
+        yield from (f"{place}{key}" for key in given if key not in known)
+        for key in given.keys() & known.keys():
+            yield from _unknown(given[key], known[key], f"{place}{key}.")
+    elif isinstance(given, list) and isinstance(known, list):
+        for one, other in zip(given, known, strict=True):
+            yield from _unknown(one, other, place)
 
 
 def _record(bundle: zipfile.ZipFile, name: str) -> EvalRecord:

@@ -6,8 +6,14 @@ report = gate_of(case)      # the same on every machine that has the case
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from eval_jobs.errors import ConfigError
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.app.comparing import noise_of_run
+from tracker.domain.calibration_types import Calibration
+from tracker.domain.changed import not_found
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate
 from tracker.domain.gate_rules import GatePolicy
@@ -21,18 +27,38 @@ def gathered(candidate: EvalRecord, baseline: EvalRecord, history: History, poli
     """Return the case of two records, with what the history knows of the candidate's run and its benchmarks.
 
     Raises:
+        ConfigError: what the policy says has changed on purpose is the same on both sides.
         StoreError: earlier samples of the run are missing or damaged.
     """
+    same = not_found(baseline, candidate, policy.changed)
+    if same:
+        hint = "evaluate the candidate with the changed settings: name its folder, and not its step"
+        raise ConfigError(f"{same[0]} is said to have changed, and is the same on both sides", hint=hint)
     sides = {candidate.plan.checkpoint.digest, baseline.plan.checkpoint.digest}
     coverage = Policy(min_coverage=policy.otherwise.min_coverage)
     known = noise_of_run(candidate.plan.checkpoint.run_id, history, coverage)
     own = {series_key(candidate.plan, o) for o in candidate.outcomes if isinstance(o, EvalResult)}
     # The same weights asked twice, by another engine perhaps, differ by nothing that training does.
     jitters = {key: jitter for key, jitter in known.jitters.items() if key in own and len(sides) == 2}
-    noise = RunNoise(jitters=jitters, calibrations=known.calibrations)
+    asked = {outcome.benchmark for record in (baseline, candidate) for outcome in record.outcomes}
+    noise = RunNoise(jitters=jitters, calibrations=tuple(_about(known.calibrations, asked)))
     return GateCase(baseline=baseline, candidate=candidate, policy=policy, noise=noise)
 
 
 def gate_of(case: GateCase) -> GateReport:
     """Return the answer. Pure."""
     return gate(case.baseline, case.candidate, case.policy, case.noise)
+
+
+# --- private
+
+
+def _about(calibrations: Iterable[Calibration], benchmarks: Collection[str]) -> Iterator[Calibration]:
+    """Yield what calibrations say of some benchmarks: a bundle tells whoever reads it of no others."""
+    for one in calibrations:
+        asked = tuple(twice for twice in one.benchmarks if twice.benchmark in benchmarks)
+        if asked:
+            suite = one.plan.suite
+            kept = replace(suite, benchmarks=tuple(b for b in suite.benchmarks if b.name in benchmarks))
+            failures = tuple(failure for failure in one.failures if failure.benchmark in benchmarks)
+            yield replace(one, plan=replace(one.plan, suite=kept), benchmarks=asked, failures=failures)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.console import Console
 
 from eval_jobs.execute.worker import make_tools
@@ -29,6 +31,8 @@ def evaluate_now(
     project.make_state_dir()
     world = project.world()
     pinned = project.pin(checkpoint, run_id)
+    if run_id is not None:  # one of our own pins is of another run
+        pinned = replace(pinned, run_id=run_id)
     tools = make_tools(project.work_dir)
     try:
         with project.pins.in_use(pinned), console.status("starting") as status:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import version
 from io import StringIO
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,7 +16,7 @@ from rich.console import Console
 
 from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.types import EvalRecord
-from tracker.adapters.gate_bundle import read_bundle, write_bundle
+from tracker.adapters.gate_bundle import Said, read_bundle, words_of, write_bundle
 from tracker.app.comparing import whole_record_of
 from tracker.app.gate import gate_of, gathered
 from tracker.cli.checkpoints import is_reference, named_checkpoint
@@ -22,9 +24,11 @@ from tracker.cli.evaluating import evaluate_now
 from tracker.cli.gate_markdown import gate_markdown
 from tracker.cli.gate_output import DOCUMENTS, GateFormat, formats_for
 from tracker.cli.gate_table import gate_table
+from tracker.cli.gate_text import name_text
 from tracker.cli.options import config_option, open_project
 from tracker.config.gating import load_gate_policy
 from tracker.domain.buckets import SCHEME
+from tracker.domain.gate_rules import Change
 from tracker.domain.gate_types import GateCase, GateReport, GateWord
 from tracker.wiring import Project
 
@@ -41,6 +45,7 @@ _WIDTH = 120
 @click.option("--baseline", help="What the candidate would replace, named like it.")
 @config_option
 @click.option("--policy", type=click.Path(path_type=Path, dir_okay=False), help="File with [gate]; default: --config.")
+@click.option("--changed", default="", help="What differs on purpose: prompt, engine, or prompt,engine.")
 @click.option(
     "--format",
     "form",
@@ -57,12 +62,17 @@ def command(*, candidate: str | None, baseline: str | None, config_path: Path, *
     Both are evaluated checkpoints (STEP, RUN@STEP, latest, best, best:BENCHMARK, models:/NAME@ALIAS), or folders or
     s3://bucket/prefix that are evaluated now. What they are held to is [gate] of the configuration, or of --policy.
 
+    With --changed the candidate is asked or served otherwise, and that is what is gated: a folder that is evaluated now
+    is kept apart from its run.
+
     Exit code 0: pass; 1: regression; 3: inconclusive, missing or incomparable; 4: something broke.
     """
-    case = _case(candidate, baseline, config_path, options)
-    if options["bundle"] is not None:
-        write_bundle(options["bundle"], case)
+    case, said = _case(candidate, baseline, config_path, options)
     report = gate_of(case)
+    if options["bundle"] is not None:
+        write_bundle(options["bundle"], case, report)
+    if said is not None and said.words != words_of(report):
+        click.echo(_otherwise(said, report), err=True)
     outputs = formats_for(os.environ, GateFormat(options["form"]) if options["form"] else None)
     _write(report, outputs.stdout, options["output"])
     if outputs.summary is not None:
@@ -75,36 +85,57 @@ def command(*, candidate: str | None, baseline: str | None, config_path: Path, *
 # --- private
 
 
-def _case(candidate: str | None, baseline: str | None, config_path: Path, options: Mapping[str, Any]) -> GateCase:
+def _case(
+    candidate: str | None, baseline: str | None, config_path: Path, options: Mapping[str, Any]
+) -> tuple[GateCase, Said | None]:
     """Return what is to be judged; what is wrong with the call is said before anything is evaluated."""
     for path in (options["output"], options["bundle"]):
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigError(f"there is no folder for {path}", hint="create it, or name another file")
+    changed = _changes(options["changed"])
     if options["replay"] is not None:
-        if candidate or baseline or options["policy"]:
-            hint = "give --replay without CANDIDATE, --baseline and --policy"
+        if candidate or baseline or options["policy"] or changed:
+            hint = "give --replay without CANDIDATE, --baseline, --policy and --changed"
             raise ConfigError("a bundle holds both sides and their policy", hint=hint)
-        return read_bundle(options["replay"])
+        bundle = read_bundle(options["replay"])
+        return bundle.case, bundle.said
     if not candidate or not baseline:
         raise ConfigError("a gate needs two sides", hint="tracker gate CANDIDATE --baseline REF")
-    return _gathered(open_project(config_path), candidate, baseline, options["policy"])
+    project = open_project(config_path)
+    policy = project.config.gate.to_policy() if options["policy"] is None else load_gate_policy(options["policy"])
+    held_to = replace(policy, changed=changed)
+    before, after = (_record(project, name, is_apart=bool(changed)) for name in (baseline, candidate))
+    return gathered(after, before, project.history, held_to), None
 
 
-def _gathered(project: Project, candidate: str, baseline: str, policy: Path | None) -> GateCase:
-    held_to = project.config.gate.to_policy() if policy is None else load_gate_policy(policy)
-    before, after = (_record(project, name) for name in (baseline, candidate))
-    return gathered(after, before, project.history, held_to)
+def _changes(text: str) -> tuple[Change, ...]:
+    names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in set(Change)]
+    if unknown:
+        raise ConfigError(f"--changed {unknown[0]!r} is not known", hint=f"write {' or '.join(Change)}, or both")
+    return tuple(map(Change, names))
 
 
-def _record(project: Project, name: str) -> EvalRecord:
-    """Return an evaluated checkpoint with its samples; a place where one lies is evaluated first."""
+def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
+    """Return an evaluated checkpoint with its samples; a place where one lies is evaluated first.
+
+    With `is_apart` it is not counted to the run that it lies in: it is not asked as that run is.
+    """
     if not is_reference(name) and (name.startswith(SCHEME) or Path(name).is_dir()):
         place = name if name.startswith(SCHEME) else str(Path(name).absolute())
         is_of_run = place.startswith((f"{project.config.run.output_dir}/", str(project.pins_dir.absolute())))
-        run_id = None if is_of_run else f"gate/{PurePosixPath(place).name}"
+        run_id = None if is_of_run and not is_apart else f"gate/{PurePosixPath(place).name}"
         return evaluate_now(project, name, Console(stderr=True), run_id=run_id)[0][0]
-    report = named_checkpoint(project, name)
-    return whole_record_of(report, project.history)
+    return whole_record_of(named_checkpoint(project, name), project.history)
+
+
+def _otherwise(said: Said, report: GateReport) -> str:
+    """Say where another version of the tracker gave another answer."""
+    now, own = words_of(report), version("checkpoint-tracker")
+    names = [name for name in dict.fromkeys([*said.words, *now]) if name and said.words.get(name) != now.get(name)]
+    answers = [f"{name_text(name)} was {said.words.get(name, 'not there')}" for name in names]
+    was = f"tracker {name_text(said.program)} wrote this bundle and said {said.words.get('', 'nothing')}"
+    return f"note: {was}, {own} says {report.word}: {', '.join(answers) or 'a latency limit'}"
 
 
 def _write(report: GateReport, form: GateFormat, output: Path | None) -> None:

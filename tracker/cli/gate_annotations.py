@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from tracker.cli.gate_text import (
     GateCheck,
     change_text,
+    changed_lines,
     checks_of,
     deciding_text,
     level_text,
@@ -25,7 +26,8 @@ SHOWN_OF_A_KIND = 10
 def gate_annotations(report: GateReport) -> str:
     """Return one line a command: the answer, and every check that did not pass."""
     kind = "notice" if report.word is GateWord.PASS else "error"
-    head = command(kind, f"Gate: {report.word}", f"{sides_text(report)}: {deciding_text(report)}")
+    answer = [f"{sides_text(report)}: {deciding_text(report)}", *changed_lines(report)]
+    head = command(kind, f"Gate: {report.word}", "\n".join(answer))
     by_kind: dict[str, list[str]] = {kind: [head]}
     for check in checks_of(report):
         if check.word is not GateWord.PASS:

@@ -25,6 +25,7 @@ from tracker.cli.gate_text import (
     GateCheck,
     answered_text,
     change_text,
+    changed_lines,
     checks_of,
     flips_text,
     level_text,
@@ -40,6 +41,10 @@ from tracker.domain.gate_types import BenchmarkCheck, GateReport, GateWord
 def gate_junit(report: GateReport) -> str:
     """Return one test case for each check, in ASCII: it means the same in whatever encoding it is written."""
     suite = ET.Element("testsuite", name=_legal(f"tracker gate: {sides_text(report)}"))
+    if report.changed:
+        properties = ET.SubElement(suite, "properties")
+        for line in changed_lines(report):
+            ET.SubElement(properties, "property", name="gate", value=_legal(line))
     seen: Counter[str] = Counter()
     for check in checks_of(report):
         name = _legal(check.name)

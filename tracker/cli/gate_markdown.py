@@ -16,6 +16,7 @@ from tracker.cli.gate_text import (
     alpha_text,
     answered_text,
     change_text,
+    changed_lines,
     checks_of,
     deciding_text,
     flips_text,
@@ -41,7 +42,9 @@ _HEAD = ("check", "", "answer", "scores", "change, 95 % interval", "lost/gained"
 def gate_markdown(report: GateReport) -> str:
     """Return the answer as Markdown of at most `MAX_BYTES`, what passed last; what is left out is counted."""
     decided = f"Candidate {escaped(sides_text(report))}: {escaped(deciding_text(report))}"
+    changed = "".join(f"- {escaped(line)}\n" for line in changed_lines(report)[:_CHANGES_SHOWN])
     head = f"## {GATE_SYMBOLS[report.word]} Gate: {report.word.upper()}\n\n{decided}\n\n"
+    head += f"{changed}\n" if changed else ""
     checks = sorted(checks_of(report), key=lambda check: check.word is GateWord.PASS)
     rows = _fitting([_row(check) for check in checks], _TABLE_BYTES - _size(head))
     table = "".join([_line(_HEAD), _line(["---"] * len(_HEAD)), *rows, _left_out(len(checks) - len(rows), "checks")])
@@ -64,6 +67,7 @@ _MENTION = re.compile(r"(?<![A-Za-z0-9_])@")
 """A blank without width follows it: a name in an error message calls nobody."""
 _ROOM_FOR_COUNTS = 200
 _NOTES_BYTES = 8_000
+_CHANGES_SHOWN = 10
 
 
 def _row(check: GateCheck) -> str:

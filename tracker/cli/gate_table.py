@@ -20,6 +20,7 @@ from tracker.cli.gate_text import (
     alpha_text,
     answered_text,
     change_text,
+    changed_lines,
     checks_of,
     deciding_text,
     flips_text,
@@ -56,6 +57,7 @@ def gate_table(report: GateReport) -> RenderableType:
     lost = (line for check in report.benchmarks for line in _lost(check))
     return Group(
         head,
+        *(Text(line) for line in changed_lines(report)),
         "",
         _Checks(report=report),
         *repetition_lines(compared),

@@ -89,6 +89,11 @@ def deciding_text(report: GateReport) -> str:
     return names_text([check.name for check in required if check.word is report.word])
 
 
+def changed_lines(report: GateReport) -> tuple[str, ...]:
+    """Return what differs on purpose, one harmless line each."""
+    return tuple(f"changed on purpose: {reason_text(phrase)}" for phrase in report.changed)
+
+
 def alpha_text(report: GateReport) -> str:
     """Return how sure a REGRESSION is."""
     return f"level {p_text(report.alpha)}: the chance, over all required benchmarks, to call a loss where there is none"

@@ -15,8 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, ProbeResult
+from tracker.domain.calibration import measured_by, repetition_of
+from tracker.domain.changed import asked_alike
 from tracker.domain.compare import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
-from tracker.domain.display import percent_text, score_text, signed_text
+from tracker.domain.display import names_text, percent_text, score_text, signed_text
 from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate_types import BenchmarkCheck, GateReport, GateWord, LatencyCheck
 from tracker.domain.scores import summarise
@@ -35,11 +37,13 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         policy: what it is held to.
         noise: what is known of the candidate's run.
     """
-    view = compare_what_can_be(baseline, candidate, Policy(alpha=policy.alpha), noise)
+    alike = asked_alike(baseline, candidate, policy.changed)
+    view = compare_what_can_be(alike.baseline, candidate, Policy(alpha=policy.alpha), noise)
     compared = {one.benchmark: one for one in view.benchmarks}
     refused = {one.benchmark: one for one in view.refused}
     names = dict.fromkeys([*policy.benchmarks, *compared, *refused])
     rules = {name: policy.benchmarks.get(name, policy.otherwise) for name in names}
+    compared = {name: _with_fitness(one, candidate, rules[name], noise) for name, one in compared.items()}
     levels: dict[str, float] = {}
     for required in (True, False):
         family = [name for name in names if rules[name].required is required]
@@ -49,7 +53,7 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
     checks = [
         _checked(compared[name], rules[name], levels[name], policy.alpha)
         if name in compared
-        else _refused(name, refused.get(name), rules[name], levels[name])
+        else _refused(name, _with_reason(refused.get(name), alike.refusals.get(name)), rules[name], levels[name])
         for name in names
     ]
     checks = [_with_floor(check, candidate, rules[check.benchmark].floor) for check in checks]
@@ -61,6 +65,9 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         alpha=policy.alpha,
         benchmarks=tuple(sorted(checks, key=lambda check: not check.required)),
         latency=latency,
+        changed=tuple(
+            f"{phrase} ({names_text(names)})" if names else phrase for phrase, names in alike.differences.items()
+        ),
     )
 
 
@@ -109,6 +116,15 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
     return _undecided(replace(check, word=GateWord.INCONCLUSIVE, samples_needed=needed), one)
 
 
+def _with_fitness(
+    one: ComparedBenchmark, candidate: EvalRecord, rule: BenchmarkRule, noise: RunNoise
+) -> ComparedBenchmark:
+    """Say of a calibration whether it is fit for the smallest loss that matters here."""
+    measured = measured_by(candidate)
+    known = repetition_of(noise.calibrations, measured, one.benchmark, min_effect=rule.min_effect)
+    return replace(one, repetition=known)
+
+
 def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
     """Say what these samples could have shown, and how many would be needed."""
     needed = check.samples_needed
@@ -149,6 +165,12 @@ def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, floor: float | Non
     side = "below" if result.higher_is_better else "above"
     reason = f"{score_text(mean)} is {side} the limit of {score_text(floor)}"
     return replace(check, word=GateWord.REGRESSION, reason=reason, samples_needed=None)
+
+
+def _with_reason(refused: RefusedBenchmark | None, more: str | None) -> RefusedBenchmark | None:
+    if refused is None or more is None:
+        return refused
+    return replace(refused, reasons=(*refused.reasons, more))
 
 
 def _refused(name: str, refused: RefusedBenchmark | None, rule: BenchmarkRule, alpha_test: float) -> BenchmarkCheck:

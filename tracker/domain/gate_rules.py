@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from tracker.domain.types import LatencyMetric
+
+
+class Change(StrEnum):
+    """What may differ between the two sides on purpose, because it is what is gated."""
+
+    PROMPT = "prompt"
+    """The prompt template, or the number of examples in the prompt."""
+    ENGINE = "engine"
+    """How checkpoints are served: engine, version, dtype, arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +55,5 @@ class GatePolicy:
     benchmarks: Mapping[str, BenchmarkRule] = field(default_factory=dict)
     """Rules by benchmark; each of these benchmarks must have been measured."""
     latency: tuple[LatencyLimit, ...] = ()
+    changed: tuple[Change, ...] = ()
+    """What differs on purpose; all else must be alike."""

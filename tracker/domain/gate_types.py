@@ -70,6 +70,8 @@ class GateReport:
     benchmarks: tuple[BenchmarkCheck, ...]
     """Required ones first, then as in the candidate's suite."""
     latency: tuple[LatencyCheck, ...] = ()
+    changed: tuple[str, ...] = ()
+    """What differs on purpose, a phrase each."""
 
 
 @dataclass(frozen=True, kw_only=True)

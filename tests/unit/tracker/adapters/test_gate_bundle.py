@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from eval_jobs.errors import ConfigError, StoreError
 from tests.records import forgetting_run, scores_of_run
 from tests.unit.tracker.domain.records import record_of
 from tracker.adapters import gate_bundle
-from tracker.adapters.gate_bundle import read_bundle, write_bundle
+from tracker.adapters.gate_bundle import Said, read_bundle, words_of, write_bundle
 from tracker.app.gate import gate_of
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
@@ -41,17 +42,19 @@ def small() -> GateCase:
 
 def test_what_is_read_is_what_was_written_and_gives_the_same_answer(tmp_path: Path) -> None:
     written = case()
-    write_bundle(tmp_path / "bundle.zip", written)
+    write_bundle(tmp_path / "bundle.zip", written, gate_of(written))
     found = read_bundle(tmp_path / "bundle.zip")
-    assert found == written
-    assert gate_of(found) == gate_of(written)
-    assert gate_of(found).word is GateWord.REGRESSION
+    assert found.case == written
+    assert gate_of(found.case) == gate_of(written)
+    assert gate_of(found.case).word is GateWord.REGRESSION
+    assert found.said == Said(program=version("checkpoint-tracker"), words=words_of(gate_of(written)))
+    assert found.said.words["facts"] is GateWord.REGRESSION
     assert [path.name for path in tmp_path.iterdir()] == ["bundle.zip"]
 
 
 def test_a_bundle_cannot_be_written_where_there_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
-        write_bundle(tmp_path / "nowhere" / "bundle.zip", small())
+        write_bundle(tmp_path / "nowhere" / "bundle.zip", small(), gate_of(small()))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -66,30 +69,54 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
         read_bundle(tmp_path / "x.zip")
 
 
-@pytest.mark.parametrize("name", ["gate.json", "policy.json", "noise.json", "baseline.record", "candidate.record"])
+@pytest.mark.parametrize(
+    "name", ["gate.json", "policy.json", "noise.json", "said.json", "baseline.record", "candidate.record"]
+)
 @pytest.mark.parametrize("content", [None, b"", b"[1]", b"\xff"])
 def test_a_bundle_with_a_damaged_part_is_refused(tmp_path: Path, name: str, content: bytes | None) -> None:
-    write_bundle(tmp_path / "whole.zip", small())
+    write_bundle(tmp_path / "whole.zip", small(), gate_of(small()))
     with zipfile.ZipFile(tmp_path / "whole.zip") as whole, zipfile.ZipFile(tmp_path / "x.zip", "w") as damaged:
         for entry in whole.namelist():
             if entry != name:
                 damaged.writestr(entry, whole.read(entry))
             elif content is not None:
                 damaged.writestr(entry, content)
+    if (name, content) == ("said.json", None):  # as version 1 was written
+        assert read_bundle(tmp_path / "x.zip").said is None
+        return
     with pytest.raises(StoreError):
         read_bundle(tmp_path / "x.zip")
 
 
+@pytest.mark.parametrize("where", ["", "otherwise", "benchmarks.facts", "latency.0"])
+def test_what_a_later_policy_demands_is_refused_and_never_left_out(tmp_path: Path, where: str) -> None:
+    write_bundle(tmp_path / "whole.zip", case(), gate_of(case()))
+    with zipfile.ZipFile(tmp_path / "whole.zip") as whole, zipfile.ZipFile(tmp_path / "x.zip", "w") as later:
+        for entry in whole.namelist():
+            content = whole.read(entry)
+            if entry == "policy.json":
+                policy = json.loads(content)
+                place = policy
+                for part in where.split(".") if where else ():
+                    place = place[int(part) if part.isdecimal() else part]
+                place["max_cost"] = 3
+                content = json.dumps(policy).encode()
+            later.writestr(entry, content)
+    with pytest.raises(StoreError, match=r"max_cost.* which this program does not know") as caught:
+        read_bundle(tmp_path / "x.zip")
+    assert version("checkpoint-tracker") in caught.value.hint
+
+
 def test_a_bundle_of_a_later_version_is_named_as_such(tmp_path: Path) -> None:
-    write_bundle(tmp_path / "x.zip", small())
+    write_bundle(tmp_path / "x.zip", small(), gate_of(small()))
     with zipfile.ZipFile(tmp_path / "y.zip", "w") as later:
-        later.writestr("gate.json", json.dumps({"version": 2}))
-    with pytest.raises(StoreError, match="of version 2"):
+        later.writestr("gate.json", json.dumps({"version": 3}))
+    with pytest.raises(StoreError, match="of version 3"):
         read_bundle(tmp_path / "y.zip")
 
 
 def test_a_bundle_that_unpacks_to_too_much_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_bundle(tmp_path / "x.zip", small())
+    write_bundle(tmp_path / "x.zip", small(), gate_of(small()))
     monkeypatch.setattr(gate_bundle, "MAX_BYTES", 10)
     with pytest.raises(StoreError, match="is no bundle"):
         read_bundle(tmp_path / "x.zip")
