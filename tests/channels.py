@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from tests.fakes.chat_rules import (
     WeComRules,
 )
 from tests.fakes.chat_services import ChatService, Rules
+from tests.requires import requires_binary
 from tracker.adapters.channels.opening import open_channels
 from tracker.domain.channel_types import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
 from tracker.ports import Notifier
@@ -99,3 +101,20 @@ def mail_channel(
         place = Place(file=folder / "password")
     settings = ChannelSettings(name="team", kind=ChannelKind.EMAIL, user=user, secret_place=place, mail=route)
     return open_channels((settings,), SystemClock(), patience_s=patience_s)[0]
+
+
+def self_signed(folder: Path) -> tuple[str, str]:
+    """Return files of chain and key of `localhost`, for which nobody but itself vouches."""
+    chain, key = str(folder / "chain.pem"), str(folder / "key.pem")
+    command = [
+        str(requires_binary("openssl")),
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+    ]
+    name = ["-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "3650"]
+    subprocess.run([*command, *name, "-keyout", key, "-out", chain], check=True, capture_output=True)
+    return chain, key

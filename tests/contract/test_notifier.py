@@ -13,7 +13,7 @@ import pytest
 
 from eval_jobs.errors import AlertError, ChannelRefused, ChannelUnreachable
 from tests.alert_messages import alert, hostile, huge, message_of, ordinary, resolved
-from tests.channels import BEARER, KINDS, SECRET, SECRETS, mail_channel, opened, rules_of, wired
+from tests.channels import BEARER, KINDS, SECRET, SECRETS, mail_channel, opened, rules_of, self_signed, wired
 from tests.fakes.alerting import FakeChannel
 from tests.fakes.chat_services import ChatService, Said, nobody_there
 from tests.fakes.mail_server import MailServer
@@ -181,6 +181,13 @@ def test_a_name_that_nobody_knows_is_unreachable(tmp_path: Path) -> None:
     channel = opened(ChannelKind.SLACK, "https://nobody.invalid/services/T0/B0/abc", tmp_path)
     with pytest.raises(ChannelUnreachable, match=r"nobody\.invalid"):
         channel.notify(ordinary())
+
+
+def test_a_service_that_nobody_vouches_for_is_sent_nothing(tmp_path: Path) -> None:
+    with ChatService(rules_of(ChannelKind.SLACK), certificate=self_signed(tmp_path)) as service:
+        with pytest.raises(ChannelUnreachable, match="certificate verify failed"):
+            opened(ChannelKind.SLACK, service.url, tmp_path).notify(ordinary())
+        assert service.asked == []
 
 
 # --- secrets

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,7 +75,8 @@ class Rules(Protocol):
 class ChatService:
     """A server on loopback; a context manager."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, *, certificate: tuple[str, str] | None = None) -> None:
+        """Listen; `certificate` names files of chain and key, and then TLS is spoken."""
         self.rules = rules
         self.asked: list[Asked] = []
         self.taken: list[Asked] = []
@@ -84,6 +86,11 @@ class ChatService:
         self._httpd = _Httpd(("127.0.0.1", 0), _Handler)
         self._httpd.service = self
         self.origin = f"http://127.0.0.1:{self._httpd.server_address[1]}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            self._httpd.socket = context.wrap_socket(self._httpd.socket, server_side=True)
+            self.origin = f"https://localhost:{self._httpd.server_address[1]}"
         self._thread = threading.Thread(target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     @property

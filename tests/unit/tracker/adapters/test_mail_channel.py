@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import logging
 import re
-import subprocess
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from eval_jobs.errors import AlertError, ChannelRefused, ChannelUnreachable
 from tests.alert_messages import alert, hostile, huge, message_of, ordinary, resolved
-from tests.channels import mail_channel
+from tests.channels import mail_channel, self_signed
 from tests.fakes.mail_server import MailServer
 from tracker.domain.alert_types import AlertState
 from tracker.domain.channel_types import MailSecurity
@@ -30,12 +29,7 @@ def part(mail: EmailMessage, kind: str) -> str:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A certificate of `localhost`, signed by itself."""
-    folder = tmp_path_factory.mktemp("certificate")
-    chain, key = str(folder / "chain.pem"), str(folder / "key.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "3650"]
-    subprocess.run([*command, *name, "-keyout", key, "-out", chain], check=True, capture_output=True)
-    return chain, key
+    return self_signed(tmp_path_factory.mktemp("certificate"))
 
 
 def test_a_mail_has_a_subject_a_text_and_a_page(tmp_path: Path) -> None:
