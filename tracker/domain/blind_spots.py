@@ -18,8 +18,10 @@ INTERVALS = 3
 """Between checkpoints; from fewer nobody can say what is usual."""
 NEWEST = 10
 """Intervals that are looked at: a trainer's pace changes."""
-SHORTEST_S = 60.0
+SHORTEST_S = 600.0
 """Nobody is called for less, however fast a run saves."""
+COPIED_S = 10.0
+"""Checkpoints that follow each other faster were copied here; how fast the trainer saves, they do not say."""
 PLANS = 3
 """Evaluations after which it is known how long one takes."""
 
@@ -39,10 +41,11 @@ class Rhythm:
 
     @property
     def usual_s(self) -> float | None:
-        """Median of the newest intervals, None while there are too few."""
+        """Median of the newest intervals, None while that says nothing."""
         newest = self.times[-NEWEST - 1 :]
         intervals = [(b - a).total_seconds() for a, b in pairwise(newest)]
-        return statistics.median(intervals) if len(intervals) >= INTERVALS else None
+        usual_s = statistics.median(intervals) if len(intervals) >= INTERVALS else 0.0
+        return usual_s if usual_s >= COPIED_S else None
 
 
 def overdue(rhythm: Rhythm, factor: float, *, watched_since: datetime, now: datetime) -> Alert | None:

@@ -114,6 +114,22 @@ def test_from_few_checkpoints_nobody_can_say_what_is_usual() -> None:
     assert tower.told() == []
 
 
+def test_checkpoints_that_were_copied_say_nothing_of_the_trainers_pace() -> None:
+    tower = Tower()
+    tower.look(10, *(checkpoint(number, every_s=0.5) for number in range(8)))
+    tower.look(1_000_000)
+    assert tower.told() == []
+
+
+def test_a_run_that_saves_fast_is_not_called_late_within_minutes() -> None:
+    tower = Tower()
+    tower.look(200, *(checkpoint(number, every_s=20.0) for number in range(8)))
+    tower.look(140 + 600)
+    assert tower.told() == []
+    tower.look(140 + 601)
+    assert tower.told() == [(AlertKind.OVERDUE, FIRING, 700)]
+
+
 def test_a_training_that_has_ended_owes_no_checkpoint() -> None:
     by_exit, by_its_word = Tower(), Tower(last_step=400)
     for tower in (by_exit, by_its_word):
