@@ -5,9 +5,15 @@ from __future__ import annotations
 import gc
 import importlib
 import logging
+import os
+import select
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points, version
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,6 +23,9 @@ from tracker.cli.log_text import log_with, show_traceback, shown
 
 BROKEN = 4
 """Exit code of what nobody foresaw, as of every other failure that says nothing about a model."""
+
+UNREAD = 141
+"""Exit code when nobody reads the output any more, as a shell gives it to every command of a pipe."""
 
 PLUGIN_GROUP = "tracker.commands"
 
@@ -58,6 +67,27 @@ COMMANDS = {
 """In the order of a first use, which is also the order of the help."""
 
 
+class _PipeBroken(Exception):
+    """Click and rich make exit code 1 of a broken pipe, which would say that something was lost."""
+
+    def __init__(self, cause: BrokenPipeError, *, is_output: bool) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.is_output = is_output
+
+
+@contextmanager
+def _noticing_broken_pipes() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _PipeBroken(error, is_output=_is_unread()) from error
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich has given up, and sends what is left nowhere
+            raise _PipeBroken(error.__context__, is_output=True) from error
+        raise
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -85,6 +115,22 @@ class LazyGroup(click.Group):
         rows += [(point.name, point.load().get_short_help_str(limit=70)) for point in _plugins()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - as click has it
+    ) -> click.Context:
+        """Read the arguments; a help that nobody reads to its end is no failure."""
+        with _noticing_broken_pipes():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        with _noticing_broken_pipes():
+            return super().invoke(ctx)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -119,9 +165,12 @@ def main() -> None:
     sys.excepthook = show_traceback
     try:
         code = cli.main(standalone_mode=False)
+        with _noticing_broken_pipes():
+            sys.stdout.flush()
     except TrackerError as error:
         if "--debug" in sys.argv:
-            raise
+            show_traceback(type(error), error, error.__traceback__)
+            sys.exit(error.exit_code)
         # An engine's last words, a server's answer or a file's name may be part of it.
         click.echo(f"{click.style('error', fg='red')} {error.code}: {shown(error.message)}", err=True)
         click.echo(f"  {click.style('do', bold=True)}: {shown(error.hint)}", err=True)
@@ -132,13 +181,34 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         sys.exit(130)
+    except _PipeBroken as error:
+        sys.exit(_unread() if error.is_output else _broken(error.cause))
     except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say that something was lost
-        show_traceback(type(error), error, error.__traceback__)
-        sys.exit(BROKEN)
+        sys.exit(_broken(error))
     sys.exit(code if isinstance(code, int) else 0)
 
 
 # --- private
+
+
+def _broken(error: Exception) -> int:
+    """Show what nobody foresaw and return its exit code."""
+    show_traceback(type(error), error, error.__traceback__)
+    return BROKEN
+
+
+def _unread() -> int:
+    """Return the exit code of a command whose reader has seen enough, which is no failure."""
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        os.dup2(nowhere.fileno(), 1)  # what is still to be written at the end
+    return UNREAD
+
+
+def _is_unread() -> bool:
+    """Return whether whoever read our output has gone, as `head -1` does."""
+    output = select.poll()
+    output.register(1, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
 def _plugins() -> list[EntryPoint]:

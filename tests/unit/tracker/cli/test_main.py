@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.records import FORGETTING_TOML, forgetting_run
+from tracker.cli.options import open_project
+
+RUN = forgetting_run(samples=8)
 TRACKER = Path(sys.executable).parent / "tracker"
 HEAVY = ("mlflow", "pandas", "numpy", "scipy", "sqlalchemy", "plotly", "pydantic", "openai", "rich.live")
 
@@ -55,8 +60,39 @@ def test_without_a_configuration_each_command_says_how_to_make_one(arguments: li
     assert "Traceback" not in result.stderr
 
 
-def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    assert "Traceback" in tracker("--debug", "watch", cwd=tmp_path).stderr
+def test_debug_shows_the_traceback_and_keeps_the_exit_code(tmp_path: Path) -> None:
+    done = tracker("--debug", "watch", cwd=tmp_path)
+    assert "Traceback" in done.stderr
+    assert done.returncode == tracker("watch", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["history"], ["history", "--json"]])
+def test_a_reader_that_has_seen_enough_ends_a_command_quietly(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "tracker.toml").write_text(FORGETTING_TOML)
+    history = open_project(tmp_path / "tracker.toml").history
+    for record, report in zip(RUN.records, RUN.reports, strict=True):
+        history.append(record)
+        history.append_report(report)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [str(TRACKER), *arguments], stdout=writing, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path
+    )
+    os.close(writing)
+    assert (done.stderr, done.returncode) == ("", 141)
+
+
+def test_a_pipe_that_breaks_elsewhere_is_a_failure_and_no_regression() -> None:
+    code = (
+        "import sys; sys.argv = ['tracker', 'history']\n"
+        "from tracker.cli import main\n"
+        "def broken(**options): raise BrokenPipeError(32, 'Broken pipe')\n"
+        "main.cli.main = broken\n"
+        "main.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "BrokenPipeError" in done.stderr
 
 
 def test_the_version_is_the_distributions() -> None:
