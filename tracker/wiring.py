@@ -34,7 +34,7 @@ from tracker.adapters.secrets import read_secret, take_out
 from tracker.adapters.sweeps_sql import SqlSweeps
 from tracker.config import FIRST, Config
 from tracker.domain.buckets import SCHEME
-from tracker.ports import Lead, Notifier, Pins, Tracking
+from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring_checkpoints import held_at, open_source, pin_at
 from tracker.wiring_sweeps import sweeps_of
 
@@ -189,15 +189,18 @@ class Project:
         return channels
 
     @cached_property
+    def alerting(self) -> Alerting:
+        """The outbox to the channels."""
+        outbox = importlib.import_module("tracker.adapters.alert_outbox_sql")
+        link = self.config.alerts.link
+        alerting: Alerting = outbox.AlertOutbox(self.database, self.channels, run=self.config.run.name, link=link)
+        return alerting
+
+    @cached_property
     def crier(self) -> Crier:
         """Whoever tells people."""
-        outbox = importlib.import_module("tracker.adapters.alert_outbox_sql")
         crier: Crier = importlib.import_module("tracker.app.alerting").Crier(
-            history=self.history,
-            alerting=outbox.AlertOutbox(
-                self.database, self.channels, run=self.config.run.name, link=self.config.alerts.link
-            ),
-            samples=self.config.alerts.lost_samples,
+            history=self.history, alerting=self.alerting, samples=self.config.alerts.lost_samples
         )
         return crier
 

@@ -45,7 +45,7 @@ def command() -> None:
 def list_(*, config_path: Path, as_json: bool) -> None:
     """Show the alerts that last, what waits for each channel, and what is silenced."""
     project = open_project(config_path)
-    alerting = project.crier.alerting
+    alerting = project.alerting
     view = AlertsView(open=_open(project), channels=alerting.channels(), silences=alerting.silences())
     if as_json:
         click.echo(json_text(AlertsView, view))

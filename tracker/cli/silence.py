@@ -52,7 +52,7 @@ def command(*, subject: str, config_path: Path, as_json: bool, **asked: object) 
     run_id = str(asked["run_id"] or own)
     if not is_of(run_id, own):
         raise ConfigError(f"{run_id} is not of the run of this tracker.toml, {own}", hint=f"write {own}/NAME")
-    alerting = project.crier.alerting
+    alerting = project.alerting
     silence = _asked_for(subject, run_id, asked, now)
     if asked["end"] and silence.id not in {known.id for known in alerting.silences()}:
         known = ", ".join(f"{one_line(s.subject)} of {one_line(s.run_id)}" for s in alerting.silences()) or "nothing"

@@ -1,0 +1,178 @@
+"""`tracker alerts`, `tracker silence` and `tracker accept` as a user calls them, with a strict chat service behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.queue.database_sql import open_database
+from tests.channels import SECRET
+from tests.commands import tracker
+from tests.fakes.chat_rules import FeishuRules, SlackRules
+from tests.fakes.chat_services import ChatService
+from tests.judged_run import judged_run
+from tracker.adapters.alert_outbox_sql import AlertOutbox
+from tracker.adapters.history_sql import SqlHistory
+from tracker.app.alerting import Crier
+from tracker.config import load_config
+from tracker.domain.alert_types import Alert, AlertKind, AlertState
+from tracker.domain.alerts import loss_alerts
+from tracker.wiring import Project
+
+RUN = judged_run()
+CONFIG = """
+[run]
+name = "{run}"
+output_dir = "out"
+[tracking]
+enabled = false
+[[benchmark]]
+benchmark = "exact"
+data = "facts.jsonl"
+"""
+CHANNELS = """
+[[alerts.channel]]
+name = "team"
+kind = "feishu"
+url_file = "feishu_url"
+secret_file = "feishu_key"
+[[alerts.channel]]
+name = "others"
+kind = "slack"
+url_file = "slack_url"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A project with a judged run and two channels."""
+
+    folder: Path
+    team: ChatService
+    others: ChatService
+
+    def raise_alert(self, alert: Alert) -> None:
+        """Do as a watcher does that is killed before it sends anything."""
+        project = Project(load_config(self.folder / "tracker.toml"))
+        outbox = AlertOutbox(project.database, project.channels, run=RUN.run_id)
+        Crier(history=project.history, alerting=outbox).tell([alert])
+        project.database.dispose()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    (tmp_path / "tracker.toml").write_text(CONFIG.replace("{run}", RUN.run_id) + CHANNELS)
+    (tmp_path / "facts.jsonl").write_text('{"question": "1+1", "answer": "2"}\n')
+    (tmp_path / ".tracker").mkdir()
+    engine = open_database(f"sqlite:///{tmp_path}/.tracker/tracker.db")
+    history = SqlHistory(engine, tmp_path / ".tracker" / "samples")
+    for record, report in zip(RUN.records, RUN.reports, strict=True):
+        history.append(record)
+        history.append_report(report)
+    for episode in RUN.episodes:
+        history.append_episode(episode)
+    engine.dispose()
+    with ChatService(FeishuRules(secret=SECRET)) as team, ChatService(SlackRules()) as others:
+        (tmp_path / "feishu_url").write_text(team.url)
+        (tmp_path / "feishu_key").write_text(SECRET)
+        (tmp_path / "slack_url").write_text(others.url)
+        yield Site(folder=tmp_path, team=team, others=others)
+
+
+def alert_of(subject: str = "facts") -> Alert:
+    return Alert(
+        fingerprint=f"of {subject}",
+        run_id=RUN.run_id,
+        step=1000,
+        kind=AlertKind.LOSS,
+        subject=subject,
+        state=AlertState.FIRING,
+        message=f"{subject} regressed at step 1000",
+        raised_at=datetime(2026, 2, 1, tzinfo=UTC),
+    )
+
+
+def test_a_channel_is_tried_and_what_the_service_answers_is_shown(site: Site) -> None:
+    said = tracker(site.folder, "alerts", "test")
+    assert "team: delivered" in said
+    assert "others: delivered" in said
+    assert (len(site.team.taken), len(site.others.taken)) == (1, 1)
+    assert "this is a test" in json.dumps(site.others.taken[0].json())
+
+
+def test_a_wrong_key_is_said_with_what_to_do_and_shown_to_nobody(site: Site) -> None:
+    (site.folder / "feishu_key").write_text("another-key")
+    said = tracker(site.folder, "alerts", "test", "team", code=4)
+    assert "team: not delivered" in said
+    assert "secret_file" in said
+    assert "another-key" not in said
+    assert site.team.taken == []
+    assert "no channel is called 'tam'" in tracker(site.folder, "alerts", "test", "tam", code=2)
+
+
+def test_what_lasts_and_what_waits_is_listed(site: Site) -> None:
+    assert "nothing is wrong" in tracker(site.folder, "alerts", "list")
+    site.raise_alert(alert_of())
+    said = tracker(site.folder, "alerts", "list")
+    assert "facts regressed at step 1000" in " ".join(said.split())
+    assert "channel team: 1 alert waiting" in said
+    listed = json.loads(tracker(site.folder, "alerts", "list", "--json"))
+    assert [alert["subject"] for alert in listed["open"]] == ["facts"]
+    assert {channel["name"]: channel["waiting"] for channel in listed["channels"]} == {"team": 1, "others": 1}
+
+
+def test_a_project_without_a_channel_says_where_alerts_are(site: Site) -> None:
+    (site.folder / "tracker.toml").write_text(CONFIG.replace("{run}", RUN.run_id))
+    assert "no channel is configured" in tracker(site.folder, "alerts", "list")
+    assert "[[alerts.channel]]" in tracker(site.folder, "alerts", "test", code=2)
+
+
+def test_a_silence_holds_alerts_back_until_it_is_ended(site: Site) -> None:
+    said = tracker(site.folder, "silence", "facts", "--for", "4h", "--reason", "the data is being mended")
+    assert f"silenced until {datetime.now(UTC):%Y-}" in said
+    site.raise_alert(alert_of())
+    site.raise_alert(alert_of("sums"))
+    tracker(site.folder, "silence", "nothing", "--for", "1s", "--reason", "sends what waits")
+    assert "sums" in json.dumps(site.others.taken[0].json())
+    assert len(site.others.taken) == 1
+    listed = tracker(site.folder, "alerts", "list")
+    assert "channel team: 1 alert waiting: silenced" in listed
+    assert "the data is being mended" in " ".join(listed.split())
+    tracker(site.folder, "silence", "facts", "--end")
+    assert "facts" in json.dumps(site.others.taken[1].json())
+    assert len(site.team.taken) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("facts",), "for how long?"),
+        (("facts", "--for", "4h", "--end"), "for how long?"),
+        (("facts", "--for", "4h"), "a silence needs a reason"),
+        (("facts", "--for", "4 weeks", "--reason", "r"), "write 30min, 4h or 2d"),
+        (("facts", "--for", "0h", "--reason", "r"), "1s to 365d"),
+        (("facts", "--end"), "is not silenced"),
+        (("facts", "--for", "4h", "--reason", "r", "--run", "other"), "is not of the run of this tracker.toml"),
+    ],
+)
+def test_a_silence_that_cannot_be_meant_is_refused(site: Site, arguments: tuple[str, ...], said: str) -> None:
+    assert said in " ".join(tracker(site.folder, "silence", *arguments, code=2).split())
+
+
+def test_accepting_a_level_tells_that_the_loss_is_over(site: Site) -> None:
+    project = Project(load_config(site.folder / "tracker.toml"))
+    (episode,) = [e for e in project.history.episodes(RUN.run_id) if e.benchmark == "facts" and e.closed_step is None]
+    report = next(r for r in RUN.reports if r.step == 1000)
+    project.database.dispose()
+    (alert,) = loss_alerts(replace(report, episodes=(episode,)), ())
+    site.raise_alert(alert)
+    tracker(site.folder, "accept", "1000", "facts", "--reason", "the mix changed on purpose")
+    told = [json.dumps(asked.json(), ensure_ascii=False) for asked in site.others.taken]
+    assert len(told) == 1  # both are of one checkpoint: one message
+    assert "the mix changed on purpose" in told[0]
+    assert "nothing is wrong" in tracker(site.folder, "alerts", "list")
