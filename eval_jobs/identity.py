@@ -14,6 +14,7 @@ from eval_jobs.types import (
     EvalPlan,
     Part,
     ProbeLoad,
+    Program,
     Screen,
     ServeSpec,
     Suite,
@@ -42,7 +43,8 @@ def score_settings(benchmark: Benchmark, suite: Suite) -> Mapping[str, object]:
     settings: dict[str, object] = asdict(benchmark)
     # Where the data lies does not matter, what is in it does.
     del settings["data"]
-    del settings["max_tokens"], settings["measured_with"]
+    del settings["max_tokens"], settings["measured_with"], settings["program"]
+    settings |= _program_settings("evaluator", benchmark.program)
     if benchmark.measured_with:
         return settings | dict(benchmark.measured_with)
     generation = asdict(suite.generation)
@@ -60,13 +62,14 @@ def serve_settings(serve: ServeSpec) -> Mapping[str, object]:
     """Return everything about serving that can change a score, by name: not where, from what or how patiently."""
     if serve.engine is EngineKind.REMOTE:
         return {"engine": serve.engine, "model": serve.model}
-    return {
+    settings = {
         "engine": serve.engine,
         "dtype": serve.dtype,
         "max_model_len": serve.max_model_len,
         "args": _without_memory_share(serve.args),
         "trust_remote_code": serve.trust_remote_code,
     }
+    return settings | _program_settings("engine", serve.program)
 
 
 def suite_fingerprint(suite: Suite) -> str:
@@ -171,6 +174,14 @@ def numbered(keys: Iterable[str]) -> tuple[str, ...]:
 
 
 # --- private
+
+
+def _program_settings(kind: str, program: Program | None) -> dict[str, object]:
+    """Return what of a program that is not built in can change a score; nothing for a built-in one, as ever."""
+    if program is None:
+        return {}
+    options = {f"{kind}.{name}": value for name, value in program.options}
+    return {kind: program.name, f"{kind}_version": program.version, **options}
 
 
 def _load_settings(load: ProbeLoad) -> dict[str, object]:

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError, StoreError, TrackerError
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.selection import EvaluatorByName
 from eval_jobs.execute.claiming import Chooser
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.heartbeat import Heartbeat
@@ -106,7 +106,7 @@ def make_tools(work_dir: Path, clock: Clock | None = None) -> Tools:
     reap_orphans(work_dir)
     return Tools(
         engine=EngineByKind(work_dir, clock),
-        evaluator=EvalScopeEvaluator(work_dir, log_name=evaluator_log_name()),
+        evaluator=EvaluatorByName(work_dir, clock, log_name=evaluator_log_name()),
         prober=LatencyProber(),
         clock=clock,
     )

@@ -17,7 +17,8 @@ class EngineByKind:
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
         self._clock = clock
-        self._engines: dict[EngineKind, Engine] = {
+        self._work_dir = work_dir
+        self._engines: dict[EngineKind | str, Engine] = {
             EngineKind.VLLM: VllmEngine(work_dir, clock),
             EngineKind.SGLANG: SglangEngine(work_dir, clock),
         }
@@ -26,14 +27,13 @@ class EngineByKind:
         self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress
     ) -> AbstractContextManager[Endpoint]:
         """Serve through the engine that `spec.engine` names; the others stop, because two may not fit in the memory."""
+        wanted = spec.engine if spec.program is None else spec.program.name
         for kind, engine in self._engines.items():
-            if kind is not spec.engine:
+            if kind != wanted:
                 engine.close()
-        if spec.engine is EngineKind.REMOTE and spec.engine not in self._engines:
-            # Its client library takes a second and 25 MB, which workers with an engine of their own do without.
-            remote = importlib.import_module("eval_jobs.serve.remote")
-            self._engines[spec.engine] = remote.RemoteEngine(self._clock)
-        return self._engines[spec.engine].serving(checkpoint, spec, progress=progress)
+        if wanted not in self._engines:
+            self._engines[wanted] = self._opened(wanted)
+        return self._engines[wanted].serving(checkpoint, spec, progress=progress)
 
     def rest(self) -> None:
         """Let all of them rest."""
@@ -49,3 +49,16 @@ class EngineByKind:
         """Close all engines."""
         for engine in self._engines.values():
             engine.close()
+
+    # --- private
+
+    def _opened(self, wanted: EngineKind | str) -> Engine:
+        if wanted is EngineKind.REMOTE:
+            # Its client library takes a second and 25 MB, which workers with an engine of their own do without.
+            remote: Engine = importlib.import_module("eval_jobs.serve.remote").RemoteEngine(self._clock)
+            return remote
+        folder = self._work_dir / "plugins" / "engines" / wanted
+        plugin: Engine = importlib.import_module("eval_jobs.serve.plugin_engine").PluginEngine(
+            str(wanted), folder, self._clock
+        )
+        return plugin

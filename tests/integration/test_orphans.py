@@ -26,12 +26,13 @@ PATIENCE_S = 60
 PARENT = """
 import sys
 from pathlib import Path
-from eval_jobs.execute.worker import make_tools
+from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.execute.orphans import evaluator_log_name
 from tests.evaluating import *
 from tests.fakes.openai_server import Fault
 
 work_dir = Path(sys.argv[1])
-evaluator = make_tools(work_dir).evaluator
+evaluator = EvalScopeEvaluator(work_dir, log_name=evaluator_log_name())
 
 def hang(request):
     print("asked", evaluator.child_pid, flush=True)

@@ -1,0 +1,95 @@
+"""An evaluator of another package, held to the port: whatever it raises is an outcome that names it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from eval_jobs.errors import EvaluateError, TrackerError
+from eval_jobs.identity import benchmark_fingerprint
+from eval_jobs.plugins import EVALUATORS, find
+from eval_jobs.ports import Clock, Evaluator, Progress
+from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
+
+log = logging.getLogger(__name__)
+
+
+class PluginEvaluator:
+    """`eval_jobs.ports.Evaluator` around one that another package brings."""
+
+    def __init__(self, name: str, work_dir: Path, clock: Clock) -> None:
+        """Find and open it.
+
+        Raises:
+            ConfigError: it is not there, or cannot be opened.
+        """
+        self._found = find(EVALUATORS, name)
+        self._evaluator: Evaluator = self._found.open(Evaluator, work_dir, clock)
+
+    def prepare(self, suite: Suite, *, api_key_env: str) -> None:
+        """Let it prepare."""
+        try:
+            with self._found.blamed(EvaluateError):
+                self._evaluator.prepare(suite, api_key_env=api_key_env)
+        except TrackerError as error:
+            log.warning("%s", error)
+
+    def evaluate(
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> tuple[EvalResult | TrackerError, ...]:
+        """Evaluate through it; see the port. An outcome that is none of the benchmark's is an error."""
+        try:
+            for benchmark in suite.benchmarks:
+                if benchmark.program is not None:
+                    self._found.check_version(benchmark.program.version)
+            with self._found.blamed(EvaluateError):
+                found = tuple(self._evaluator.evaluate(suite, endpoint, plan_id=plan_id, progress=progress))
+            self._check_count(found, suite.benchmarks)
+        except TrackerError as error:
+            return (error,) * len(suite.benchmarks)
+        return tuple(self._checked(o, b, suite) for o, b in zip(found, suite.benchmarks, strict=True))
+
+    def kept(self) -> tuple[str, ...]:
+        """Return what it keeps; nothing where it fails, which costs space only."""
+        try:
+            with self._found.blamed(EvaluateError):
+                return tuple(map(str, self._evaluator.kept()))
+        except TrackerError as error:
+            log.warning("%s", error)
+            return ()
+
+    def forget(self, plan_id: str) -> None:
+        """Let it forget."""
+        try:
+            with self._found.blamed(EvaluateError):
+                self._evaluator.forget(plan_id)
+        except TrackerError as error:
+            log.warning("%s", error)
+
+    def close(self) -> None:
+        """Close it."""
+        try:
+            with self._found.blamed(EvaluateError):
+                self._evaluator.close()
+        except TrackerError as error:
+            log.warning("%s", error)
+
+    # --- private
+
+    def _check_count(self, found: Sequence[object], benchmarks: Sequence[Benchmark]) -> None:
+        if len(found) != len(benchmarks):
+            raise self._refusal(f"gave {len(found)} outcomes for {len(benchmarks)} benchmarks")
+
+    def _checked(self, outcome: object, benchmark: Benchmark, suite: Suite) -> EvalResult | TrackerError:
+        if isinstance(outcome, TrackerError):
+            return outcome
+        if not isinstance(outcome, EvalResult):
+            return self._refusal(f"gave {type(outcome).__name__} for `{benchmark.name}`, which is no EvalResult")
+        named = (outcome.benchmark, outcome.fingerprint)
+        if named != (benchmark.name, benchmark_fingerprint(benchmark, suite)):
+            return self._refusal(f"gave a result of `{outcome.benchmark}` with another fingerprint for `{named[0]}`")
+        return outcome
+
+    def _refusal(self, what: str) -> EvaluateError:
+        return EvaluateError(f"{self._found} {what}", hint="this is a bug of the plugin: docs/extending.md")

@@ -1,0 +1,99 @@
+"""The evaluator that each benchmark asks for, by `Benchmark.program`."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from eval_jobs.errors import TrackerError
+from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.ports import Clock, Evaluator, Progress
+from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
+
+log = logging.getLogger(__name__)
+
+EVALSCOPE, LM_EVAL = "evalscope", "lm-eval"
+
+
+class EvaluatorByName:
+    """`eval_jobs.ports.Evaluator` that hands each benchmark to the evaluator that its settings name.
+
+    One evaluator after the other: each keeps to the suite's concurrency by itself.
+    """
+
+    def __init__(self, work_dir: Path, clock: Clock, *, log_name: str) -> None:
+        """Begin with EvalScope; the others are opened when a benchmark asks for them."""
+        self._clock = clock
+        self._work_dir = work_dir
+        self._log_name = log_name
+        self._evaluators: dict[str, Evaluator] = {EVALSCOPE: EvalScopeEvaluator(work_dir, log_name=log_name)}
+
+    def prepare(self, suite: Suite, *, api_key_env: str) -> None:
+        """Prepare each with its part of the suite; what cannot be opened is said by `evaluate`."""
+        for name, part in _parts(suite):
+            try:
+                self._evaluator(name).prepare(part, api_key_env=api_key_env)
+            except TrackerError as error:
+                log.info("the evaluator %s is not prepared: %s", name, error)
+
+    def evaluate(
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> tuple[EvalResult | TrackerError, ...]:
+        """Evaluate each part of the suite; see the port. An evaluator that cannot be opened fails its part only."""
+        outcomes: dict[str, EvalResult | TrackerError] = {}
+        for name, part in _parts(suite):
+            try:
+                found = self._evaluator(name).evaluate(part, endpoint, plan_id=plan_id, progress=progress)
+            except TrackerError as error:
+                found = (error,) * len(part.benchmarks)
+            outcomes |= {b.name: outcome for b, outcome in zip(part.benchmarks, found, strict=True)}
+        return tuple(outcomes[benchmark.name] for benchmark in suite.benchmarks)
+
+    def kept(self) -> tuple[str, ...]:
+        """Return what any of them keeps, also those that an earlier worker opened."""
+        for folder in sorted((self._work_dir / "plugins" / "evaluators").glob("*/")):
+            try:
+                self._evaluator(folder.name)
+            except TrackerError as error:  # uninstalled by now: its folder is for its owner to delete
+                log.warning("what %s keeps in %s is left there: %s", folder.name, folder, error)
+        return tuple(sorted({plan_id for evaluator in self._evaluators.values() for plan_id in evaluator.kept()}))
+
+    def forget(self, plan_id: str) -> None:
+        """Let all of them forget it."""
+        for evaluator in self._evaluators.values():
+            evaluator.forget(plan_id)
+
+    def close(self) -> None:
+        """Close all of them."""
+        for evaluator in self._evaluators.values():
+            evaluator.close()
+
+    # --- private
+
+    def _evaluator(self, name: str) -> Evaluator:
+        if name not in self._evaluators:
+            self._evaluators[name] = self._opened(name)
+        return self._evaluators[name]
+
+    def _opened(self, name: str) -> Evaluator:
+        folder = self._work_dir / "plugins" / "evaluators" / name
+        plugin: Evaluator = importlib.import_module("eval_jobs.evaluate.plugin_evaluator").PluginEvaluator(
+            name, folder, self._clock
+        )
+        return plugin
+
+
+# --- private
+
+
+def _parts(suite: Suite) -> Iterator[tuple[str, Suite]]:
+    """Yield the suite's benchmarks by evaluator, in the order of their first ones."""
+    by_name: dict[str, list[Benchmark]] = {}
+    for benchmark in suite.benchmarks:
+        name = EVALSCOPE if benchmark.program is None else benchmark.program.name
+        by_name.setdefault(name, []).append(benchmark)
+    for name, benchmarks in by_name.items():
+        yield name, replace(suite, benchmarks=tuple(benchmarks))

@@ -1,0 +1,159 @@
+"""Parts of other packages, found by entry point when the settings name something that is not built in.
+
+    found = find(ENGINES, "llama")                         # ConfigError: no such engine, two of them, a wrong version
+    engine = found.open(VllmEngine, work_dir, clock)       # whatever is wrong with it names the package
+    with found.blamed(ServeError): engine.rest()           # ... and so does whatever it raises
+
+A name that is built in is never looked up here, so no package can take its place.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points, version
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from eval_jobs.errors import ConfigError, TrackerError
+
+log = logging.getLogger(__name__)
+
+OURS = "checkpoint-tracker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of part that other packages may bring."""
+
+    group: str
+    """Of the entry points."""
+    what: str
+    setting: str
+    """That names one."""
+    built_in: tuple[str, ...]
+
+
+ENGINES = Kind(group="tracker.engines", what="engine", setting="serve.engine", built_in=("vllm", "sglang", "remote"))
+EVALUATORS = Kind(
+    group="tracker.evaluators", what="evaluator", setting="benchmark.evaluator", built_in=("evalscope", "lm-eval")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """An entry point of an installed package."""
+
+    kind: Kind
+    point: EntryPoint
+    origin: str
+    """Package and version, `acme-tools 1.2`."""
+
+    def __str__(self) -> str:
+        """Return how messages call it."""
+        return f"the {self.kind.what} `{self.point.name}` of {self.origin}"
+
+    def check_version(self, planned: str) -> None:
+        """Refuse to stand in for another version: its scores would be taken for those of the one that was planned.
+
+        Raises:
+            ConfigError: `planned` is another package or version.
+        """
+        if planned != self.origin:
+            raise ConfigError(
+                f"{self.kind.setting} = `{self.point.name}` was planned with {planned or 'no version'}, and {self} "
+                "is installed here",
+                hint="install the same version on the machine that plans and on every worker",
+            )
+
+    def open(self, port: type, *arguments: object) -> Any:  # noqa: ANN401 - what the caller says it is
+        """Load it and call it.
+
+        Args:
+            port: the protocol that it must obey.
+            arguments: which the entry point is called with.
+
+        Raises:
+            ConfigError: it cannot be loaded, refuses the arguments, or lacks something of the port.
+            TrackerError: its own.
+        """
+        with self.blamed(ConfigError):
+            part = self.point.load()(*arguments)
+        lacking = [name for name in _members(port) if not hasattr(type(part), name)]
+        if lacking:
+            raise ConfigError(
+                f"{self} has no {' and no '.join(f'`{name}`' for name in lacking)}, which {port.__name__} needs",
+                hint="it was made for another version of checkpoint-tracker, or is no such part: docs/extending.md",
+            )
+        return part
+
+    @contextmanager
+    def blamed(self, kind: type[TrackerError]) -> Iterator[None]:
+        """Turn whatever it raises into an error that names it; errors of our own tree pass as they are."""
+        try:
+            yield
+        except TrackerError:
+            raise
+        except Exception as error:  # other people's code may raise anything
+            log.debug("%s failed", self, exc_info=True)
+            said = " ".join(str(error).split()) or "no reason given"
+            raise kind(
+                f"{self} failed: {type(error).__name__}: {said}",
+                hint=f"this is a fault of {self.origin}: tell who made it, or use another version of it",
+            ) from error
+
+
+def find(kind: Kind, name: str) -> Found:
+    """Return the entry point of that name; nothing of its package is imported.
+
+    Raises:
+        ConfigError: there is none, several packages have one, or it was made for other versions of this program.
+    """
+    points = entry_points(group=kind.group)
+    own = {_origin(point): point for point in points if point.name == name and name not in kind.built_in}
+    if not own:
+        known = sorted({*kind.built_in, *(point.name for point in points)})
+        raise ConfigError(
+            f"there is no {kind.what} `{name}`; known: {', '.join(known)}",
+            hint=f"correct {kind.setting}, or install the package that brings it into the environment of the tracker",
+        )
+    if len(own) > 1:
+        raise ConfigError(
+            f"several packages bring the {kind.what} `{name}`: {', '.join(sorted(own))}",
+            hint="uninstall all but one of them",
+        )
+    ((origin, point),) = own.items()
+    found = Found(kind=kind, point=point, origin=origin)
+    _check_demand(found)
+    return found
+
+
+# --- private
+
+
+def _origin(point: EntryPoint) -> str:
+    return "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+
+
+def _members(port: type) -> list[str]:
+    return [name for name, _ in inspect.getmembers_static(port) if not name.startswith("_")]
+
+
+def _check_demand(found: Found) -> None:
+    """Refuse a package whose own requirements say that it was made for another version of this program."""
+    ours = version(OURS)
+    for line in (found.point.dist.requires if found.point.dist is not None else None) or ():
+        try:
+            demand = Requirement(line)
+        except InvalidRequirement:
+            continue  # of a package that is none of our business
+        if canonicalize_name(demand.name) == OURS and not demand.specifier.contains(ours, prereleases=True):
+            raise ConfigError(
+                f"{found} needs {OURS}{demand.specifier}, and this is {ours}",
+                hint=f"install a version of {found.origin.partition(' ')[0]} for {OURS} {ours}",
+            )

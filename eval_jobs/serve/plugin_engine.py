@@ -1,0 +1,77 @@
+"""An engine of another package, held to the port: whatever it raises is an error that names it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from eval_jobs.errors import ServeError, TrackerError
+from eval_jobs.plugins import ENGINES, find
+from eval_jobs.ports import Clock, Engine, Progress
+from eval_jobs.types import Checkpoint, Endpoint, ServeSpec
+
+log = logging.getLogger(__name__)
+
+
+class PluginEngine:
+    """`eval_jobs.ports.Engine` around one that another package brings."""
+
+    def __init__(self, name: str, work_dir: Path, clock: Clock) -> None:
+        """Find and open it.
+
+        Raises:
+            ConfigError: it is not there, or cannot be opened.
+        """
+        self._found = find(ENGINES, name)
+        self._engine: Engine = self._found.open(Engine, work_dir, clock)
+
+    @contextmanager
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+        """Serve through it; see the port. What the caller raises inside comes out, whatever the engine makes of it."""
+        if spec.program is not None:
+            self._found.check_version(spec.program.version)
+        with self._found.blamed(ServeError):
+            context = self._engine.serving(checkpoint, spec, progress=progress)
+            endpoint = context.__enter__()
+        try:
+            yield replace(endpoint, info=replace(endpoint.info, version=endpoint.info.version or self._found.origin))
+        except BaseException as error:
+            try:
+                with self._found.blamed(ServeError):
+                    context.__exit__(type(error), error, error.__traceback__)
+            except TrackerError as another:
+                if another is not error:
+                    log.warning("%s", another)
+            raise
+        with self._found.blamed(ServeError):
+            context.__exit__(None, None, None)
+
+    def rest(self) -> None:
+        """Let it rest."""
+        self._quietly("rest")
+
+    def used_cpu_s(self) -> float | None:
+        """Return what it says."""
+        try:
+            with self._found.blamed(ServeError):
+                return self._engine.used_cpu_s()
+        except TrackerError as error:
+            log.warning("%s", error)
+            return None
+
+    def close(self) -> None:
+        """Close it."""
+        self._quietly("close")
+
+    # --- private
+
+    def _quietly(self, method: str) -> None:
+        """Call what must not fail: a worker goes on, and the next service says what is wrong."""
+        try:
+            with self._found.blamed(ServeError):
+                getattr(self._engine, method)()
+        except TrackerError as error:
+            log.warning("%s", error)
