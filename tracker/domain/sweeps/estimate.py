@@ -47,6 +47,8 @@ def estimate_of(plans: Sequence[EvalPlan], records: Iterable[EvalRecord], asked:
     todo = [plan for plan in plans if plan.id not in asked]
     first = {_target(plan): plan for plan in reversed(todo)}
     loading = [(f"loading {_target(plan)}", _loading_s(plan, known)) for plan in first.values()]
+    # Nobody knows whether an engine runs: the first of them may be a start, the slowest way of loading.
+    loading[:1] = [(name, _start_s(plan, known)) for (name, _), plan in zip(loading[:1], first.values(), strict=False)]
     scoring = [(b.name, _scoring_s(plan, b.name, known)) for plan in todo for b in plan.suite.benchmarks]
     probing = [(f"load {load.name}", _probing_s(plan, load, known)) for plan in todo for load in plan.loads]
     parts = (*loading, *scoring, *probing)
@@ -87,6 +89,10 @@ def _is_alike(plan: EvalPlan, record: EvalRecord) -> bool:
     if plan.serve.engine is EngineKind.REMOTE:
         return record.plan.checkpoint.digest == plan.checkpoint.digest
     return record.plan.serve.engine is plan.serve.engine and record.engine is not None
+
+
+def _start_s(plan: EvalPlan, records: Iterable[EvalRecord]) -> float | None:
+    return max((r.cost.loading_s for r in records if r.cost is not None and _is_alike(plan, r)), default=None)
 
 
 def _loading_s(plan: EvalPlan, records: Iterable[EvalRecord]) -> float | None:

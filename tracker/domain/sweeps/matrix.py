@@ -31,8 +31,6 @@ FEW_SHOT, MAX_TOKENS, PROMPT = "few_shot", "max_tokens", "prompt"
 AXES = (*GENERATION_AXES, MAX_TOKENS, FEW_SHOT, PROMPT)
 """What a matrix may vary."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 Variant = Mapping[str, Setting]
 """A value for every axis."""
 
@@ -86,11 +84,11 @@ def plans_of(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, run: str, due_a
         plans += _plans_at(sweep, ours, sweep.serve, SweepCell(sweep=sweep.name, target=name, turn=own))
     for other in sweep.endpoints:
         cell = SweepCell(sweep=sweep.name, target=other.name, turn=turn)
-        plans += _plans_at(sweep, stand_in(other, run), other.serve, cell)
+        plans += _plans_at(sweep, stand_in(other, run, due_at), other.serve, cell)
     return tuple(plans)
 
 
-def stand_in(other: OtherModel, run_id: str) -> Checkpoint:
+def stand_in(other: OtherModel, run_id: str, asked_at: datetime) -> Checkpoint:
     """Return what stands in a plan for a model that is no checkpoint of ours: nothing of it is on a disk."""
     serve = other.serve
     return Checkpoint(
@@ -100,7 +98,7 @@ def stand_in(other: OtherModel, run_id: str) -> Checkpoint:
         source_uri=serve.base_url,
         format=CheckpointFormat.FULL,
         digest=content_hash(["endpoint", serve.base_url, serve.model]),
-        ready_at=_EPOCH,
+        ready_at=asked_at,
     )
 
 

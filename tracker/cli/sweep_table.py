@@ -1,0 +1,161 @@
+"""What came of a sweep, as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from eval_jobs.types import Percentiles, ProbeLoad, ProbeResult
+from tracker.domain.display import NOTHING, count_text, one_line, percent_text, score_text
+from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
+from tracker.domain.sweeps.cron import next_time
+from tracker.domain.sweeps.types import Sweep, Turn, TurnState
+
+WHOLE = 0.995
+"""Coverage from which on nothing is said of it."""
+
+
+def board_lines(board: Board) -> Iterator[RenderableType]:
+    """Yield everything that is to be printed of a turn's results."""
+    yield Text(f"{one_line(board.sweep)}, turn of {time_text(board.due_at)}: {state_text(board)}", "bold")
+    if board.rows:
+        yield ""
+        yield score_table(board)
+    for curve in board.curves:
+        yield ""
+        yield Text(f"latency of {one_line(curve.target)}", "bold")
+        yield _load_table(curve.probes)
+        for failure in curve.failures:
+            yield Text(f"load {failure.load.name}: {one_line(failure.message)}", "red")
+    for line in _remarks(board):
+        yield Text(one_line(line), "dim")
+
+
+def score_table(board: Board) -> Table:
+    """Return the leaderboard: one line for each target and variant, the best mean first."""
+    table = _table()
+    axes = tuple(dict.fromkeys(axis for row in board.rows for axis, _ in row.variant))
+    table.add_column("target", no_wrap=True)
+    for axis in axes:
+        table.add_column(axis)
+    for name in board.benchmarks:
+        table.add_column(Text(one_line(name)), justify="right", no_wrap=True)
+    if len(board.benchmarks) > 1:
+        table.add_column("mean", justify="right", no_wrap=True)
+    for row in board.rows:
+        values = dict(row.variant)
+        cells = [Text(one_line(row.target)), *(Text(one_line(values.get(axis, NOTHING))) for axis in axes)]
+        cells += [_score(found) for found in scores_of(row, board.benchmarks)]
+        table.add_row(*cells, *([Text(score_text(row.mean), "bold")] if len(board.benchmarks) > 1 else []))
+    return table
+
+
+def scores_of(row: BoardRow, benchmarks: Sequence[str]) -> tuple[BoardScore | None, ...]:
+    """Return a row's scores in the order of the board; None: not asked yet."""
+    by_name = {score.benchmark: score for score in row.scores}
+    return tuple(by_name.get(name) for name in benchmarks)
+
+
+def state_text(board: Board) -> str:
+    """Return what became of a turn, in words."""
+    asked = len(board.rows) or len(board.curves) + board.unanswered
+    if board.unanswered:
+        return f"{board.state}, {count_text(board.unanswered, 'evaluation')} still to come"
+    return f"{board.state}, {count_text(asked, 'evaluation')}"
+
+
+def list_table(sweeps: Sequence[tuple[Sweep, Sequence[Turn]]], answered: dict[datetime, int], now: datetime) -> Table:
+    """Return one line for each sweep: when it comes, and what came of its last turn.
+
+    Args:
+        sweeps: each with its turns, newest first.
+        answered: of turns that are carried out, by the time they were due, how many plans have a result.
+        now: the present.
+    """
+    table = _table()
+    for name in ("sweep", "when", "next", "last turn", "what came of it"):
+        table.add_column(name, no_wrap=name != "what came of it")
+    for sweep, turns in sweeps:
+        timetable, zone = sweep.timetable, "UTC"
+        when, next_at = "on demand", NOTHING
+        if timetable is not None:
+            zone = timetable.time_zone
+            when = f"{timetable.cron} {zone}"
+            found = next_time(timetable, now)
+            next_at = NOTHING if found is None else time_text(found, zone)
+        last = turns[0] if turns else None
+        came = NOTHING if last is None else turn_text(last, answered.get(last.due_at, 0))
+        table.add_row(
+            sweep.name, when, next_at, NOTHING if last is None else time_text(last.due_at, zone), one_line(came)
+        )
+    return table
+
+
+def turn_text(turn: Turn, answered: int) -> str:
+    """Return what became of a turn as one sentence."""
+    by_hand = "by hand, " if turn.by_hand else ""
+    missed = f", for {count_text(turn.missed + 1, 'time')}" if turn.missed else ""
+    note = f": {turn.note}" if turn.note else ""
+    if turn.state is TurnState.RUNNING:
+        return f"{by_hand}running, {answered} of {count_text(len(turn.plans), 'evaluation')} made{missed}{note}"
+    if turn.state is TurnState.DONE and turn.plans:
+        return f"{by_hand}done, {count_text(len(turn.plans), 'evaluation')}{missed}{note}"
+    return f"{by_hand}{turn.state}{missed}{note}"
+
+
+def time_text(time: datetime, zone: str = "UTC") -> str:
+    """Return a time to the minute, with its zone's own short name."""
+    return f"{time.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M %Z}"
+
+
+def load_text(load: ProbeLoad) -> str:
+    """Return how much a load asks for."""
+    return f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} per second"
+
+
+# --- private
+
+
+def _table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+
+
+def _score(score: BoardScore | None) -> Text:
+    if score is None:
+        return Text(NOTHING, "dim")
+    if score.mean is None:
+        return Text("failed", "red")
+    interval = "" if score.low is None or score.high is None else f" {score.low:.2f}-{score.high:.2f}"
+    covered = "" if score.coverage >= WHOLE else f" {percent_text(score.coverage)} answered"
+    return Text.assemble(score_text(score.mean), (interval, "dim"), (covered, "yellow"))
+
+
+def _load_table(probes: Sequence[ProbeResult]) -> Table:
+    table = _table()
+    for name in ("load", "requests/s", "tokens/s", "TTFT p50", "p95", "TPOT p50", "p95", "failed"):
+        table.add_column(name, justify="left" if name == "load" else "right", no_wrap=True)
+    for probe in probes:
+        rates = (f"{probe.requests_per_s:.2f}", f"{probe.output_tokens_per_s:.1f}")
+        table.add_row(load_text(probe.load), *rates, *_ms(probe.ttft_ms), *_ms(probe.tpot_ms), str(probe.failed))
+    return table
+
+
+def _ms(percentiles: Percentiles | None) -> tuple[str, str]:
+    if percentiles is None:
+        return NOTHING, NOTHING
+    return f"{percentiles.p50:.1f} ms", f"{percentiles.p95:.1f} ms"
+
+
+def _remarks(board: Board) -> Iterator[str]:
+    if any(score.low is not None for row in board.rows for score in row.scores):
+        yield "behind each score its 95 % interval; of two scores whose intervals overlap neither is shown to be better"
+    failures = dict.fromkeys(f"{s.benchmark}: {s.failure}" for row in board.rows for s in row.scores if s.failure)
+    yield from failures
+    if board.note:
+        yield f"not asked: {board.note}"
