@@ -51,6 +51,9 @@ COMMANDS = {
     ),
     "backfill": LazyCommand(module="tracker.cli.backfill", summary="Evaluate what a folder of checkpoints holds."),
     "import": LazyCommand(module="tracker.cli.import_results", summary="Take over results that others measured."),
+    "sweep": LazyCommand(
+        module="tracker.cli.sweep", summary="Ask checkpoints and other models in many variants, by a timetable or now."
+    ),
     "history": LazyCommand(module="tracker.cli.history", summary="Show scores and verdicts by step."),
     "costs": LazyCommand(module="tracker.cli.costs", summary="Show what every checkpoint cost."),
     "bisect": LazyCommand(module="tracker.cli.bisect", summary="Find the step at which a benchmark was lost."),
