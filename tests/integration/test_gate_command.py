@@ -100,6 +100,16 @@ def test_on_github_the_summary_and_the_annotations_are_written(project: Path, tm
     assert "<b>facts</b> | required | ▼ **regression**" in summary.read_text()
 
 
+def test_on_github_a_text_for_people_holds_no_command(project: Path) -> None:
+    asked = ("1000", "--baseline", "600", "--policy", "lenient.toml", "--format", "text")
+    lines = gate(project, *asked, GITHUB_ACTIONS="true").stdout.splitlines()
+    token = lines[0].removeprefix("::stop-commands::")
+    assert len(token) == 32
+    assert lines[-1] == f"::{token}::"
+    assert token not in gate(project, *asked, GITHUB_ACTIONS="true").stdout, "nobody can guess it"
+    assert "stop-commands" not in gate(project, *asked).stdout
+
+
 def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) -> None:
     asked = ("1000", "--baseline", "600", "--policy", "lenient.toml", "--format", "junit")
     done = gate(project, *asked, "--output", str(tmp_path / "gate.xml"))

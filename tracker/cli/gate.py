@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -140,12 +141,27 @@ def _otherwise(said: Said, report: GateReport) -> str:
 
 def _write(report: GateReport, form: GateFormat, output: Path | None) -> None:
     if output is None and form is GateFormat.TEXT:
-        Console().print(gate_table(report))
+        with _no_commands(os.environ):
+            Console().print(gate_table(report))
     elif output is None:
         click.echo(DOCUMENTS[form](report), nl=False)
     else:
         with _writing(output):
             output.write_text(_text(report) if form is GateFormat.TEXT else DOCUMENTS[form](report), encoding="utf-8")
+
+
+@contextmanager
+def _no_commands(environment: Mapping[str, str]) -> Iterator[None]:
+    """Let GitHub take nothing in between for a command to its workflow: what models say may look like one."""
+    if environment.get("GITHUB_ACTIONS") != "true":
+        yield
+        return
+    token = secrets.token_hex(16)
+    click.echo(f"::stop-commands::{token}")
+    try:
+        yield
+    finally:
+        click.echo(f"::{token}::")
 
 
 def _text(report: GateReport) -> str:

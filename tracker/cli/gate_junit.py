@@ -30,6 +30,7 @@ from tracker.cli.gate_text import (
     flips_text,
     level_text,
     lost_samples,
+    no_command,
     sample_lines,
     scores_text,
     sides_text,
@@ -61,7 +62,8 @@ def gate_junit(report: GateReport) -> str:
     suites = ET.Element("testsuites", {name: suite.get(name, "0") for name in kinds})
     suites.append(suite)
     ET.indent(suites)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(suites, encoding="us-ascii").decode()}\n'
+    document = no_command(ET.tostring(suites, encoding="us-ascii").decode())
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 
 # --- private

@@ -23,6 +23,7 @@ from tracker.cli.gate_text import (
     level_text,
     lost_samples,
     name_text,
+    no_command,
     reason_text,
     sample_lines,
     scores_text,
@@ -120,7 +121,7 @@ def _samples(check: BenchmarkCheck) -> Iterable[str]:
     name, count = escaped(name_text(check.benchmark)), count_text(len(examples), "sample")
     of = "" if check.compared is None else f" of {check.compared.comparison.n_lost}"
     # In an HTML block everything up to </pre> is taken as it is, also blank lines; the texts cannot hold that tag.
-    texts = "\n\n".join("\n".join(map(html.escape, sample_lines(example))) for example in examples)
+    texts = "\n\n".join(no_command("\n".join(map(html.escape, sample_lines(example)))) for example in examples)
     yield f"<details>\n<summary>{name}: {count}{of} lost</summary>\n\n<pre>\n{texts}\n</pre>\n\n</details>\n\n"
 
 

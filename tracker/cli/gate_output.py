@@ -65,7 +65,9 @@ def formats_for(environment: Mapping[str, str], explicit: GateFormat | None = No
 
 def gate_json(report: GateReport) -> str:
     """Return the whole answer as JSON."""
-    return f"{json_text(GateReport, report)}\n"
+    # An older form of a command to a GitHub workflow, which counts anywhere in a line.
+    text = json_text(GateReport, report).replace("##[", "#\\u0023[")
+    return f"{text}\n"
 
 
 DOCUMENTS: Mapping[GateFormat, Callable[[GateReport], str]] = {

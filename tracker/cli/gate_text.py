@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ GATE_SYMBOLS: Mapping[GateWord, str] = {
 }
 """Told apart without colour."""
 
+_COMMAND_AT_START = re.compile(r"^(\s*)::", re.MULTILINE)
 NAME_CHARS = 80
 REASON_CHARS = 400
 QUOTED_CHARS = 300
@@ -160,6 +162,11 @@ def sample_lines(example: Example) -> Iterable[str]:
     for name, text in parts.items():
         shown = "(not kept)" if text is None else shortened(clean(text).strip(), QUOTED_CHARS) or "(empty)"
         yield f"{name}: {shown}"
+
+
+def no_command(document: str) -> str:
+    """Return XML or Markdown in which GitHub sees no command to its workflow, should it be printed there."""
+    return _COMMAND_AT_START.sub(r"\1&#58;:", document).replace("##[", "#&#35;[")
 
 
 def name_text(name: str) -> str:

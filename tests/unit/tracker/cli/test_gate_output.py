@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,17 @@ def test_json_is_json_for_every_reader(text: str) -> None:
     assert json.loads(written, parse_constant=no_constant)["word"] == "regression"
     assert '"df": "Infinity"' in written, "what is infinite is a text: JSON has no such number"
     assert written.isascii()
+
+
+@pytest.mark.parametrize("form", [GateFormat.MARKDOWN, GateFormat.JUNIT, GateFormat.JSON])
+@pytest.mark.parametrize(
+    "text", ["x\n::error::y", "  ::add-mask::y", "a ##[error]b", "x\r::set-output name=a::b", "##[##[x]"]
+)
+def test_nothing_that_a_model_says_is_a_command_to_a_workflow(form: GateFormat, text: str) -> None:
+    document = DOCUMENTS[form](with_text(text))
+    assert not [line for line in document.splitlines() if line.lstrip().startswith("::")]
+    assert "##[" not in document
+    if form is GateFormat.JSON:
+        assert json.loads(document)["benchmarks"][0]["benchmark"] == text
+    if form is GateFormat.JUNIT:
+        ET.fromstring(document)  # noqa: S314 - our own text
