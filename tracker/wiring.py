@@ -23,7 +23,7 @@ from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.queue.database_sql import Database, open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.queue_types import Backlog
-from eval_jobs.types import Checkpoint, Suite
+from eval_jobs.types import Checkpoint, ServeSpec, Suite
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.history_sql import SqlHistory
 from tracker.adapters.lead_sql import SqlLead
@@ -36,6 +36,7 @@ from tracker.config import FIRST, Config
 from tracker.domain.buckets import SCHEME
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
 from tracker.wiring_checkpoints import held_at, open_source, pin_at
+from tracker.wiring_programs import serve_of, suite_with_versions
 from tracker.wiring_sweeps import sweeps_of
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Project:
 
     def sweeps(self) -> dict[str, Sweep]:
         """Return the sweeps of [[schedule]] by name; see `wiring_sweeps.sweeps_of`."""
-        return sweeps_of(self.config, self.suite()) if self.config.schedule else {}
+        return sweeps_of(self.config, self.suite(), serve_of(self.config)) if self.config.schedule else {}
 
     @cached_property
     def sweep_store(self) -> SqlSweeps:
@@ -190,10 +191,16 @@ class Project:
 
     @cached_property
     def alerting(self) -> Alerting:
-        """The outbox to the channels."""
+        """The outbox to the channels; what cannot be sent from this process waits for one that can."""
         outbox = importlib.import_module("tracker.adapters.alert_outbox_sql")
-        link = self.config.alerts.link
-        alerting: Alerting = outbox.AlertOutbox(self.database, self.channels, run=self.config.run.name, link=link)
+        settings, channels = self.config.alerts.to_channels(), ()
+        if settings:
+            channels = importlib.import_module("tracker.adapters.channels.closed").open_what_can_be(
+                settings, SystemClock()
+            )
+        alerting: Alerting = outbox.AlertOutbox(
+            self.database, channels, run=self.config.run.name, link=self.config.alerts.link
+        )
         return alerting
 
     @cached_property
@@ -210,12 +217,22 @@ class Project:
         Raises:
             BadData: a data file is missing or has a broken line.
             UnknownBenchmark: no benchmark of that name exists.
+            ConfigError: there is no such evaluator.
         """
         digests = {b.resolved_name(): read_data_digest(b.data) for b in self.config.benchmark if b.data is not None}
-        suite = self.config.to_suite(digests)
+        suite = suite_with_versions(self.config.to_suite(digests))
         for benchmark in suite.benchmarks:
-            check_benchmark(benchmark)
+            if benchmark.program is None:  # else its evaluator says what is wrong
+                check_benchmark(benchmark)
         return suite
+
+    def serve_spec(self) -> ServeSpec:
+        """Return how checkpoints are served.
+
+        Raises:
+            ConfigError: there is no such engine.
+        """
+        return serve_of(self.config)
 
     def measurement(self) -> Measurement:
         """Return what is measured at every checkpoint; a latency reference that is a folder is pinned.
@@ -226,7 +243,7 @@ class Project:
         pipeline = importlib.import_module("tracker.app.pipeline")
         measurement: Measurement = pipeline.Measurement(
             suites=(self.suite(),),
-            serve=self.config.serve.to_spec(),
+            serve=self.serve_spec(),
             loads=self.config.probe.to_loads(),
             reference=self._reference(),
             screening=self.config.suite.screen.to_screening(),

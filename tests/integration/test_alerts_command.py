@@ -16,9 +16,7 @@ from tests.commands import tracker
 from tests.fakes.chat_rules import FeishuRules, SlackRules
 from tests.fakes.chat_services import ChatService
 from tests.judged_run import judged_run
-from tracker.adapters.alert_outbox_sql import AlertOutbox
 from tracker.adapters.history_sql import SqlHistory
-from tracker.app.alerting import Crier
 from tracker.config import load_config
 from tracker.domain.alert_types import Alert, AlertKind, AlertState
 from tracker.domain.alerts import loss_alerts
@@ -59,8 +57,7 @@ class Site:
     def raise_alert(self, alert: Alert) -> None:
         """Do as a watcher does that is killed before it sends anything."""
         project = Project(load_config(self.folder / "tracker.toml"))
-        outbox = AlertOutbox(project.database, project.channels, run=RUN.run_id)
-        Crier(history=project.history, alerting=outbox).tell([alert])
+        project.crier.tell([alert])
         project.database.dispose()
 
 
@@ -124,6 +121,19 @@ def test_what_lasts_and_what_waits_is_listed(site: Site) -> None:
     listed = json.loads(tracker(site.folder, "alerts", "list", "--json"))
     assert [alert["subject"] for alert in listed["open"]] == ["facts"]
     assert {channel["name"]: channel["waiting"] for channel in listed["channels"]} == {"team": 1, "others": 1}
+
+
+def test_a_shell_without_the_secret_queues_for_the_watcher(site: Site) -> None:
+    config = (site.folder / "tracker.toml").read_text()
+    (site.folder / "tracker.toml").write_text(config.replace('url_file = "slack_url"', 'url_env = "NOT_IN_THIS_SHELL"'))
+    site.raise_alert(alert_of())
+    said = tracker(site.folder, "silence", "sums", "--for", "1h", "--reason", "lets what is due be sent")
+    assert "1 alert for channel others will be sent by the next start" in " ".join(said.split())
+    assert len(site.team.taken) == 1
+    listed = " ".join(tracker(site.folder, "alerts", "list").split())
+    assert "channel others: 1 alert waiting" in listed
+    assert "NOT_IN_THIS_SHELL is not set" in listed
+    assert "NOT_IN_THIS_SHELL is not set" in tracker(site.folder, "watch", "--until-idle", code=2)
 
 
 def test_a_project_without_a_channel_says_where_alerts_are(site: Site) -> None:

@@ -57,6 +57,7 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     if until_idle:  # all of it is asked for, and nothing newer will come
         project = project.in_order()
     project.suite()  # a wrong setting is said now, not when this process takes over from another
+    project.channels  # noqa: B018 - and so is a secret that is missing
     if workers and project.config.serve.only_when.gpu_below_pct is not None:
         busiest_gpu_pct()  # raises where nothing tells it, instead of leaving the workers waiting
     training_ended = _training_ended(pid, until_idle=until_idle)
