@@ -18,6 +18,8 @@ from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate
 from tracker.domain.gate_rules import GatePolicy
 from tracker.domain.gate_types import GateCase, GateReport
+from tracker.domain.pairing import served_alike
+from tracker.domain.retention import identity_of
 from tracker.domain.run_scores import series_key
 from tracker.domain.types import Policy
 from tracker.ports import History
@@ -42,7 +44,8 @@ def gathered(candidate: EvalRecord, baseline: EvalRecord, history: History, poli
     jitters = {key: jitter for key, jitter in known.jitters.items() if key in own and len(sides) == 2}
     asked = {outcome.benchmark for record in (baseline, candidate) for outcome in record.outcomes}
     noise = RunNoise(jitters=jitters, calibrations=tuple(_about(known.calibrations, asked)))
-    return GateCase(baseline=baseline, candidate=candidate, policy=policy, noise=noise)
+    timed = _timed(candidate, history) if policy.latency else candidate
+    return GateCase(baseline=baseline, candidate=timed, policy=policy, noise=noise)
 
 
 def gate_of(case: GateCase) -> GateReport:
@@ -51,6 +54,22 @@ def gate_of(case: GateCase) -> GateReport:
 
 
 # --- private
+
+
+def _timed(record: EvalRecord, history: History) -> EvalRecord:
+    """Return the record with the timing of its checkpoint; what a screen has left out is asked without timing again."""
+    if record.probes:
+        return record
+    plan = record.plan
+    same = (
+        known
+        for known in history.records(plan.checkpoint.run_id)
+        if known.probes
+        and identity_of(known.plan.checkpoint) == identity_of(plan.checkpoint)
+        and served_alike(known.plan, plan)
+    )
+    newest = max(same, key=lambda known: known.finished_at, default=record)
+    return replace(record, probes=newest.probes)
 
 
 def _about(calibrations: Iterable[Calibration], benchmarks: Collection[str]) -> Iterator[Calibration]:

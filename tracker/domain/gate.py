@@ -50,8 +50,11 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         levels |= holm_levels(
             {n: compared[n].comparison.p_worse if n in compared else 1.0 for n in family}, policy.alpha
         )
+    asked = {name: min(_asked_share(side, name) for side in (baseline, candidate)) for name in names}
     checks = [
         _checked(compared[name], rules[name], levels[name], policy.alpha)
+        if name in compared and asked[name] >= rules[name].min_coverage
+        else _in_part(compared[name], rules[name], levels[name], asked[name])
         if name in compared
         else _refused(name, _with_reason(refused.get(name), alike.refusals.get(name)), rules[name], levels[name])
         for name in names
@@ -125,6 +128,29 @@ def _with_fitness(
     return replace(one, repetition=known)
 
 
+def _asked_share(record: EvalRecord, name: str) -> float:
+    """Return the share of a benchmark's samples that were asked: below 1 where a screen was."""
+    result = next((o for o in record.outcomes if o.benchmark == name and isinstance(o, EvalResult)), None)
+    if result is None or not result.left_out:
+        return 1.0
+    asked = len({sample.sample_id for sample in result.samples})
+    return asked / (asked + result.left_out)
+
+
+def _in_part(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, share: float) -> BenchmarkCheck:
+    """Say that a part was asked: it may show a loss to a verdict of the run, and is no coverage."""
+    needed = f"{percent_text(rule.min_coverage)} are needed: name the checkpoint's folder to ask all of them"
+    return BenchmarkCheck(
+        benchmark=one.benchmark,
+        required=rule.required,
+        word=GateWord.MISSING,
+        reason=f"{percent_text(share)} of the samples were asked on one side, {needed}",
+        min_effect=rule.min_effect,
+        alpha_test=alpha_test,
+        compared=one,
+    )
+
+
 def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
     """Say what these samples could have shown, and how many would be needed."""
     needed = check.samples_needed
@@ -158,7 +184,7 @@ def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, floor: float | Non
     """Let the candidate's own score decide, whatever became of the comparison."""
     result = next((o for o in candidate.outcomes if o.benchmark == check.benchmark), None)
     mean = summarise(result).mean if isinstance(result, EvalResult) else None
-    if floor is None or mean is None or not isinstance(result, EvalResult):
+    if floor is None or mean is None or not isinstance(result, EvalResult) or result.left_out:
         return check
     if not (mean < floor if result.higher_is_better else mean > floor):
         return check
