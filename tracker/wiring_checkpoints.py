@@ -20,6 +20,11 @@ def open_source(config: Config, pins_dir: Path) -> CheckpointSource:
         ConfigError: the bucket cannot be read here.
     """
     run, options = config.run, config.watch.to_options()
+    program = run.to_program()
+    if program is not None:
+        plugin = importlib.import_module("tracker.adapters.plugin_source")
+        other: CheckpointSource = plugin.PluginSource(run.name, run.output_dir, pins_dir, program)
+        return other
     if not run.is_bucket:
         folders = importlib.import_module("tracker.adapters.filesystem")
         watched: CheckpointSource = folders.FilesystemSource(

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from eval_jobs.evaluate.data_files import check_benchmark, read_data_digest
-from eval_jobs.types import Suite
+from eval_jobs.types import ServeSpec, Suite
 from tracker.config import Config
 from tracker.domain.sweeps.matrix import different_benchmarks
 from tracker.domain.sweeps.types import Sweep
+from tracker.wiring_programs import benchmark_with_version
 
 
-def sweeps_of(config: Config, suite: Suite) -> dict[str, Sweep]:
+def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep]:
     """Return the sweeps by name, their local data read and checked.
 
     Args:
         config: of the project.
         suite: what is measured at every checkpoint.
+        serve: how checkpoints are served.
 
     Raises:
         BadData: a data file is missing or has a broken line, or a prompt does not fit a benchmark.
         UnknownBenchmark: no benchmark of that name exists.
     """
-    serve = config.serve.to_spec()
     found = {}
     for schedule in config.schedule:
         digests = ("" if b.data is None else read_data_digest(b.data) for b in schedule.benchmark)
         pairs = zip(schedule.benchmark, digests, strict=True)
-        own = tuple(benchmark.to_benchmark(data_digest=digest) for benchmark, digest in pairs)
+        own = tuple(benchmark_with_version(b.to_benchmark(data_digest=digest)) for b, digest in pairs)
         sweep = schedule.to_sweep(suite, serve, own)
         for benchmark in different_benchmarks(sweep):
-            check_benchmark(benchmark)
+            if benchmark.program is None:
+                check_benchmark(benchmark)
         found[sweep.name] = sweep
     return found

@@ -58,7 +58,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     project.make_state_dir()
     console, clock = Console(stderr=as_json), SystemClock()
     chosen = _chosen(project, checkpoint)
-    plan = next_calibration(project.history, chosen, project.suite(), project.config.serve.to_spec())
+    plan = next_calibration(project.history, chosen, project.suite(), project.serve_spec())
     desk = Desk(
         queue=project.queue,
         history=project.history,

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from eval_jobs.errors import TrackerError
+from eval_jobs.errors import ConfigError, TrackerError
 from tracker.cli import interrupts
 from tracker.cli.log_text import log_with, show_traceback, shown
 
@@ -64,6 +64,10 @@ COMMANDS = {
     ),
     "gc": LazyCommand(module="tracker.cli.gc", summary="Give up weights and answers beyond the budget of [keep]."),
     "accept": LazyCommand(module="tracker.cli.accept", summary="Accept a level of a benchmark as the new normal."),
+    "alerts": LazyCommand(
+        module="tracker.cli.alerts", summary="Show what is wrong and who was told, or try a channel."
+    ),
+    "silence": LazyCommand(module="tracker.cli.silence", summary="Tell nobody of something for a while."),
     "engine": LazyCommand(module="tracker.cli.engine", summary="Show what engines hold, and what is certified."),
     "ui": LazyCommand(module="tracker.cli.ui", summary="Open the MLflow pages of this project."),
 }
@@ -107,15 +111,14 @@ class LazyGroup(click.Group):
             return command
         for point in _plugins():
             if point.name == cmd_name:
-                plugin: click.Command = point.load()
-                return plugin
+                return _loaded(point)
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands; importing our own is not needed for that."""
         del ctx
         rows = [(name, command.summary) for name, command in COMMANDS.items()]
-        rows += [(point.name, point.load().get_short_help_str(limit=70)) for point in _plugins()]
+        rows += [(point.name, _summary(point)) for point in _plugins()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -215,4 +218,28 @@ def _is_unread() -> bool:
 
 
 def _plugins() -> list[EntryPoint]:
-    return sorted(entry_points(group=PLUGIN_GROUP), key=lambda point: point.name)
+    """Return the commands of other packages; one with the name of one of ours is none, and does not take its place."""
+    points = (point for point in entry_points(group=PLUGIN_GROUP) if point.name not in COMMANDS)
+    return sorted(points, key=lambda point: point.name)
+
+
+def _loaded(point: EntryPoint) -> click.Command:
+    package = "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+    try:
+        command = point.load()
+    except Exception as error:  # other people's code may raise anything
+        hint = f"this is a fault of {package}: install another version of it, or uninstall it"
+        what = f"the command `{point.name}` of {package} cannot be loaded: {type(error).__name__}: {error}"
+        raise ConfigError(what, hint=hint) from error
+    if not isinstance(command, click.Command):
+        what = f"the command `{point.name}` of {package} is a {type(command).__name__}, and no click command"
+        raise ConfigError(what, hint=f"this is a fault of {package}: install another version of it")
+    return command
+
+
+def _summary(point: EntryPoint) -> str:
+    """Return a line for the help, which shows all other commands also where one is broken."""
+    try:
+        return _loaded(point).get_short_help_str(limit=70)
+    except ConfigError as error:
+        return f"({error.message})"

@@ -69,7 +69,7 @@ class WatchDisplay:
         config = self._config
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
         self._line("watching", f"{config.run.output_dir} for {config.watch.pattern}")
-        self._line("scoring", f"{names} through {measurement.serve.engine}")
+        self._line("scoring", f"{names} through {measurement.serve.engine_name}")
         if measurement.serve.trust_remote_code and measurement.serve.engine is not EngineKind.REMOTE:
             what = "Python code that comes with a checkpoint is run (serve.trust_remote_code)"
             self._line("trusting", what, style="yellow")

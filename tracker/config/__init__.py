@@ -93,7 +93,7 @@ class Config(Section):
 
     def to_suite(self, data_digests: dict[str, str]) -> Suite:
         """Return the suite; `data_digests` maps a benchmark's name to the hash of its local data."""
-        generation = self.suite.model_dump(exclude={"name", "concurrency", "request_timeout_s", "screen"})
+        generation = self.suite.model_dump(exclude={"name", "concurrency", "request_timeout_s", "screen", "lm_eval"})
         return Suite(
             name=self.suite.name,
             benchmarks=tuple(
@@ -137,9 +137,7 @@ def parse_config(text: str, path: Path) -> Config:
 
 def _anchored(config: Config, folder: Path) -> Config:
     run = config.run.anchored(folder)
-    benchmarks = tuple(
-        b if b.data is None else b.model_copy(update={"data": folder / b.data}) for b in config.benchmark
-    )
+    benchmarks = tuple(b.anchored(folder) for b in config.benchmark)
     store = config.store
     if store.password_file is not None:
         store = store.model_copy(update={"password_file": folder / store.password_file})
@@ -154,5 +152,5 @@ def _anchored(config: Config, folder: Path) -> Config:
         watch = watch.model_copy(update={"config_from": folder / watch.config_from})
     schedule = tuple(one.anchored(folder) for one in config.schedule)
     changed = {"run": run, "watch": watch, "benchmark": benchmarks, "probe": probe, "schedule": schedule}
-    changed |= {"alerts": config.alerts.anchored(folder)}
+    changed |= {"alerts": config.alerts.anchored(folder), "serve": config.serve.anchored(folder)}
     return config.model_copy(update=changed | {"store": store, "tracking": tracking})

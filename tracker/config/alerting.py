@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
+from tracker.config.programs import Options, anchored_options, checked_name, program_of
 from tracker.config.section import Section, without_key
 from tracker.domain.alert_types import Patience
 from tracker.domain.channel_types import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
@@ -32,8 +33,10 @@ class ChannelSection(Section):
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Name of the channel, as `tracker alerts` shows it."
     )
-    kind: ChannelKind = Field(
-        description="`slack`, `dingtalk`, `wecom`, `feishu`, `lark`, `webhook`, `email`, `alertmanager` or `apprise`."
+    kind: ChannelKind | str = Field(
+        union_mode="left_to_right",
+        description="`slack`, `dingtalk`, `wecom`, `feishu`, `lark`, `webhook`, `email`, `alertmanager` or `apprise`, "
+        "or a channel of another package (docs/extending.md).",
     )
     url: str = Field(default="", description="Address of a `webhook` or an `alertmanager`, without a key in it.")
     url_env: str = Field(default="", description="Environment variable that holds the address.")
@@ -54,6 +57,27 @@ class ChannelSection(Section):
     )
     sender: str = Field(default="", description="Address from which mails are sent.")
     recipients: tuple[str, ...] = Field(default=(), description="Addresses to which mails are sent.")
+    options: Options = Field(default={}, description="Settings of a channel of another package; it takes no others.")
+
+    @property
+    def is_plugin(self) -> bool:
+        """Whether another package brings it."""
+        return not isinstance(self.kind, ChannelKind)
+
+    @field_validator("kind")
+    @classmethod
+    def _may_be_a_name(cls, value: ChannelKind | str) -> ChannelKind | str:
+        return value if isinstance(value, ChannelKind) else checked_name(value)
+
+    @model_validator(mode="after")
+    def _has_options_of_its_own_or_none(self) -> ChannelSection:
+        given = sorted(self.model_fields_set - {"name", "kind", "options"})
+        if self.is_plugin and given:
+            known = ", ".join(ChannelKind)
+            raise ValueError(f"{self.kind} is none of {known}; a channel of another package takes no {given[0]}")
+        if self.options and not self.is_plugin:
+            raise ValueError(f"options are for a channel of another package, and {self.kind} is built in")
+        return self
 
     @field_validator("url")
     @classmethod
@@ -64,6 +88,8 @@ class ChannelSection(Section):
 
     @model_validator(mode="after")
     def _says_once_where_its_address_is(self) -> ChannelSection:
+        if self.is_plugin:
+            return self
         if self.kind is ChannelKind.EMAIL:
             if self.url or self.url_env or self.url_file:
                 raise ValueError("a channel by email has no url: set host, sender and recipients")
@@ -114,7 +140,13 @@ class ChannelSection(Section):
     def anchored(self, folder: Path) -> ChannelSection:
         """Return it with its files in `folder`, unless they are absolute."""
         files = {"url_file": self.url_file, "secret_file": self.secret_file}
-        return self.model_copy(update={key: folder / file for key, file in files.items() if file is not None})
+        found: dict[str, object] = {key: folder / file for key, file in files.items() if file is not None}
+        return self.model_copy(update=found | {"options": anchored_options(self.options, folder)})
+
+    def variables(self) -> tuple[str, ...]:
+        """Return the names of the environment variables that hold its address and keys."""
+        own = (value for name, value in self.options.items() if name.endswith("_env") and isinstance(value, str))
+        return tuple(filter(None, (self.url_env, self.secret_env, *own)))
 
     def to_channel(self) -> ChannelSettings:
         """Return the record for opening it."""
@@ -135,6 +167,7 @@ class ChannelSection(Section):
             secret_place=Place(variable=self.secret_env, file=self.secret_file),
             user=self.user,
             mail=mail,
+            program=program_of(self.kind, self.options) if self.is_plugin else None,
         )
 
 
@@ -188,7 +221,7 @@ class AlertsSection(Section):
 
     def variables(self) -> tuple[str, ...]:
         """Return the names of the environment variables that hold addresses and keys."""
-        return tuple(name for one in self.channel for name in (one.url_env, one.secret_env) if name)
+        return tuple(name for one in self.channel for name in one.variables())
 
     def to_channels(self) -> tuple[ChannelSettings, ...]:
         """Return the records for opening the channels."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.program_types import Program
 from eval_jobs.queue_types import Backlog
+from tracker.config.programs import Options, anchored_options, checked_name, program_of
 from tracker.config.section import Section
 from tracker.domain.buckets import SCHEME, S3Access, parse_location
 from tracker.domain.discovery import WatchOptions
@@ -23,26 +25,44 @@ class RunSection(Section):
     state_dir: Path = Field(
         default=Path(".tracker"), description="Where pins, results, logs and the default MLflow store are kept."
     )
+    source: str = Field(
+        default="",
+        description="Checkpoint source of another package that finds checkpoints at `output_dir` (docs/extending.md). "
+        "Empty: a folder or a bucket, as `output_dir` says.",
+    )
+    options: Options = Field(default={}, description="Settings of that source.")
 
-    @field_validator("output_dir")
+    @field_validator("source")
     @classmethod
-    def _is_a_folder_or_a_bucket(cls, value: str) -> str:
-        if "://" in value:
+    def _may_be_a_name(cls, value: str) -> str:
+        return checked_name(value) if value else value
+
+    @model_validator(mode="after")
+    def _is_a_folder_or_a_bucket(self) -> RunSection:
+        if "://" in self.output_dir and not self.source:
             try:
-                parse_location(value)
+                parse_location(self.output_dir)
             except ConfigError as error:
                 raise ValueError(error.hint) from error
-        return value
+        if self.options and not self.source:
+            raise ValueError("options are for a source of another package: name it with source")
+        return self
 
     @property
     def is_bucket(self) -> bool:
         """Whether checkpoints are uploaded to S3, and do not lie in a folder."""
-        return self.output_dir.startswith(SCHEME)
+        return self.output_dir.startswith(SCHEME) and not self.source
+
+    def to_program(self) -> Program | None:
+        """Return which source of another package finds the checkpoints; None: none does."""
+        return program_of(self.source, self.options) if self.source else None
 
     def anchored(self, folder: Path) -> RunSection:
         """Return it with relative paths counted from `folder`."""
-        output_dir = self.output_dir if self.is_bucket else str(folder / self.output_dir)
-        return self.model_copy(update={"output_dir": output_dir, "state_dir": folder / self.state_dir})
+        output_dir = self.output_dir if "://" in self.output_dir else str(folder / self.output_dir)
+        options = anchored_options(self.options, folder)
+        changed = {"output_dir": output_dir, "state_dir": folder / self.state_dir, "options": options}
+        return self.model_copy(update=changed)
 
 
 class S3Section(Section):

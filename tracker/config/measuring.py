@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
@@ -9,11 +10,13 @@ from pydantic import Field, field_validator, model_validator
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.window import hours_of
 from eval_jobs.types import Benchmark, Between, EngineKind, OnlyWhen, ProbeLoad, Screen, ServeSpec, SwapPolicy
+from tracker.config.programs import Options, anchored_options, checked_name, program_of
 from tracker.config.section import Section, without_key
 from tracker.domain.screening import Screening
 
 EXACT = "exact"
 OWN_ADAPTERS = (EXACT, "choice")
+EVALSCOPE = "evalscope"
 
 SMALLEST_SCREEN = 20
 """Of fewer samples hardly any loss looks suspicious; of fewer than 10 none can."""
@@ -61,12 +64,14 @@ class OnlyWhenSection(Section):
 class ServeSection(Section):
     """Who serves a checkpoint while it is evaluated."""
 
-    engine: EngineKind = Field(
+    engine: EngineKind | str = Field(
         default=EngineKind.VLLM,
+        union_mode="left_to_right",
         description="`vllm`: started here, as a process. `sglang`: the same with SGLang, and what is said of vllm here "
         "holds for it too; it was only tried on a stand-in (docs/gpu.md). `remote`: an OpenAI-compatible server that "
-        "others run.",
+        "others run. Or an engine of another package (docs/extending.md).",
     )
+    options: Options = Field(default={}, description="Settings of an engine of another package.")
     python: str = Field(
         default="",
         description="vllm: interpreter of the environment that holds vLLM (on a GPU machine, the one with CUDA vLLM). "
@@ -123,6 +128,19 @@ class ServeSection(Section):
             raise ValueError(f"leave out {_MEMORY_SHARE}: it has a setting, serve.gpu_memory_utilization")
         return value
 
+    @field_validator("engine")
+    @classmethod
+    def _may_be_a_name(cls, value: EngineKind | str) -> EngineKind | str:
+        if value is EngineKind.PLUGIN:
+            raise ValueError("name the engine itself, as its package calls it")
+        return value if isinstance(value, EngineKind) else checked_name(value)
+
+    @model_validator(mode="after")
+    def _options_are_for_others(self) -> ServeSection:
+        if self.options and isinstance(self.engine, EngineKind):
+            raise ValueError(f"options are for an engine of another package, and {self.engine} is built in")
+        return self
+
     @field_validator("base_url")
     @classmethod
     def _address_holds_no_key(cls, value: str) -> str:
@@ -141,9 +159,16 @@ class ServeSection(Section):
         return self
 
     def to_spec(self) -> ServeSpec:
-        """Return the record for the engine."""
-        fields = self.model_dump(exclude={"only_when"})
-        return ServeSpec(**fields, only_when=self.only_when.to_record())
+        """Return the record for the engine; of one of another package without its version."""
+        fields = self.model_dump(exclude={"only_when", "engine", "options"})
+        spec = ServeSpec(**fields, only_when=self.only_when.to_record())
+        if isinstance(self.engine, EngineKind):
+            return replace(spec, engine=self.engine)
+        return replace(spec, engine=EngineKind.PLUGIN, program=program_of(self.engine, self.options))
+
+    def anchored(self, folder: Path) -> ServeSection:
+        """Return it with relative paths counted from `folder`."""
+        return self.model_copy(update={"options": anchored_options(self.options, folder)})
 
 
 class ScreenSection(Section):
@@ -196,6 +221,11 @@ class SuiteSection(Section):
     top_k: int = Field(default=-1, description="-1: off.")
     seed: int = Field(default=0, description="Seed sent with every request.")
     screen: ScreenSection = ScreenSection()
+    lm_eval: str = Field(
+        default="lm_eval",
+        description='Command of lm-evaluation-harness, for benchmarks with `evaluator = "lm-eval"`: a path, such as '
+        "`/envs/lm-eval/bin/lm_eval`, or a name that is searched for beside this program and in PATH.",
+    )
 
 
 class BenchmarkSection(Section):
@@ -209,6 +239,12 @@ class BenchmarkSection(Section):
     data: Path | None = Field(
         default=None, description="A JSONL file for `exact` and `choice`; a folder with local data for the others."
     )
+    evaluator: str = Field(
+        default=EVALSCOPE,
+        description="`evalscope`, `lm-eval` (a task of lm-evaluation-harness, docs/benchmarks.md) or an evaluator of "
+        "another package (docs/extending.md).",
+    )
+    options: Options = Field(default={}, description="Settings of another evaluator than EvalScope.")
     name: str = Field(default="", description="Name in results; by default the file's or the benchmark's.")
     subsets: tuple[str, ...] = Field(default=(), description="Subsets to evaluate; empty: the benchmark's default.")
     limit: int | None = Field(default=None, gt=0, description="Samples per subset; default: all.")
@@ -225,9 +261,25 @@ class BenchmarkSection(Section):
         "the first checkpoint could do it already, so that losing it is called `forgotten`.",
     )
 
+    @field_validator("evaluator")
+    @classmethod
+    def _may_be_a_name(cls, value: str) -> str:
+        return checked_name(value)
+
+    @model_validator(mode="after")
+    def _options_are_for_others(self) -> BenchmarkSection:
+        if self.options and self.evaluator == EVALSCOPE:
+            raise ValueError("options are for another evaluator than EvalScope: name it with evaluator")
+        return self
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one of our own, over a JSONL file."""
+        return self.benchmark in OWN_ADAPTERS and self.evaluator == EVALSCOPE
+
     @model_validator(mode="after")
     def _own_adapters_need_data(self) -> BenchmarkSection:
-        if self.benchmark in OWN_ADAPTERS and self.data is None:
+        if self.is_own and self.data is None:
             raise ValueError(f'benchmark = "{self.benchmark}" needs data, the path of a JSONL file')
         return self
 
@@ -235,22 +287,28 @@ class BenchmarkSection(Section):
         """Return the name that results carry."""
         if self.name:
             return self.name
-        return self.data.stem if self.benchmark in OWN_ADAPTERS and self.data is not None else self.benchmark
+        return self.data.stem if self.is_own and self.data is not None else self.benchmark
 
     def resolved_chance(self) -> float | None:
         """Return the score of guessing, None where it is not known."""
-        return 0.0 if self.chance is None and self.benchmark == EXACT else self.chance
+        return 0.0 if self.chance is None and self.is_own and self.benchmark == EXACT else self.chance
 
     def to_benchmark(self, *, data_digest: str) -> Benchmark:
         """Return the record for the evaluator."""
-        fields = self.model_dump(exclude={"benchmark", "name", "data", "chance"})
+        fields = self.model_dump(exclude={"benchmark", "name", "data", "chance", "evaluator", "options"})
         return Benchmark(
             name=self.resolved_name(),
             adapter=self.benchmark,
             data=None if self.data is None else str(self.data),
             data_digest=data_digest,
+            program=None if self.evaluator == EVALSCOPE else program_of(self.evaluator, self.options),
             **fields,
         )
+
+    def anchored(self, folder: Path) -> BenchmarkSection:
+        """Return it with relative paths counted from `folder`."""
+        options = anchored_options(self.options, folder)
+        return self.model_copy(update={"data": self.data and folder / self.data, "options": options})
 
 
 class ProbeSection(Section):

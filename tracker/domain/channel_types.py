@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from eval_jobs.program_types import Program
+
 
 class ChannelKind(StrEnum):
     """The service behind a channel."""
@@ -53,7 +55,8 @@ class ChannelSettings:
     """One channel, as it is set."""
 
     name: str
-    kind: ChannelKind
+    kind: ChannelKind | str
+    """A text: the name of a channel of another package."""
     url: str = ""
     """Where the address is no secret; else empty, and `url_place` says where it is."""
     url_place: Place = Place()
@@ -62,3 +65,5 @@ class ChannelSettings:
     user: str = ""
     mail: MailRoute | None = None
     """Of a channel by e-mail; others have none."""
+    program: Program | None = None
+    """Of a channel of another package; others have none."""

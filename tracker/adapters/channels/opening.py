@@ -60,6 +60,10 @@ def _read(place: Place, setting: str) -> str:
 
 
 def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier:
+    if not isinstance(channel.kind, ChannelKind):
+        plugin = importlib.import_module("tracker.adapters.channels.plugin_channel")
+        opened: Notifier = plugin.PluginChannel(channel.name, channel.program, patience_s=patience_s)
+        return opened
     secret = _read(channel.secret_place, "alerts.channel.secret")
     if channel.mail is not None:
         host = f"[{channel.mail.host}]" if ":" in channel.mail.host else channel.mail.host

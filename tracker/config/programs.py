@@ -1,0 +1,57 @@
+"""What the settings say of parts that other packages bring: a name, and settings of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from eval_jobs.program_types import Program
+from eval_jobs.secrets import is_secret
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SAYS_WHERE = ("_env", "_file")
+_OF_THIS_FOLDER = ("./", "../")
+
+
+def _hold_no_secret(options: dict[str, str | int | float | bool]) -> dict[str, str | int | float | bool]:
+    for name in options:
+        if is_secret(name) and not name.endswith(_SAYS_WHERE):
+            raise ValueError(
+                f"{name} would be stored with every result: put it into the environment or into a file, and say where "
+                f"with {name}_env or {name}_file"
+            )
+    return options
+
+
+Options = Annotated[dict[str, str | int | float | bool], AfterValidator(_hold_no_secret)]
+"""Free settings, passed on as texts."""
+
+
+def checked_name(name: str) -> str:
+    """Return a name that may be one of an entry point.
+
+    Raises:
+        ValueError: it cannot be one.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError("a name has letters, digits, dots, dashes and underscores")
+    return name
+
+
+def program_of(name: str, options: Mapping[str, str | int | float | bool]) -> Program:
+    """Return the record; which version it has, the composition root says."""
+    texts = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in options.items())
+    return Program(name=name, options=tuple(sorted(texts)))
+
+
+def anchored_options(options: Options, folder: Path) -> Options:
+    """Return them with what begins with `./` or `../` counted from `folder`."""
+    return {
+        key: str(folder / value) if isinstance(value, str) and value.startswith(_OF_THIS_FOLDER) else value
+        for key, value in options.items()
+    }
