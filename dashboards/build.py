@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -32,8 +33,9 @@ from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.overview import open_gaps, overview
 from tracker.domain.rewind import scores_of_newest
+from tracker.domain.sweeps.board import Board, board_of
 from tracker.domain.types import Policy
-from tracker.ports import CurveReader, History
+from tracker.ports import CurveReader, History, Sweeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,8 @@ def write_report(config_path: Path, *, run: str | None, output: Path | None) -> 
         policy=project.config.to_policy(),
     )
     data = collect(run_id, sources, now=SystemClock().now())
+    if run_id == project.config.run.name:
+        data = replace(data, boards=newest_boards(project.sweep_store, [one.name for one in project.config.schedule]))
     path = (output or project.state_dir / "reports" / file_name(run_id)).absolute()
     write_page(render_page(build_view(data), version=version("checkpoint-tracker")), path)
     return path
@@ -92,6 +96,12 @@ def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     wanted = dict.fromkeys((*plans_with_texts(data, overview(data.reports)), *plans_with_counts(data)))
     found = {plan_id: sources.history.record(plan_id) for plan_id in wanted}
     return replace(data, texts={plan_id: record for plan_id, record in found.items() if record is not None})
+
+
+def newest_boards(sweeps: Sweeps, names: Sequence[str]) -> tuple[Board, ...]:
+    """Return what came of the newest turn of each of these sweeps; one that never asked anything is left out."""
+    newest = [next((turn for turn in sweeps.turns(name) if turn.plans), None) for name in names]
+    return tuple(board_of(t, sweeps.results([plan.id for plan in t.plans])) for t in newest if t is not None)
 
 
 def file_name(run_id: str) -> str:

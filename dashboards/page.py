@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from dashboards.figures import Figure
 from dashboards.heatmap import HeatRow
+from dashboards.load_curve import CurveChart, draw_curve
 from dashboards.lost import LostSample, Moment
 from dashboards.svg import draw, legend_mark
 from dashboards.view import RunView
@@ -47,7 +48,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(figure=_figure, small=_small, life=_life, strip=_strip)
+    environment.globals.update(figure=_figure, small=_small, life=_life, strip=_strip, curve=_curve)
     return environment
 
 
@@ -64,6 +65,15 @@ def _figure(figure: Figure) -> Markup:
     return Markup(
         '<figure><div class="wide-only">{}</div><div class="narrow">{}<ul class="keys">{}</ul></div></figure>'
     ).format(_markup(draw(figure, width=WIDE_WIDTH)), _markup(draw(figure, width=NARROW_WIDTH)), Markup().join(keys))
+
+
+def _curve(chart: CurveChart) -> Markup:
+    """Return the chart for wide screens and paper, and for narrow screens, with its lines named below."""
+    keys = [Markup("<li>{} {}</li>").format(_markup(mark), name) for mark, name in chart.keys]
+    wide, narrow = (_markup(draw_curve(chart, width=width)) for width in (WIDE_WIDTH, NARROW_WIDTH))
+    return Markup(
+        '<figure><div class="wide-only">{}</div><div class="narrow">{}</div><ul class="keys">{}</ul></figure>'
+    ).format(wide, narrow, Markup().join(keys))
 
 
 def _small(figure: Figure) -> Markup:

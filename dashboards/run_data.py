@@ -15,6 +15,7 @@ from tracker.domain.costs import RunCosts
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.pairing import served_alike
 from tracker.domain.run_scores import RunScores
+from tracker.domain.sweeps.board import Board
 from tracker.domain.types import Acceptance, CurvePoint, Episode, Gap, Phase, Report
 
 
@@ -40,6 +41,8 @@ class RunData:
     """What was forgotten, with the texts of the lost samples that are shown."""
     repetitions: Mapping[str, Repetition] = field(default_factory=dict)
     """What repeating the evaluation of the newest checkpoint would change, by benchmark; none: not calibrated."""
+    boards: tuple[Board, ...] = ()
+    """What came of the newest turn of each sweep."""
     unfinished: int = 0
     """Evaluations that wait or run."""
     made_at: datetime

@@ -19,6 +19,7 @@ from dashboards.ledger import LedgerView, ledger_view
 from dashboards.lost import Loss, losses_of
 from dashboards.measured import Measured, measured
 from dashboards.run_data import RunData
+from dashboards.sweeps import SweepView, sweep_views
 from dashboards.tables import (
     Badge,
     LatencyRow,
@@ -72,6 +73,7 @@ class RunView:
     loads: tuple[str, ...]
     latency: tuple[LatencyRow, ...]
     latency_verdicts: LatencyVerdicts | None
+    sweeps: tuple[SweepView, ...]
     troubles: tuple[Trouble, ...]
     measured: Measured
     made_at: str
@@ -103,6 +105,7 @@ def build_view(data: RunData) -> RunView:
         loads=tuple(f"{one_line(name)}: {load_text(load)}" for name, load in loads.items()),
         latency=latency_rows(data.records),
         latency_verdicts=latency_verdicts(data.reports),
+        sweeps=sweep_views(data.boards),
         troubles=troubles(data.records, data.gaps),
         measured=measured(data),
         made_at=f"{data.made_at:%Y-%m-%d %H:%M} UTC",

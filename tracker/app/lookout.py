@@ -107,7 +107,9 @@ class Lookout:
         if self.idle_since is not None and (idle_s := (now - self.idle_since).total_seconds()) > after_s:
             yield idle_queue(state, self.run, idle_s, now)
         limit_s = max(after_s, SLOWER * self.longest_s) if self.finished >= PLANS else float("inf")
-        slow = [one for one in state.running if (now - one.since).total_seconds() > limit_s]
+        # Of a sweep nobody knows how long one of its evaluations may take: loads are as long as they are written.
+        own = (one for one in state.running if one.plan.sweep is None)
+        slow = [one for one in own if (now - one.since).total_seconds() > limit_s]
         if slow:
             yield slow_plan(slow, self.run, self.longest_s, now)
 
