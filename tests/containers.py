@@ -190,21 +190,10 @@ class Containers:
         return [*known.get("entrypoint", ["tracker"]), *known.get("command", [])]
 
     def _contained(self, service: str, command: Sequence[str]) -> list[str]:
-        script = self.folder / f"{service}.sh"
-        script.write_text("\n".join(self._script(service)))
+        script = "\n".join(self._script(service))
         network = f"--net=/proc/{self._network.pid}/ns/net"
-        return [
-            "nsenter",
-            network,
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-eu",
-            str(script),
-            *command,
-        ]
+        unshare = ["unshare", "--mount", "--propagation", "private"]
+        return ["nsenter", network, *unshare, "sh", "-euc", script, "sh", *command]
 
     def _beside(self, service: str, command: Sequence[str]) -> list[str]:
         """Return the command in the namespaces and the root of a service that runs."""

@@ -1,0 +1,182 @@
+"""docker-compose.yml as it is, on namespaces in the place of containers: real PostgreSQL, MLflow, S3 server and vLLM.
+
+The commands, environments, secrets, volumes, users, read-only roots, health checks and tracker.toml are those of the
+files that are shipped; nothing in them is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.containers import Containers, stopped
+from tests.tiny_model import write_checkpoint
+from tests.trainer import trainer_state
+
+OWNER = 12345
+"""Of the runs: who trains."""
+
+KEYS = ("bench/questions", "perf/ttft_ms_p50", "train/loss")
+
+MLFLOW = """
+import json, sys, httpx
+password = open("/run/secrets/mlflow_admin_password").read()
+client = httpx.Client(base_url="http://mlflow:5000/api/2.0/mlflow/", auth=("admin", password), timeout=60)
+def get(route, **query): return client.get(route, params=query).raise_for_status().json()
+all_of = {"filter": "name = 'my-run'", "max_results": 10}
+found = client.post("experiments/search", json=all_of).raise_for_status().json().get("experiments", [])
+ids = {"experiment_ids": [experiment["experiment_id"] for experiment in found]}
+runs = client.post("runs/search", json=ids).raise_for_status().json().get("runs", []) if found else []
+points, files = [], []
+for run in (run["info"]["run_id"] for run in runs):
+    for key in sys.argv[1:]:
+        history = get("metrics/get-history", run_id=run, metric_key=key).get("metrics", [])
+        points += [f"{point['key']} {point['step']}" for point in history]
+    folders = [""]
+    for folder in folders:
+        for entry in get("artifacts/list", run_id=run, path=folder).get("files", []):
+            (folders if entry["is_dir"] else files).append(entry["path"])
+print(json.dumps({"points": points, "files": sorted(files)}))
+"""
+
+BUCKET = """
+import boto3
+client = boto3.client("s3", endpoint_url="http://objects:8333", aws_access_key_id="a", aws_secret_access_key="b")
+print(*(entry["Key"] for entry in client.list_objects_v2(Bucket="mlflow")["Contents"]), sep="\\n")
+"""
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+def train(runs: Path, step: int) -> None:
+    """Write a checkpoint as the user that trains; weights can be read by their owner only."""
+    (runs / "my-run").mkdir(exist_ok=True)
+    folder = write_checkpoint(runs / "my-run" / f".checkpoint-{step}", seed=step)
+    (folder / "trainer_state.json").write_text(json.dumps(trainer_state(step)))
+    (folder / "model.safetensors").chmod(0o600)
+    for path in (runs, runs / "my-run", folder, *folder.iterdir()):
+        os.chown(path, OWNER, OWNER)
+    folder.rename(folder.with_name(f"checkpoint-{step}"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, runs: Path) -> Iterator[Containers]:
+    """All services, started while PostgreSQL is not there yet, with one checkpoint that went through."""
+    train(runs, 100)
+    with Containers(tmp_path_factory.mktemp("site"), runs=runs) as started:
+        started.start("watch")  # Compose starts what was running in any order after the machine has started
+        started.start("worker")
+        started.until(lambda: all("E-STORE-AWAY" in started.said(name) for name in ("watch", "worker")), "both say it")
+        started.up("mlflow")
+        assert started.stop("watch") == 4
+        started.start("watch")  # by its restart policy, again and again; the worker has waited
+        started.until(lambda: started.is_healthy("mlflow"), "MLflow is healthy")
+        started.until(lambda: "judged step 100" in started.said("watch"), "the first checkpoint is judged")
+        yield started
+
+
+def in_mlflow(site: Containers) -> dict[str, list[str]]:
+    """Return what MLflow has of the run: `KEY STEP` of every point of three metrics, and its files."""
+    found: dict[str, list[str]] = json.loads(site.run("watch", "python", "-c", MLFLOW, *KEYS))
+    return found
+
+
+def test_a_checkpoint_goes_from_the_trainers_folder_to_mlflow_and_its_files_to_the_bucket(
+    site: Containers, runs: Path
+) -> None:
+    site.until(lambda: len(in_mlflow(site)["files"]) == 2, "MLflow has it")
+    found = in_mlflow(site)
+    assert "bench/questions 100" in found["points"]
+    assert "perf/ttft_ms_p50 100" in found["points"]
+    names = [path.rpartition("/")[2] for path in found["files"]]
+    assert names == ["questions.parquet", "report.json"]
+    kept = site.run("mlflow", "python", "-c", BUCKET).split()
+    assert sorted(key.rpartition("/")[2] for key in kept) == names
+    assert {path.name for path in (runs / "my-run").iterdir()} == {"checkpoint-100"}
+    history = site.run("watch", "tracker", "history", "--config", "/project/tracker.toml")
+    assert "questions" in history
+
+
+def test_what_started_before_postgresql_says_so_and_works_when_it_is_there(site: Containers) -> None:
+    before, after = " ".join(site.said("worker").split()).split("is ready", 1)
+    assert before.count("E-STORE-AWAY") == 1
+    assert "trying again" in before
+    assert "finished" in after
+    said = site.said("watch")
+    assert said.startswith("error E-STORE-AWAY")
+    assert said.index("watching /runs/my-run") < said.index("judged step 100")
+
+
+def test_no_service_runs_as_root_or_shows_a_secret(site: Containers) -> None:
+    secrets = {path.read_text() for path in (site.folder / "docker/secrets").iterdir() if path.name != "s3_identities"}
+    assert len(secrets) == 6
+    ours = [process for service in site.services for process in site.processes(service)]
+    assert len(ours) > 8
+    assert {user for p in ours for user in p.uids()} == {OWNER, 999, 1000}
+    assert not [word for p in ours for word in p.cmdline() if any(secret in word for secret in secrets)]
+    told = [path for path in (*site.folder.glob("*.log"), *_files(site.folder / "volumes")) if _holds(path, secrets)]
+    assert not told
+
+
+def test_a_worker_that_docker_stops_leaves_no_engine_behind(site: Containers) -> None:
+    assert [process for process in site.processes("worker") if "VLLM" in " ".join(process.cmdline())]
+    site.ask_to_stop("worker")
+    site.until(lambda: not site.processes("worker"), "it has ended with all that it started")
+    assert site.stop("worker") in {0, 130}
+
+
+def test_mlflow_asks_for_a_password(site: Containers) -> None:
+    code = "import httpx; print(httpx.get('http://mlflow:5000/ajax-api/2.0/mlflow/experiments/get?experiment_id=0'))"
+    assert "401" in site.run("watch", "python", "-c", code)
+
+
+def test_while_mlflow_is_brought_up_to_date_what_is_for_it_waits(site: Containers, runs: Path) -> None:
+    backup = site.run("postgres", "pg_dumpall", "--clean", "--if-exists", "--username=postgres")
+    assert all(f"DATABASE {name}" in backup for name in ("runs", "mlflow", "mlflow_auth"))
+    with stopped(site, "mlflow"):
+        train(runs, 200)
+        site.until(lambda: "E-STORE-MLFLOW" in site.said("watch"), "it is said that MLflow is away")
+        site.run("mlflow", "python", "/opt/docker/mlflow_server.py", "upgrade")
+    site.until(lambda: site.is_healthy("mlflow"), "MLflow is healthy again")
+    site.until(lambda: "train/loss 200" in in_mlflow(site)["points"], "it is sent")
+    points = in_mlflow(site)["points"]
+    assert len(points) == len(set(points))
+    assert "found step 200" in site.said("watch")
+
+
+def test_a_wrong_password_of_mlflow_is_said_and_results_wait(site: Containers, runs: Path) -> None:
+    secret = site.folder / "docker/secrets/mlflow_admin_password"
+    right = secret.read_text()
+    before = len(site.said("watch"))
+    with stopped(site, "watch"):
+        secret.write_text("not-the-password")
+        train(runs, 300)
+    site.until(lambda: "refuses access" in site.said("watch")[before:], "the refusal is said")
+    said = " ".join(site.said("watch")[before:].split())
+    assert "found step 300" in said
+    assert "tracking.password_file" in said
+    assert "not-the-password" not in said
+    with stopped(site, "watch"):
+        secret.write_text(right)
+    site.until(lambda: "train/loss 300" in in_mlflow(site)["points"], "it is sent")
+
+
+# --- private
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())
+
+
+def _holds(path: Path, secrets: set[str]) -> bool:
+    data = path.read_bytes()
+    return any(secret.encode() in data for secret in secrets)
