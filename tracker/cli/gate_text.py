@@ -85,7 +85,9 @@ def deciding_text(report: GateReport) -> str:
     """Return which required checks the gate's word comes from: `facts and sums`, or `passed 3 required checks`."""
     required = [check for check in checks_of(report) if check.required]
     if not required:
-        return "nothing is required, so nothing is shown"
+        if not checks_of(report):
+            return "nothing was measured and nothing is required, so nothing is shown"
+        return "required = false for all that was measured, so nothing is required and nothing decides"
     if report.word is GateWord.PASS:
         return f"passed {count_text(len(required), 'required check')}"
     return names_text([check.name for check in required if check.word is report.word])

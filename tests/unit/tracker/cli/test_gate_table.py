@@ -73,7 +73,9 @@ def test_with_room_the_reasons_stand_beside_the_numbers() -> None:
 def test_the_answer_names_what_decides_it() -> None:
     assert shown(passed()).startswith("PASS  run@200 against run@100: passed 1 required check\n")
     nothing = replace(passed(), benchmarks=())
-    assert "nothing is required, so nothing is shown" in shown(nothing)
+    assert "nothing was measured and nothing is required, so nothing is shown" in " ".join(shown(nothing).split())
+    advisory = replace(passed(), benchmarks=tuple(replace(b, required=False) for b in passed().benchmarks))
+    assert "required = false for all that was measured" in " ".join(shown(advisory).split())
 
 
 def test_sides_of_the_same_name_are_told_apart_by_their_digests() -> None:
