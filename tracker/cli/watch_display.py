@@ -15,6 +15,7 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.types import EngineKind
 from tracker.app.pipeline import Measurement, Tick
 from tracker.cli.calibration_table import repetitions
+from tracker.cli.sweep_table import turn_text
 from tracker.config import Config
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.display import clean, names_text, one_line
@@ -95,6 +96,8 @@ class WatchDisplay:
             self._console.print(*report_lines(report), sep="\n", soft_wrap=not self._console.is_terminal)
         for calibration in passed.calibrations:
             self._calibrated(calibration)
+        for turn in passed.turns:
+            self._line("sweep", f"{turn.sweep}  {turn_text(turn, 0)}")
         self._unsent = passed.unsent
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
         self._spinner.update(text=_status(passed, state))
