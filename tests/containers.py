@@ -160,11 +160,11 @@ class Containers:
         return result.stdout
 
     def is_healthy(self, service: str) -> bool:
-        """Run its health check; moto has no page for that, and is asked for anything."""
+        """Run its health check; moto has no page for that, and is asked whether it answers."""
         how, *test = self.services[service]["healthcheck"]["test"]
         assert how == "CMD"
         if service == "objects":
-            test = [part.replace("/healthz", "/moto-api/") for part in test]
+            test = ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8333/moto-api/')"]
         return subprocess.run(self._beside(service, test), capture_output=True, check=False).returncode == 0
 
     def said(self, service: str) -> str:
@@ -224,9 +224,7 @@ class Containers:
         root = self.folder / f"{service}.root"
         root.mkdir(exist_ok=True)
         yield f"cd / && mount -t tmpfs -o mode=755 tmpfs {root}"
-        for path in (*SYSTEM, sys.base_prefix, str(PROJECT)):
-            yield f"mkdir -p {root}{path} && mount --rbind {path} {root}{path}"
-            yield f"mount -o remount,bind,ro {root}{path}"
+        yield from (_shown(path, root) for path in SYSTEM)
         yield f"mkdir -p {root}/var {root}/run/secrets {root}/opt/docker {root}/cache"
         yield f"mkdir -m 1777 {root}/tmp"  # noqa: S108 - of each service
         yield f"chown {uid}:{gid} {root}/cache"
@@ -244,6 +242,7 @@ class Containers:
             path, _, options = mount.partition(":")
             usual = "" if "exec" in options else "noexec,"
             yield f"mkdir -p {root}{path} && mount -t tmpfs -o {usual}{options.replace('exec,', '')} tmpfs {root}{path}"
+        yield from (_shown(path, root) for path in (sys.base_prefix, str(PROJECT)))  # a checkout may lie below /tmp
         if known.get("read_only"):
             yield f"mount -o remount,ro {root}"
         yield f'exec chroot {root} {shlex.join(self._as(service))} "$@"'
@@ -296,6 +295,10 @@ def _root_of(pid: int) -> Path | None:
         return Path(f"/proc/{pid}/root").readlink()
     except OSError:  # it has ended
         return None
+
+
+def _shown(path: str, root: Path) -> str:
+    return f"mkdir -p {root}{path} && mount --rbind {path} {root}{path} && mount -o remount,bind,ro {root}{path}"
 
 
 def _bound(source: Path, target: str, mode: str) -> str:
