@@ -26,6 +26,7 @@ from tracker.domain.imports.types import Given, LeftOut, Sheet
 _CONFIG = Path("configs") / "task_config.yaml"
 _SAMPLES = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d{2}-\d{2}T[\d.:-]+))?\.jsonl")
 _RESULTS_TIME = re.compile(r".*_(?P<time>\d{4}-\d{2}-\d{2}T[\d.:-]+)\.json")
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _HINT = "tracker import reads lm-evaluation-harness, EvalScope and vllm bench serve: docs/import.md"
 
 
@@ -82,7 +83,7 @@ class _Reading:
         for folder in folders:
             if folder not in self._seen:
                 self._seen.add(folder)
-                self.progress(str(folder))
+                self.progress(_shown(folder))
                 self.sheets.append(_evalscope_sheet(folder, self._given(folder, named)))
         for file in sorted(_files(named, ".json")):
             if not any(file.is_relative_to(folder) for folder in folders):
@@ -96,8 +97,8 @@ class _Reading:
             results = _results_beside(file, match.group("time")) if match else None
             if results is None:
                 raise BadData(
-                    f"{file}: no results file of the same evaluation lies beside it, which says how it was asked",
-                    hint=f"name the folder that holds both; {_HINT}",
+                    f"{_shown(file)}: no results file of the same evaluation lies beside it",
+                    hint=f"it says how was asked: name the folder that holds both; {_HINT}",
                 )
             file = results
         self._read_json(file, file.parent, is_named=True)
@@ -106,7 +107,7 @@ class _Reading:
         if file in self._seen:
             return
         self._seen.add(file)
-        self.progress(str(file))
+        self.progress(_shown(file))
         given = self._given(file, named)
         try:
             document = _json_object(file)
@@ -114,16 +115,16 @@ class _Reading:
             if is_named or file.name.startswith("results"):
                 raise
             document = {}
-        fields = Fields(source=str(file), values=document)
+        fields = Fields(source=_shown(file), values=document)
         if is_lm_eval(document):
             self.sheets += sheets_of_lm_eval(fields, _samples_beside(file), given)
         elif is_bench_serve(document):
             self.sheets.append(sheet_of_bench_serve(fields, given))
         elif is_named:
             keys = ", ".join(list(document)[:8]) or "none"
-            raise BadData(f"{file} is no result file that is known; its fields: {keys}", hint=_HINT)
+            raise BadData(f"{_shown(file)} is no result file that is known; its fields: {keys}", hint=_HINT)
         else:
-            self.passed_over.append(LeftOut(source=str(file), name=file.name, reason="no result file that is known"))
+            self.passed_over.append(LeftOut(source=_shown(file), name=file.name, reason="no result file that is known"))
 
     def _given(self, path: Path, named: Path) -> Given:
         inside = path.relative_to(named).parents if path != named else ()
@@ -131,12 +132,18 @@ class _Reading:
         if path == named or named.is_dir():
             names += [named.name] if path != named else [named.parent.name]
         return Given(
-            source=str(path),
+            source=_shown(path),
             names=tuple(names),
             modified_at=datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(microsecond=0),
             step=self.asked.step,
             metrics=self.asked.metrics,
         )
+
+
+def _shown(path: Path) -> str:
+    """Return a path as short as a person would write it here."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def _files(folder: Path, suffix: str) -> Iterator[Path]:
@@ -150,12 +157,20 @@ def _evaluations(named: Path) -> tuple[Path, ...]:
 
 def _json_object(file: Path) -> dict[str, object]:
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadData(f"{file} cannot be read as JSON: {error}", hint=_HINT) from error
+        document = _parsed(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadData(f"{_shown(file)} cannot be read as JSON: {error}", hint=_HINT) from error
     if not isinstance(document, dict):
-        raise BadData(f"{file} holds no JSON object", hint=_HINT)
+        raise BadData(f"{_shown(file)} holds no JSON object", hint=_HINT)
     return document
+
+
+def _parsed(text: str) -> Any:  # noqa: ANN401 - JSON of others
+    """Return what a JSON text holds; half of a surrogate pair, which nothing can store, becomes a question mark."""
+    value = json.loads(text)
+    if _HALF_PAIR.search(text) is None:
+        return value
+    return json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
 def _rows(file: Path) -> tuple[dict[str, object], ...]:
@@ -164,16 +179,16 @@ def _rows(file: Path) -> tuple[dict[str, object], ...]:
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:
-        raise BadData(f"{file} cannot be read: {error}", hint=_HINT) from error
+        raise BadData(f"{_shown(file)} cannot be read: {error}", hint=_HINT) from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise BadData(f"{file}, line {number}: no JSON ({error})", hint="copy the file again") from error
+            row = _parsed(line)
+        except (ValueError, RecursionError) as error:
+            raise BadData(f"{_shown(file)}, line {number}: no JSON ({error})", hint="copy the file again") from error
         if not isinstance(row, dict):
-            raise BadData(f"{file}, line {number}: no JSON object", hint=_HINT)
+            raise BadData(f"{_shown(file)}, line {number}: no JSON object", hint=_HINT)
         rows.append(row)
     return tuple(rows)
 
@@ -198,16 +213,16 @@ def _evalscope_sheet(folder: Path, given: Given) -> Sheet:
     config_file = folder / _CONFIG
     try:
         config: Any = yaml.safe_load(config_file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise BadData(f"{config_file} cannot be read: {error}", hint=_HINT) from error
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise BadData(f"{_shown(config_file)} cannot be read: {error}", hint=_HINT) from error
     if not isinstance(config, dict):
-        raise BadData(f"{config_file} holds no settings", hint=_HINT)
+        raise BadData(f"{_shown(config_file)} holds no settings", hint=_HINT)
     reports = {}
     for file in _of_one_model(folder, "reports", ".json"):
-        report = Fields(source=str(file), values=_json_object(file))
+        report = Fields(source=_shown(file), values=_json_object(file))
         reports[report.text("dataset_name") or file.stem] = report
     read = EvalScopeFolder(
-        config=Fields(source=str(config_file), values=config),
+        config=Fields(source=_shown(config_file), values=config),
         reports=reports,
         predictions=_rows_by_stem(_of_one_model(folder, "predictions", ".jsonl")),
         reviews=_rows_by_stem(_of_one_model(folder, "reviews", ".jsonl")),
@@ -225,7 +240,7 @@ def _of_one_model(folder: Path, kind: str, suffix: str) -> tuple[Path, ...]:
     models = sorted({file.parent.name for file in files})
     if len(models) > 1:
         raise BadData(
-            f"{folder / kind} holds results of {len(models)} models: {', '.join(models)}",
+            f"{_shown(folder / kind)} holds results of {len(models)} models: {', '.join(models)}",
             hint="import a folder in which every evaluation has a folder of its own",
         )
     return files

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from eval_jobs.errors import BadData
 from eval_jobs.execute.clock import SystemClock
-from eval_jobs.types import BenchmarkFailure, EvalResult
+from eval_jobs.types import EvalResult
 from tracker.adapters.result_files import Asked, read_results
 from tracker.app.importing import Taken, import_results
 from tracker.cli.options import config_option, open_project
@@ -24,13 +24,13 @@ from tracker.domain.imports.types import LeftOut
 from tracker.domain.types import VerdictWord
 from tracker.wiring import Project
 
-_LOSSES = (VerdictWord.FORGOTTEN, VerdictWord.REGRESSED, VerdictWord.SUSPECT)
+_SHOWN = (VerdictWord.MISSING, VerdictWord.FORGOTTEN, VerdictWord.REGRESSED, VerdictWord.SUSPECT)
 
 
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--run", "run_id", help="Run that the results belong to; default: the project's own.")
-@click.option("--step", type=click.IntRange(min=0), help="Step of all of them; default: as their names say.")
+@click.option("--step", type=click.IntRange(0, 10**18 - 1), help="Step of all of them; default: as their names say.")
 @click.option(
     "--metric",
     "metrics",
@@ -64,7 +64,7 @@ def command(
     console.print(_table(target.run_id, taken))
     left_out = (*(left for one in checkpoints for left in one.left_out), *found.passed_over)
     for line in _left_out_lines(left_out):
-        console.print(line, markup=False, highlight=False)
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(_summary(taken, target), markup=False, highlight=False)
 
 
@@ -116,20 +116,20 @@ def _found_text(one: Taken) -> str:
     words: dict[VerdictWord, list[str]] = defaultdict(list)
     for verdict in one.report.verdicts:
         words[verdict.word].append(one_line(verdict.benchmark))
-    parts = [f"{word} {names_text(words[word])}" for word in _LOSSES if word in words]
-    failed = [one_line(o.benchmark) for o in one.checkpoint.record.outcomes if isinstance(o, BenchmarkFailure)]
-    parts += [f"no result of {names_text(failed)}"] if failed else []
+    parts = [f"{word} {names_text(words[word])}" for word in _SHOWN if word in words]
     return "; ".join([*parts, *([] if one.is_new else ["known already"])])
 
 
 def _left_out_lines(left_out: Sequence[LeftOut]) -> Iterator[str]:
-    """Yield one line for each thing that was left out, however many files it is in."""
-    files: dict[tuple[str, str], list[str]] = defaultdict(list)
+    """Yield one line for each reason for which something was left out, however many files it is in."""
+    by_reason: dict[str, list[LeftOut]] = defaultdict(list)
     for left in left_out:
-        files[left.name, left.reason].append(left.source)
-    for (name, reason), sources in files.items():
-        where = one_line(Path(sources[0]).name) if len(sources) == 1 else count_text(len(sources), "file")
-        yield f"left out: {one_line(name)}: {one_line(reason)} ({where})"
+        by_reason[left.reason].append(left)
+    for reason, members in by_reason.items():
+        names = list(dict.fromkeys(left.name for left in members))
+        files = sorted({left.source for left in members})
+        where = one_line(Path(files[0]).name) if len(files) == 1 else count_text(len(files), "file")
+        yield f"left out of {where}: {names_text(names)}: {one_line(reason)}"
 
 
 def _summary(taken: Sequence[Taken], target: Target) -> str:

@@ -23,7 +23,7 @@ from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evid
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import Evidence, Level
 from tracker.domain.regression.score_matrix import IntArray
-from tracker.domain.rules import Thresholds, gains, losses, suspects
+from tracker.domain.rules import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects
 from tracker.domain.score_series import SeriesKey, series_key
 from tracker.domain.scores import summarise
 from tracker.domain.trials import Scene, thresholds_of
@@ -138,6 +138,8 @@ def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Threshol
         return min(suspects(tests, thresholds), key=lambda e: e.p_worse)
     if word is VerdictWord.IMPROVED:
         return min(gains(tests, thresholds), key=lambda e: e.p_better)
+    if word is VerdictWord.EQUIVALENT:
+        return max((e for e in tests if e.m <= EQUIVALENCE_POOLED), key=lambda e: e.m)
     return tests[0]
 
 

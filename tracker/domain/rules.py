@@ -18,7 +18,8 @@ EQUIVALENCE_P = 0.05
 SCREEN_P = 0.05
 """Of one test, and not shared among those of a checkpoint: what the whole benchmark would find must be asked for."""
 
-_EQUIVALENCE_POOLED = 4
+EQUIVALENCE_POOLED = 4
+"""Newest checkpoints whose mean must be shown to be within the margin."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ def is_equivalent(evidence: Sequence[Evidence], thresholds: Thresholds) -> bool:
 
     Tested on the newest four checkpoints together, or on as many as there are.
     """
-    most = max((e.m for e in evidence if e.m <= _EQUIVALENCE_POOLED), default=0)
+    most = max((e.m for e in evidence if e.m <= EQUIVALENCE_POOLED), default=0)
     tested = [e for e in evidence if e.m == most]
     return bool(tested) and all(
         _cautious(e).test.equivalence_p(thresholds.equivalence_margin) < EQUIVALENCE_P for e in tested

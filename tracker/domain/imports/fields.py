@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from eval_jobs.errors import BadData
 
 _SHOWN_CHARS = 60
+_LARGEST = 1e18
+"""Beyond it nothing that is counted, timed or scored is a measurement, and no store takes a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,7 @@ class Fields:
             BadData: there is none.
         """
         value = self.values.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _LARGEST:
             raise self.refusal(name, f"must be a whole number from 0, it is {shown(value)}")
         return value
 
@@ -94,7 +96,7 @@ class Fields:
 
 def finite(value: object) -> float | None:
     """Return a finite number that is no truth value, else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST:
         return None
     return float(value) if math.isfinite(value) else None
 
@@ -103,5 +105,7 @@ def shown(value: object) -> str:
     """Return a value as a message can show it."""
     if value is None:
         return "missing"
+    if isinstance(value, int) and abs(value) > _LARGEST:  # Python refuses to write it out
+        return "a number of many digits"
     text = f"a list of {len(value)}" if isinstance(value, Sequence) and not isinstance(value, str) else repr(value)
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."

@@ -84,6 +84,8 @@ def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
                 if not isinstance(values, list) or len(values) != len(steps):
                     raise entry.refusal(metric, f"must hold {len(steps)} values, one for every entry of `checkpoints`")
             tasks[task] = {metric: values[at] for metric, values in entry.values.items() if isinstance(values, list)}
+        if step < 0 or step != int(step):
+            raise document.refusal("checkpoints", f"must hold steps, it holds {step:g}")
         yield int(step), Fields(source=document.source, values={**document.values, "results": tasks})
 
 
@@ -102,16 +104,23 @@ def _sheet(document: Fields, samples: SamplesByTask, given: Given) -> Sheet:
         measured.append(one)
         if note:
             left_out.append(LeftOut(source=given.source, name=f"samples of {task}", reason=note))
-    date = document.optional_number("date")
     return Sheet(
         source=given.source,
         step=step_of_result(given, models),
         model=next(iter(models), ""),
-        measured_at=given.modified_at if date is None else datetime.fromtimestamp(date, UTC),
+        measured_at=_measured_at(document, given),
         engine=engine_of(HARNESS, document.text("lm_eval_version")),
         measured=tuple(measured),
         left_out=tuple(left_out),
     )
+
+
+def _measured_at(document: Fields, given: Given) -> datetime:
+    date = document.optional_number("date")
+    try:
+        return given.modified_at if date is None else datetime.fromtimestamp(date, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise document.refusal("date", f"is no time in seconds since 1970, but {date:g}") from error
 
 
 def _tasks(document: Fields) -> Iterator[str]:

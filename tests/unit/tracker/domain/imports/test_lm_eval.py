@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from eval_jobs.errors import BadData
+from eval_jobs.imported_types import Aggregate
 from eval_jobs.types import BenchmarkFailure, EvalResult, SampleStatus
+from tests.evaluating import quiet
 from tests.imported import AT, fields, given, lm_eval, lm_eval_rows
+from tests.requires import shared_data
+from tracker.adapters.result_files import Asked, read_results
 from tracker.domain.imports.lm_eval import is_lm_eval, sheets_of_lm_eval
 from tracker.domain.imports.types import Sheet
 
@@ -59,6 +63,20 @@ def test_a_file_of_a_whole_run_is_one_checkpoint_for_every_entry() -> None:
     sheets = sheets_of_lm_eval(fields(document), {}, given("run_agg.json"))
     means = [(s.step, r.mean, r.stderr) for s in sheets if (r := result(s).aggregate) is not None]
     assert means == [(100, 0.5, 0.04), (200, 0.6, 0.05)]
+
+
+@pytest.mark.shared_data
+def test_a_published_file_of_a_whole_run_is_read() -> None:
+    file = shared_data("checkpoint_evals/bigscience/tr3d-1B3-oscar-checkpoints_agg.json")
+    sheets = read_results([file], Asked(), progress=quiet).sheets
+    assert (len(sheets), sheets[0].step, sheets[-1].step) == (63, 19500, 117000)
+    lambada = {s.step: r.mean for s in sheets if (r := _aggregates(s).get("lambada")) is not None}
+    assert (lambada[40500], lambada[42000], lambada[43500]) == pytest.approx((0.39, 0.27, 0.39), abs=0.01)
+
+
+def _aggregates(of: Sheet) -> dict[str, Aggregate]:
+    outcomes = (one.outcome for one in of.measured)
+    return {o.benchmark: o.aggregate for o in outcomes if isinstance(o, EvalResult) and o.aggregate is not None}
 
 
 def test_a_whole_run_with_a_value_too_few_is_refused_with_file_and_field() -> None:

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import BadData
+from eval_jobs.types import EvalResult
+from tests.evaluating import quiet
+from tests.imported import TIME, bench, lm_eval, lm_eval_rows, write_lm_eval
+from tracker.adapters.result_files import Asked, FoundResults, read_results
+
+
+def read(*paths: Path, step: int | None = None) -> FoundResults:
+    return read_results(paths, Asked(step=step), progress=quiet)
+
+
+def test_a_folder_is_searched_to_its_bottom_and_says_what_it_passes_over(tmp_path: Path) -> None:
+    write_lm_eval(tmp_path / "a" / "b", 100, {"t": [1.0, 0.0]}, samples=True)
+    write_lm_eval(tmp_path, 200, {"t": [1.0, 0.0]}, samples=False)
+    (tmp_path / "config.json").write_text('{"hidden_size": 4}')
+    (tmp_path / "notes.json").write_text("no JSON at all")
+    found = read(tmp_path)
+    assert sorted(sheet.step for sheet in found.sheets) == [100, 200]
+    assert [left.name for left in found.passed_over] == ["config.json", "notes.json"]
+
+
+def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    results = write_lm_eval(tmp_path, 100, {"t": [1.0, 0.0]}, samples=True)
+    (samples,) = results.parent.glob("samples_*.jsonl")
+    assert len(read(results, tmp_path, samples).sheets) == 1
+
+
+def test_samples_of_another_evaluation_in_the_same_folder_are_not_taken(tmp_path: Path) -> None:
+    results = write_lm_eval(tmp_path, 100, {"t": [1.0, 0.0]}, samples=False)
+    (results.parent / "samples_t_2026-03-02T10-00-00.000001.jsonl").write_text(json.dumps(lm_eval_rows([0.0])[0]))
+    (one,) = read(results).sheets[0].measured
+    assert isinstance(one.outcome, EvalResult)
+    assert one.outcome.aggregate is not None
+
+
+def test_the_folder_of_a_file_says_its_step_too(tmp_path: Path) -> None:
+    place = tmp_path / "checkpoint-700"
+    place.mkdir()
+    (place / "serve.json").write_text(json.dumps(bench(model_id="m")))
+    assert [sheet.step for sheet in read(place / "serve.json").sheets] == [700]
+    assert [sheet.step for sheet in read(place).sheets] == [700]
+    assert [sheet.step for sheet in read(tmp_path).sheets] == [700]
+
+
+def test_a_folder_above_the_one_that_was_named_says_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "step1" / "evals" / "deeper"
+    place.mkdir(parents=True)
+    (place / "serve.json").write_text(json.dumps(bench(model_id="m")))
+    with pytest.raises(BadData, match="nothing says which step"):
+        read(tmp_path / "step1" / "evals")
+
+
+def test_half_a_surrogate_pair_is_no_obstacle(tmp_path: Path) -> None:
+    results = write_lm_eval(tmp_path, 100, {"t": [1.0]}, samples=False)
+    rows = lm_eval_rows([1.0], target="\ud800")
+    (results.parent / f"samples_t_{TIME}.jsonl").write_text(json.dumps(rows[0]))
+    (one,) = read(results).sheets[0].measured
+    assert isinstance(one.outcome, EvalResult)
+    assert one.outcome.samples[0].target == "?"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[" * 100_000, "cannot be read as JSON"),
+        (b"\xff\xfe", "cannot be read as JSON"),
+        ("[]", "holds no JSON object"),
+        (json.dumps(lm_eval({"t": 0.5}, date=1e17)), "`date` is no time in seconds since 1970"),
+        ('{"results": {"t": {"acc": [0.5]}}, "checkpoints": [1e300]}', "`checkpoints` must be a list of numbers"),
+        ('{"results": {"t": {"acc": [0.5]}}, "checkpoints": [0.5]}', "`checkpoints` must hold steps, it holds 0.5"),
+        (json.dumps(lm_eval({"t": 0.5}) | {"n-samples": {"t": {"effective": 10**400}}}), "a number of many digits"),
+        (json.dumps(lm_eval({"t": 0.5}) | {"n-samples": {"t": {"effective": -1}}}), "`n-samples.t.effective` must be"),
+    ],
+)
+def test_hostile_files_are_refused_by_name(tmp_path: Path, content: str | bytes, said: str) -> None:
+    file = tmp_path / "results_step1000.json"
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(BadData) as caught:
+        read(file)
+    assert said in caught.value.message
+    assert file.name in caught.value.message
+
+
+def test_a_score_of_many_digits_is_a_failure_and_no_crash(tmp_path: Path) -> None:
+    file = tmp_path / "step1.json"
+    file.write_text('{"results": {"t": {"acc": ' + "9" * 400 + '}}, "versions": {}}')
+    (one,) = read(file).sheets[0].measured
+    assert not isinstance(one.outcome, EvalResult)
+
+
+def test_results_of_several_models_in_one_evaluation_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "task_config.yaml").write_text("model: x\n")
+    for model in ("a", "b"):
+        (tmp_path / "reports" / model).mkdir(parents=True)
+        (tmp_path / "reports" / model / "t.json").write_text("{}")
+    with pytest.raises(BadData, match="holds results of 2 models: a, b"):
+        read(tmp_path, step=1)
+
+
+@pytest.mark.parametrize("text", ["- a list", "{", "key: !!python/object/apply:os.system [ls]"])
+def test_settings_of_an_evaluation_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "task_config.yaml").write_text(text)
+    with pytest.raises(BadData, match=r"task_config\.yaml"):
+        read(tmp_path, step=1)
