@@ -104,6 +104,29 @@ def test_other_words_on_the_same_record_are_published_too_and_double_no_row(stor
     assert store.rows() == sorted((m.key, m.step, m.value) for m in tracking_batch(record, report).metrics)
 
 
+def test_a_benchmark_that_is_measured_anew_with_other_settings_is_published_too(store: Store) -> None:
+    """Another plan of the same checkpoint, with the same names: other values of some metrics, equal ones of others."""
+    first, report = RUN.records[1], RUN.reports[1]
+    results = [o for o in first.outcomes if isinstance(o, EvalResult)]
+    right = tuple(replace(s, score=1.0) if s.score is not None else s for s in results[0].samples)
+    changed = [replace(r, fingerprint=f"{r.fingerprint[:-4]}beef") for r in results]
+    again = replace(
+        first,
+        plan=replace(first.plan, id="f" * 32),
+        outcomes=(replace(changed[0], samples=right), *changed[1:]),
+        finished_at=first.finished_at + timedelta(hours=1),
+    )
+    tracking = store.open()
+    tracking.publish(first, report)
+    assert tracking.flush() == 0
+    tracking.publish(again, replace(report, plan_id=again.plan.id))
+    assert tracking.flush() == 0
+    key = f"bench/{results[0].benchmark}"
+    means = {m.value for record in (first, again) for m in tracking_batch(record, report).metrics if m.key == key}
+    assert {value for name, _, value in store.rows() if name == key} == means
+    assert len(means) == 2
+
+
 def test_a_screen_and_its_rest_are_one_point_of_each_curve(store: Store) -> None:
     """The coverage of the merged result and the sum of both costs; the screen's own have names of their own."""
     whole = RUN.records[1]

@@ -25,6 +25,7 @@ from tracker.adapters.mlflow_server import page_links, running_server, serve_ui
 from tracker.adapters.mlflow_store import MlflowStore
 from tracker.adapters.outbox_sql import LONGEST_WAIT_S, OutboxTracking
 from tracker.domain.tracking import tracking_batch
+from tracker.domain.tracking_types import Champion, ChampionBatch
 
 RUN = forgetting_run(samples=80)
 STEPS = [record.plan.checkpoint.step for record in RUN.records]
@@ -116,6 +117,20 @@ def test_the_runs_page_shows_the_verdicts_in_words(files: MlflowFiles, url: str)
     run = files.runs()[0].info.run_id
     with open_page(_page(url, f"runs/{run}"), local_storage=NO_ASSISTANT) as page:
         wait_for_texts(page, "Verdict at step 1000", "forgotten", "verdict/facts")
+
+
+@pytest.mark.chromium
+def test_the_note_of_a_run_leads_to_its_best_checkpoints(files: MlflowFiles, url: str, tmp_path: Path) -> None:
+    run, checkpoint = files.runs()[0].info.run_id, RUN.records[4].plan.checkpoint
+    best = Champion(alias="champion", checkpoint=checkpoint, reason="3 benchmarks: the best block is steps 400-600")
+    MlflowStore(files.settings(uri=url)).send(ChampionBatch(checkpoint=checkpoint, champions=(best,)))
+    with open_page(_page(url, f"runs/{run}"), local_storage=NO_ASSISTANT) as page:
+        wait_for_texts(page, "Curves", "All checkpoints", "Best checkpoints")
+        screenshot(page, tmp_path / "run.png")
+        link = page.get_by_role("link", name="Best checkpoints").get_attribute("href")
+    with open_page(f"{url}/{link}", local_storage=NO_ASSISTANT) as page:
+        wait_for_texts(page, "The best checkpoints of a training run", "champion", "Version 1")
+        screenshot(page, tmp_path / "registry.png")
 
 
 def test_files_can_be_read_through_the_server(files: MlflowFiles, url: str) -> None:

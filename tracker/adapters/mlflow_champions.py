@@ -52,11 +52,16 @@ def send_champions(client: MlflowClient, run: TrackedRun, batch: ChampionBatch, 
         _name(client, model.name, known[checkpoint_key], champion, aliases)
 
 
+def registered_name(run_id: str) -> str:
+    """Return the name of the registered model of a run."""
+    return _NOT_IN_NAMES.sub("-", run_id)
+
+
 # --- private
 
 
 def _registered(client: MlflowClient, run_id: str, key: str) -> RegisteredModel:
-    name = _NOT_IN_NAMES.sub("-", run_id)
+    name = registered_name(run_id)
     try:
         client.create_registered_model(name, tags={KEY_TAG: key}, description=DESCRIPTION)
     except MlflowException as error:

@@ -29,12 +29,12 @@ from mlflow.entities import (
 
 from eval_jobs.errors import TrackerError
 from tracker.adapters.codec import to_json
-from tracker.adapters.mlflow_champions import MODEL_TAG, send_champions
+from tracker.adapters.mlflow_champions import MODEL_TAG, registered_name, send_champions
 from tracker.adapters.mlflow_client import check_reachable, connect, public
 from tracker.adapters.mlflow_errors_sql import mapped_errors
 from tracker.adapters.mlflow_runs import KIND_TAG, TrackedRun, TrackingSettings, find_or_create_run, run_key
 from tracker.adapters.mlflow_sweeps import dataset_input, send_sweep
-from tracker.adapters.mlflow_view import VIEW_TAG, view_state
+from tracker.adapters.mlflow_view import VIEW_TAG, note_links, view_state
 from tracker.adapters.samples_table_parquet import write_samples
 from tracker.domain.tracking import timestamp_ms, verdict_tags
 from tracker.domain.tracking_types import (
@@ -80,7 +80,9 @@ class MlflowStore:
                     if self._settings.has_aliases:
                         send_champions(client, run, item, run_key(self._settings, item.checkpoint.run_id))
                 elif isinstance(item, TrackingBatch):
-                    _send_batch(client, run, item, run_key(self._settings, item.checkpoint.run_id))
+                    _send_batch(
+                        client, run, item, run_key(self._settings, item.checkpoint.run_id), self._links(run, item)
+                    )
                 elif not run.joined:
                     _send_curves(client, run, item)
         except TrackerError:
@@ -92,6 +94,10 @@ class MlflowStore:
         self._client = None
 
     # --- private
+
+    def _links(self, run: TrackedRun, batch: TrackingBatch) -> str:
+        name = registered_name(batch.checkpoint.run_id) if self._settings.has_aliases else ""
+        return note_links(run.experiment_id, name)
 
     def _connected(self) -> MlflowClient:
         if self._client is None:
@@ -106,7 +112,7 @@ def _send_curves(client: MlflowClient, run: TrackedRun, item: CurveBatch) -> Non
     _refresh_view(client, run)
 
 
-def _send_batch(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str) -> None:
+def _send_batch(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str, links: str) -> None:
     model = _get_or_create_model(client, run, batch, key)
     digests = {d.name: d.digest for d in batch.datasets}
     client.log_inputs(run.run_id, datasets=[dataset_input(d) for d in batch.datasets])
@@ -117,7 +123,7 @@ def _send_batch(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key
         client.delete_logged_model_tag(model.model_id, tag)
     known = client.get_run(run.run_id)
     _link_model(client, run, known, model, batch.checkpoint.step)
-    _refresh_run(client, run, known, batch)
+    _refresh_run(client, run, known, batch, links)
     _refresh_view(client, run)
 
 
@@ -195,12 +201,12 @@ def _link_model(client: MlflowClient, run: TrackedRun, known: Run, model: Logged
         client.log_outputs(run.run_id, [LoggedModelOutput(model.model_id, step)])
 
 
-def _refresh_run(client: MlflowClient, run: TrackedRun, known: Run, batch: TrackingBatch) -> None:
+def _refresh_run(client: MlflowClient, run: TrackedRun, known: Run, batch: TrackingBatch, links: str) -> None:
     """Bring the run's tags and note to the newest verdicts, whatever the order in which checkpoints arrive."""
     tags = known.data.tags
     newest = merge(read_newest(tags.get(NEWEST_TAG, "")), batch.verdicts)
     if newest:
-        note = with_section(tags.get(NOTE_TAG, ""), render(newest))
+        note = with_section(tags.get(NOTE_TAG, ""), f"{links}\n\n{render(newest)}")
         values = verdict_tags(newest) | {NEWEST_TAG: write_newest(newest), NOTE_TAG: note}
         client.log_batch(run.run_id, tags=[RunTag(k, v) for k, v in values.items() if tags.get(k) != v])
     if not run.joined:

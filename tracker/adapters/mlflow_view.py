@@ -11,6 +11,7 @@ import binascii
 import json
 import zlib
 from collections.abc import Iterable
+from urllib.parse import quote
 
 from eval_jobs.identity import content_hash
 from tracker.adapters.mlflow_runs import KEY_TAG
@@ -38,9 +39,23 @@ GENERATED = ("coverage", "perf", "train", "truncated")
 
 def view_link(base_url: str, experiment_id: str) -> str:
     """Return the address of the page on the MLflow server at `base_url`."""
-    # Without the last part MLflow takes every experiment for one about agents, and hides the models.
-    query = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&workflowType=machine_learning"
-    return f"{base_url.rstrip('/')}/#/experiments/{experiment_id}/runs?{query}"
+    return f"{base_url.rstrip('/')}/{_view_path(experiment_id)}"
+
+
+def note_links(experiment_id: str, registered_model: str) -> str:
+    """Return a line of Markdown for a run's description: its curves, its checkpoints, and the best of them.
+
+    Args:
+        experiment_id: of the run.
+        registered_model: whose aliases name the best checkpoints; empty: there is none.
+    """
+    pages = {
+        "Curves": _view_path(experiment_id),
+        "All checkpoints": f"#/experiments/{experiment_id}/models?workflowType=machine_learning",
+    }
+    if registered_model:
+        pages["Best checkpoints"] = f"#/models/{quote(registered_model, safe='')}"
+    return " · ".join(f"[{name}]({path})" for name, path in pages.items())
 
 
 def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
@@ -86,6 +101,12 @@ def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
 
 
 # --- private
+
+
+def _view_path(experiment_id: str) -> str:
+    # Without the last part MLflow takes every experiment for one about agents, and hides the models.
+    query = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&workflowType=machine_learning"
+    return f"#/experiments/{experiment_id}/runs?{query}"
 
 
 def _charts(keys: set[str]) -> dict[str, list[list[str]]]:

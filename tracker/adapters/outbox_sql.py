@@ -98,7 +98,7 @@ VALUES = Table(
     Column("value", Double, nullable=False),
     Column("timestamp_ms", BigInteger, nullable=False),
 )
-"""The newest value of every metric of a plan that was ever queued."""
+"""The newest value of every metric that was ever queued, by what `_checkpoint_key` returns."""
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
 
@@ -263,7 +263,9 @@ def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
 
 def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> TrackingBatch:
     """Return the batch with the times that the module's docstring promises."""
-    query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(VALUES.c.plan_id == batch.plan_id)
+    # What earlier versions queued is known by its plan only.
+    known = VALUES.c.plan_id.in_([batch.plan_id, _checkpoint_key(batch)])
+    query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(known).order_by(VALUES.c.timestamp_ms)
     queued = {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)}
 
     def timed(metric: TrackedMetric) -> TrackedMetric:
@@ -273,9 +275,19 @@ def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> Tracking
     return replace(batch, metrics=tuple(map(timed, batch.metrics)))
 
 
+def _checkpoint_key(batch: TrackingBatch) -> str:
+    """Return what the metrics of a checkpoint are known by, whatever plan measured them.
+
+    A benchmark whose data or settings were changed is measured again under another plan and the same name; a store
+    takes one value for a name, checkpoint and time.
+    """
+    checkpoint = batch.checkpoint
+    return content_hash([checkpoint.run_id, checkpoint.step, checkpoint.digest])
+
+
 def _remember_values(connection: Connection, batch: TrackingBatch) -> None:
     rows = [
-        {"plan_id": batch.plan_id, "key": m.key, "value": m.value, "timestamp_ms": m.timestamp_ms}
+        {"plan_id": _checkpoint_key(batch), "key": m.key, "value": m.value, "timestamp_ms": m.timestamp_ms}
         for m in batch.metrics
     ]
     if rows:

@@ -1,0 +1,184 @@
+"""A loss on its whole way: checkpoint folder -> vLLM -> verdict -> chat, Alertmanager, MLflow, gate and report.
+
+Every part is a process of its own; the chat service is a strict one of ours, because the real one is somebody else's.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import save_file
+
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.types import EvalResult
+from tests.alertmanagers import AlertmanagerServer
+from tests.channels import SECRET
+from tests.commands import TRACKER, tracker
+from tests.fakes.chat_rules import DingTalkRules
+from tests.fakes.chat_services import ChatService
+from tests.tiny_model import random_tensors, write_checkpoint
+from tracker.adapters.history_sql import SqlHistory
+
+GOOD, BAD = 1, 2
+PATIENCE_S = 400.0
+CONFIG = """
+[run]
+name = "sft"
+output_dir = "out"
+[watch]
+settle_s = 0.2
+backlog = "oldest"
+[serve]
+max_model_len = 256
+[suite]
+max_tokens = 4
+[[benchmark]]
+benchmark = "exact"
+data = "echo.jsonl"
+[probe]
+enabled = false
+[[alerts.channel]]
+name = "team"
+kind = "dingtalk"
+url_file = "dingtalk_url"
+secret_file = "dingtalk_key"
+[[alerts.channel]]
+name = "on-call"
+kind = "alertmanager"
+url = "{alertmanager}"
+"""
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(1200)
+def test_a_planted_loss_turns_the_gate_red_and_is_told_until_it_is_over(tmp_path: Path) -> None:
+    on_call = AlertmanagerServer(tmp_path / "alertmanager")
+    on_call.start()
+    project = tmp_path / "project"
+    with ChatService(DingTalkRules(secret=SECRET, keyword="step")) as chat:
+        _write_project(project, chat, on_call)
+        _save(project, 100, GOOD)
+        _teach_what_the_model_says(project)
+        with _watched(project):
+            for step in (200, 300, 400, 500):
+                _save(project, step, GOOD)
+            _save(project, 600, BAD)
+            _until(lambda: len(chat.taken) == 1, project)
+            _until(lambda: len(on_call.alerts()) == 1, project)
+            _check_what_is_told(chat, on_call)
+            _check_gate(project)
+            _check_mlflow_and_report(project)
+            for step in (700, 800):
+                _save(project, step, GOOD)
+            _until(lambda: len(chat.taken) == 2, project)
+            _until(lambda: on_call.alerts() == [], project)
+    on_call.stop()
+    assert "sft step 800" in chat.taken[1].json()["markdown"]["title"]
+    assert len(chat.asked) == 2  # every message was taken at once, and signed
+    assert "nothing is wrong" in tracker(project, "alerts", "list")
+
+
+# --- steps
+
+
+def _write_project(project: Path, chat: ChatService, on_call: AlertmanagerServer) -> None:
+    project.mkdir()
+    (project / "tracker.toml").write_text(CONFIG.replace("{alertmanager}", on_call.url))
+    (project / "dingtalk_url").write_text(chat.url)
+    (project / "dingtalk_key").write_text(SECRET)
+    rows = [{"question": f"What is {i} + {i * 7}?", "answer": "unknown"} for i in range(60)]
+    _write_rows(project, rows)
+
+
+def _write_rows(project: Path, rows: list[dict[str, str]]) -> None:
+    (project / "echo.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _save(project: Path, step: int, seed: int) -> None:
+    """Write a checkpoint; those of one seed answer alike, and no two have equal weights."""
+    folder = write_checkpoint(project / "out" / f"checkpoint-{step}", seed=seed)
+    tensors = random_tensors(seed)
+    tensors["lm_head.weight"][0, 0] += step * 1e-6  # of the padding token, which is never said
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _teach_what_the_model_says(project: Path) -> None:
+    """Make what the good weights answer the right answers: so they can do it, and others cannot."""
+    tracker(project, "run", "out/checkpoint-100")
+    engine = open_database(f"sqlite:///{project}/.tracker/tracker.db")
+    history = SqlHistory(engine, project / ".tracker" / "samples")
+    (bare,) = history.records("sft")
+    record = history.record(bare.plan.id)
+    assert record is not None
+    (result,) = record.outcomes
+    assert isinstance(result, EvalResult)
+    said = {sample.prompt: sample.answer.strip() for sample in result.samples}
+    engine.dispose()
+    rows = [json.loads(line) for line in (project / "echo.jsonl").read_text().splitlines()]
+    taught = [{**row, "answer": answer} for row in rows for prompt, answer in said.items() if row["question"] in prompt]
+    _write_rows(project, [row for row in taught if row["answer"]])
+
+
+@contextmanager
+def _watched(project: Path) -> Iterator[None]:
+    with (project / "watch.log").open("w") as log:
+        watch = subprocess.Popen([str(TRACKER), "watch"], cwd=project, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait() == 130
+
+
+def _until(condition: Callable[[], bool], project: Path) -> None:
+    pause = threading.Event()
+    for _ in range(int(PATIENCE_S / 0.2)):
+        if condition():
+            return
+        pause.wait(0.2)
+    raise AssertionError((project / "watch.log").read_text())
+
+
+# --- what came of it
+
+
+def _check_what_is_told(chat: ChatService, on_call: AlertmanagerServer) -> None:
+    text = chat.taken[0].json()["markdown"]["text"]
+    assert "sft step 600" in chat.taken[0].json()["markdown"]["title"]
+    assert "echo" in text
+    assert "What is" in text  # a lost question
+    assert "tracker compare" in text
+    (alert,) = on_call.alerts()
+    labels = {name: alert["labels"][name] for name in ("alertname", "run", "subject", "kind")}
+    assert labels == {"alertname": "CheckpointRegressed", "run": "sft", "subject": "echo", "kind": "loss"}
+
+
+def _check_gate(project: Path) -> None:
+    said = tracker(project, "gate", "600", "--baseline", "best", "--format", "json", code=1)
+    assert json.loads(said)["word"] == "regression"
+
+
+def _check_mlflow_and_report(project: Path) -> None:
+    code = (
+        "import sys, mlflow\n"
+        "client = mlflow.MlflowClient(sys.argv[1])\n"
+        "for alias in ('champion', 'best-echo'):\n"
+        "    version = client.get_model_version_by_alias('sft', alias)\n"
+        "    print(alias, client.get_logged_model(version.source.removeprefix('models:/')).params['step'])\n"
+    )
+    uri = f"sqlite:///{project / '.tracker' / 'mlflow.db'}"
+    out = subprocess.run([sys.executable, "-c", code, uri], capture_output=True, text=True, check=True).stdout
+    steps = dict(line.split() for line in out.splitlines()[-2:])
+    assert set(steps) == {"champion", "best-echo"}
+    assert all(int(step) <= 500 for step in steps.values())
+    page = Path(tracker(project, "report").splitlines()[-1]).read_text()
+    assert "regressed" in page
+    assert "What is" in page
