@@ -1,6 +1,7 @@
-"""From a project to a file: chooses the run, reads what its report needs, writes the page.
+"""From a project to a file: chooses the run or checkpoint, reads what its report needs, writes the page.
 
-path = write_report(config_path, run=None, output=None)
+path = write_report(config_path, named=None, output=None)        # of the project's own run
+path = write_report(config_path, named="sft@600", output=None)   # of one checkpoint
 """
 
 from __future__ import annotations
@@ -9,64 +10,64 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from dashboards.build_checkpoint import collect_checkpoint
+from dashboards.checkpoint_view import build_checkpoint_view
 from dashboards.ledger import LOST_SAMPLES
 from dashboards.lost import plans_with_texts
 from dashboards.measured import plans_with_counts
-from dashboards.page import render_page
+from dashboards.page import render_checkpoint, render_page
 from dashboards.run_data import RunData, newest_records, newest_repetitions
+from dashboards.sources import Sources
 from dashboards.view import build_view
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.execute.clock import SystemClock
-from eval_jobs.ports import Queue
+from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.curves import TrainerCurves
+from tracker.cli.checkpoints import is_reference, named_checkpoint
 from tracker.cli.options import choose_run, open_project
 from tracker.domain.branches import branches_of
+from tracker.domain.champions import champions_of
 from tracker.domain.costs import run_costs
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.overview import open_gaps, overview
 from tracker.domain.rewind import scores_of_newest
 from tracker.domain.sweeps.board import Board, board_of
-from tracker.domain.types import Policy
-from tracker.ports import CurveReader, History, Sweeps
+from tracker.domain.types import Report
+from tracker.ports import Sweeps
+from tracker.wiring import Project
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sources:
-    """Where a report's facts come from."""
+def write_report(config_path: Path, *, named: str | None, output: Path | None) -> Path:
+    """Write the report of a run, by default the project's own, or of one checkpoint, and return its absolute path.
 
-    history: History
-    queue: Queue
-    curves: CurveReader
-    policy: Policy
-
-
-def write_report(config_path: Path, *, run: str | None, output: Path | None) -> Path:
-    """Write the report of `run`, by default the project's own, and return its absolute path.
+    Args:
+        config_path: of the project.
+        named: a run, or what names a checkpoint (`tracker.cli.checkpoints`); of a name that is both, the run.
+        output: where to write it; None: into the state folder.
 
     Raises:
-        ConfigError: the configuration is wrong, or no such run was evaluated.
-        DiskFull, StoreError: the report could not be written.
+        ConfigError: the configuration is wrong, or no such run or checkpoint was evaluated.
+        TrackingUnreachable: the name is one of MLflow's registry, which does not answer.
+        DiskFull, StoreError: the report could not be written, or samples are gone.
     """
     project = open_project(config_path)
-    run_id = choose_run(project.history.runs(), run, own=project.config.run.name)
-    sources = Sources(
-        history=project.history,
-        queue=project.queue,
-        curves=TrainerCurves(),
-        policy=project.config.to_policy(),
-    )
-    data = collect(run_id, sources, now=SystemClock().now())
+    known = project.history.runs()
+    if named is not None and named not in known and is_reference(named):
+        return _write_checkpoint(project, named_checkpoint(project, named), output)
+    run_id = choose_run(known, named, own=project.config.run.name)
+    data = collect(run_id, _sources(project), now=SystemClock().now())
     if run_id == project.config.run.name:
         data = replace(data, boards=newest_boards(project.sweep_store, [one.name for one in project.config.schedule]))
     path = (output or project.state_dir / "reports" / file_name(run_id)).absolute()
+    data = replace(data, pages=pages_beside(path.parent, data.records))
     write_page(render_page(build_view(data), version=version("checkpoint-tracker")), path)
     return path
 
@@ -91,6 +92,8 @@ def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
         repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),
         unfinished=sources.queue.state().unfinished.get(run_id, 0),
+        champions=champions_of(scores, min_coverage=sources.policy.min_coverage),
+        alerts=sources.history.open_alerts(run_id),
         made_at=now,
     )
     wanted = dict.fromkeys((*plans_with_texts(data, overview(data.reports)), *plans_with_counts(data)))
@@ -113,6 +116,17 @@ def file_name(run_id: str) -> str:
     return f"{safe or 'run'}-{digest[:12]}.html"
 
 
+def checkpoint_file_name(checkpoint: Checkpoint) -> str:
+    """Return a file name for a checkpoint: other weights saved under the same step have another one."""
+    return f"{file_name(checkpoint.run_id).removesuffix('.html')}@{checkpoint.step}-{checkpoint.digest[:8]}.html"
+
+
+def pages_beside(folder: Path, records: Iterable[EvalRecord]) -> Mapping[int, str]:
+    """Return the file names of the checkpoints' own pages that are in a folder, by step."""
+    names = {r.plan.checkpoint.step: checkpoint_file_name(r.plan.checkpoint) for r in records}
+    return {step: name for step, name in names.items() if (folder / name).is_file()}
+
+
 def write_page(html: str, path: Path) -> None:
     """Write the page; a reader never sees half of it.
 
@@ -132,3 +146,25 @@ def write_page(html: str, path: Path) -> None:
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+# --- private
+
+
+def _sources(project: Project) -> Sources:
+    return Sources(
+        history=project.history,
+        queue=project.queue,
+        curves=TrainerCurves(),
+        policy=project.config.to_policy(),
+    )
+
+
+def _write_checkpoint(project: Project, report: Report, output: Path | None) -> Path:
+    data = collect_checkpoint(report, _sources(project), now=SystemClock().now())
+    checkpoint = data.record.plan.checkpoint
+    path = (output or project.state_dir / "reports" / checkpoint_file_name(checkpoint)).absolute()
+    if (path.parent / (run_page := file_name(checkpoint.run_id))).is_file():
+        data = replace(data, run_page=run_page)
+    write_page(render_checkpoint(build_checkpoint_view(data), version=version("checkpoint-tracker")), path)
+    return path

@@ -6,17 +6,18 @@ A checkpoint or benchmark without a result becomes an `Absence`, never a point.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from dashboards.figures import Absence, Figure, Line, Panel, Point, ticks
+from dashboards.latency_spread import METRICS, Metric, times_of
 from dashboards.run_data import RunData, changes_of
-from eval_jobs.types import EvalRecord, Percentiles, ProbeFailure, ProbeLoad, ProbeResult
+from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeResult
 from tracker.domain.display import one_line, score_text
 from tracker.domain.overview import SYMBOLS, Overview, Standing, standings
 from tracker.domain.types import CurvePoint, Gap, Verdict, VerdictWord
-
-Metric = Callable[[ProbeResult], Percentiles | None]
 
 MAX_TOGETHER = 8
 """More benchmarks than this get a chart of their own each: nobody tells nine lines apart."""
@@ -46,7 +47,7 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
 
 
 def latency_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
-    """Return one figure for each load: time to the first token and per further token, by step."""
+    """Return one figure for each load: how the times of its requests are spread, by step."""
     names = dict.fromkeys(probe.load.name for record in data.records for probe in record.probes)
     return tuple(
         _figure(
@@ -54,10 +55,7 @@ def latency_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
             f"Latency by step, load {name}",
             data,
             view,
-            (
-                _latency_panel("Time to first token (TTFT), ms", data.records, name, lambda r: r.ttft_ms),
-                _latency_panel("Time per further token (TPOT), ms", data.records, name, lambda r: r.tpot_ms),
-            ),
+            tuple(_latency_panel(metric, data.records, name) for metric in METRICS),
         )
         for index, name in enumerate(names)
     )
@@ -182,31 +180,30 @@ def _curve(key: str, slot: int, curves: Sequence[CurvePoint]) -> Line:
 # --- private: latency
 
 
-def _latency_panel(title: str, records: Sequence[EvalRecord], load: str, metric: Metric) -> Panel:
+def _latency_panel(metric: Metric, records: Sequence[EvalRecord], load: str) -> Panel:
     probes = [(r.plan.checkpoint.step, p) for r in records for p in r.probes if p.load.name == load]
-    measured = [(step, metric(p)) for step, p in probes if isinstance(p, ProbeResult)]
-    found = [(step, percentiles) for step, percentiles in measured if percentiles is not None]
-    missing = sorted({step for step, _ in probes} - {step for step, _ in found})
+    measured = [(step, p, metric.percentiles(p)) for step, p in probes if isinstance(p, ProbeResult)]
+    found = [(step, p, percentiles) for step, p, percentiles in measured if percentiles is not None]
+    missing = sorted({step for step, _ in probes} - {step for step, *_ in found})
+    tail = (Point(step=step, value=known.p95, tip=f"{known.p95:.3g} ms") for step, _, known in found)
+    half = (_half(step, times_of(probe.requests, metric), known.p50) for step, probe, known in found)
     lines = (
-        _latency_line("p95", 1, [(step, p.p95) for step, p in found], missing),
-        _latency_line("p50", 0, [(step, p.p50) for step, p in found], missing),
+        Line(name="p95", slot=1, dashed=True, points=tuple(tail), breaks=tuple(missing), label="p95"),
+        Line(name="p50", slot=0, points=tuple(half), breaks=tuple(missing), label="p50"),
     )
     reasons = {step: p.message for step, p in probes if isinstance(p, ProbeFailure)}
     absences = (Absence(step=s, text=f"step {s}: {reasons.get(s, 'no request completed')}") for s in missing)
     top = max((p.value for line in lines for p in line.points), default=1.0)
     high = _round_range(0.0, top)[1]
-    return Panel(title=title, lines=lines, low=0.0, high=high, height=130, absences=tuple(absences))
+    return Panel(title=metric.title, lines=lines, low=0.0, high=high, height=130, absences=tuple(absences))
 
 
-def _latency_line(name: str, slot: int, values: Sequence[tuple[int, float]], missing: Sequence[int]) -> Line:
-    return Line(
-        name=name,
-        slot=slot,
-        dashed=slot == 1,
-        points=tuple(Point(step=step, value=value, tip=f"{value:.3g} ms") for step, value in values),
-        breaks=tuple(missing),
-        label=name,
-    )
+def _half(step: int, times: Sequence[float], median: float) -> Point:
+    """Return a median with the middle half of the requests; without that where single requests are not known."""
+    if not times:
+        return Point(step=step, value=median, tip=f"{median:.3g} ms")
+    low, high = np.percentile(times, (25, 75)).tolist()
+    return Point(step=step, value=median, low=low, high=high, tip=f"{median:.3g} ms, half in {low:.3g} to {high:.3g}")
 
 
 # --- private: the step axis

@@ -1,4 +1,4 @@
-"""`tracker report`: one self-contained HTML page about a run."""
+"""`tracker report`: one self-contained HTML page about a run or a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 @click.command("report")
-@click.argument("run", required=False)
+@click.argument("named", metavar="[RUN | CHECKPOINT]", required=False)
 @click.option(
     "--config",
     "config_path",
@@ -24,16 +24,18 @@ import click
     help="Where to write it; by default into reports/ in the state folder.",
 )
 @click.option("--open", "open_it", is_flag=True, help="Show it in the browser.")
-def report(*, run: str | None, config_path: Path, output: Path | None, open_it: bool) -> None:
-    """Write one HTML page about a run, to read or to send.
+def report(*, named: str | None, config_path: Path, output: Path | None, open_it: bool) -> None:
+    """Write one HTML page about a run or one of its checkpoints, to read or to send.
 
-    The page shows curves, verdicts with their evidence, what was lost and latency. It is one file that loads nothing.
-    RUN is the project's own run unless another one is named.
+    A run's page shows curves, verdicts with their evidence, what was forgotten, latency and cost; a checkpoint's what
+    changed since the one before and since its best, with both answers. It is one file that loads nothing. RUN is the
+    project's own run unless another one is named; CHECKPOINT is STEP, RUN@STEP, latest, best, best:BENCHMARK or
+    models:/NAME@ALIAS.
     """
     # Imported here: `tracker --help` lists this command and must not wait for what it needs.
     from dashboards.build import write_report  # noqa: PLC0415
 
-    path = write_report(config_path, run=run, output=output)
+    path = write_report(config_path, named=named, output=output)
     click.echo(str(path))
     if open_it and not webbrowser.open(path.as_uri()):
         click.echo("no browser could be started; open the file yourself", err=True)

@@ -13,8 +13,12 @@ from itertools import groupby
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from dashboards.changes import MAX_TOLD
+from dashboards.checkpoint_view import CheckpointView
+from dashboards.ecdf import Curve, Ecdf, draw_ecdf, legend_line
 from dashboards.figures import Figure
 from dashboards.heatmap import HeatRow
+from dashboards.latency_spread import SHOWN
 from dashboards.load_curve import CurveChart, draw_curve
 from dashboards.lost import LostSample, Moment
 from dashboards.svg import draw, legend_mark
@@ -36,6 +40,13 @@ def render_page(view: RunView, *, version: str) -> str:
     return template.render(view=view, version=version, first_figures=FIRST_FIGURES, first_cases=FIRST_CASES)
 
 
+def render_checkpoint(view: CheckpointView, *, version: str) -> str:
+    """Return the whole HTML document of one checkpoint."""
+    template = _environment().get_template("checkpoint.html.j2")
+    shown = {"first_cases": FIRST_CASES, "max_told": MAX_TOLD, "percentiles": SHOWN}
+    return template.render(view=view, version=version, **shown)
+
+
 # --- private
 
 
@@ -48,7 +59,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(figure=_figure, small=_small, life=_life, strip=_strip, curve=_curve)
+    environment.globals.update(
+        figure=_figure, small=_small, life=_life, strip=_strip, curve=_curve, ecdf=_ecdf, key=_key
+    )
     return environment
 
 
@@ -74,6 +87,14 @@ def _curve(chart: CurveChart) -> Markup:
     return Markup(
         '<figure><div class="wide-only">{}</div><div class="narrow">{}</div><ul class="keys">{}</ul></figure>'
     ).format(wide, narrow, Markup().join(keys))
+
+
+def _ecdf(figure: Ecdf) -> Markup:
+    return _markup(draw_ecdf(figure, width=SMALL_WIDTH))
+
+
+def _key(curve: Curve) -> Markup:
+    return _markup(legend_line(curve.slot, dashed=curve.slot > 0))
 
 
 def _small(figure: Figure) -> Markup:

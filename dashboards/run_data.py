@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.alert_types import Alert
 from tracker.domain.branches import branches_of
 from tracker.domain.calibration import repetitions_of
 from tracker.domain.calibration_types import Calibration, Repetition
@@ -16,6 +17,7 @@ from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.pairing import served_alike
 from tracker.domain.run_scores import RunScores
 from tracker.domain.sweeps.board import Board
+from tracker.domain.tracking_types import Champion
 from tracker.domain.types import Acceptance, CurvePoint, Episode, Gap, Phase, Report
 
 
@@ -45,6 +47,12 @@ class RunData:
     """What came of the newest turn of each sweep."""
     unfinished: int = 0
     """Evaluations that wait or run."""
+    champions: tuple[Champion, ...] = ()
+    """The best checkpoints, the overall one first."""
+    alerts: tuple[Alert, ...] = ()
+    """Those that are firing."""
+    pages: Mapping[int, str] = field(default_factory=dict)
+    """File names of the checkpoints' own pages that lie beside this one, by step."""
     made_at: datetime
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord, Percentiles, ProbeFailure, ProbeOutcome
+from tracker.domain.costs import CostOfStep, RunCosts, tokens_text
 from tracker.domain.display import (
     NOTHING,
+    duration_text,
     names_text,
     one_line,
     percent_text,
@@ -75,6 +77,19 @@ class LatencyRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CostRow:
+    """What one evaluation cost."""
+
+    step: int
+    asked: str
+    times: tuple[str, ...]
+    """Altogether, loading, evaluating, probing."""
+    tokens: str
+    computed: str
+    """GPU time, else CPU time of the engine."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Trouble:
     """Something that was not measured, why, and what to do."""
 
@@ -115,6 +130,11 @@ def verdict_table(view: Overview, found: Sequence[Standing]) -> VerdictTable:
 def latency_rows(records: Iterable[EvalRecord]) -> tuple[LatencyRow, ...]:
     """Return every load at every checkpoint."""
     return tuple(_latency(r.plan.checkpoint.step, probe) for r in records for probe in r.probes)
+
+
+def cost_rows(costs: RunCosts | None) -> tuple[CostRow, ...]:
+    """Return what every evaluation of a run cost, by step; none where that is not known."""
+    return () if costs is None else tuple(_cost(one) for one in costs.checkpoints)
 
 
 def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Trouble, ...]:
@@ -159,6 +179,22 @@ def _latency(step: int, probe: ProbeOutcome) -> LatencyRow:
         numbers=(*_p50_p95(probe.ttft_ms), *_p50_p95(probe.tpot_ms), _p50_p95(probe.e2e_ms)[0], speed),
         requests=str(probe.completed) if probe.failed == 0 else f"{probe.completed}, {probe.failed} failed",
         failure="",
+    )
+
+
+def _cost(one: CostOfStep) -> CostRow:
+    cost = one.cost
+    parts = (cost.wall_s, cost.loading_s, cost.evaluating_s, cost.probing_s)
+    computed = f"{duration_text(cost.gpu_s)} of GPUs" if cost.gpu_s is not None else NOTHING
+    if cost.gpu_s is None and cost.cpu_s is not None:
+        computed = f"{duration_text(cost.cpu_s)} of CPUs"
+    known = [count for count in (cost.input_tokens, cost.output_tokens) if count is not None]
+    return CostRow(
+        step=one.step,
+        asked=one.asked.value,
+        times=tuple(duration_text(seconds) for seconds in parts),
+        tokens=tokens_text(sum(known) if known else None),
+        computed=computed,
     )
 
 

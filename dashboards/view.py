@@ -14,6 +14,7 @@ from dashboards.episodes import LossRow, loss_rows
 from dashboards.evidence import Evidence, evidence
 from dashboards.figures import Figure
 from dashboards.findings import FindingRow, finding_rows
+from dashboards.glance import GlanceRow, glance
 from dashboards.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.ledger import LedgerView, ledger_view
 from dashboards.lost import Loss, losses_of
@@ -22,15 +23,18 @@ from dashboards.run_data import RunData
 from dashboards.sweeps import SweepView, sweep_views
 from dashboards.tables import (
     Badge,
+    CostRow,
     LatencyRow,
     Trouble,
     VerdictTable,
     badge,
+    cost_rows,
     latency_rows,
     troubles,
     verdict_table,
 )
 from eval_jobs.types import BenchmarkFailure
+from tracker.domain.costs import cost_text
 from tracker.domain.display import count_text, one_line, score_text, steps_text
 from tracker.domain.overview import Overview, Standing, headline, overview, standings
 from tracker.domain.repetition_text import is_unfit, unfit_text
@@ -57,6 +61,7 @@ class RunView:
     run_id: str
     headline: str
     facts: tuple[str, ...]
+    glance: tuple[GlanceRow, ...]
     tiles: tuple[Tile, ...]
     more_tiles: int
     score_figures: tuple[Figure, ...]
@@ -76,6 +81,10 @@ class RunView:
     sweeps: tuple[SweepView, ...]
     troubles: tuple[Trouble, ...]
     measured: Measured
+    costs: tuple[CostRow, ...]
+    cost_total: str
+    pages: Mapping[int, str]
+    """File names of the checkpoints' own pages, by step."""
     made_at: str
 
 
@@ -90,6 +99,7 @@ def build_view(data: RunData) -> RunView:
         run_id=one_line(data.run_id),
         headline=headline(view),
         facts=_facts(data, view),
+        glance=glance(data),
         tiles=tuple(_tile(view, standing) for standing in found[:MAX_TILES]),
         more_tiles=max(0, len(found) - MAX_TILES),
         score_figures=score_figures(data, view),
@@ -108,6 +118,9 @@ def build_view(data: RunData) -> RunView:
         sweeps=sweep_views(data.boards),
         troubles=troubles(data.records, data.gaps),
         measured=measured(data),
+        costs=cost_rows(data.costs),
+        cost_total="" if data.costs is None else cost_text(data.costs.total),
+        pages=data.pages,
         made_at=f"{data.made_at:%Y-%m-%d %H:%M} UTC",
     )
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.build import Sources, collect, file_name, write_page
+from dashboards.build import collect, file_name, write_page
+from dashboards.sources import Sources
 from eval_jobs.errors import StoreError
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dashboards.build import Sources, collect
+from dashboards.build import collect
 from dashboards.page import render_page
+from dashboards.sources import Sources
 from dashboards.view import RunView, build_view
 from eval_jobs.types import EngineInfo
 from tests.fakes.curves import FakeCurves

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dashboards.build import Sources, collect
+from dashboards.build import collect
 from dashboards.measured import measured
 from dashboards.run_data import newest_records
+from dashboards.sources import Sources
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.types import Cost, EvalRecord, EvalResult, Screen
 from tests.fakes.curves import FakeCurves
