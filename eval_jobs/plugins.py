@@ -84,7 +84,7 @@ class Found:
         """
         with self.blamed(ConfigError):
             part = self.point.load()(*arguments)
-        lacking = [name for name in _members(port) if not hasattr(type(part), name)]
+            lacking = [name for name in _members(port) if not hasattr(part, name)]
         if lacking:
             raise ConfigError(
                 f"{self} has no {' and no '.join(f'`{name}`' for name in lacking)}, which {port.__name__} needs",
@@ -99,7 +99,7 @@ class Found:
             yield
         except TrackerError:
             raise
-        except Exception as error:  # other people's code may raise anything
+        except (Exception, SystemExit) as error:  # other people's code may raise anything
             log.debug("%s failed", self, exc_info=True)
             said = " ".join(str(error).split()) or "no reason given"
             raise kind(

@@ -37,7 +37,8 @@ def reap_orphans(work_dir: Path) -> tuple[str, ...]:
     if not proc.is_visible():
         return ()
     folder = work_dir.resolve()
-    engines = reap(folder / "engines", SystemClock()) if (folder / "engines").is_dir() else ()
+    places = (folder / "engines", *sorted(folder.glob("plugins/engines/*")))
+    engines = tuple(name for place in places if place.is_dir() for name in reap(place, SystemClock()))
     found = [(process.pid, name) for process in proc.every_process() if (name := _evaluator_of(process, folder))]
     for pid, name in found:
         log.warning("ending process %d of an evaluator that a killed worker left behind, see %s", pid, name)

@@ -227,7 +227,7 @@ def _loaded(point: EntryPoint) -> click.Command:
     package = "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
     try:
         command = point.load()
-    except Exception as error:  # other people's code may raise anything
+    except (Exception, SystemExit) as error:  # other people's code may raise anything
         hint = f"this is a fault of {package}: install another version of it, or uninstall it"
         what = f"the command `{point.name}` of {package} cannot be loaded: {type(error).__name__}: {error}"
         raise ConfigError(what, hint=hint) from error
