@@ -160,6 +160,47 @@ def test_a_message_that_is_refused_does_not_stop_others_but_what_belongs_to_it(s
     assert site.team.told()[1:] == [("sums", 100, FIRING), ("sums", 200, RESOLVED)]
 
 
+def test_a_channel_that_is_away_is_asked_once_however_much_waits_and_hears_it_in_order(site: Site) -> None:
+    site.team.trouble = AWAY
+    alerting = site.reopen()
+    alerting.publish([alert("sums", 100), alert("facts", 200), alert("words", 300)])
+    for _ in range(4):
+        alerting.flush()
+        alerting.close()
+    assert site.team.tries == 1
+    alerting.publish([alert("code", 400)])
+    alerting.close()
+    assert site.team.tries == 1
+    site.team.trouble = None
+    site.clock.advance(5.0)
+    alerting.close()
+    assert [step for _, step, _ in site.team.told()] == [100, 200, 300, 400]
+
+
+def test_the_end_of_what_was_just_refused_waits_for_its_beginning(site: Site) -> None:
+    site.team.refuses = lambda message: message.step == 100
+    alerting = site.reopen()
+    alerting.publish([alert("sums", 100), end_of("sums", 200), alert("facts", 200)])
+    alerting.close()
+    assert site.team.told() == [("facts", 200, FIRING)]
+    site.team.refuses = lambda _: False
+    site.later()
+    site.later()
+    assert site.team.told()[1:] == [("sums", 100, FIRING), ("sums", 200, RESOLVED)]
+
+
+def test_no_end_goes_before_its_beginning_in_the_message_of_another_checkpoint(site: Site) -> None:
+    site.team.trouble = AWAY
+    alerting = site.reopen()
+    alerting.publish([alert("facts", 200), alert("sums", 100), end_of("sums", 200), alert("words", 100)])
+    alerting.close()
+    site.team.trouble = None
+    site.later()
+    site.later()
+    of_sums = [(step, state) for subject, step, state in site.team.told() if subject == "sums"]
+    assert of_sums == [(100, FIRING), (200, RESOLVED)]
+
+
 def test_what_is_silenced_is_told_when_the_silence_ends_if_it_lasts(site: Site) -> None:
     silence = site.silence("sums", 3600)
     alerting = site.reopen()

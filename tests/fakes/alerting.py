@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from eval_jobs.errors import TrackerError
+from eval_jobs.errors import ChannelRefused, ChannelUnreachable, TrackerError
 from eval_jobs.ports import Clock
 from tests.fakes.clock import FakeClock
 from tracker.domain.alert_delivery import (
     SILENCED,
     QueuedAlert,
+    by_checkpoint,
     in_order,
-    messages_of,
+    message_of,
     silence_of,
     wait_s,
     without_pairs,
@@ -29,10 +31,15 @@ class FakeChannel:
     repeat_s: float | None = None
     messages: list[AlertMessage] = field(default_factory=list)
     trouble: Exception | None = None
+    refuses: Callable[[AlertMessage], bool] = field(default=lambda _: False)
+    tries: int = 0
 
     def notify(self, message: AlertMessage) -> str:
+        self.tries += 1
         if self.trouble is not None:
             raise self.trouble
+        if self.refuses(message):
+            raise ChannelRefused("not this one", hint="look at it")
         self.messages.append(message)
         return "ok"
 
@@ -60,6 +67,7 @@ class FakeAlerting:
         self._link = link
         self._queue: list[_Queued] = []
         self._silences: dict[str, Silence] = {}
+        self._rests_until_s: dict[str, float] = {}
 
     @property
     def alerts(self) -> list[Alert]:
@@ -103,6 +111,25 @@ class FakeAlerting:
 
     def _send(self, channel: Notifier) -> None:
         now = self._clock.now()
+        if now.timestamp() < self._rests_until_s.get(channel.name, 0.0):
+            return
+        refused: set[str] = set()
+        for group in by_checkpoint(self._due(channel, now)):
+            fit = [one for one in group if one.alert.fingerprint not in refused]
+            if not fit:
+                continue
+            try:
+                channel.notify(message_of(fit, self._link))
+            except TrackerError as error:
+                retry_at_s = self._wait(fit, error, now)
+                refused |= {one.alert.fingerprint for one in fit}
+                if isinstance(error, ChannelUnreachable):
+                    self._rests_until_s[channel.name] = retry_at_s
+                    return
+            else:
+                self._mark_sent(one.id for one in fit)
+
+    def _due(self, channel: Notifier, now: datetime) -> tuple[QueuedAlert, ...]:
         waiting = [_view(i, q) for i, q in enumerate(self._queue) if q.channel == channel.name and not q.is_sent]
         due, behind = in_order(waiting, now.timestamp())
         for index, until_s in behind.items():
@@ -111,19 +138,20 @@ class FakeAlerting:
         for index, silence in held.items():
             self._queue[index].retry_at_s, self._queue[index].trouble = silence.ends_at.timestamp(), SILENCED
         told, dropped = without_pairs([one for one in due if one.id not in held])
-        for index in dropped:
+        self._mark_sent(dropped)
+        return told
+
+    def _wait(self, group: Sequence[QueuedAlert], error: TrackerError, now: datetime) -> float:
+        attempts = max(one.attempts for one in group) + 1
+        retry_at_s = now.timestamp() + wait_s(attempts)
+        for one in group:
+            queued = self._queue[one.id]
+            queued.attempts, queued.trouble, queued.retry_at_s = attempts, str(error), retry_at_s
+        return retry_at_s
+
+    def _mark_sent(self, indexes: Iterable[int]) -> None:
+        for index in indexes:
             self._queue[index].is_sent = True
-        for message, group in messages_of(told, self._link):
-            try:
-                channel.notify(message)
-            except TrackerError as error:
-                for one in group:
-                    queued = self._queue[one.id]
-                    queued.attempts, queued.trouble = one.attempts + 1, str(error)
-                    queued.retry_at_s = now.timestamp() + wait_s(one.attempts + 1)
-                continue
-            for one in group:
-                self._queue[one.id].is_sent = True
 
 
 def _view(index: int, queued: _Queued) -> QueuedAlert:

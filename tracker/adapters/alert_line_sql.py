@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Engine, and_, func, select, update
 
-from eval_jobs.errors import ChannelRefused, ChannelUnreachable, TrackerError
+from eval_jobs.errors import ChannelRefused, ChannelUnreachable, StoreError, TrackerError
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.alert_tables_sql import OUTBOX, SILENCES
@@ -18,16 +19,20 @@ from tracker.adapters.lock_sql import named_lock
 from tracker.domain.alert_delivery import (
     SILENCED,
     QueuedAlert,
+    by_checkpoint,
     in_order,
-    messages_of,
+    message_of,
     silence_of,
     wait_s,
     without_pairs,
 )
-from tracker.domain.alert_types import Alert, AlertMessage, AlertState, Silence
+from tracker.domain.alert_types import Alert, AlertState, Silence
 from tracker.ports import Notifier
 
 log = logging.getLogger(__name__)
+
+MAX_IDS = 1000
+"""Rows that one statement names; a database takes some ten thousand."""
 
 
 class AlertLine:
@@ -36,12 +41,17 @@ class AlertLine:
     def __init__(self, engine: Engine, channel: Notifier, clock: Clock, *, run: str, link: str) -> None:
         self._engine = engine
         self._channel = channel
+        self._repeat_s = channel.repeat_s  # once: it may come from another package, and break
         self._clock = clock
         self._run = run
         self._link = link
         self._thread: threading.Thread | None = None
         self._repeated_at: datetime | None = None
+        self._rests: tuple[datetime, datetime] | None = None
+        """From when until when nothing is asked of a channel that was away."""
         self._is_in_trouble = False
+        self._unreadable: set[int] = set()
+        self._broken = ""
 
     def start(self) -> None:
         """Send what is due, in the background; nothing happens while that still goes on."""
@@ -55,11 +65,14 @@ class AlertLine:
         if self._thread is not None:
             self._thread.join(max(0.0, timeout_s))
 
+    def rests(self, now: datetime) -> bool:
+        """Say whether the channel was away a moment ago: nothing else would fare better now."""
+        return self._rests is not None and self._rests[0] <= now < self._rests[1]  # a clock may be set back
+
     def repeats_now(self, now: datetime) -> bool:
         """Say whether the service must hear again what is firing."""
-        every_s = self._channel.repeat_s
-        last = self._repeated_at
-        return every_s is not None and (last is None or now - last >= timedelta(seconds=every_s))
+        every_s, last = self._repeat_s, self._repeated_at
+        return every_s is not None and (last is None or not timedelta() <= now - last < timedelta(seconds=every_s))
 
     def send_due(self) -> None:
         """Send what is due, and what the service must hear again.
@@ -82,27 +95,43 @@ class AlertLine:
             self.send_due()
         except TrackerError as error:  # of the database, which the watcher asks too and speaks of
             log.debug("alerts to %s wait: %s", self._channel.name, error)
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            if what != self._broken:
+                log.error(  # noqa: TRY400 - a traceback is for --debug
+                    "alerts to channel %s wait, and are tried again: %s. Please report this",
+                    self._channel.name,
+                    what,
+                    exc_info=log.isEnabledFor(logging.DEBUG),
+                )
+            self._broken = what
 
     def _send_news(self) -> None:
         now = self._clock.now()
+        if self.rests(now):
+            return
         due, behind = in_order(self._rows(OUTBOX.c.sent.is_(False)), now.timestamp())
-        for id_, until_s in behind.items():
-            self._update((id_,), retry_at_s=until_s)
+        self._put_off(behind)
         told, dropped = without_pairs(self._not_silenced(due, now))
         self._update(dropped, sent=True)
-        for message, group in messages_of(told, self._link):
-            if not self._is_sent(message, group):
+        refused: set[str] = set()
+        for group in by_checkpoint(told):
+            # Of a cause whose beginning was refused a moment ago nothing later is told before it.
+            fit = tuple(one for one in group if one.alert.fingerprint not in refused)
+            if not fit or self._is_sent(fit):
+                continue
+            if self.rests(self._clock.now()):
                 return
+            refused |= {one.alert.fingerprint for one in fit}
 
-    def _is_sent(self, message: AlertMessage, group: Sequence[QueuedAlert]) -> bool:
-        """Send one message; False when the channel is away, so that no other message would fare better now."""
+    def _is_sent(self, group: Sequence[QueuedAlert]) -> bool:
+        """Send one message; False where the channel did not take it."""
         ids = tuple(one.id for one in group)
         try:
-            self._channel.notify(message)
+            self._channel.notify(message_of(group, self._link))
         except Exception as error:  # noqa: BLE001 - a channel may come from another package
-            attempts = max(one.attempts for one in group) + 1
-            self._wait(ids, attempts, error)
-            return not isinstance(error, ChannelUnreachable)
+            self._wait(ids, max(one.attempts for one in group) + 1, error)
+            return False
         self._update(ids, sent=True, trouble="")
         if self._is_in_trouble:
             log.warning("channel %s takes alerts again", self._channel.name)
@@ -110,11 +139,16 @@ class AlertLine:
         return True
 
     def _wait(self, ids: Sequence[int], attempts: int, error: Exception) -> None:
+        is_away = isinstance(error, ChannelUnreachable)
         retry_after_s = error.context.get("retry_after_s") if isinstance(error, ChannelUnreachable) else None
         wait = wait_s(attempts, float(retry_after_s) if retry_after_s is not None else None)
-        retry_at_s = self._clock.now().timestamp() + wait
+        now = self._clock.now()
+        retry_at = now + timedelta(seconds=wait)
         trouble = str(error) if isinstance(error, TrackerError) else f"{type(error).__name__}: {error}"
-        self._update(ids, attempts=attempts, retry_at_s=retry_at_s, trouble=trouble)
+        self._update(ids, attempts=attempts, retry_at_s=retry_at.timestamp(), trouble=trouble)
+        if is_away:
+            self._rests = (now, retry_at)
+            self._let_rest_until(retry_at.timestamp())
         is_known = self._is_in_trouble and not isinstance(error, ChannelRefused)
         log.log(
             logging.DEBUG if is_known else logging.WARNING,
@@ -125,15 +159,21 @@ class AlertLine:
         )
         self._is_in_trouble = True
 
+    def _let_rest_until(self, until_s: float) -> None:
+        """Let all that waits for the channel wait as long, so that it is told in order by whoever comes next."""
+        earlier = and_(self._is_ours(), OUTBOX.c.sent.is_(False), OUTBOX.c.retry_at_s < until_s)
+        with transaction(self._engine) as connection:
+            connection.execute(update(OUTBOX).where(earlier).values(retry_at_s=until_s))
+
     def _repeat(self) -> None:
         """Tell the service again what it has taken and what lasts, without a word in the outbox."""
         now = self._clock.now()
-        if not self.repeats_now(now):
+        if self.rests(now) or not self.repeats_now(now):
             return
         self._repeated_at = now
-        for message, _ in messages_of(self._standing(), self._link):
+        for group in by_checkpoint(self._standing()):
             try:
-                self._channel.notify(message)
+                self._channel.notify(message_of(group, self._link))
             except TrackerError as error:
                 log.debug("alerts to %s were not repeated: %s", self._channel.name, error)
                 return
@@ -148,16 +188,18 @@ class AlertLine:
         query = select(*columns).where(self._is_ours(), condition).order_by(OUTBOX.c.id)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
-        return tuple(
-            QueuedAlert(
-                id=row.id,
-                alert=from_json(Alert, row.alert),
-                attempts=row.attempts,
-                retry_at_s=row.retry_at_s,
-                trouble=row.trouble,
-            )
-            for row in rows
-        )
+        found = []
+        for row in rows:
+            try:
+                alert = from_json(Alert, row.alert)
+            except StoreError as error:  # it keeps no other from being told
+                if row.id not in self._unreadable:
+                    log.warning("an alert to channel %s cannot be told: %s", self._channel.name, error)
+                self._unreadable.add(row.id)
+                continue
+            own = {"attempts": row.attempts, "retry_at_s": row.retry_at_s, "trouble": row.trouble}
+            found.append(QueuedAlert(id=row.id, alert=alert, **own))
+        return tuple(found)
 
     def _not_silenced(self, due: Sequence[QueuedAlert], now: datetime) -> tuple[QueuedAlert, ...]:
         """Return what may be told now; the rest is looked at again when its silence ends."""
@@ -167,14 +209,22 @@ class AlertLine:
         with transaction(self._engine) as connection:
             silences = tuple(from_json(Silence, text) for text in connection.scalars(lasting))
         held = {one.id: found for one in due if (found := silence_of(one.alert, silences, now)) is not None}
-        for id_, silence in held.items():
-            self._update((id_,), retry_at_s=silence.ends_at.timestamp(), trouble=SILENCED)
+        self._put_off({id_: silence.ends_at.timestamp() for id_, silence in held.items()}, trouble=SILENCED)
         return tuple(one for one in due if one.id not in held)
 
+    def _put_off(self, until_s: Mapping[int, float], **values: str) -> None:
+        """Let rows wait, each until its own time."""
+        ids: defaultdict[float, list[int]] = defaultdict(list)
+        for id_, at_s in until_s.items():
+            ids[at_s].append(id_)
+        for at_s, of_time in ids.items():
+            self._update(of_time, retry_at_s=at_s, **values)
+
     def _update(self, ids: Sequence[int], **values: str | float | bool) -> None:
-        if ids:
+        for begin in range(0, len(ids), MAX_IDS):
+            change = update(OUTBOX).where(OUTBOX.c.id.in_(ids[begin : begin + MAX_IDS])).values(values)
             with transaction(self._engine) as connection:
-                connection.execute(update(OUTBOX).where(OUTBOX.c.id.in_(ids)).values(values))
+                connection.execute(change)
 
     def _is_ours(self) -> ColumnElement[bool]:
         return and_(OUTBOX.c.channel == self._channel.name, belongs_to(OUTBOX.c.run_id, self._run))

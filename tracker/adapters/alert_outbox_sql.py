@@ -74,7 +74,8 @@ class AlertOutbox:
         now = self._clock.now()
         first = {row.channel: row.at for row in rows}
         for name, line in self._lines.items():
-            if first.get(name, now.timestamp() + 1) <= now.timestamp() or line.repeats_now(now):
+            is_due = first.get(name, now.timestamp() + 1) <= now.timestamp() or line.repeats_now(now)
+            if is_due and not line.rests(now):
                 line.start()
         return sum(row.n for row in rows if row.channel in self._lines)
 

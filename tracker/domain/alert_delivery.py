@@ -2,7 +2,8 @@
 
 due, behind = in_order(waiting, now_s)       # nobody hears of an end before its beginning
 told, dropped = without_pairs(due)           # begun and over while it was silenced: nobody needs to know
-for message, group in messages_of(told, link): ...
+for group in by_checkpoint(told):
+    message = message_of(group, link)
 """
 
 from __future__ import annotations
@@ -82,31 +83,40 @@ def without_pairs(queued: Sequence[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...
     return tuple(one for one in queued if one.id not in dropped), tuple(sorted(dropped))
 
 
-def messages_of(queued: Sequence[QueuedAlert], link: str) -> tuple[tuple[AlertMessage, tuple[QueuedAlert, ...]], ...]:
-    """Return one message for each checkpoint in the order of its first alert, with what it carries.
+def by_checkpoint(queued: Iterable[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...], ...]:
+    """Return what goes into one message each: all of one checkpoint, in the order of its first alert.
+
+    A checkpoint has a second message where the first one would tell a cause's news before older ones of it.
+    """
+    groups: list[list[QueuedAlert]] = []
+    of_checkpoint: dict[tuple[str, int], int] = {}
+    of_cause: dict[str, int] = {}
+    for one in queued:
+        checkpoint, cause = (one.alert.run_id, one.alert.step), one.alert.fingerprint
+        index = of_checkpoint.get(checkpoint, -1)
+        if index < of_cause.get(cause, 0):
+            index = of_checkpoint[checkpoint] = len(groups)
+            groups.append([])
+        groups[index].append(one)
+        of_cause[cause] = index
+    return tuple(tuple(group) for group in groups)
+
+
+def message_of(group: Sequence[QueuedAlert], link: str) -> AlertMessage:
+    """Return the message of alerts of one checkpoint, at least one; of a cause it says what is newest.
 
     Args:
-        queued: of one channel, oldest first.
+        group: of one channel and one checkpoint, oldest first.
         link: address in which {run} and {step} are replaced; empty: none.
     """
-    groups: dict[tuple[str, int], list[QueuedAlert]] = {}
-    for one in queued:
-        groups.setdefault(_checkpoint(one), []).append(one)
-    return tuple((_message(run_id, step, group, link), tuple(group)) for (run_id, step), group in groups.items())
-
-
-# --- private
-
-
-def _message(run_id: str, step: int, group: Sequence[QueuedAlert], link: str) -> AlertMessage:
     newest = {one.alert.fingerprint: one.alert for one in group}
     alerts = sorted(newest.values(), key=lambda alert: alert.state is not AlertState.FIRING)
+    run_id, step = alerts[0].run_id, alerts[0].step
     where = link.replace("{run}", quote(run_id, safe="")).replace("{step}", str(step))
     return AlertMessage(run_id=run_id, step=step, alerts=tuple(alerts), link=where)
 
 
-def _checkpoint(queued: QueuedAlert) -> tuple[str, int]:
-    return queued.alert.run_id, queued.alert.step
+# --- private
 
 
 def _is_meant(alert: Alert, silence: Silence) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
 from eval_jobs.errors import ChannelUnreachable
 from eval_jobs.queue.database_sql import open_database
@@ -17,6 +18,7 @@ from tests.fakes.alerting import FakeChannel
 from tests.fakes.clock import FakeClock
 from tracker.adapters.alert_line_sql import AlertLine
 from tracker.adapters.alert_outbox_sql import AlertOutbox
+from tracker.adapters.alert_tables_sql import OUTBOX
 from tracker.adapters.lock_sql import named_lock
 from tracker.domain.alert_types import AlertMessage
 
@@ -162,3 +164,35 @@ def test_alerts_for_a_channel_that_is_no_longer_configured_are_kept_and_shown(en
     renamed.publish([alert()])
     renamed.close()
     assert [(s.name, s.is_configured, s.waiting) for s in renamed.channels()] == [("new", True, 0), ("old", False, 1)]
+
+
+def test_an_alert_that_cannot_be_read_is_said_once_and_keeps_no_other_from_being_told(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, channel = FakeClock(), FakeChannel(name="team")
+    outbox = AlertOutbox(engine, (channel,), clock, run=RUN)
+    outbox.publish([alert("sums", 100)])
+    with engine.begin() as connection:
+        connection.execute(update(OUTBOX).values(alert="{"))
+    outbox.publish([alert("facts", 200)])
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            outbox.close()
+    assert [subject for subject, _, _ in channel.told()] == ["facts"]
+    assert caplog.text.count("an alert to channel team cannot be told") == 1
+
+
+def test_a_bug_in_a_thread_is_said_once_and_ends_nothing(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    class BrokenClock(FakeClock):
+        def now(self) -> datetime:
+            raise MemoryError("no more of it")
+
+    channel = FakeChannel(name="team")
+    AlertOutbox(engine, (channel,), FakeClock(), run=RUN).publish([alert()])
+    line = AlertLine(engine, channel, BrokenClock(), run=RUN, link="")
+    for _ in range(3):
+        line.start()
+        line.join(PATIENCE_S)
+    assert caplog.text.count("MemoryError: no more of it. Please report this") == 1
+    AlertOutbox(engine, (channel,), FakeClock(), run=RUN).close()
+    assert len(channel.messages) == 1  # the lock was given back
