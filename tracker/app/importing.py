@@ -17,6 +17,7 @@ from tracker.domain.costs import with_cost_so_far
 from tracker.domain.imports.records import ImportedCheckpoint, known_chances
 from tracker.domain.late import overtaken_by
 from tracker.domain.types import Policy, Report
+from tracker.ports import Tracking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +40,15 @@ def import_results(
         one = _take(world, checkpoint, clock)
         show(one)
         taken.append(one)
-    world.tracking.flush()
     return tuple(taken)
+
+
+def publish_all(tracking: Tracking) -> int:
+    """Send what waits for MLflow until nothing does, or it takes no more; return how many results still wait."""
+    left = tracking.flush()
+    while left and (then := tracking.flush()) < left:
+        left = then
+    return left
 
 
 def policy_of(world: World, checkpoints: Sequence[ImportedCheckpoint]) -> Policy:

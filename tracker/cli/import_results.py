@@ -16,9 +16,10 @@ from eval_jobs.errors import BadData
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.types import EvalResult
 from tracker.adapters.result_files import Asked, read_results
-from tracker.app.importing import Taken, import_results
+from tracker.app.importing import Taken, import_results, publish_all
 from tracker.cli.options import config_option, open_project
 from tracker.domain.display import count_text, names_text, one_line
+from tracker.domain.imported import IMPORTED
 from tracker.domain.imports.records import ImportedCheckpoint, Target, checkpoints_of
 from tracker.domain.imports.types import LeftOut
 from tracker.domain.types import VerdictWord
@@ -46,13 +47,13 @@ def command(
     Reads lm-evaluation-harness (with or without --log_samples), EvalScope and `vllm bench serve`. Importing twice
     changes nothing.
     """
-    project = open_project(config_path)
+    project = _project_of(open_project(config_path), run_id)
     console = Console()
     with console.status("reading") as status:
         found = read_results(
             paths, Asked(step=step, metrics=metrics), progress=lambda place: status.update(f"reading {one_line(place)}")
         )
-    target = Target(run_id=run_id or project.config.run.name, suite=project.config.suite.name)
+    target = Target(run_id=project.config.run.name, suite=project.config.suite.name)
     checkpoints = checkpoints_of(found.sheets, target)
     if not checkpoints:
         raise BadData(
@@ -60,23 +61,37 @@ def command(
             hint="tracker import reads lm-evaluation-harness, EvalScope and vllm bench serve: docs/import.md",
         )
     with _progress(console, len(checkpoints)) as show:
-        taken = _take(project, checkpoints, show)
+        taken, unsent = _take(project, checkpoints, show)
     console.print(_table(target.run_id, taken))
     left_out = (*(left for one in checkpoints for left in one.left_out), *found.passed_over)
     for line in _left_out_lines(left_out):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(_summary(taken, target), markup=False, highlight=False)
+    if unsent:
+        console.print(f"{count_text(unsent, 'result')} wait for MLflow: the same command sends them when it is there")
 
 
 # --- private
 
 
+def _project_of(project: Project, run_id: str | None) -> Project:
+    """Return the project with the run that is asked for; another one than its own has no trainer's folder."""
+    run = project.config.run
+    if run_id is None or run_id == run.name:
+        return project
+    place = project.state_dir / IMPORTED / run_id
+    run = run.model_copy(update={"name": run_id, "output_dir": str(place.absolute())})
+    return Project(project.config.model_copy(update={"run": run}))
+
+
 def _take(
     project: Project, checkpoints: Sequence[ImportedCheckpoint], show: Callable[[Taken], None]
-) -> tuple[Taken, ...]:
+) -> tuple[tuple[Taken, ...], int]:
+    """Return what was taken over, and how much of it MLflow has not got yet."""
     world = project.world()
     try:
-        return import_results(world, checkpoints, clock=SystemClock(), show=show)
+        taken = import_results(world, checkpoints, clock=SystemClock(), show=show)
+        return taken, publish_all(world.tracking)
     finally:
         world.source.close()
         world.tracking.close()

@@ -40,18 +40,18 @@ def judge_aggregates(scene: Scene) -> Mapping[str, Verdict]:
         return {}
     known = _points(scene)
     series: dict[str, AggregateSeries] = {}
-    plain: dict[str, str] = {}
+    plain: dict[str, tuple[VerdictWord, str]] = {}
     for name, result in own.items():
-        points = known[series_key(record.plan, result)]
+        points = _counting(scene, name, known[series_key(record.plan, result)])
+        if len(points) == 1:
+            plain[name] = _alone(scene, result)
+            continue
         try:
-            series[name] = _series(_counting(scene, name, points), result, scene.policy)
+            series[name] = _series(points, result, scene.policy)
         except BadData as problem:
-            plain[name] = problem.message
+            plain[name] = VerdictWord.INCONCLUSIVE, problem.message
     judged = _judged(scene, series)
-    return {
-        name: judged[name] if name in judged else _told(result, VerdictWord.INCONCLUSIVE, plain[name])
-        for name, result in own.items()
-    }
+    return {name: judged[name] if name in judged else _told(result, *plain[name]) for name, result in own.items()}
 
 
 # --- private
@@ -120,7 +120,7 @@ def _judged(scene: Scene, series: Mapping[str, AggregateSeries]) -> dict[str, Ve
 def _verdict(scene: Scene, result: EvalResult, case: _Case) -> Verdict:
     tests = case.newest[-1]
     if not tests:
-        return _told(result, *_untested(scene, result, case.series))
+        return _told(result, VerdictWord.INCONCLUSIVE, reason_for_too_early())
     thresholds = thresholds_of(scene.policy)
     learned = is_learned(case.series, tests)
     word = aggregate_word(case.newest, thresholds, learned=learned)
@@ -143,13 +143,12 @@ def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Threshol
     return tests[0]
 
 
-def _untested(scene: Scene, result: EvalResult, series: AggregateSeries) -> tuple[VerdictWord, str]:
-    if series.steps.size > 1:
-        return VerdictWord.INCONCLUSIVE, reason_for_too_early()
+def _alone(scene: Scene, result: EvalResult) -> tuple[VerdictWord, str]:
+    """Return what is said of a result that has nothing to be compared with."""
     plan = max(_plans_before(scene, result.benchmark), key=lambda p: p.checkpoint.step, default=None)
     if plan is not None:
         return VerdictWord.INCOMPARABLE, reason_for_unlike(scene.record.plan, plan, result.benchmark)
-    return VerdictWord.FIRST, reason_for_first(_mean(series, np.array([-1]), result))
+    return VerdictWord.FIRST, reason_for_first(summarise(result).mean or 0.0)
 
 
 def _plans_before(scene: Scene, benchmark: str) -> Iterator[EvalPlan]:

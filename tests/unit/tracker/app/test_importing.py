@@ -8,7 +8,7 @@ import pytest
 from eval_jobs.types import EvalRecord
 from tests.imported import fields, given, lm_eval, lm_eval_rows
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.importing import Taken, import_results, policy_of
+from tracker.app.importing import Taken, import_results, policy_of, publish_all
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import ImportedCheckpoint, Target, checkpoints_of
 from tracker.domain.imports.types import Sheet
@@ -28,7 +28,9 @@ def imported(*counts: int, first: int = 1000, samples: bool = True) -> tuple[Imp
 
 
 def take(fakes: FakeWorld, checkpoints: Sequence[ImportedCheckpoint]) -> tuple[Taken, ...]:
-    return import_results(fakes.world(), checkpoints, clock=fakes.clock, show=lambda _: None)
+    taken = import_results(fakes.world(), checkpoints, clock=fakes.clock, show=lambda _: None)
+    assert publish_all(fakes.tracking) == 0
+    return taken
 
 
 def words(taken: Sequence[Taken]) -> Mapping[int, VerdictWord]:
@@ -104,6 +106,15 @@ def test_an_import_that_was_killed_is_finished_by_the_next(monkeypatch: pytest.M
     assert [_said(r) for r in fakes.history.reports("others")] == [_said(r) for r in once.history.reports("others")]
     assert fakes.history.episodes("others") == once.history.episodes("others")
     assert [_plan(p) for p in fakes.tracking.records] == [_plan(p) for p in once.tracking.records]
+
+
+def test_what_mlflow_does_not_take_waits() -> None:
+    fakes = FakeWorld()
+    fakes.tracking.is_down = True
+    import_results(fakes.world(), imported(180, 60), clock=fakes.clock, show=lambda _: None)
+    assert publish_all(fakes.tracking) == 2
+    fakes.tracking.is_down = False
+    assert publish_all(fakes.tracking) == 0
 
 
 def test_the_length_of_an_imported_run_is_the_planned_one() -> None:

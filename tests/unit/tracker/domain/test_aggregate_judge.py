@@ -92,6 +92,10 @@ def test_an_error_that_is_not_known_makes_no_verdict() -> None:
     assert (verdict.word, verdict.reason) == (VerdictWord.INCONCLUSIVE, "standard errors are missing")
 
 
+def test_a_run_that_begins_at_nothing_has_a_first_result() -> None:
+    assert words(records_of([0.0, 0.0, 0.3], stderr=0.0))[0] is VerdictWord.FIRST
+
+
 def test_a_level_that_was_accepted_is_the_new_normal() -> None:
     records = records_of([*LEVEL, 0.40, 0.40, 0.40])
     accepted = Acceptance(
