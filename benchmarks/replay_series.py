@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from eval_jobs.errors import BadData
+from eval_jobs.harness.known_tasks import chance_of_task
 from tracker.domain.aggregate_verdict import aggregate_word, is_learned
 from tracker.domain.episodes import FORGOTTEN_AFTER
-from tracker.domain.imports.known_tasks import chance_of_task
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
 from tracker.domain.regression.detector import Evidence, Level
 from tracker.domain.regression.score_matrix import FloatArray

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tracker.domain.imports.fields import Fields
+from eval_jobs.harness.fields import Fields
 from tracker.domain.imports.types import Given
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)

@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from eval_jobs.errors import BadData
+from eval_jobs.harness.fields import Fields
 from tracker.domain.imports.bench_serve import is_bench_serve, sheet_of_bench_serve
 from tracker.domain.imports.evalscope import EvalScopeFolder, sheet_of_evalscope
-from tracker.domain.imports.fields import Fields
 from tracker.domain.imports.lm_eval import is_lm_eval, sheets_of_lm_eval
 from tracker.domain.imports.types import Given, LeftOut, Sheet
 

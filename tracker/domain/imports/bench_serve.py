@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from eval_jobs.harness.fields import Fields
 from eval_jobs.types import Percentiles, ProbeLoad, ProbeResult, RequestTiming
-from tracker.domain.imports.fields import Fields
 from tracker.domain.imports.steps import step_of_result
 from tracker.domain.imports.types import Given, LeftOut, Sheet, engine_of
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.parse import Place, Planned, Row, by_place, metric_name, parse_samples, token_sum
+from eval_jobs.harness.fields import Fields
+from eval_jobs.harness.known_tasks import SHARES_DOWN
+from eval_jobs.harness.samples import lost_samples
 from eval_jobs.identity import benchmark_fingerprint, content_hash
 from eval_jobs.imported_types import Aggregate
 from eval_jobs.types import Benchmark, EvalResult, Suite
-from tracker.domain.imports.fields import Fields
-from tracker.domain.imports.known_tasks import SHARES_DOWN
 from tracker.domain.imports.lm_eval import stderr_of
-from tracker.domain.imports.lm_eval_samples import lost_samples
 from tracker.domain.imports.steps import step_of_result
 from tracker.domain.imports.types import Given, LeftOut, Measured, Sheet, engine_of
 

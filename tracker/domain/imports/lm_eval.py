@@ -15,36 +15,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from eval_jobs.errors import BadData
+from eval_jobs.harness.fields import Fields, finite, shown
+from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
+from eval_jobs.harness.samples import Row, lost_samples, samples_of_task
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.imported_types import Aggregate
 from eval_jobs.types import Benchmark, BenchmarkFailure, EvalResult, Outcome, Suite
-from tracker.domain.imports.fields import Fields, finite, shown
-from tracker.domain.imports.known_tasks import NO_SHARES, known_direction
-from tracker.domain.imports.lm_eval_samples import Row, lost_samples, samples_of_task
 from tracker.domain.imports.lm_eval_settings import HARNESS, few_shot_of, model_names, settings_of
 from tracker.domain.imports.steps import step_of_result
 from tracker.domain.imports.types import Given, LeftOut, Measured, Sheet, engine_of
 
 SamplesByTask = Mapping[str, Sequence[Row]]
 
-_NO_METRICS = frozenset(("alias", "name", "sample_len", "sample_count"))
 _MEAN_TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Metric:
-    """One metric of a task, through one filter."""
-
-    name: str
-    filter: str
-    mean: object
-    stderr: object
-    up: bool | None
-    """Whether more is better; None: nothing says it."""
-
-    @property
-    def key(self) -> str:
-        return f"{self.name},{self.filter}" if self.filter else self.name
 
 
 def is_lm_eval(document: Mapping[str, object]) -> bool:
@@ -97,7 +80,7 @@ def _sheet(document: Fields, samples: SamplesByTask, given: Given) -> Sheet:
     for task in _tasks(document):
         try:
             found = _measured(document, results.mapping(task), task, given.metrics)
-        except _NoScore as problem:
+        except NoScore as problem:
             left_out.append(LeftOut(source=given.source, name=task, reason=str(problem)))
             continue
         one, note = _with_samples(document, found, samples.get(task))
@@ -131,18 +114,14 @@ def _tasks(document: Fields) -> Iterator[str]:
     return (task for task in document.mapping("results").values if task not in groups)
 
 
-class _NoScore(Exception):
-    """A task has no metric that can be imported."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Found:
     measured: Measured
-    metric: _Metric
+    metric: Metric
 
 
 def _measured(document: Fields, entry: Fields, task: str, wanted: Sequence[str]) -> _Found:
-    metric = _chosen(_metrics(document, entry, task), wanted)
+    metric = chosen_metric(metrics_of(document, entry, task), wanted)
     benchmark = Benchmark(
         name=task,
         adapter=HARNESS,
@@ -155,49 +134,7 @@ def _measured(document: Fields, entry: Fields, task: str, wanted: Sequence[str])
     return _Found(measured=Measured(benchmark=benchmark, outcome=outcome), metric=metric)
 
 
-def _metrics(document: Fields, entry: Fields, task: str) -> Iterator[_Metric]:
-    for key, mean in entry.values.items():
-        name, _, through = key.partition(",")
-        if name.strip() in _NO_METRICS or name.endswith("_stderr"):
-            continue
-        stderr = entry.values.get(f"{name}_stderr,{through}" if through else f"{name}_stderr")
-        yield _Metric(name=name, filter=through, mean=mean, stderr=stderr, up=_direction(document, task, name))
-
-
-def _direction(document: Fields, task: str, metric: str) -> bool | None:
-    said = document.mapping("higher_is_better").mapping(task).values.get(metric)
-    if isinstance(said, bool):
-        return said
-    listed = document.mapping("configs").mapping(task).values.get("metric_list")
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict) and one.get("metric") == metric and isinstance(one.get("higher_is_better"), bool):
-            return bool(one["higher_is_better"])
-    return known_direction(metric)
-
-
-def _chosen(metrics: Iterator[_Metric], wanted: Sequence[str]) -> _Metric:
-    known = tuple(metrics)
-    first = [m for want in wanted for m in known if want in (m.name, m.key)]
-    problems = []
-    for metric in (*first, *known):
-        problem = _problem(metric)
-        if not problem:
-            return metric
-        problems.append(f"`{metric.key}` {problem}")
-    raise _NoScore("; ".join(dict.fromkeys(problems)) or "it reports no metric")
-
-
-def _problem(metric: _Metric) -> str:
-    """Return why a metric cannot be imported. One without a value can: as a failure."""
-    if metric.name in NO_SHARES:
-        return "is no score from 0 to 1"
-    if metric.up is None:
-        return "is not known: nothing says whether more of it is better"
-    mean = finite(metric.mean)
-    return "" if mean is None or 0 <= mean <= 1 else f"is no score from 0 to 1, but {mean:g}"
-
-
-def _outcome(document: Fields, entry: Fields, benchmark: Benchmark, fingerprint: str, metric: _Metric) -> Outcome:
+def _outcome(document: Fields, entry: Fields, benchmark: Benchmark, fingerprint: str, metric: Metric) -> Outcome:
     mean = finite(metric.mean)
     if mean is None:
         return BenchmarkFailure(
@@ -250,5 +187,5 @@ def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -
     return replace(one, outcome=replace(outcome, samples=samples, aggregate=None)), ""
 
 
-def _metrics_of(document: Fields, task: str) -> Iterator[_Metric]:
-    return _metrics(document, document.mapping("results").mapping(task), task)
+def _metrics_of(document: Fields, task: str) -> Iterator[Metric]:
+    return metrics_of(document, document.mapping("results").mapping(task), task)

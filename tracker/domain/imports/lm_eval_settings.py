@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from eval_jobs.harness.fields import Fields
 from eval_jobs.identity import content_hash
-from tracker.domain.imports.fields import Fields
 
 HARNESS = "lm-evaluation-harness"
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from eval_jobs.errors import BadData
+from eval_jobs.harness.known_tasks import chance_of_task
 from eval_jobs.identity import content_hash, make_plan
 from eval_jobs.types import (
     Checkpoint,
@@ -27,7 +28,6 @@ from eval_jobs.types import (
     Suite,
 )
 from tracker.domain.imported import IMPORTED
-from tracker.domain.imports.known_tasks import chance_of_task
 from tracker.domain.imports.types import LeftOut, Measured, Sheet
 
 

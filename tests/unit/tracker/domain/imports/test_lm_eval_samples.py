@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from eval_jobs.harness.samples import samples_of_task
 from eval_jobs.types import SampleScore, SampleStatus
 from tests.imported import lm_eval_rows
-from tracker.domain.imports.lm_eval_samples import samples_of_task
 
 
 def read(rows: list[dict[str, Any]]) -> tuple[SampleScore, ...]:

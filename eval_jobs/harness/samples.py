@@ -3,7 +3,7 @@
 A row is one question through one filter. Rules:
     scored    the metric is a finite number from 0 to 1
     unscored  it was answered, and the metric has no value
-    error     there is no response, or the file lacks a question that was asked
+    error     there is no response, or what the harness writes in its place, or the file lacks a question that was asked
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from eval_jobs.harness.fields import finite
 from eval_jobs.identity import numbered, sample_key
 from eval_jobs.types import SampleScore, SampleStatus
-from tracker.domain.imports.fields import finite
 
 Row = Mapping[str, object]
 
 SUBSET = "default"
+NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
+"""The harness writes it, and scores it, where a server answered with no text."""
 _LOST = "it was asked, and the file with the samples does not hold it"
 
 
@@ -111,7 +113,7 @@ def _has_response(responses: object) -> bool:
     """Return whether something was answered: an empty text is an answer, nothing at all is none."""
     if isinstance(responses, list):
         return bool(responses) and all(_has_response(one) for one in responses)
-    return responses is not None
+    return responses is not None and responses != NO_ANSWER
 
 
 def _answer(row: Row, choices: Sequence[str]) -> str:
