@@ -19,7 +19,7 @@ Row = Mapping[str, object]
 
 SUBSET = "default"
 NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
-"""The harness writes it, and scores it, where a server answered with no text."""
+"""The harness may be told to write this where a server gave no text. It scores it all the same."""
 _LOST = "it was asked, and the file with the samples does not hold it"
 
 
