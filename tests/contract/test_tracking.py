@@ -24,7 +24,7 @@ from tracker.adapters.outbox_sql import OutboxTracking
 from tracker.domain.costs import with_cost_so_far
 from tracker.domain.screening import joined
 from tracker.domain.tracking import tracking_batch
-from tracker.domain.tracking_types import TrackedMetric, TrackingBatch
+from tracker.domain.tracking_types import Champion, ChampionBatch, CurveBatch, TrackedMetric
 from tracker.domain.types import CurvePoint, VerdictWord
 from tracker.ports import Tracking, TrackingSink
 
@@ -125,6 +125,26 @@ def test_a_benchmark_that_is_measured_anew_with_other_settings_is_published_too(
     means = {m.value for record in (first, again) for m in tracking_batch(record, report).metrics if m.key == key}
     assert {value for name, _, value in store.rows() if name == key} == means
     assert len(means) == 2
+
+
+def test_aliases_are_queued_where_they_move_and_where_their_checkpoint_was_published(store: Store) -> None:
+    tracking = store.open()
+    tracking.publish(RUN.records[0], RUN.reports[0])
+    tracking.flush()
+    for index in (1, 0, 0):  # nothing of the second one was ever published
+        tracking.publish_champions(RUN.records[1].plan.checkpoint, [champion(index)])
+    with store.down():
+        assert tracking.flush() == 1
+    store.open().publish(RUN.records[1], RUN.reports[1])
+    store.open().publish_champions(RUN.records[1].plan.checkpoint, [champion(1)])
+    store.open().publish_champions(RUN.records[1].plan.checkpoint, [champion(0)])
+    with store.down():
+        assert store.open().flush() == 4
+
+
+def champion(index: int) -> Champion:
+    plan = RUN.records[index].plan
+    return Champion(alias="champion", checkpoint=plan.checkpoint, plan_id=plan.id, reason="the best block")
 
 
 def test_a_screen_and_its_rest_are_one_point_of_each_curve(store: Store) -> None:
@@ -312,7 +332,9 @@ def _rows_of(sink: FakeSink) -> list[Row]:
     return _once(
         (item.checkpoint.run_id, m)
         for item in sink.items
-        for m in (item.metrics if isinstance(item, TrackingBatch) else item.points)
+        for m in (
+            item.points if isinstance(item, CurveBatch) else [] if isinstance(item, ChampionBatch) else item.metrics
+        )
     )
 
 

@@ -47,6 +47,7 @@ class FakeTracking:
             self._waiting.append(lambda: self.sweeps.append(record))
 
     def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
+        champions = [c for c in champions if any(key[0] == c.plan_id for key in self._said if isinstance(key, tuple))]
         said = [(c.alias, c.checkpoint.digest, c.reason) for c in champions]
         if champions and self._said.get(("champions", checkpoint.run_id)) != said:
             self._said["champions", checkpoint.run_id] = said

@@ -37,7 +37,9 @@ def sent(files: MlflowFiles, count: int = len(CHECKPOINTS)) -> MlflowStore:
 
 
 def naming(*champions: tuple[str, Checkpoint]) -> ChampionBatch:
-    named = tuple(Champion(alias=alias, checkpoint=c, reason=f"step {c.step} is best") for alias, c in champions)
+    named = tuple(
+        Champion(alias=alias, checkpoint=c, plan_id="p", reason=f"step {c.step} is best") for alias, c in champions
+    )
     return ChampionBatch(checkpoint=CHECKPOINTS[-1], champions=named)
 
 

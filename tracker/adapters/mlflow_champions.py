@@ -77,16 +77,22 @@ def _registered(client: MlflowClient, run_id: str, key: str) -> RegisteredModel:
 
 
 def _version(client: MlflowClient, run: TrackedRun, name: str, checkpoint_key: str) -> ModelVersion:
+    step = checkpoint_key.split("|")[1]
     found = client.search_logged_models([run.experiment_id], filter_string=f"tags.`{MODEL_TAG}` = '{checkpoint_key}'")
     if not found:
         raise StoreError(
-            f"MLflow has no model of step {checkpoint_key.split('|')[1]} yet, which an alias is to name",
+            f"MLflow has no model of step {step} yet, which an alias is to name",
             hint="its results are sent first; this is tried again",
         )
     model_id = found[0].model_id
     with _as_default(client.tracking_uri):
         return client.create_model_version(
-            name, source=f"models:/{model_id}", run_id=run.run_id, model_id=model_id, tags={MODEL_TAG: checkpoint_key}
+            name,
+            source=f"models:/{model_id}",
+            run_id=run.run_id,
+            model_id=model_id,
+            tags={MODEL_TAG: checkpoint_key},
+            description=f"step {step}",
         )
 
 

@@ -147,15 +147,16 @@ class OutboxTracking:
 
     def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
         """Queue the aliases of a run where they have moved; see `ports.Tracking`."""
-        batch = ChampionBatch(checkpoint=checkpoint, champions=tuple(champions))
         of_run = f"champions:{content_hash(checkpoint.run_id)[:_WORDS_CHARS]}:"
-        said = f"{of_run}{content_hash([[c.alias, c.checkpoint.digest, c.reason] for c in champions])[:_WORDS_CHARS]}"
         with transaction(self._engine) as connection:
+            named = tuple(c for c in champions if _was_queued(connection, c))
+            facts = [[c.alias, c.checkpoint.digest, c.reason] for c in named]
+            said = f"{of_run}{content_hash(facts)[:_WORDS_CHARS]}"
             query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_run)).order_by(ITEMS.c.id)
             keys = connection.scalars(query).all()
             # Aliases may move away and back: the last item counts.
-            if champions and not (keys and keys[-1].startswith(said)):
-                _queue(connection, f"{said}:{len(keys)}", batch)
+            if named and not (keys and keys[-1].startswith(said)):
+                _queue(connection, f"{said}:{len(keys)}", ChampionBatch(checkpoint=checkpoint, champions=named))
 
     def flush(self) -> int:
         """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
@@ -264,7 +265,7 @@ def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
 def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> TrackingBatch:
     """Return the batch with the times that the module's docstring promises."""
     # What earlier versions queued is known by its plan only.
-    known = VALUES.c.plan_id.in_([batch.plan_id, _checkpoint_key(batch)])
+    known = VALUES.c.plan_id.in_([batch.plan_id, _checkpoint_key(batch.checkpoint)])
     query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(known).order_by(VALUES.c.timestamp_ms)
     queued = {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)}
 
@@ -275,19 +276,24 @@ def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> Tracking
     return replace(batch, metrics=tuple(map(timed, batch.metrics)))
 
 
-def _checkpoint_key(batch: TrackingBatch) -> str:
+def _was_queued(connection: Connection, champion: Champion) -> bool:
+    """Say whether the store knows the checkpoint, or will: results from before there was a store are in none."""
+    ids = [champion.plan_id, _checkpoint_key(champion.checkpoint)]
+    return connection.scalar(select(VALUES.c.key).where(VALUES.c.plan_id.in_(ids)).limit(1)) is not None
+
+
+def _checkpoint_key(checkpoint: Checkpoint) -> str:
     """Return what the metrics of a checkpoint are known by, whatever plan measured them.
 
     A benchmark whose data or settings were changed is measured again under another plan and the same name; a store
     takes one value for a name, checkpoint and time.
     """
-    checkpoint = batch.checkpoint
     return content_hash([checkpoint.run_id, checkpoint.step, checkpoint.digest])
 
 
 def _remember_values(connection: Connection, batch: TrackingBatch) -> None:
     rows = [
-        {"plan_id": _checkpoint_key(batch), "key": m.key, "value": m.value, "timestamp_ms": m.timestamp_ms}
+        {"plan_id": _checkpoint_key(batch.checkpoint), "key": m.key, "value": m.value, "timestamp_ms": m.timestamp_ms}
         for m in batch.metrics
     ]
     if rows:

@@ -113,6 +113,8 @@ class Champion:
     alias: str
     """`champion`, or `best-<benchmark>` in letters that a registry takes."""
     checkpoint: Checkpoint
+    plan_id: str
+    """Under which it was measured."""
     reason: str
     """One sentence for a person."""
 
