@@ -93,6 +93,7 @@ def _version(client: MlflowClient, run: TrackedRun, name: str, checkpoint_key: s
             model_id=model_id,
             tags={MODEL_TAG: checkpoint_key},
             description=f"step {step}",
+            await_creation_for=0,  # it is there at once; waiting writes a line into the log
         )
 
 
