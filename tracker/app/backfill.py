@@ -50,9 +50,9 @@ class InTurn:
         self._woken = threading.Event()
 
     @property
-    def left(self) -> int:
+    def left(self) -> tuple[FilledPlace, ...]:
         """Places that were not let in yet."""
-        return len(self._left)
+        return tuple(self._left)
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
         """Return the next checkpoint, () while one waits; see `ports.CheckpointSource`."""

@@ -27,6 +27,7 @@ from tracker.cli.options import config_option, open_project
 from tracker.cli.watch_display import WatchDisplay
 from tracker.domain.backfill import Choice, FillOrder, chosen, in_order, time_left_s
 from tracker.domain.display import count_text, duration_text, names_text
+from tracker.domain.types import Report
 from tracker.ports import Lead
 from tracker.wiring import Project
 
@@ -181,7 +182,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     def show(passed: Tick, state: QueueState) -> None:
         display.show(passed, state)
         if passed.reports:
-            display.tells("progress", progress.text(world))
+            display.tells("progress", progress.text(world, passed.reports))
 
     try:
         stop = StopRule(training_ended=lambda: True, quiet_s=0.0)
@@ -245,14 +246,19 @@ class _Progress:
         self._job = job
         self._source = source
         self._runs = {place.run_id for place in job.places}
+        self._judged: set[tuple[str, int]] = set()
+        """By this process: what an earlier one had evaluated may be judged before its turn comes."""
 
     def beginning(self, done: int) -> str:
         known = f", {done} of them evaluated already" if done else ""
         folder, names = self._job.project.config.run.output_dir, _ORDERS[self._job.asked.order]
         return f"{count_text(len(self._job.places), 'checkpoint')} in {folder}{known}; {names}"
 
-    def text(self, world: World) -> str:
-        left = self._source.left + sum(len(world.queue.open_steps(run_id)) for run_id in self._runs)
+    def text(self, world: World, reports: Sequence[Report]) -> str:
+        self._judged |= {(report.run_id, report.step) for report in reports}
+        waiting = {(place.run_id, place.step) for place in self._source.left} - self._judged
+        on_their_way = {(run_id, step) for run_id in self._runs for step in world.queue.open_steps(run_id)}
+        left = len(waiting | on_their_way)
         records = [record for run_id in self._runs for record in world.history.records(run_id)]
         left_s = time_left_s(records, checkpoints=left, workers=self._job.asked.workers)
         when = f", about {duration_text(left_s)} left" if left and left_s is not None else ""
