@@ -33,6 +33,7 @@ def board_lines(board: Board) -> Iterator[RenderableType]:
         yield _load_table(curve.probes)
         for failure in curve.failures:
             yield Text(f"load {failure.load.name}: {one_line(failure.message)}", "red")
+    yield ""
     for line in _remarks(board):
         yield Text(one_line(line), "dim")
 
@@ -41,13 +42,13 @@ def score_table(board: Board) -> Table:
     """Return the leaderboard: one line for each target and variant, the best mean first."""
     table = _table()
     axes = tuple(dict.fromkeys(axis for row in board.rows for axis, _ in row.variant))
-    table.add_column("target", no_wrap=True)
+    table.add_column("target")
     for axis in axes:
         table.add_column(axis)
     for name in board.benchmarks:
-        table.add_column(Text(one_line(name)), justify="right", no_wrap=True)
+        table.add_column(Text(one_line(name)), justify="right")
     if len(board.benchmarks) > 1:
-        table.add_column("mean", justify="right", no_wrap=True)
+        table.add_column("mean", justify="right")
     for row in board.rows:
         values = dict(row.variant)
         cells = [Text(one_line(row.target)), *(Text(one_line(values.get(axis, NOTHING))) for axis in axes)]
@@ -79,21 +80,20 @@ def list_table(sweeps: Sequence[tuple[Sweep, Sequence[Turn]]], answered: dict[da
         now: the present.
     """
     table = _table()
-    for name in ("sweep", "when", "next", "last turn", "what came of it"):
-        table.add_column(name, no_wrap=name != "what came of it")
+    for name in ("sweep", "when", "last turn"):
+        table.add_column(name)
     for sweep, turns in sweeps:
         timetable, zone = sweep.timetable, "UTC"
-        when, next_at = "on demand", NOTHING
+        when = ["on demand"]
         if timetable is not None:
             zone = timetable.time_zone
-            when = f"{timetable.cron} {zone}"
             found = next_time(timetable, now)
-            next_at = NOTHING if found is None else time_text(found, zone)
-        last = turns[0] if turns else None
-        came = NOTHING if last is None else turn_text(last, answered.get(last.due_at, 0))
-        table.add_row(
-            sweep.name, when, next_at, NOTHING if last is None else time_text(last.due_at, zone), one_line(came)
+            when = [f"{timetable.cron} {zone}", f"next {NOTHING if found is None else time_text(found, zone)}"]
+        last = next(iter(turns), None)
+        came = (
+            [NOTHING] if last is None else [time_text(last.due_at, zone), turn_text(last, answered.get(last.due_at, 0))]
         )
+        table.add_row(Text(sweep.name), _cell(when), _cell(came))
     return table
 
 
@@ -109,6 +109,14 @@ def turn_text(turn: Turn, answered: int) -> str:
     return f"{by_hand}{turn.state}{missed}{note}"
 
 
+def change_text(turn: Turn) -> str:
+    """Return what has just become of a turn: that it began, ended or was left out."""
+    if turn.state is not TurnState.RUNNING:
+        return turn_text(turn, 0)
+    note = f"; not asked: {turn.note}" if turn.note else ""
+    return f"begins, {count_text(len(turn.plans), 'evaluation')}{note}"
+
+
 def time_text(time: datetime, zone: str = "UTC") -> str:
     """Return a time to the minute, with its zone's own short name."""
     return f"{time.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M %Z}"
@@ -120,6 +128,10 @@ def load_text(load: ProbeLoad) -> str:
 
 
 # --- private
+
+
+def _cell(lines: Sequence[str]) -> Text:
+    return Text("\n".join(map(one_line, lines)))
 
 
 def _table() -> Table:
@@ -138,23 +150,23 @@ def _score(score: BoardScore | None) -> Text:
 
 def _load_table(probes: Sequence[ProbeResult]) -> Table:
     table = _table()
-    for name in ("load", "requests/s", "tokens/s", "TTFT p50", "p95", "TPOT p50", "p95", "failed"):
+    for name in ("load", "requests/s", "tokens/s", "TTFT, ms", "TPOT, ms", "failed"):
         table.add_column(name, justify="left" if name == "load" else "right", no_wrap=True)
     for probe in probes:
         rates = (f"{probe.requests_per_s:.2f}", f"{probe.output_tokens_per_s:.1f}")
-        table.add_row(load_text(probe.load), *rates, *_ms(probe.ttft_ms), *_ms(probe.tpot_ms), str(probe.failed))
+        table.add_row(load_text(probe.load), *rates, _ms(probe.ttft_ms), _ms(probe.tpot_ms), str(probe.failed))
     return table
 
 
-def _ms(percentiles: Percentiles | None) -> tuple[str, str]:
-    if percentiles is None:
-        return NOTHING, NOTHING
-    return f"{percentiles.p50:.1f} ms", f"{percentiles.p95:.1f} ms"
+def _ms(percentiles: Percentiles | None) -> str:
+    return NOTHING if percentiles is None else f"{percentiles.p50:.1f} / {percentiles.p95:.1f}"
 
 
 def _remarks(board: Board) -> Iterator[str]:
     if any(score.low is not None for row in board.rows for score in row.scores):
         yield "behind each score its 95 % interval; of two scores whose intervals overlap neither is shown to be better"
+    if board.curves:
+        yield "times are the median and the 95th percentile"
     failures = dict.fromkeys(f"{s.benchmark}: {s.failure}" for row in board.rows for s in row.scores if s.failure)
     yield from failures
     if board.note:

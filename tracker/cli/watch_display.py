@@ -15,7 +15,7 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.types import EngineKind
 from tracker.app.pipeline import Measurement, Tick
 from tracker.cli.calibration_table import repetitions
-from tracker.cli.sweep_table import turn_text
+from tracker.cli.sweep_table import change_text
 from tracker.config import Config
 from tracker.domain.calibration_types import Calibration
 from tracker.domain.display import clean, names_text, one_line
@@ -97,7 +97,7 @@ class WatchDisplay:
         for calibration in passed.calibrations:
             self._calibrated(calibration)
         for turn in passed.turns:
-            self._line("sweep", f"{turn.sweep}  {turn_text(turn, 0)}")
+            self._line("sweep", f"{turn.sweep}  {change_text(turn)}")
         self._unsent = passed.unsent
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
         self._spinner.update(text=_status(passed, state))
