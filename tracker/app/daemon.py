@@ -44,7 +44,7 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
     that refuses (a full disk, a database that is away) is said once and asked again: pinning must go on, or rotation
     takes the checkpoints.
     """
-    stores, quiet, lookout = _Stores(), _QuietTime(stop.quiet_s), _lookout(world, clock.now())
+    stores, quiet, lookout = _Stores(), _QuietTime(stop.quiet_s), _lookout(world)
     has_begun = was_idle = False
     while True:
         has_ended = stop.training_ended()  # asked before the look at the disk, which then sees what it left
@@ -122,9 +122,13 @@ class _QuietTime:
         return self._quiet_s >= self._enough_s
 
 
-def _lookout(world: World, now: datetime) -> Lookout:
+def _lookout(world: World) -> Lookout:
     return Lookout(
-        run=world.keeping.run, crier=world.crier, curves=world.curves, patience=world.patience, watched_since=now
+        run=world.keeping.run,
+        crier=world.crier,
+        curves=world.curves,
+        holds=world.queue.holds,
+        patience=world.patience,
     )
 
 

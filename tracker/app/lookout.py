@@ -1,14 +1,19 @@
-"""Looks out for what nobody tells, once a pass of the watcher: no checkpoint, and no evaluation, for too long."""
+"""Looks out for what nobody tells, once a pass of the watcher: no checkpoint, and no evaluation, for too long.
+
+Time is added up from pass to pass, and a pass counts for a minute at most: a clock that is set, a machine that slept or
+a database that was away is no time in which somebody looked and saw nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 
-from eval_jobs.queue_types import QueueState
-from eval_jobs.types import Checkpoint
+from eval_jobs.identity import suite_fingerprint
+from eval_jobs.queue_types import Hold, QueueState
+from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.alerting import Crier
 from tracker.app.pipeline import Tick
 from tracker.domain.alert_types import Alert, AlertKind, Patience
@@ -17,9 +22,22 @@ from tracker.ports import CurveReader
 
 SLOWER = 5.0
 """Times the longest evaluation so far."""
+LONGEST_PASS_S = 60.0
+LATE_CLOCK = timedelta(minutes=10)
+"""A worker's clock may be so much behind: its hold is believed for as long after its end."""
 
 _KEPT = 20
 """Times of checkpoints."""
+
+
+@dataclass(kw_only=True)
+class Work:
+    """An evaluation, as far as it was seen."""
+
+    asked: str
+    """What is equal for those that ask the same, and so take as long."""
+    since: datetime
+    seen_s: float = 0.0
 
 
 @dataclass(kw_only=True)
@@ -29,18 +47,25 @@ class Lookout:
     run: str
     crier: Crier
     curves: CurveReader
+    holds: Callable[[], Iterable[Hold]]
+    """Who works on what, of all runs: whoever evaluates for another one is no worker that is missing."""
     patience: Patience
-    watched_since: datetime
+    looked_at: datetime | None = None
     rhythms: dict[str, Rhythm] = field(default_factory=dict)
     newest: dict[str, Checkpoint] = field(default_factory=dict)
     """By run."""
-    idle_since: datetime | None = None
-    """When checkpoints were first found to wait with nobody at work; None: somebody is."""
-    begun: dict[str, datetime] = field(default_factory=dict)
-    """Since when each plan runs, or ran until it is reported."""
-    longest_s: float = 0.0
-    """Of an evaluation that was finished."""
-    finished: int = 0
+    ends_at: dict[str, int | None] = field(default_factory=dict)
+    """At which step the training ends, by the word of its newest checkpoint, once that was asked for; None: no word."""
+    quiet_s: dict[str, float] = field(default_factory=dict)
+    """Since a checkpoint of the run was heard of."""
+    old: set[str] = field(default_factory=set)
+    """Runs that had been silent for too long when their newest checkpoint was found: nobody knows who trains them."""
+    idle_s: float = 0.0
+    """How long evaluations were left with nobody at work."""
+    works: dict[str, Work] = field(default_factory=dict)
+    """By plan: what runs, or ran until it is reported."""
+    durations_s: dict[str, list[float]] = field(default_factory=dict)
+    """Of evaluations that were finished, by what they asked: the longest ones, `PLANS` at most."""
     lasting: dict[str, Alert] = field(default_factory=dict)
     """By fingerprint."""
     known: set[str] = field(default_factory=set)
@@ -52,76 +77,109 @@ class Lookout:
         Raises:
             StoreError: nobody can be told; the next pass tries again.
         """
-        self._hear(passed)
+        gone_s = 0.0 if self.looked_at is None else (now - self.looked_at).total_seconds()
+        gone_s, self.looked_at = min(max(0.0, gone_s), LONGEST_PASS_S), now
+        self._hear(passed, gone_s, now)
         self._recall()
-        has_progress = self._count(passed, state, now)
+        has_progress = self._count(passed, state, gone_s)
+        self._find_idle(state, gone_s, now)
         overdue_now = self._overdue(now) if is_training else iter(())
-        self._say(chain(overdue_now, self._stuck(state, now, has_progress=has_progress)), now)
+        stuck_now = iter(()) if has_progress else self._stuck(state, now)
+        self._say(chain(overdue_now, stuck_now), now, is_training=is_training)
 
     # --- private
 
-    def _hear(self, passed: Tick) -> None:
-        self.newest |= {checkpoint.run_id: checkpoint for checkpoint in passed.checkpoints}
+    def _hear(self, passed: Tick, gone_s: float, now: datetime) -> None:
+        for checkpoint in passed.checkpoints:
+            self.newest[checkpoint.run_id] = checkpoint
+            self.ends_at.pop(checkpoint.run_id, None)
         signs = [(c.ready_at, c.run_id, c.step) for c in passed.checkpoints]
         signs += [(gap.seen_at, gap.run_id, gap.step) for gap in passed.gaps]
         for at, run_id, step in sorted(signs):
             before = self.rhythms.get(run_id) or Rhythm(run_id=run_id, step=step, times=())
-            self.rhythms[run_id] = replace(before, step=step, times=tuple(sorted({*before.times, at}))[-_KEPT:])
+            # A training that goes on after a long time is a new one: the time in between is no interval of it.
+            known = () if run_id in self.old and at > before.times[-1] else before.times
+            times = tuple(sorted({*known, at}))[-_KEPT:]
+            self.rhythms[run_id] = replace(before, step=step, times=times, stride=max(0, step - before.step))
+        self.quiet_s = {run_id: seconds + gone_s for run_id, seconds in self.quiet_s.items()}
+        for run_id in {run_id for _, run_id, _ in signs}:
+            self.quiet_s[run_id] = 0.0
+            limit_s = self.rhythms[run_id].limit_s(self.patience.overdue_factor)
+            is_old = limit_s is not None and (now - self.rhythms[run_id].times[-1]).total_seconds() > limit_s
+            self.old = self.old | {run_id} if is_old else self.old - {run_id}
 
-    def _count(self, passed: Tick, state: QueueState, now: datetime) -> bool:
-        """Take note of who works on what; return whether an evaluation was finished, or none is left."""
-        self.begun |= {one.plan.id: one.since for one in state.running}
-        done = [self.begun.pop(report.plan_id, None) for report in passed.reports]
-        self.finished += len(done)
-        self.longest_s = max([self.longest_s, *((now - since).total_seconds() for since in done if since)])
-        left = sum(state.unfinished.values())
+    def _count(self, passed: Tick, state: QueueState, gone_s: float) -> bool:
+        """Take note of what is worked on; return whether an evaluation was finished, or none is left."""
+        for one in state.running:
+            # Of a sweep nobody knows how long one of its evaluations may take: loads are as long as they are written.
+            if one.plan.sweep is None:
+                before = self.works.get(one.plan.id)
+                if before is None or before.since != one.since:
+                    self.works[one.plan.id] = Work(asked=_asked(one.plan), since=one.since)
+                else:
+                    before.seen_s += gone_s
+        for calibration in passed.calibrations:
+            self.works.pop(calibration.plan.id, None)
+        for report in passed.reports:
+            if (done := self.works.pop(report.plan_id, None)) is not None:
+                longest = sorted([*self.durations_s.get(done.asked, ()), done.seen_s + gone_s])
+                self.durations_s[done.asked] = longest[-PLANS:]
+        return bool(passed.reports or passed.calibrations) or not any(state.unfinished.values())
+
+    def _find_idle(self, state: QueueState, gone_s: float, now: datetime) -> None:
+        is_left = any(state.unfinished.values())
         # A worker that gave a plan back to wait, and said why, is at work: it keeps to the settings.
-        is_idle = left > 0 and not state.running and not any(waiting.note for waiting in state.waiting)
-        self.idle_since = (self.idle_since or now) if is_idle else None
-        return bool(done) or left == 0
+        waits = any(waiting.note for waiting in state.waiting)
+        is_idle = is_left and not waits and not any(hold.lease_until > now - LATE_CLOCK for hold in self.holds())
+        self.idle_s = self.idle_s + gone_s if is_idle else 0.0
 
     def _overdue(self, now: datetime) -> Iterator[Alert]:
-        last = max((r.times[-1] for r in self.rhythms.values()), default=None)
         for alert in self._lasting(AlertKind.OVERDUE):
             rhythm = self.rhythms.get(alert.run_id)
             if rhythm is None or rhythm.times[-1] <= alert.raised_at:
                 yield alert  # whoever told it may have been another process, which had watched for longer
-        for run_id, rhythm in self.rhythms.items():
-            late = overdue(rhythm, self.patience.overdue_factor, watched_since=self.watched_since, now=now)
-            if late is not None and not self._has_ended(run_id, rhythm, last):
-                yield late
+        factor = self.patience.overdue_factor
+        found = {run: overdue(r, factor, quiet_s=self.quiet_s[run], now=now) for run, r in self.rhythms.items()}
+        late = {run_id: alert for run_id, alert in found.items() if alert is not None}
+        # Without the trainer's word only the run that wrote last is waited for, and while no other one may yet write.
+        silent = [
+            run_id for run_id in self.rhythms if late and self._ends_at(run_id) is None and run_id not in self.old
+        ]
+        may_write = [r for r in silent if r not in late and self.rhythms[r].limit_s(factor) is not None]
+        last = max(silent, key=lambda run_id: self.rhythms[run_id].times[-1], default=None)
+        for run_id, alert in late.items():
+            step = self._ends_at(run_id)
+            is_due = run_id == last and not may_write if step is None else self.rhythms[run_id].has_next_before(step)
+            if is_due:
+                yield alert
 
-    def _has_ended(self, run_id: str, rhythm: Rhythm, last: datetime | None) -> bool:
-        """Say whether training is over as far as anybody can know: by the trainer's own word.
+    def _ends_at(self, run_id: str) -> int | None:
+        if run_id in self.newest and run_id not in self.ends_at:
+            self.ends_at[run_id] = self.curves.last_step(self.newest[run_id])
+        return self.ends_at.get(run_id)
 
-        Without that, of several runs in one folder only the one that wrote last is waited for.
-        """
-        ends_at = self.curves.last_step(self.newest[run_id]) if run_id in self.newest else None
-        return rhythm.step >= ends_at if ends_at is not None else rhythm.times[-1] != last
-
-    def _stuck(self, state: QueueState, now: datetime, *, has_progress: bool) -> Iterator[Alert]:
+    def _stuck(self, state: QueueState, now: datetime) -> Iterator[Alert]:
         after_s = self.patience.stuck_after_s
-        if has_progress or not after_s:
+        if not after_s:
             return
         yield from self._lasting(AlertKind.STUCK)
-        if self.idle_since is not None and (idle_s := (now - self.idle_since).total_seconds()) > after_s:
-            yield idle_queue(state, self.run, idle_s, now)
-        limit_s = max(after_s, SLOWER * self.longest_s) if self.finished >= PLANS else float("inf")
-        # Of a sweep nobody knows how long one of its evaluations may take: loads are as long as they are written.
-        own = (one for one in state.running if one.plan.sweep is None)
-        slow = [one for one in own if (now - one.since).total_seconds() > limit_s]
-        if slow:
-            yield slow_plan(slow, self.run, self.longest_s, now)
+        if self.idle_s > after_s:
+            yield idle_queue(state, self.run, self.idle_s, now)
+        for one in state.running:
+            work = self.works.get(one.plan.id)
+            longest = self.durations_s.get(work.asked, []) if work is not None else []
+            if work is not None and len(longest) == PLANS and work.seen_s > max(after_s, SLOWER * longest[-1]):
+                yield slow_plan(one, self.run, for_s=work.seen_s, longest_s=longest[-1], now=now)
 
     def _lasting(self, kind: AlertKind) -> tuple[Alert, ...]:
         return tuple(alert for alert in self.lasting.values() if alert.kind is kind)
 
-    def _say(self, found: Iterable[Alert], now: datetime) -> None:
+    def _say(self, found: Iterable[Alert], now: datetime, *, is_training: bool) -> None:
         present: dict[str, Alert] = {}
         for alert in found:
             present.setdefault(alert.fingerprint, alert)
         begun = [alert for key, alert in present.items() if key not in self.lasting]
-        ended = [over(alert, now) for key, alert in self.lasting.items() if key not in present]
+        ended = [over(alert, now, is_training=is_training) for key, alert in self.lasting.items() if key not in present]
         self.crier.tell([*begun, *ended])
         self.lasting = present
 
@@ -131,3 +189,11 @@ class Lookout:
                 if alert.kind in (AlertKind.OVERDUE, AlertKind.STUCK):
                     self.lasting.setdefault(alert.fingerprint, alert)
             self.known.add(run_id)
+
+
+# --- private
+
+
+def _asked(plan: EvalPlan) -> str:
+    """Return what is equal for plans that ask the same: a screen asks less than its rest, and less than the whole."""
+    return f"{suite_fingerprint(plan.suite)} {plan.suite.part} {plan.calibration > 0} {bool(plan.loads)}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 
 from eval_jobs.identity import content_hash
@@ -18,6 +17,8 @@ INTERVALS = 3
 """Between checkpoints; from fewer nobody can say what is usual."""
 NEWEST = 10
 """Intervals that are looked at: a trainer's pace changes."""
+LONGEST = 2.5
+"""Times the longest of them that nobody is called for: a trainer evaluates every so often, or saves less and less."""
 SHORTEST_S = 600.0
 """Nobody is called for less, however fast a run saves."""
 COPIED_S = 10.0
@@ -38,28 +39,40 @@ class Rhythm:
     """Of the newest one."""
     times: tuple[datetime, ...]
     """When the trainer finished each, ascending."""
+    stride: int = 0
+    """Steps between the newest one and the one before; 0: not known."""
 
     @property
     def usual_s(self) -> float | None:
         """Median of the newest intervals, None while that says nothing."""
-        newest = self.times[-NEWEST - 1 :]
-        intervals = [(b - a).total_seconds() for a, b in pairwise(newest)]
+        intervals = self._intervals_s
         usual_s = statistics.median(intervals) if len(intervals) >= INTERVALS else 0.0
         return usual_s if usual_s >= COPIED_S else None
 
+    def limit_s(self, factor: float) -> float | None:
+        """Return for how long no checkpoint may come: `factor` times what is usual; None: nobody can say."""
+        usual_s = self.usual_s
+        if usual_s is None or not factor:
+            return None
+        return max(factor * usual_s, min(factor, LONGEST) * max(self._intervals_s), SHORTEST_S)
 
-def overdue(rhythm: Rhythm, factor: float, *, watched_since: datetime, now: datetime) -> Alert | None:
+    def has_next_before(self, end_step: int) -> bool:
+        """Say whether it saves once more before the training ends at that step, as far as its stride tells."""
+        return self.step < end_step and self.step + self.stride <= end_step
+
+    @property
+    def _intervals_s(self) -> list[float]:
+        return [(b - a).total_seconds() for a, b in pairwise(self.times[-NEWEST - 1 :])]
+
+
+def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, now: datetime) -> Alert | None:
     """Return the alert of a run whose next checkpoint should have come long ago, None where it should not.
 
-    What came before anybody watched is no silence: the time counts from `watched_since` at the earliest.
+    `quiet_s`: for how long somebody has looked and seen none. What came before is no silence.
     """
-    usual_s = rhythm.usual_s
-    if usual_s is None or not factor:
+    usual_s, limit_s = rhythm.usual_s, rhythm.limit_s(factor)
+    if usual_s is None or limit_s is None or quiet_s <= limit_s:
         return None
-    limit = timedelta(seconds=max(factor * usual_s, SHORTEST_S))
-    if now - max(rhythm.times[-1], watched_since) <= limit:
-        return None
-    silent_s = (now - rhythm.times[-1]).total_seconds()
     return Alert(
         fingerprint=content_hash([rhythm.run_id, AlertKind.OVERDUE]),
         run_id=rhythm.run_id,
@@ -67,42 +80,42 @@ def overdue(rhythm: Rhythm, factor: float, *, watched_since: datetime, now: date
         kind=AlertKind.OVERDUE,
         subject=CHECKPOINT,
         state=AlertState.FIRING,
-        message=f"no checkpoint for {duration_text(silent_s)} after step {rhythm.step}, usually one comes every "
-        f"{duration_text(usual_s)}: the training hangs, has ended, or saves elsewhere",
+        message=f"no checkpoint for {duration_text(quiet_s)} after step {rhythm.step}, usually one comes every "
+        f"{duration_text(usual_s)}: the training hangs, has ended, saves less often, or saves elsewhere",
         raised_at=now,
     )
 
 
 def idle_queue(state: QueueState, run: str, idle_s: float, now: datetime) -> Alert:
-    """Return the alert that checkpoints wait and nobody has worked on any for `idle_s`."""
+    """Return the alert that evaluations are left and nobody has worked on one for `idle_s`."""
     left = count_text(sum(state.unfinished.values()), "evaluation")
-    first = state.waiting[0].step if state.waiting else 0
+    steps = [waiting.step for waiting in state.waiting] + [one.plan.checkpoint.step for one in state.running]
     return _stuck(
         run,
-        first,
-        f"{left} waiting, and nobody has worked on one for {duration_text(idle_s)}: "
+        steps[0] if steps else 0,
+        f"{left} left, and nobody has worked on one for {duration_text(idle_s)}: "
         "start a `tracker worker`, or look at why the workers fail",
         now,
     )
 
 
-def slow_plan(running: Sequence[Running], run: str, longest_s: float, now: datetime) -> Alert:
-    """Return the alert of the evaluation that takes longest, of at least one; `longest_s`: of those before it."""
-    oldest = min(running, key=lambda r: r.since)
-    step, note = oldest.plan.checkpoint.step, f" ({oldest.note})" if oldest.note else ""
+def slow_plan(slow: Running, run: str, *, for_s: float, longest_s: float, now: datetime) -> Alert:
+    """Return the alert of an evaluation that has taken `for_s`; `longest_s`: of those before it."""
+    step, note = slow.plan.checkpoint.step, f" ({slow.note})" if slow.note else ""
     return _stuck(
         run,
         step,
-        f"step {step} has been evaluated for {duration_text((now - oldest.since).total_seconds())} by "
-        f"{oldest.worker}{note}, those before took up to {duration_text(longest_s)}",
+        f"step {step} has been evaluated for {duration_text(for_s)} by {slow.worker}{note}, those before took up to "
+        f"{duration_text(longest_s)}",
         now,
     )
 
 
-def over(alert: Alert, now: datetime) -> Alert:
+def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
     """Return the end of such an alert."""
-    is_overdue = alert.kind is AlertKind.OVERDUE
-    why = "a checkpoint came, or the training has ended" if is_overdue else "evaluations go on, or none is left"
+    why = "evaluations go on, or none is left"
+    if alert.kind is AlertKind.OVERDUE:
+        why = "checkpoints come again" if is_training else "the training has ended"
     return replace(alert, state=AlertState.RESOLVED, message=why, raised_at=now)
 
 

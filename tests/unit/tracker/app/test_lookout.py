@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from eval_jobs.queue_types import QueueState, Running, Waiting
-from eval_jobs.types import Checkpoint
+from eval_jobs.queue_types import Hold, QueueState, Running, Waiting
+from eval_jobs.types import Checkpoint, Part, Screen
 from tests.fakes.alerting import FakeAlerting
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
@@ -62,24 +62,44 @@ class Tower:
     last_step: int | None = None
     history: FakeHistory = field(default_factory=FakeHistory)
     alerting: FakeAlerting = field(default_factory=FakeAlerting)
+    elsewhere: tuple[Hold, ...] = ()
+    """What workers hold of other runs."""
+    lease_s: float = 60.0
 
     def __post_init__(self) -> None:
-        self.start(START)
+        self.start()
 
-    def start(self, now: datetime) -> None:
+    def start(self) -> None:
         """A process starts, perhaps after another one."""
+        self.looked_s: float | None = None
+        self.state, self.is_training = IDLE, True
         points = (CurvePoint(key="train/loss", step=0, value=1.0),)
         self.lookout = Lookout(
             run=RUN,
             crier=Crier(history=self.history, alerting=self.alerting),
             curves=FakeCurves(points, last_step=self.last_step),
+            holds=self.holds,
             patience=self.patience,
-            watched_since=now,
         )
+
+    def holds(self) -> tuple[Hold, ...]:
+        until = seconds((self.looked_s or 0) + self.lease_s)
+        own = (Hold(plan_id=r.plan.id, worker=r.worker, attempt=1, lease_until=until) for r in self.state.running)
+        return (*own, *self.elsewhere)
 
     def look(
         self, at_s: float, *checkpoints: Checkpoint, state: QueueState = IDLE, is_training: bool = True, **more: object
     ) -> None:
+        """Look once a minute until then as it was before, and then at this."""
+        while self.looked_s is not None and self.looked_s + 60 < at_s:
+            self.jump(self.looked_s + 60, state=self.state, is_training=self.is_training)
+        self.jump(at_s, *checkpoints, state=state, is_training=is_training, **more)
+
+    def jump(
+        self, at_s: float, *checkpoints: Checkpoint, state: QueueState = IDLE, is_training: bool = True, **more: object
+    ) -> None:
+        """Look once, whatever time has passed."""
+        self.looked_s, self.state, self.is_training = at_s, state, is_training
         self.lookout.look(passed(*checkpoints, **more), state, seconds(at_s), is_training=is_training)  # type: ignore[arg-type]
 
     def told(self) -> list[tuple[AlertKind | None, AlertState, int]]:
@@ -88,7 +108,7 @@ class Tower:
 
 def saved(tower: Tower, count: int) -> None:
     for number in range(count):
-        tower.look(number * EVERY_S + 1, checkpoint(number))
+        tower.look(number * EVERY_S, checkpoint(number))
 
 
 def test_a_trainer_that_falls_silent_is_told_once_and_so_is_its_next_checkpoint() -> None:
@@ -123,7 +143,8 @@ def test_checkpoints_that_were_copied_say_nothing_of_the_trainers_pace() -> None
 
 def test_a_run_that_saves_fast_is_not_called_late_within_minutes() -> None:
     tower = Tower()
-    tower.look(200, *(checkpoint(number, every_s=20.0) for number in range(8)))
+    for number in range(8):
+        tower.look(20.0 * number, checkpoint(number, every_s=20.0))
     tower.look(140 + 600)
     assert tower.told() == []
     tower.look(140 + 601)
@@ -134,6 +155,7 @@ def test_a_training_that_has_ended_owes_no_checkpoint() -> None:
     by_exit, by_its_word = Tower(), Tower(last_step=400)
     for tower in (by_exit, by_its_word):
         saved(tower, 5)
+    by_exit.look(4 * EVERY_S + 1, is_training=False)
     by_exit.look(100_000, is_training=False)
     by_its_word.look(100_000)
     assert by_exit.told() == by_its_word.told() == []
@@ -180,20 +202,98 @@ def test_a_checkpoint_that_cannot_be_evaluated_is_a_sign_of_life() -> None:
 
 
 def test_what_was_silent_before_anybody_watched_is_no_news() -> None:
-    tower = Tower()
-    tower.start(seconds(1_000_000))
-    tower.look(1_000_000, *(checkpoint(number) for number in range(5)))
-    tower.look(1_000_000 + 4 * EVERY_S)
+    ended, goes_on = Tower(), Tower(last_step=10_000)
+    for tower in (ended, goes_on):
+        tower.look(1_000_000, *(checkpoint(number) for number in range(5)))
+        tower.look(1_000_000 + 4 * EVERY_S)
+        assert tower.told() == []
+        tower.look(1_000_000 + 4 * EVERY_S + 1)
+    assert ended.told() == []  # nobody knows that anybody trains it
+    assert goes_on.told() == [(AlertKind.OVERDUE, FIRING, 400)]
+    for number in range(5, 10):
+        at = 1_010_000 + number * EVERY_S
+        ended.look(at, replace(checkpoint(number), ready_at=seconds(at)))
+    ended.look(at + 4 * EVERY_S + 1)
+    assert ended.told() == [(AlertKind.OVERDUE, FIRING, 900)]  # somebody did
+
+
+def test_a_trainer_that_evaluates_every_so_often_is_not_called_late_each_time() -> None:
+    tower, at = Tower(), 0.0
+    for number in range(40):
+        at += 5400.0 if number % 5 == 4 and number > 5 else EVERY_S
+        tower.look(at, replace(checkpoint(number), ready_at=seconds(at)))
+    assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]  # the first one is a surprise
+
+
+def test_a_schedule_that_saves_less_and_less_is_not_called_late() -> None:
+    tower, at = Tower(), 0.0
+    for number in range(14):
+        at += 30.0 * 2**number
+        tower.look(at, replace(checkpoint(number), ready_at=seconds(at)))
     assert tower.told() == []
-    tower.look(1_000_000 + 4 * EVERY_S + 1)
-    assert tower.told() == [(AlertKind.OVERDUE, FIRING, 400)]
+
+
+def test_a_run_that_changes_from_many_checkpoints_to_few_is_called_late_once() -> None:
+    tower, at = Tower(), 0.0
+    for number in range(30):
+        at += 30.0 if number < 20 else 3000.0
+        tower.look(at, replace(checkpoint(number), ready_at=seconds(at)))
+    assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]
+    assert "saves less often" in tower.alerting.alerts[0].message
+
+
+def test_a_training_whose_next_checkpoint_would_come_after_its_end_owes_none() -> None:
+    tower = Tower(last_step=450)
+    saved(tower, 5)
+    tower.look(100_000)
+    assert tower.told() == []
+
+
+def test_a_run_that_ended_is_not_called_late_while_a_slower_one_goes_on_beside_it() -> None:
+    tower = Tower()
+    ended, slow = f"{RUN}/a", f"{RUN}/b"
+    for number in range(40):
+        now = [checkpoint(number, run_id=ended)] if number < 39 else []
+        if number % 10 == 0:
+            now.append(checkpoint(number, run_id=slow))
+        tower.look(number * EVERY_S, *now)
+    tower.look(50 * EVERY_S - 1)
+    assert tower.told() == []
+
+
+def test_a_run_of_few_checkpoints_beside_it_keeps_nobody_from_being_told() -> None:
+    tower = Tower()
+    few, hung = f"{RUN}/a", f"{RUN}/b"
+    for number in range(8):
+        tower.look(
+            number * EVERY_S, *(checkpoint(number, run_id=run) for run in (few, hung) if run == hung or number < 2)
+        )
+    tower.look(20 * EVERY_S)
+    assert [a.run_id for a in tower.alerting.alerts] == [hung]
+
+
+def test_a_clock_that_is_set_a_machine_that_slept_and_a_store_that_was_away_call_nobody() -> None:
+    tower = Tower()
+    saved(tower, 5)
+    tower.look(4 * EVERY_S + 100, state=waiting(3))
+    for at_s in (1_000_000, 1_000_001, 3000, 3100):
+        tower.jump(at_s, state=waiting(3))
+    assert tower.told() == []
+
+
+def test_checkpoints_whose_folder_has_a_late_clock_are_waited_for_from_when_they_are_seen() -> None:
+    tower = Tower()
+    for number in range(8):
+        tower.look(number * EVERY_S + 1900, checkpoint(number))
+    tower.look(7 * EVERY_S + 1900 + 4 * EVERY_S)
+    assert tower.told() == []
 
 
 def test_an_alert_of_an_earlier_process_lasts_until_a_checkpoint_comes() -> None:
     tower = Tower()
     saved(tower, 5)
     tower.look(100_000)
-    tower.start(seconds(100_010))
+    tower.start()
     tower.look(100_011, *(checkpoint(number) for number in range(5)))
     assert tower.told() == [(AlertKind.OVERDUE, FIRING, 400)]
     tower.look(100_020, replace(checkpoint(5), ready_at=seconds(100_019)))
@@ -216,7 +316,7 @@ def test_evaluations_that_nobody_works_on_are_told_until_one_is_finished() -> No
     tower.look(901, state=waiting(3))
     tower.look(5000, state=waiting(4))
     assert tower.told() == [(AlertKind.STUCK, FIRING, 300)]
-    assert "3 evaluations waiting, and nobody has worked on one for 15.0 min" in tower.alerting.alerts[0].message
+    assert "3 evaluations left, and nobody has worked on one for 15.0 min" in tower.alerting.alerts[0].message
     tower.look(5001, state=running("p", seconds(5001)))  # begun is not done: a worker may die again and again
     tower.look(5002, state=waiting(4))
     assert len(tower.told()) == 1
@@ -231,6 +331,36 @@ def test_a_worker_that_waits_because_the_settings_say_so_is_not_stuck() -> None:
     assert tower.told() == []
 
 
+def test_a_worker_that_works_for_another_run_is_no_worker_that_is_missing() -> None:
+    hold = Hold(plan_id="other", worker="w", attempt=1, lease_until=seconds(1_000_000))
+    tower = Tower(elsewhere=(hold,))
+    tower.look(0, state=waiting(3))
+    tower.look(50_000, state=waiting(3))
+    assert tower.told() == []
+
+
+def test_a_worker_whose_machine_is_gone_with_its_plan_is_told() -> None:
+    tower = Tower(lease_s=-601.0)
+    tower.look(0, state=running("p", START))
+    tower.look(901, state=running("p", START))
+    assert tower.told() == [(AlertKind.STUCK, FIRING, PLAN.checkpoint.step)]
+    assert "nobody has worked on one" in tower.alerting.alerts[0].message
+
+
+def test_what_asks_more_than_those_before_is_not_measured_by_them() -> None:
+    tower = Tower()
+    for number in range(3):
+        tower.look(number * 1000, state=running(f"p{number}", seconds(number * 1000)))
+        tower.look(number * 1000 + 60, reports=(report(f"p{number}"),))
+    (own,) = running("rest", seconds(10_000)).running
+    part = Part(screen=Screen(samples=10), is_rest=True)
+    more = replace(own.plan, suite=replace(own.plan.suite, part=part))
+    rest = QueueState(running=(replace(own, plan=more),), unfinished={RUN: 1})
+    tower.look(10_000, state=rest)
+    tower.look(20_000, state=rest)
+    assert tower.told() == []
+
+
 def test_an_evaluation_that_takes_much_longer_than_those_before_is_told() -> None:
     tower = Tower()
     for number in range(3):
@@ -238,6 +368,7 @@ def test_an_evaluation_that_takes_much_longer_than_those_before_is_told() -> Non
         tower.look(number * 1000, state=running(f"p{number}", begun))
         tower.look(number * 1000 + 300, reports=(report(f"p{number}"),))
     hung = running("hung", seconds(10_000))
+    tower.look(10_000, state=hung)
     tower.look(10_000 + 1500, state=hung)
     assert tower.told() == []
     tower.look(10_000 + 1501, state=hung)
@@ -251,7 +382,7 @@ def test_an_earlier_process_that_told_of_stuck_evaluations_is_believed() -> None
     tower = Tower()
     tower.look(0, state=waiting(3))
     tower.look(901, state=waiting(3))
-    tower.start(seconds(1000))
+    tower.start()
     tower.look(1001, state=waiting(3))
     assert len(tower.told()) == 1
     tower.look(1002)
