@@ -71,7 +71,7 @@ def test_the_ends_come_first_and_every_question_is_asked_once(tmp_path: Path) ->
         assert reported(tmp_path) == list(STEPS)
         assert max(script.asked.values()) == 1
         assert re.search(r"backfill 5 checkpoints in .*out; ends first", said)
-        assert re.search(r"progress 2 of 5 done, about \S+ \S+ left", said)
+        assert re.search(r"progress [1-4] of 5 done, about \S+ \S+ left", said)
         assert "5 of 5 done" in said
         again = tracker(tmp_path, "backfill", "--order", "bisect")
         assert "5 of them evaluated already" in again

@@ -18,6 +18,7 @@ from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint, EvalPlan, EvalResult
 from tracker.app.pipeline import World, plans_for
 from tracker.domain.bisection import Search
+from tracker.domain.imported import is_imported
 from tracker.domain.lost_between import Ends, LostBetween, ends_of, looked_at, lost_between, search_of
 from tracker.domain.regression.score_matrix import IntArray
 from tracker.domain.score_series import BenchmarkSeries, SeriesKey
@@ -105,7 +106,8 @@ def _plans(world: World, checkpoint: Checkpoint, benchmark: str) -> tuple[EvalPl
     if screens:
         return (rest_plan(screens[-1], [benchmark]),)
     records = world.history.records(checkpoint.run_id)
-    first = min((*(r.plan.checkpoint for r in records), checkpoint), key=lambda c: c.step)
+    own = (record.plan.checkpoint for record in records if not is_imported(record))
+    first = min((*own, checkpoint), key=lambda c: c.step)
     plans = plans_for(checkpoint, world.measurement, first=first)
     return tuple(plan for plan in plans if any(b.name == benchmark for b in plan.suite.benchmarks))
 

@@ -8,6 +8,7 @@ from eval_jobs.run import Tools, run_plan
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.app.collect import collect
 from tracker.app.pipeline import World, plans_for, review
+from tracker.domain.imported import is_imported
 from tracker.domain.types import Report
 
 
@@ -32,5 +33,6 @@ def evaluate_once(
 
 def _first(checkpoint: Checkpoint, world: World) -> Checkpoint:
     """Return the run's first checkpoint that was measured, or this one."""
-    known = (record.plan.checkpoint for record in world.history.records(checkpoint.run_id))
+    records = world.history.records(checkpoint.run_id)
+    known = (record.plan.checkpoint for record in records if not is_imported(record))
     return min((*known, checkpoint), key=lambda c: c.step)

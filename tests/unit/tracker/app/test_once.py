@@ -12,8 +12,11 @@ from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, OnlyWhe
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
+from tests.imported import fields, given, lm_eval
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.once import evaluate_once
+from tracker.domain.imports.lm_eval import sheets_of_lm_eval
+from tracker.domain.imports.records import Target, checkpoints_of
 
 ENDPOINT = Endpoint(
     base_url="http://127.0.0.1:1/v1",
@@ -36,6 +39,19 @@ def test_a_named_checkpoint_is_timed_against_the_first_that_was_measured(index: 
     [(record, _)] = evaluate_once(checkpoint, world, tools=tools, progress=lambda _: None)
     assert engine.served_steps == served
     assert [p.reference_step for p in record.reference_probes if isinstance(p, ReferenceProbe)] == served[1:2]
+
+
+def test_a_checkpoint_that_was_imported_cannot_be_served_as_the_first() -> None:
+    fakes = FakeWorld()
+    (sheet,) = sheets_of_lm_eval(fields(lm_eval({"copa": 0.5}, step=1)), {}, given())
+    (imported,) = checkpoints_of([sheet], Target(run_id=fakes.run.run_id, suite="skills"))
+    fakes.history.append(imported.record)
+    world = fakes.world()
+    world = replace(world, measurement=replace(world.measurement, reference="first"))
+    engine = FakeEngine(ENDPOINT)
+    tools = Tools(engine=engine, evaluator=FakeEvaluator(str), prober=FakeProber(), clock=fakes.clock)
+    evaluate_once(fakes.run.records[0].plan.checkpoint, world, tools=tools, progress=lambda _: None)
+    assert engine.served_steps == [100]
 
 
 @pytest.mark.parametrize("may_pass", [True, False])
