@@ -73,14 +73,14 @@ def now(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
 @config_option
 def list_sweeps(*, config_path: Path) -> None:
     """Show all sweeps: when each comes next, and what came of its last turn."""
-    project = open_project(config_path)
-    desk, console = project.sweep_desk(), Console()
-    if not desk.sweeps:
+    project, console = open_project(config_path), Console()
+    sweeps, store = project.sweeps(), project.sweep_store
+    if not sweeps:
         console.print("tracker.toml has no [[schedule]]: docs/sweeps.md shows one", markup=False)
         return
-    turns = [(sweep, desk.store.turns(sweep.name)) for sweep in desk.sweeps.values()]
+    turns = [(sweep, store.turns(sweep.name)) for sweep in sweeps.values()]
     newest = (of_sweep[0] for _, of_sweep in turns if of_sweep)
-    answered = {t.due_at: len(desk.store.answered([p.id for p in t.plans])) for t in newest}
+    answered = {t.due_at: len(store.answered([p.id for p in t.plans])) for t in newest}
     console.print(list_table(turns, answered, SystemClock().now()))
 
 
