@@ -2,14 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from dashboards.build_checkpoint import collect_checkpoint
+from dashboards.checkpoint_data import CheckpointData
 from dashboards.ledger import LOST_SAMPLES
 from dashboards.run_data import RunData, newest_records
+from dashboards.sources import Sources
+from eval_jobs.types import EvalRecord, ProbeResult, RequestTiming
+from tests.fakes.curves import FakeCurves
+from tests.fakes.history import FakeHistory
+from tests.fakes.queue import FakeQueue
 from tests.records import RecordedRun, scores_of_run, without_samples
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.types import Policy
+
+MADE_AT = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+
+
+def sources_of(run: RecordedRun, policy: Policy | None = None) -> Sources:
+    """Return where a report of `run` gets its facts: a history in memory that holds all of it."""
+    history = FakeHistory()
+    for record in run.records:
+        history.append(record)
+    for report in run.reports:
+        history.append_report(report)
+    for gap in run.gaps:
+        history.append_gap(gap)
+    for episode in run.episodes:
+        history.append_episode(episode)
+    for acceptance in run.acceptances:
+        history.append_acceptance(acceptance)
+    return Sources(
+        history=history, queue=FakeQueue(), curves=FakeCurves(run.curves), policy=policy or Policy(phases=run.phases)
+    )
+
+
+def checkpoint_data(run: RecordedRun, step: int) -> CheckpointData:
+    """Return the data of a report of one checkpoint of `run`."""
+    report = next(report for report in run.reports if report.step == step)
+    return collect_checkpoint(report, sources_of(run), now=MADE_AT)
+
+
+def timed(record: EvalRecord, *, requests: int = 40, slower: float = 1.0) -> EvalRecord:
+    """Return the record with single requests behind its latencies."""
+    probes = tuple(
+        replace(probe, requests=tuple(_timing(at, slower) for at in range(requests)))
+        if isinstance(probe, ProbeResult)
+        else probe
+        for probe in record.probes
+    )
+    return replace(record, probes=probes)
+
+
+def _timing(position: int, slower: float) -> RequestTiming:
+    return RequestTiming(
+        position=position,
+        ttft_ms=slower * (30 + position),
+        tpot_ms=None if position == 0 else slower * (5 + position / 10),
+        e2e_ms=slower * (200 + 3 * position),
+    )
 
 
 def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
@@ -30,5 +84,5 @@ def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
         texts=full,
         ledger=with_texts(ledger, lambda plan_id, _: full.get(plan_id)),
         unfinished=unfinished,
-        made_at=datetime(2026, 3, 14, 12, 0, tzinfo=UTC),
+        made_at=MADE_AT,
     )

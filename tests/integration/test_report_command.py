@@ -51,6 +51,41 @@ def test_a_named_run_and_another_place(project: Path, tmp_path: Path) -> None:
     assert (tmp_path / "new" / "r.html").stat().st_size > 50_000
 
 
+def test_a_checkpoint_has_a_page_of_its_own_and_the_run_links_to_it(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    run_page = folder / "tiny-forgetting.html"
+    alone = tracker(project, "report", "700", "--output", str(folder / "alone.html"))
+    assert alone.returncode == 0, alone.stderr
+    assert "The whole run" not in (folder / "alone.html").read_text(encoding="utf-8")
+    tracker(project, "report", "--output", str(run_page))
+    done = tracker(project, "report", "tiny-forgetting@700")
+    assert done.returncode == 0, done.stderr
+    path = Path(done.stdout.strip())
+    assert path.name.startswith("tiny-forgetting@700-")
+    beside = folder / path.name
+    assert tracker(project, "report", "tiny-forgetting@700", "--output", str(beside)).returncode == 0
+    html = beside.read_text(encoding="utf-8")
+    assert '<a href="tiny-forgetting.html">The whole run</a>' in html
+    assert "✗ Wrong at step 700" in html  # texts of both checkpoints come from disk
+    tracker(project, "report", "--output", str(run_page))
+    assert f'<a href="{path.name}">700</a>' in run_page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["latest", "best", "best:facts", "tiny-forgetting@best"])
+def test_every_name_of_a_checkpoint_is_taken(project: Path, tmp_path: Path, name: str) -> None:
+    done = tracker(project, "report", name, "--output", str(tmp_path / "page.html"))
+    assert done.stderr == ""
+    step = "1000" if name == "latest" else "600"
+    assert f"<title>tiny-forgetting, step {step}: " in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_step_that_was_not_evaluated_is_a_usage_error_that_names_the_others(project: Path) -> None:
+    done = tracker(project, "report", "650")
+    assert done.returncode == 2
+    assert "run tiny-forgetting has no evaluated step 650" in done.stderr
+    assert "evaluated steps: 100, 200" in done.stderr
+
+
 def test_an_unknown_run_is_a_usage_error_that_names_the_known_ones(project: Path) -> None:
     done = tracker(project, "report", "nope")
     assert done.returncode == 2

@@ -8,54 +8,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.build import collect, file_name, write_page
-from dashboards.sources import Sources
 from eval_jobs.errors import StoreError
-from tests.fakes.curves import FakeCurves
-from tests.fakes.history import FakeHistory
-from tests.fakes.queue import FakeQueue
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
-from tracker.domain.types import Policy
+from tests.reports import sources_of
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 RUN = forgetting_run()
 
 
-def _sources(run: RecordedRun) -> Sources:
-    history, queue = FakeHistory(), FakeQueue()
-    for record in run.records:
-        history.append(record)
-    for report in run.reports:
-        history.append_report(report)
-    for gap in run.gaps:
-        history.append_gap(gap)
-    for episode in run.episodes:
-        history.append_episode(episode)
-    for acceptance in run.acceptances:
-        history.append_acceptance(acceptance)
-    return Sources(history=history, queue=queue, curves=FakeCurves(run.curves), policy=Policy(phases=run.phases))
-
-
 def test_everything_about_one_run_is_collected() -> None:
-    data = collect(RUN.run_id, _sources(RUN), now=NOW)
+    data = collect(RUN.run_id, sources_of(RUN), now=NOW)
     assert (len(data.records), len(data.reports), len(data.gaps), len(data.curves)) == (10, 10, 1, 100)
     assert data.phases == RUN.phases
     assert data.made_at == NOW
 
 
 def test_losses_and_accepted_levels_are_collected() -> None:
-    data = collect(RUN.run_id, _sources(judged_run()), now=NOW)
+    data = collect(RUN.run_id, sources_of(judged_run()), now=NOW)
     assert (len(data.episodes), len(data.acceptances)) == (5, 2)
 
 
 def test_texts_are_read_only_where_examples_show_them() -> None:
-    data = collect(RUN.run_id, _sources(RUN), now=NOW)
+    data = collect(RUN.run_id, sources_of(RUN), now=NOW)
     assert sorted(r.plan.checkpoint.step for r in data.texts.values()) == [600, 1000]
     assert all(not s.prompt for o in data.records[0].outcomes for s in getattr(o, "samples", ()))
 
 
 def test_only_evaluations_of_this_run_are_still_to_come() -> None:
-    sources = _sources(RecordedRun(run_id=RUN.run_id, records=RUN.records[:8], reports=RUN.reports[:8]))
+    sources = sources_of(RecordedRun(run_id=RUN.run_id, records=RUN.records[:8], reports=RUN.reports[:8]))
     for record in (*RUN.records[8:], *forgetting_run(run_id="other").records[:3]):
         sources.queue.add(record.plan, now=NOW)
     sources.queue.claim(worker="w", now=NOW, lease_until=NOW.replace(hour=13))
@@ -63,7 +44,9 @@ def test_only_evaluations_of_this_run_are_still_to_come() -> None:
 
 
 def test_a_run_with_only_gaps_can_be_collected() -> None:
-    data = collect(RUN.run_id, _sources(RecordedRun(run_id=RUN.run_id, records=(), reports=(), gaps=RUN.gaps)), now=NOW)
+    data = collect(
+        RUN.run_id, sources_of(RecordedRun(run_id=RUN.run_id, records=(), reports=(), gaps=RUN.gaps)), now=NOW
+    )
     assert (data.records, data.curves, len(data.gaps)) == ((), (), 1)
 
 
