@@ -48,7 +48,7 @@ class MlflowFiles:
         return self.folder / "mlartifacts"
 
     def settings(self, **changes: str) -> TrackingSettings:
-        values = {"uri": self.uri, "experiment": EXPERIMENT, "run_name": EXPERIMENT, "output_dir": "/out"}
+        values: dict[str, Any] = {"uri": self.uri, "experiment": EXPERIMENT, "run_name": EXPERIMENT, "output_dir": "/out"}
         return TrackingSettings(**(values | changes))
 
     def client(self) -> MlflowClient:
