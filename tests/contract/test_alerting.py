@@ -222,9 +222,24 @@ def test_what_began_and_ended_in_silence_is_not_told(site: Site) -> None:
     alerting.close()
     alerting.publish([end_of("sums", 200)])
     alerting.close()
+    assert {state.trouble for state in alerting.channels()} == {"silenced"}
     site.later(3600)
     assert site.team.messages == []
     assert alerting.flush() == 0
+
+
+def test_what_came_and_went_several_times_in_silence_is_not_told(site: Site) -> None:
+    site.silence("*", 3600)
+    alerting = site.reopen()
+    for step in (100, 300, 500):
+        alerting.publish([alert("sums", step)])
+        alerting.close()
+        alerting.publish([end_of("sums", step + 100)])
+        alerting.close()
+    alerting.publish([alert("sums", 700)])
+    alerting.close()
+    site.later(3600)
+    assert site.team.told() == [("sums", 700, FIRING)]
 
 
 def test_what_was_told_before_a_silence_is_told_to_be_over_after_it(site: Site) -> None:

@@ -10,6 +10,7 @@ from eval_jobs.errors import ChannelRefused, ChannelUnreachable, TrackerError
 from eval_jobs.ports import Clock
 from tests.fakes.clock import FakeClock
 from tracker.domain.alert_delivery import (
+    BEHIND,
     SILENCED,
     QueuedAlert,
     by_checkpoint,
@@ -94,7 +95,8 @@ class FakeAlerting:
         states = []
         for channel in self._channels:
             waiting = [q for q in self._queue if q.channel == channel.name and not q.is_sent]
-            trouble = waiting[0].trouble if waiting else ""
+            why = (q.trouble for q in waiting if q.trouble not in {SILENCED, BEHIND})
+            trouble = next(why, SILENCED if waiting else "")
             states.append(ChannelState(name=channel.name, is_configured=True, waiting=len(waiting), trouble=trouble))
         return tuple(states)
 
@@ -133,7 +135,7 @@ class FakeAlerting:
         waiting = [_view(i, q) for i, q in enumerate(self._queue) if q.channel == channel.name and not q.is_sent]
         due, behind = in_order(waiting, now.timestamp())
         for index, until_s in behind.items():
-            self._queue[index].retry_at_s = until_s
+            self._queue[index].retry_at_s, self._queue[index].trouble = until_s, BEHIND
         held = {one.id: s for one in due if (s := silence_of(one.alert, self._silences.values(), now)) is not None}
         for index, silence in held.items():
             self._queue[index].retry_at_s, self._queue[index].trouble = silence.ends_at.timestamp(), SILENCED

@@ -17,6 +17,7 @@ from tracker.adapters.alert_tables_sql import OUTBOX, SILENCES
 from tracker.adapters.codec import from_json
 from tracker.adapters.lock_sql import named_lock
 from tracker.domain.alert_delivery import (
+    BEHIND,
     SILENCED,
     QueuedAlert,
     by_checkpoint,
@@ -111,7 +112,7 @@ class AlertLine:
         if self.rests(now):
             return
         due, behind = in_order(self._rows(OUTBOX.c.sent.is_(False)), now.timestamp())
-        self._put_off(behind)
+        self._put_off(behind, trouble=BEHIND)
         told, dropped = without_pairs(self._not_silenced(due, now))
         self._update(dropped, sent=True)
         refused: set[str] = set()

@@ -23,6 +23,7 @@ from tracker.adapters.alert_line_sql import AlertLine
 from tracker.adapters.alert_tables_sql import OUTBOX, SILENCES
 from tracker.adapters.codec import from_json, to_json
 from tracker.adapters.tables import TRACKER_TABLES
+from tracker.domain.alert_delivery import BEHIND, SILENCED
 from tracker.domain.alert_types import Alert, AlertState, ChannelState, Silence
 from tracker.domain.display import count_text
 from tracker.ports import Notifier
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 CLOSE_S = 15.0
 """How long the end of a command waits for its channels; what they have not taken by then, the next start sends."""
+
+_BY_SILENCE = {SILENCED, BEHIND}
 
 
 class AlertOutbox:
@@ -92,8 +95,11 @@ class AlertOutbox:
             log.debug("alerts wait in the database: %s", error)
             return
         for state in left:
+            if state.trouble == SILENCED:
+                continue  # somebody wanted that
             count = count_text(state.waiting, "alert")
-            log.warning("%s for channel %s will be sent by the next start: %s", count, state.name, state.trouble)
+            why = state.trouble or "nobody has tried yet"
+            log.warning("%s for channel %s will be sent by the next start: %s", count, state.name, why)
 
     def channels(self) -> tuple[ChannelState, ...]:
         """Return how far every channel is; see `ports.Alerting`."""
@@ -107,7 +113,7 @@ class AlertOutbox:
                 name=name,
                 is_configured=name in self._lines,
                 waiting=len(troubles),
-                trouble=troubles[0] if troubles else "",
+                trouble=next((t for t in troubles if t not in _BY_SILENCE), SILENCED if troubles else ""),
             )
             for name, troubles in waiting.items()
         )

@@ -19,6 +19,9 @@ from tracker.domain.alert_types import Alert, AlertMessage, AlertState, Silence
 SILENCED = "silenced"
 """Trouble of an alert that a silence holds back."""
 
+BEHIND = "waits for what is told before it"
+"""Trouble of an alert whose cause has older news that cannot be told yet."""
+
 FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 300.0
 
@@ -73,12 +76,16 @@ def without_pairs(queued: Sequence[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...
     """Return what is to be told, and the ids of what is not: it began and ended while it was silenced."""
     dropped: set[int] = set()
     begun: dict[str, QueuedAlert] = {}
+    silenced: set[str] = set()
     for one in queued:
+        cause = one.alert.fingerprint
         if one.alert.state is AlertState.FIRING:
-            begun[one.alert.fingerprint] = one
-            continue
-        first = begun.pop(one.alert.fingerprint, None)
-        if first is not None and first.trouble == SILENCED:
+            begun[cause] = one
+            if one.trouble == SILENCED:
+                silenced.add(cause)
+            elif one.trouble != BEHIND:
+                silenced.discard(cause)
+        elif (first := begun.pop(cause, None)) is not None and cause in silenced:
             dropped |= {first.id, one.id}
     return tuple(one for one in queued if one.id not in dropped), tuple(sorted(dropped))
 

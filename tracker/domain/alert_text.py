@@ -191,9 +191,12 @@ _HEADLINES: dict[AlertKind | None, tuple[str, str]] = {
     AlertKind.LATENCY: ("slower: {subject}", "no longer slower: {subject}"),
     AlertKind.MISSING: ("{subject} was not measured", "{subject} is measured again"),
     AlertKind.CHECKPOINT: ("the checkpoint will not be evaluated", "the checkpoint was evaluated after all"),
-    AlertKind.OVERDUE: ("no checkpoint for much longer than usual", "checkpoints come again"),
+    AlertKind.OVERDUE: ("no checkpoint for much longer than usual", "the wait for a checkpoint is over"),
     AlertKind.STUCK: ("the evaluation is stuck", "the evaluation goes on"),
-    AlertKind.UNFIT: ("{subject} is unfit: repeating it changes its score", "{subject} is fit"),
+    AlertKind.UNFIT: (
+        "{subject} is unfit: repeating it changes its score",
+        "{subject} is not shown to be unfit any more",
+    ),
     AlertKind.TEST: ("a test, nothing happened", "the test is over"),
 }
 

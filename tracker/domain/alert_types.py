@@ -116,7 +116,7 @@ class ChannelState:
     waiting: int
     """Alerts that it was not told yet."""
     trouble: str = ""
-    """Why the oldest of them waits; empty: it is its turn."""
+    """Why the oldest of them waits that is not silenced; empty: it is its turn."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from tracker.adapters.alert_line_sql import AlertLine
 from tracker.adapters.alert_outbox_sql import AlertOutbox
 from tracker.adapters.alert_tables_sql import OUTBOX
 from tracker.adapters.lock_sql import named_lock
-from tracker.domain.alert_types import AlertMessage
+from tracker.domain.alert_types import AlertMessage, Silence
 
 PATIENCE_S = 60.0
 
@@ -196,3 +196,17 @@ def test_a_bug_in_a_thread_is_said_once_and_ends_nothing(engine: Engine, caplog:
     assert caplog.text.count("MemoryError: no more of it. Please report this") == 1
     AlertOutbox(engine, (channel,), FakeClock(), run=RUN).close()
     assert len(channel.messages) == 1  # the lock was given back
+
+
+def test_nobody_is_warned_of_what_somebody_silenced(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    clock, channel = FakeClock(), FakeChannel(name="team")
+    outbox, now = AlertOutbox(engine, (channel,), clock, run=RUN), clock.now()
+    outbox.silence(
+        Silence(id="a", run_id=RUN, subject="*", reason="r", begins_at=now, ends_at=now + timedelta(hours=1))
+    )
+    outbox.publish([alert("sums", 100), end_of("sums", 200)])
+    with caplog.at_level(logging.WARNING):
+        outbox.close()
+        outbox.close()
+    assert caplog.text == ""
+    assert [(s.waiting, s.trouble) for s in outbox.channels()] == [(2, "silenced")]
