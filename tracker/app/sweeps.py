@@ -84,6 +84,8 @@ def follow(desk: SweepDesk, now: datetime) -> tuple[Turn, ...]:
 
 def carry_on(desk: SweepDesk, now: datetime) -> tuple[Turn, ...]:
     """End the turn that is answered and begin the next one; return those that changed."""
+    if not desk.store.open_turns():  # most passes end with this one question
+        return ()
     changed = [turn for running in _of(desk, TurnState.RUNNING) for turn in _ended(desk, running, now)]
     if _next_due(desk) is None:
         return tuple(changed)
