@@ -17,7 +17,7 @@ from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.alerting import Crier
 from tracker.app.pipeline import Tick
 from tracker.domain.alert_types import Alert, AlertKind, Patience
-from tracker.domain.blind_spots import PLANS, Rhythm, idle_queue, over, overdue, slow_plan
+from tracker.domain.blind_spots import PLANS, Rhythm, ends_of_unknown, idle_queue, over, overdue, slow_plan
 from tracker.ports import CurveReader
 
 SLOWER = 5.0
@@ -80,7 +80,7 @@ class Lookout:
         gone_s = 0.0 if self.looked_at is None else (now - self.looked_at).total_seconds()
         gone_s, self.looked_at = min(max(0.0, gone_s), LONGEST_PASS_S), now
         self._hear(passed, gone_s, now)
-        self._recall()
+        self._recall(now)
         has_progress = self._count(passed, state, gone_s)
         self._find_idle(state, gone_s, now)
         overdue_now = self._overdue(now) if is_training else iter(())
@@ -183,11 +183,15 @@ class Lookout:
         self.crier.tell([*begun, *ended])
         self.lasting = present
 
-    def _recall(self) -> None:
+    def _recall(self, now: datetime) -> None:
         for run_id in {self.run, *self.rhythms} - self.known:
             for alert in self.crier.history.open_alerts(run_id):
                 if alert.kind in (AlertKind.OVERDUE, AlertKind.STUCK):
                     self.lasting.setdefault(alert.fingerprint, alert)
+            step = self.rhythms[run_id].step if run_id in self.rhythms else 0
+            ends = ends_of_unknown(run_id, step, now)
+            # Where nothing of it was told, the end is no news, and nobody hears it.
+            self.crier.alerting.publish([end for end in ends if end.fingerprint not in self.lasting])
             self.known.add(run_id)
 
 

@@ -74,7 +74,7 @@ def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, now: datetime) -> 
     if usual_s is None or limit_s is None or quiet_s <= limit_s:
         return None
     return Alert(
-        fingerprint=content_hash([rhythm.run_id, AlertKind.OVERDUE]),
+        fingerprint=_cause(rhythm.run_id, AlertKind.OVERDUE),
         run_id=rhythm.run_id,
         step=rhythm.step,
         kind=AlertKind.OVERDUE,
@@ -119,12 +119,27 @@ def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
     return replace(alert, state=AlertState.RESOLVED, message=why, raised_at=now)
 
 
+def ends_of_unknown(run: str, step: int, now: datetime) -> tuple[Alert, Alert]:
+    """Return the ends of what a process may have told and not noted, because it was killed in between."""
+    stuck = _stuck(run, step, "", now)
+    late = replace(stuck, fingerprint=_cause(run, AlertKind.OVERDUE), kind=AlertKind.OVERDUE, subject=CHECKPOINT)
+    why = "told by a tracker that was killed; it is told anew if it lasts"
+    return (
+        replace(stuck, state=AlertState.RESOLVED, message=why),
+        replace(late, state=AlertState.RESOLVED, message=why),
+    )
+
+
 # --- private
+
+
+def _cause(run: str, kind: AlertKind) -> str:
+    return content_hash([run, kind])
 
 
 def _stuck(run: str, step: int, message: str, now: datetime) -> Alert:
     return Alert(
-        fingerprint=content_hash([run, AlertKind.STUCK]),
+        fingerprint=_cause(run, AlertKind.STUCK),
         run_id=run,
         step=step,
         kind=AlertKind.STUCK,

@@ -387,3 +387,16 @@ def test_an_earlier_process_that_told_of_stuck_evaluations_is_believed() -> None
     assert len(tower.told()) == 1
     tower.look(1002)
     assert tower.told()[1:] == [(AlertKind.STUCK, RESOLVED, 300)]
+
+
+def test_what_a_killed_process_told_and_did_not_note_is_ended_by_the_next_one() -> None:
+    tower = Tower()
+    saved(tower, 5)
+    tower.look(100_000)
+    (begun,) = tower.alerting.alerts
+    killed = Tower()
+    killed.alerting.publish([begun])  # and not `append_alert`
+    killed.look(100_010, *(checkpoint(number) for number in range(5)))
+    assert killed.told() == [(AlertKind.OVERDUE, FIRING, 400), (AlertKind.OVERDUE, RESOLVED, 400)]
+    killed.look(100_020)
+    assert len(killed.told()) == 2
