@@ -220,7 +220,7 @@ class Project:
             ConfigError: there is no such evaluator.
         """
         digests = {b.resolved_name(): read_data_digest(b.data) for b in self.config.benchmark if b.data is not None}
-        suite = suite_with_versions(self.config.to_suite(digests))
+        suite = suite_with_versions(self.config.to_suite(digests), self.config.suite.lm_eval)
         for benchmark in suite.benchmarks:
             if benchmark.program is None:  # else its evaluator says what is wrong
                 check_benchmark(benchmark)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 
+from eval_jobs.evaluate.lm_eval_command import LM_EVAL, check_settings
 from eval_jobs.plugins import ENGINES, EVALUATORS, find
 from eval_jobs.types import Benchmark, ServeSpec, Suite
 from tracker.config import Config
@@ -22,23 +24,30 @@ def serve_of(config: Config) -> ServeSpec:
     return replace(spec, program=replace(spec.program, version=found.origin))
 
 
-def suite_with_versions(suite: Suite) -> Suite:
-    """Return the suite with the versions of its evaluators.
+def suite_with_versions(suite: Suite, lm_eval: str) -> Suite:
+    """Return the suite with the versions of its evaluators; `lm_eval` is the command of that one.
 
     Raises:
         ConfigError: there is no such evaluator.
+        BadData: it does not have one of the settings.
     """
-    return replace(suite, benchmarks=tuple(map(benchmark_with_version, suite.benchmarks)))
+    return replace(suite, benchmarks=tuple(benchmark_with_version(b, lm_eval) for b in suite.benchmarks))
 
 
-def benchmark_with_version(benchmark: Benchmark) -> Benchmark:
-    """Return the benchmark with the version of its evaluator.
+def benchmark_with_version(benchmark: Benchmark, lm_eval: str) -> Benchmark:
+    """Return the benchmark with the version of its evaluator; `lm_eval` is the command of that one.
 
     Raises:
         ConfigError: there is no such evaluator.
+        BadData: it does not have one of the settings.
     """
     program = benchmark.program
     if program is None:
         return benchmark
+    if program.name == LM_EVAL:
+        check_settings(benchmark)
+        place = importlib.import_module("eval_jobs.evaluate.lm_eval_place")
+        command = place.found_command(lm_eval)
+        return replace(benchmark, program=replace(program, command=command, version=place.installed_version(command)))
     found = find(EVALUATORS, program.name)
     return replace(benchmark, program=replace(program, version=found.origin))

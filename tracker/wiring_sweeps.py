@@ -26,7 +26,9 @@ def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep
     for schedule in config.schedule:
         digests = ("" if b.data is None else read_data_digest(b.data) for b in schedule.benchmark)
         pairs = zip(schedule.benchmark, digests, strict=True)
-        own = tuple(benchmark_with_version(b.to_benchmark(data_digest=digest)) for b, digest in pairs)
+        own = tuple(
+            benchmark_with_version(b.to_benchmark(data_digest=digest), config.suite.lm_eval) for b, digest in pairs
+        )
         sweep = schedule.to_sweep(suite, serve, own)
         for benchmark in different_benchmarks(sweep):
             if benchmark.program is None:

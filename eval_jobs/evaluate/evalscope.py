@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sys
 import threading
 import time
@@ -19,14 +18,15 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from eval_jobs.errors import EndpointFailed, EvaluatorDied, StoreError, TrackerError
+from eval_jobs.errors import EndpointFailed, EvaluatorDied, TrackerError
 from eval_jobs.evaluate.child_process import ChildProcess
 from eval_jobs.evaluate.known_benchmarks import check_name
 from eval_jobs.evaluate.mirror import open_mirror
 from eval_jobs.evaluate.outputs import Outputs
 from eval_jobs.evaluate.parse import metric_name, token_sum
 from eval_jobs.evaluate.pauses import Pauses
-from eval_jobs.evaluate.plan_lock import held, held_if_free
+from eval_jobs.evaluate.plan_folders import forget_plan, kept_plans, lock_path
+from eval_jobs.evaluate.plan_lock import held
 from eval_jobs.evaluate.progress_line import ProgressLine
 from eval_jobs.evaluate.protocol import Message, error_of
 from eval_jobs.evaluate.task_config import (
@@ -36,7 +36,6 @@ from eval_jobs.evaluate.task_config import (
     evalscope_name,
     evaluate_request,
     max_tokens,
-    plan_folder,
     run_folder,
 )
 from eval_jobs.identity import benchmark_fingerprint
@@ -107,7 +106,7 @@ class EvalScopeEvaluator:
         waiting = "waiting for another evaluation of the same checkpoint"
         try:
             if tasks:
-                with held(self._lock_path(plan_id), on_wait=lambda: progress(waiting)), self._lock:
+                with held(lock_path(self.work_dir, plan_id), on_wait=lambda: progress(waiting)), self._lock:
                     outcomes |= self._carry_out(tasks, suite, endpoint, progress)
         except TrackerError as error:
             outcomes |= dict.fromkeys((task.benchmark.name for task in tasks), error)
@@ -115,21 +114,11 @@ class EvalScopeEvaluator:
 
     def kept(self) -> tuple[str, ...]:
         """Return the plans that have a folder; see the port."""
-        return tuple(sorted(path.name for path in (self.work_dir / "runs").glob("*") if path.is_dir()))
+        return kept_plans(self.work_dir)
 
     def forget(self, plan_id: str) -> None:
-        """Delete the half-done or finished evaluations of a plan, unless another process works on them.
-
-        That one needs them, and forgets them itself when it is done.
-        """
-        if not (self.work_dir / "runs").is_dir():
-            return
-        try:
-            with held_if_free(self._lock_path(plan_id)) as is_ours:
-                if is_ours:
-                    shutil.rmtree(self.work_dir / "runs" / plan_folder(plan_id), ignore_errors=True)
-        except StoreError as error:  # the results are safe; a folder too many is no reason to stop
-            log.warning("the evaluations of plan %s are left where they are: %s", plan_id, error)
+        """Delete what is kept of a plan, unless another process works on it; see the port."""
+        forget_plan(self.work_dir, plan_id)
 
     def close(self) -> None:
         """Stop the child. Calling it twice is harmless; evaluating again starts a new one."""
@@ -142,10 +131,6 @@ class EvalScopeEvaluator:
     @property
     def _log_path(self) -> Path:
         return self.work_dir / "logs" / self._log_name
-
-    def _lock_path(self, plan_id: str) -> Path:
-        """Return a file beside the plan's folder, not in it: the folder is deleted under the lock."""
-        return self.work_dir / "runs" / f"{plan_folder(plan_id)}.lock"
 
     def _logs(self, endpoint: Endpoint) -> str:
         server = f", the server's {endpoint.info.log}" if endpoint.info.log else ""

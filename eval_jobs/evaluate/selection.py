@@ -10,12 +10,13 @@ from pathlib import Path
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.lm_eval_command import LM_EVAL
 from eval_jobs.ports import Clock, Evaluator, Progress
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
 
 log = logging.getLogger(__name__)
 
-EVALSCOPE, LM_EVAL = "evalscope", "lm-eval"
+EVALSCOPE = "evalscope"
 
 
 class EvaluatorByName:
@@ -79,6 +80,11 @@ class EvaluatorByName:
         return self._evaluators[name]
 
     def _opened(self, name: str) -> Evaluator:
+        if name == LM_EVAL:
+            lm_eval: Evaluator = importlib.import_module("eval_jobs.evaluate.lm_eval").LmEvalEvaluator(
+                self._work_dir, log_name=self._log_name
+            )
+            return lm_eval
         folder = self._work_dir / "plugins" / "evaluators" / name
         plugin: Evaluator = importlib.import_module("eval_jobs.evaluate.plugin_evaluator").PluginEvaluator(
             name, folder, self._clock

@@ -34,7 +34,7 @@ def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: 
     """
     if filters > 1 and not all("filter" in row for row in rows):
         return "the samples do not say which filter they went through"
-    own = [row for row in rows if row.get("filter", through) == through]
+    own = through_filter(rows, through)
     if not own:
         return f"there are no samples of the filter {through!r}"
     if not any(metric in row for row in own):
@@ -45,6 +45,16 @@ def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: 
         return "`arguments` of a sample does not hold what was asked"
     ids = numbered(_key(row) for row in own)
     return tuple(_sample(row, sample_id, metric) for row, sample_id in zip(own, ids, strict=True))
+
+
+def through_filter(rows: Sequence[Row], through: str) -> tuple[Row, ...]:
+    """Return the rows of one filter; rows of versions that had none are of every filter."""
+    return tuple(row for row in rows if row.get("filter", through) == through)
+
+
+def contexts_of(row: Row) -> tuple[str, ...]:
+    """Return the distinct contexts of the requests of one question."""
+    return _asked(row)[0]
 
 
 def lost_samples(known: int, expected: int | None) -> Iterator[SampleScore]:
@@ -71,7 +81,15 @@ def _requests(row: Row) -> tuple[tuple[str, ...], ...]:
     if not isinstance(arguments, list):
         return ()
     requests = [one if isinstance(one, list) else [one] for one in arguments]
-    return tuple(texts for one in requests if (texts := tuple(t for t in one if isinstance(t, str))))
+    return tuple(texts for one in requests if (texts := tuple(_texts(one))))
+
+
+def _texts(request: Sequence[object]) -> Iterator[str]:
+    """Yield the texts of a request; messages stand in a list of their own, as JSON."""
+    for part in request:
+        text = part[0] if isinstance(part, list) and len(part) == 1 else part
+        if isinstance(text, str):
+            yield text
 
 
 def _key(row: Row) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,16 @@ def test_a_source_that_raises_finds_nothing_is_behind_and_is_asked_again(
         assert source.ready(datetime.now(UTC)) == ()
         behind.append(source.is_behind())
     assert behind == [True, True, False]
+
+
+def test_the_harness_is_found_beside_us_and_its_version_separates_series(tmp_path: Path) -> None:
+    (benchmark,) = project(tmp_path, evaluator="lm-eval").suite().benchmarks
+    assert benchmark.program is not None
+    assert benchmark.program.version == f"lm-eval {version('lm_eval')}"
+    assert Path(benchmark.program.command).is_file()
+    text = CONFIG.format(run="", evaluator="lm-eval", engine="vllm", channel="mine").replace(
+        "[serve]", '[suite]\nlm_eval = "/nowhere/lm_eval"\n[serve]'
+    )
+    with pytest.raises(ConfigError, match="/nowhere/lm_eval") as caught:
+        Project(parse_config(text, tmp_path / "tracker.toml")).suite()
+    assert "pip install 'lm-eval[api]'" in caught.value.hint

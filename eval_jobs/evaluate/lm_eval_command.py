@@ -1,0 +1,90 @@
+"""Records -> the command line of lm-evaluation-harness. Pure.
+
+Everything that can change a score is said, because the harness's defaults differ from ours and change between
+versions. Its model is always called `model`, so that a random port or name never enters its files.
+"""
+
+from __future__ import annotations
+
+from eval_jobs.errors import BadData
+from eval_jobs.evaluate.task_config import TOP_K_OFF, max_tokens
+from eval_jobs.types import Benchmark, Endpoint, EngineKind, Suite
+
+LM_EVAL = "lm-eval"
+"""Name of this evaluator."""
+CHAT = "chat"
+METRIC = "metric"
+_KNOWN = (CHAT, METRIC)
+_NO_CUT = 1_000_000
+"""Tokens from which the harness would cut questions from the left, silently; the server refuses what is too long."""
+
+
+def check_settings(benchmark: Benchmark) -> None:
+    """Refuse settings that would not be obeyed.
+
+    Raises:
+        BadData: one of these is set.
+    """
+    options = dict(benchmark.program.options) if benchmark.program is not None else {}
+    wrong = {
+        "prompt_template": benchmark.prompt_template is not None,
+        "subsets": bool(benchmark.subsets),
+        "repeats": benchmark.repeats != 1,
+        **{f"options.{name}": True for name in options if name not in _KNOWN},
+        f"options.{CHAT} = {options.get(CHAT)}": options.get(CHAT, "false") not in {"true", "false"},
+    }
+    if named := [name for name, is_wrong in wrong.items() if is_wrong]:
+        raise BadData(
+            f"`{benchmark.name}`: `{named[0]}` is not for lm-eval",
+            hint=f"say it in the task's own YAML file; options are {' and '.join(_KNOWN)}",
+        )
+
+
+def is_chat(benchmark: Benchmark) -> bool:
+    """Return whether questions are asked as messages."""
+    return benchmark.program is not None and benchmark.program.option(CHAT) == "true"
+
+
+def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, base_url: str, out: str) -> list[str]:
+    """Return the arguments of `lm_eval`.
+
+    Args:
+        benchmark: `adapter` names the task.
+        suite: the sampling parameters.
+        endpoint: who is asked in the end.
+        base_url: whom the harness asks.
+        out: folder for its files.
+    """
+    chat = is_chat(benchmark)
+    model = {
+        "model": "model",
+        "base_url": f"{base_url}/v1/{'chat/completions' if chat else 'completions'}",
+        "num_concurrent": suite.concurrency,
+        "max_retries": 1,
+        "timeout": int(suite.request_timeout_s * 4 + 60),
+        "seed": suite.generation.seed,
+        "tokenized_requests": False,
+        "max_length": _NO_CUT,
+        "tokenizer_backend": "huggingface" if endpoint.tokenizer and not chat else "none",
+    }
+    if endpoint.tokenizer and not chat:
+        model["tokenizer"] = endpoint.tokenizer
+    generation = {
+        "temperature": suite.generation.temperature,
+        "top_p": suite.generation.top_p,
+        "max_gen_toks": max_tokens(benchmark, suite),
+    }
+    if suite.generation.top_k != TOP_K_OFF or endpoint.info.name == EngineKind.VLLM:
+        generation["top_k"] = suite.generation.top_k
+    return [
+        "run",
+        *("--model", "local-chat-completions" if chat else "local-completions"),
+        *("--model_args", ",".join(f"{name}={value}" for name, value in model.items())),
+        *("--tasks", benchmark.adapter),
+        *("--gen_kwargs", ",".join(f"{name}={value}" for name, value in generation.items())),
+        *("--batch_size", "1", "--seed", "0,1234,1234,1234", "--log_samples", "--output_path", out),
+        *(("--apply_chat_template",) if chat else ()),
+        *(("--include_path", benchmark.data) if benchmark.data is not None else ()),
+        *(("--num_fewshot", str(benchmark.few_shot)) if benchmark.few_shot is not None else ()),
+        *(("--limit", str(benchmark.limit)) if benchmark.limit is not None else ()),
+    ]

@@ -1,0 +1,44 @@
+"""Where lm-evaluation-harness is installed, and in which version; it is never imported."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from eval_jobs.errors import ConfigError
+
+HINT = "pip install 'lm-eval[api]' into an environment, and name its command with suite.lm_eval"
+TIMEOUT_S = 120.0
+
+
+def found_command(command: str) -> str:
+    """Return the path of the command, searched for beside this program's Python and in PATH.
+
+    Raises:
+        ConfigError: it is not there.
+    """
+    beside = Path(sys.executable).parent / command
+    path = str(beside) if "/" not in command and beside.is_file() else shutil.which(command)
+    if path is None:
+        raise ConfigError(f"there is no {command!r}, which benchmarks with evaluator = `lm-eval` need", hint=HINT)
+    return path
+
+
+@cache
+def installed_version(command: str) -> str:
+    """Return `lm-eval` and its version, as the Python of that command sees it.
+
+    Raises:
+        ConfigError: nobody can say.
+    """
+    python = Path(command).parent / "python"
+    code = "import importlib.metadata as m; print(m.version('lm_eval'))"
+    try:
+        # -I: nothing of ours is seen by another Python.
+        done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigError(f"{python} does not know which version of lm-eval it has: {error}", hint=HINT) from error
+    return f"lm-eval {done.stdout.strip()}"
