@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate clean
+.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -61,6 +61,9 @@ bench-screen: setup ## what asking a part of each benchmark first costs in what 
 bench-scale: setup ## what a project of 100,000 plans and 40 million graded answers costs
 	@$(BIN)/python -m benchmarks.scale
 	@$(BIN)/python -m benchmarks.scale --runs
+
+bench-report: setup ## size of the report of a long run, and the time until it can be used
+	@$(BIN)/python -m benchmarks.report_page
 
 bench-chaos: setup ## kill everything 300 times and count what is lost, doubled, misread or left behind
 	@$(BIN)/python -m benchmarks.chaos
