@@ -31,7 +31,5 @@ class AppendToFile:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"link": message.link, "alerts": alerts}) + "\n")
         except OSError as error:
-            raise ChannelUnreachable(
-                f"{self._path} cannot be written: {error}", hint="free space, or name it"
-            ) from error
+            raise ChannelUnreachable(f"{self._path}: {error}", hint="free space, or name another file") from error
         return f"one line in {self._path}"
