@@ -193,7 +193,7 @@ def _benchmark(benchmark: Benchmark, data: RunData) -> MeasuredBenchmark:
     fingerprints = (o.fingerprint for r in reversed(data.records) for o in r.outcomes if o.benchmark == benchmark.name)
     return MeasuredBenchmark(
         name=one_line(benchmark.name),
-        adapter=one_line(benchmark.adapter),
+        adapter=one_line(_asked_by(benchmark)),
         metric=one_line(newest[1].metric) if newest else NOTHING,
         samples=_samples_text(data, newest[0], benchmark.name) if newest else NOTHING,
         settings=_settings_text(benchmark),
@@ -202,6 +202,11 @@ def _benchmark(benchmark: Benchmark, data: RunData) -> MeasuredBenchmark:
         is_unfit=is_unfit(known),
         changed_at=changes_of(data.records, benchmark.name),
     )
+
+
+def _asked_by(benchmark: Benchmark) -> str:
+    program = benchmark.program
+    return benchmark.adapter if program is None else f"{benchmark.adapter} ({program.version})"
 
 
 def _newest(data: RunData, benchmark: str) -> tuple[str, EvalResult] | None:
