@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -122,14 +122,14 @@ def _chosen(channels: Sequence[Notifier], name: str | None) -> Sequence[Notifier
 
 def _table(alerts: Sequence[Alert]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("since", no_wrap=True)
+    table.add_column("since (UTC)", no_wrap=True)
     table.add_column("run", overflow="fold")
     table.add_column("step", justify="right", no_wrap=True)
     table.add_column("what", no_wrap=True)
     table.add_column("message", overflow="fold", ratio=1)
     for alert in alerts:
         table.add_row(
-            f"{alert.raised_at:%Y-%m-%d %H:%M}",
+            f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M}",
             Text(one_line(alert.run_id)),
             str(alert.step),
             "" if alert.kind is None else alert.kind,
@@ -148,4 +148,6 @@ def _channel_line(state: ChannelState) -> Text:
 
 def _silence_line(silence: Silence) -> Text:
     what = f"{one_line(silence.subject)} of {one_line(silence.run_id)}"
-    return Text(f"silenced until {silence.ends_at:%Y-%m-%d %H:%M} UTC: {what} ({one_line(silence.reason)})")
+    return Text(
+        f"silenced until {silence.ends_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {what} ({one_line(silence.reason)})"
+    )

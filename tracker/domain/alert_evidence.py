@@ -50,3 +50,8 @@ def comparing(report: Report, verdict: Verdict) -> str:
         return ""
     names = (shlex.quote(f"{report.run_id}@{step}") for step in (before, report.step))
     return f"tracker compare {' '.join(names)}"
+
+
+def looking(run_id: str) -> str:
+    """Return the command that shows a run step by step."""
+    return f"tracker history {shlex.quote(run_id)}"

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from eval_jobs.identity import content_hash
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.domain.alert_evidence import comparing, evidence_of, evidence_of_latency
+from tracker.domain.alert_evidence import comparing, evidence_of, evidence_of_latency, looking
 from tracker.domain.alert_types import Alert, AlertKind, AlertState
 from tracker.domain.calibration import repetition
 from tracker.domain.calibration_types import Calibration, Fitness, Repetition
@@ -77,6 +77,7 @@ def alert_of_gap(gap: Gap) -> Alert:
         subject=CHECKPOINT,
         state=AlertState.FIRING,
         message=f"checkpoint {gap.step} will not be evaluated: {gap.message} ({gap.hint})",
+        command=looking(gap.run_id),
         raised_at=gap.seen_at,
     )
 
@@ -136,7 +137,7 @@ def _of_losses(report: Report) -> Iterator[Alert]:
             state=AlertState.FIRING if episode.closed_step is None else AlertState.RESOLVED,
             message=message,
             evidence=None if verdict is None else evidence_of(verdict),
-            command="" if verdict is None else comparing(report, verdict),
+            command=("" if verdict is None else comparing(report, verdict)) or looking(report.run_id),
             raised_at=report.created_at,
         )
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from eval_jobs.identity import content_hash
 from eval_jobs.queue_types import QueueState, Running
+from tracker.domain.alert_evidence import looking
 from tracker.domain.alert_types import Alert, AlertKind, AlertState
 from tracker.domain.alerts import CHECKPOINT
 from tracker.domain.display import count_text, duration_text
@@ -82,6 +83,7 @@ def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, now: datetime) -> 
         state=AlertState.FIRING,
         message=f"no checkpoint for {duration_text(quiet_s)} after step {rhythm.step}, usually one comes every "
         f"{duration_text(usual_s)}: the training hangs, has ended, saves less often, or saves elsewhere",
+        command=looking(rhythm.run_id),
         raised_at=now,
     )
 
@@ -102,13 +104,14 @@ def idle_queue(state: QueueState, run: str, idle_s: float, now: datetime) -> Ale
 def slow_plan(slow: Running, run: str, *, for_s: float, longest_s: float, now: datetime) -> Alert:
     """Return the alert of an evaluation that has taken `for_s`; `longest_s`: of those before it."""
     step, note = slow.plan.checkpoint.step, f" ({slow.note})" if slow.note else ""
-    return _stuck(
+    alert = _stuck(
         run,
         step,
         f"step {step} has been evaluated for {duration_text(for_s)} by {slow.worker}{note}, those before took up to "
-        f"{duration_text(longest_s)}",
+        f"{duration_text(longest_s)}: look at the log of that worker",
         now,
     )
+    return replace(alert, command=looking(slow.plan.checkpoint.run_id))
 
 
 def over(alert: Alert, now: datetime, *, is_training: bool) -> Alert:
@@ -146,5 +149,6 @@ def _stuck(run: str, step: int, message: str, now: datetime) -> Alert:
         subject=QUEUE,
         state=AlertState.FIRING,
         message=message,
+        command="tracker worker",
         raised_at=now,
     )

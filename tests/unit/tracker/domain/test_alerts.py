@@ -278,3 +278,10 @@ def test_a_slower_model_is_told_once_until_it_is_shown_to_be_no_slower() -> None
 def test_a_tail_that_is_slower_is_told_as_well() -> None:
     report = timed(100, latency_of(W.INCONCLUSIVE, 1.01), latency_of(W.REGRESSED, 1.4, quantile=0.95))
     assert [alert.state for alert in alerts_for(report, ())] == [AlertState.FIRING]
+
+
+def test_every_alert_that_fires_says_what_to_type_to_look_further() -> None:
+    (loss,) = alerts_for(report_of(700, LOSS, sums=W.REGRESSED), ())
+    gap = Gap(run_id="run a", step=700, source_uri="/out", code="E", message="m", hint="h", seen_at=NOW)
+    assert loss.command == "tracker history run"  # nothing of this run was compared
+    assert alert_of_gap(gap).command == "tracker history 'run a'"
