@@ -40,7 +40,7 @@ from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.overview import open_gaps, overview
 from tracker.domain.rewind import scores_of_newest
 from tracker.domain.sweeps.board import Board, board_of
-from tracker.domain.types import Report
+from tracker.domain.types import Measure, Report
 from tracker.ports import Sweeps
 from tracker.wiring import Project
 
@@ -76,7 +76,8 @@ def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     """Read everything about one run; texts of samples only where examples show them."""
     known, reports = sources.history.records(run_id), sources.history.reports(run_id)
     records = newest_records(known)
-    scores = scores_of_newest(sources.history.scores(run_id), branches_of(r.plan.checkpoint for r in known))
+    scored = sources.history.scores(run_id, (Measure.SCORE,))
+    scores = scores_of_newest(scored, branches_of(r.plan.checkpoint for r in known))
     data = RunData(
         run_id=run_id,
         records=records,

@@ -32,7 +32,8 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
     if not view.steps:
         return ()
     found = {standing.benchmark: standing for standing in standings(view)}
-    lines = [_score_line(data, view, found[name], slot) for slot, name in enumerate(view.benchmarks)]
+    changes = changes_of(data.records)
+    lines = [_score_line(changes.get(name, ()), view, found[name], slot) for slot, name in enumerate(view.benchmarks)]
     together = len(lines) <= MAX_TOGETHER and all(_unit(line) == (0.0, 1.0) for line in lines if line.points)
     loss = _loss_panel(data.curves, height=110 if together else 120)
     if together:
@@ -83,7 +84,7 @@ def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int
 # --- private: scores
 
 
-def _score_line(data: RunData, view: Overview, standing: Standing, slot: int) -> Line:
+def _score_line(changes: Sequence[int], view: Overview, standing: Standing, slot: int) -> Line:
     verdicts = view.of(standing.benchmark)
     return Line(
         name=one_line(standing.benchmark),
@@ -91,7 +92,7 @@ def _score_line(data: RunData, view: Overview, standing: Standing, slot: int) ->
         points=tuple(point for step, verdict in verdicts for point in _score_points(step, verdict)),
         breaks=(
             *(step for step, verdict in verdicts if verdict.word is VerdictWord.MISSING),
-            *changes_of(data.records, standing.benchmark),
+            *changes,
         ),
         ring_step=standing.best_steps[-1] if standing.best_steps else None,
         label=_title(standing),

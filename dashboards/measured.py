@@ -55,7 +55,7 @@ def measured(data: RunData) -> Measured:
     """Return how the newest checkpoint was measured, and where that changed along the run."""
     if not data.records:
         return Measured(facts=(), benchmarks=())
-    newest = data.records[-1]
+    newest, changes = data.records[-1], changes_of(data.records)
     return Measured(
         facts=(
             *_asked_facts(newest),
@@ -65,7 +65,7 @@ def measured(data: RunData) -> Measured:
             ("Time per checkpoint, median", _times_text(data.records)),
             *_cost_facts(data),
         ),
-        benchmarks=tuple(_benchmark(b, data) for b in newest.plan.suite.benchmarks),
+        benchmarks=tuple(_benchmark(b, data, changes.get(b.name, ())) for b in newest.plan.suite.benchmarks),
     )
 
 
@@ -188,7 +188,7 @@ def _cost_facts(data: RunData) -> Iterator[tuple[str, str]]:
         yield ("Cost", headline(data.costs))
 
 
-def _benchmark(benchmark: Benchmark, data: RunData) -> MeasuredBenchmark:
+def _benchmark(benchmark: Benchmark, data: RunData, changed_at: tuple[int, ...]) -> MeasuredBenchmark:
     newest, known = _newest(data, benchmark.name), data.repetitions.get(benchmark.name)
     fingerprints = (o.fingerprint for r in reversed(data.records) for o in r.outcomes if o.benchmark == benchmark.name)
     return MeasuredBenchmark(
@@ -200,7 +200,7 @@ def _benchmark(benchmark: Benchmark, data: RunData) -> MeasuredBenchmark:
         fingerprint=next(fingerprints)[:FINGERPRINT_CHARS],
         repeated=_repeated_text(known),
         is_unfit=is_unfit(known),
-        changed_at=changes_of(data.records, benchmark.name),
+        changed_at=changed_at,
     )
 
 

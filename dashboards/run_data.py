@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import pairwise
 
-from eval_jobs.types import EvalRecord, EvalResult
+from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
 from tracker.domain.alert_types import Alert
 from tracker.domain.branches import branches_of
 from tracker.domain.calibration import repetitions_of
@@ -90,14 +89,20 @@ def newest_repetitions(
     return {one.benchmark: one for one in found}
 
 
-def changes_of(records: Iterable[EvalRecord], benchmark: str) -> tuple[int, ...]:
-    """Return the steps from which on a benchmark was measured otherwise than before: not comparable across them."""
-    found = [(r.plan, o.fingerprint) for r in records for o in r.outcomes if o.benchmark == benchmark]
-    return tuple(
-        plan.checkpoint.step
-        for (old_plan, old), (plan, new) in pairwise(found)
-        if old != new or not served_alike(plan, old_plan)
-    )
+def changes_of(records: Iterable[EvalRecord]) -> Mapping[str, tuple[int, ...]]:
+    """Return the steps from which on a benchmark was measured otherwise than before, by its name: not comparable."""
+    found: dict[str, list[int]] = {}
+    last: dict[str, tuple[EvalPlan, str]] = {}
+    for record in records:
+        plan = record.plan
+        for outcome in record.outcomes:
+            old_plan, old = last.get(outcome.benchmark, (plan, outcome.fingerprint))
+            # Comparing what is equal would take seconds for thousands of checkpoints.
+            alike = plan.serve == old_plan.serve or served_alike(plan, old_plan)
+            if outcome.fingerprint != old or not alike:
+                found.setdefault(outcome.benchmark, []).append(plan.checkpoint.step)
+            last[outcome.benchmark] = plan, outcome.fingerprint
+    return {benchmark: tuple(steps) for benchmark, steps in found.items()}
 
 
 # --- private

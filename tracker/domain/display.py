@@ -26,6 +26,8 @@ def clean(text: str) -> str:
     That is control characters (ANSI escapes begin with one) except newline and tab, lone surrogates (they cannot be
     encoded) and the marks that reverse the direction of text.
     """
+    if text.isprintable():  # nothing of all that is
+        return text
     return "".join(_shown(char) for char in text.replace("\r\n", "\n"))
 
 
