@@ -145,9 +145,11 @@ def test_a_project_without_a_channel_says_where_alerts_are(site: Site) -> None:
 def test_a_silence_holds_alerts_back_until_it_is_ended(site: Site) -> None:
     said = tracker(site.folder, "silence", "facts", "--for", "4h", "--reason", "the data is being mended")
     assert f"silenced until {datetime.now(UTC):%Y-}" in said
+    assert "so far nothing is called like that" not in said
     site.raise_alert(alert_of())
     site.raise_alert(alert_of("sums"))
-    tracker(site.folder, "silence", "nothing", "--for", "1s", "--reason", "sends what waits")
+    said = tracker(site.folder, "silence", "nothing", "--for", "1s", "--reason", "sends what waits")
+    assert "so far nothing is called like that; what is known: facts, checkpoint, queue, latency" in said
     assert "sums" in json.dumps(site.others.taken[0].json())
     assert len(site.others.taken) == 1
     listed = tracker(site.folder, "alerts", "list")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -13,11 +14,16 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.identity import content_hash
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.alert_types import Silence
+from tracker.domain.alerts import CHECKPOINT
+from tracker.domain.blind_spots import QUEUE
 from tracker.domain.display import one_line
 from tracker.domain.retention import is_of
+from tracker.wiring import Project
 
 UNITS_S = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 LONGEST = timedelta(days=365)
+LATENCY = "latency"
+"""What the subjects of slower loads begin with."""
 
 
 def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
@@ -66,9 +72,18 @@ def command(*, subject: str, config_path: Path, as_json: bool, **asked: object) 
     else:
         until = f"{silence.ends_at:%Y-%m-%d %H:%M} UTC"
         click.echo(f"silenced until {until}: {one_line(subject)} of {one_line(run_id)}")
+        _say_what_is_unknown(project, subject)
 
 
 # --- private
+
+
+def _say_what_is_unknown(project: Project, subject: str) -> None:
+    """A name that is wrong would hold nothing back, and nobody would notice until the night."""
+    known = [*(b.resolved_name() for b in project.config.benchmark), CHECKPOINT, QUEUE, LATENCY]
+    pattern = re.split(" / |, ", subject, maxsplit=1)[0]  # of a benchmark's subset or measure
+    if not any(fnmatchcase(name, pattern) for name in known):
+        click.echo(f"so far nothing is called like that; what is known: {one_line(', '.join(known))}")
 
 
 def _asked_for(subject: str, run_id: str, asked: dict[str, object], now: datetime) -> Silence:
