@@ -13,7 +13,7 @@ from tracker.domain.alert_text import Markup
 _LOOK_ALIKE = str.maketrans(
     {"<": "＜", ">": "＞", "*": "∗", "`": "ˋ", "[": "［", "]": "］", "~": "∼", "\\": "＼"}  # noqa: RUF001 - meant
 )
-_EDGE_OF_ITALICS = re.compile(r"(?<!\w)_|_(?!\w)|(?<=_)_")
+_EDGE_OF_ITALICS = re.compile(r"(?<!\w)_|_(?!\w)|(?<=_)_|_(?=_)")
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 _BEGINS_A_BLOCK = re.compile(r"^\s*([#+=|-]|\d+[.)])")
 _PLAIN_COMMAND = re.compile(r"[\w ./:@=,'\"+-]+")

@@ -14,7 +14,7 @@ ROOM = Room(total=30_000, each=2900, count=40)
 """A section may have 3,000 characters, a message 50 blocks."""
 
 _LOOK_ALIKE = str.maketrans({"*": "∗", "`": "ˋ", "~": "∼", "&": "&amp;", "<": "&lt;", ">": "&gt;"})  # noqa: RUF001
-_EDGE_OF_ITALICS = re.compile(r"(?<!\w)_|_(?!\w)")
+_EDGE_OF_ITALICS = re.compile(r"(?<!\w)_|_(?!\w)|(?<=_)_|_(?=_)")
 
 
 def harmless(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eval_jobs.errors import AlertError, ChannelRefused, ChannelUnreachable
@@ -182,6 +182,7 @@ def test_the_time_to_wait_is_read_in_both_notations(header: str, seconds: float 
 ACTIVE = re.compile(r"<(?!\w+\s+color=|/font>)|\[[^\]]*\]\(|(?<!\*)\*(?!\*)|~~|`[^`]*<|!\[|&\w+;|\\")
 
 
+@example("0__")
 @given(st.text(max_size=200))
 def test_no_text_means_anything_in_markdown(text: str) -> None:
     said = harmless(text)
@@ -195,7 +196,9 @@ def test_ordinary_names_are_left_alone(text: str) -> None:
     assert harmless(text) == text
 
 
-@pytest.mark.parametrize("text", ["<!channel>", "<https://evil.example|click>", "*b*", "_i_", "`c`", "~s~", "&lt;"])
+@pytest.mark.parametrize(
+    "text", ["<!channel>", "<https://evil.example|click>", "*b*", "_i_", "a__", "`c`", "~s~", "&lt;"]
+)
 def test_no_text_means_anything_in_slack(text: str) -> None:
     said = slack.harmless(text)
     assert not re.search(r"<|>|\*|`|~|(?<!\w)_|_(?!\w)", said)
