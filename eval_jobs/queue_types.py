@@ -89,6 +89,8 @@ class Waiting:
     step: int
     note: str = ""
     """Why a worker gave it back to wait, one line; empty: it waits for its turn."""
+    is_sweep: bool = False
+    """It is a plan of a sweep, which every checkpoint of the run goes before."""
 
 
 @dataclass(frozen=True, kw_only=True)

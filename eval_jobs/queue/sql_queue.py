@@ -35,6 +35,7 @@ from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
 from eval_jobs.queue.plans_sql import ENTRY, FIELD, METADATA, PLANS, UtcText
 from eval_jobs.queue.rules import (
+    FIRST_PLACE_OF_SWEEPS,
     MAX_LEASE_S,
     MAX_REVIVALS,
     ON_ITS_WAY,
@@ -241,7 +242,7 @@ class SqlQueue:
         columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.note, PLANS.c.claimed_at)
         running = select(*columns).where(_RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
         waiting = (
-            select(PLANS.c.id, PLANS.c.run_id, PLANS.c.step, _NEWEST_NOTE.label("note"))
+            select(PLANS.c.id, PLANS.c.run_id, PLANS.c.step, PLANS.c.place, _NEWEST_NOTE.label("note"))
             .where(_WAITS, self._mine)
             .order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
             .limit(SHOWN)
@@ -251,7 +252,7 @@ class SqlQueue:
             rows = connection.execute(running).all()
             shown = connection.execute(waiting).all()
         return QueueState(
-            waiting=tuple(Waiting(plan_id=r.id, run_id=r.run_id, step=r.step, note=r.note) for r in shown),
+            waiting=tuple(map(_waiting, shown)),
             running=tuple(_running(row) for row in rows),
             counts={state: sum(row.plans for row in counted if row.state == state) for state in ON_ITS_WAY},
             unfinished=_unfinished(counted),
@@ -359,6 +360,11 @@ def _is_of(hold: Hold) -> ColumnElement[bool]:
 
 def _running(row: Row[str, str, str, datetime]) -> Running:
     return Running(plan=plan_from_json(row.plan), worker=row.worker, note=row.note, since=row.claimed_at)
+
+
+def _waiting(row: Row[str, str, int, int, str]) -> Waiting:
+    is_sweep = row.place >= FIRST_PLACE_OF_SWEEPS
+    return Waiting(plan_id=row.id, run_id=row.run_id, step=row.step, note=row.note, is_sweep=is_sweep)
 
 
 def _unfinished(counted: Sequence[Row[str, str, int]]) -> dict[str, int]:

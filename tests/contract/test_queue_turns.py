@@ -6,13 +6,15 @@ from datetime import timedelta
 
 import pytest
 
+from eval_jobs.identity import sweep_plan
 from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
-from eval_jobs.types import EvalPlan
+from eval_jobs.types import EvalPlan, SweepCell
 from tests.contract.queues import (
     AFTER_LEASE,
     LEASE_END,
     NOW,
+    PLANS,
     RECORDS,
     Reopen,
     claim,
@@ -178,3 +180,10 @@ def test_a_lease_given_before_the_clock_was_set_back_does_not_block_a_plan_for_h
     assert queue.extend(living, lease_until=LEASE_END + timedelta(seconds=50), note="")
     assert nothing_to_claim(queue, LEASE_END)
     assert claim(queue, "b", LEASE_END + timedelta(seconds=50)).attempt == 2
+
+
+def test_a_plan_of_a_sweep_is_told_from_the_runs_own(queue: Queue) -> None:
+    of_sweep = sweep_plan(PLANS[0], SweepCell(sweep="nightly", target="r@100"))
+    queue.add(of_sweep, now=NOW)
+    queue.add(PLANS[1], now=NOW)
+    assert [(w.plan_id, w.is_sweep) for w in queue.state().waiting] == [(PLANS[1].id, False), (of_sweep.id, True)]

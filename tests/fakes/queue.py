@@ -189,7 +189,13 @@ class FakeQueue:
             waiting, running = _in_turn(self._in(PlanState.WAITING)), _in_turn(self._in(PlanState.RUNNING))
             counts = {str(state): len(self._in(state)) for state in ON_ITS_WAY}
         shown = (
-            Waiting(plan_id=e.plan.id, run_id=e.run_id, step=e.plan.checkpoint.step, note=self._newest_note(e))
+            Waiting(
+                plan_id=e.plan.id,
+                run_id=e.run_id,
+                step=e.plan.checkpoint.step,
+                note=self._newest_note(e),
+                is_sweep=e.plan.sweep is not None,
+            )
             for e in waiting[:SHOWN]
         )
         return QueueState(

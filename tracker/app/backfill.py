@@ -94,8 +94,9 @@ class InTurn:
     # --- private
 
     def _has_room(self) -> bool:
-        """Say whether no plan waits for its turn; one that waits to be tried again keeps nobody waiting."""
-        return not any(one.run_id in self._runs and not one.note for one in self._queue.state().waiting)
+        """Say whether no plan waits for its turn: one to be tried again, or of a sweep, keeps nobody waiting."""
+        waiting = (one for one in self._queue.state().waiting if not one.is_sweep)
+        return not any(one.run_id in self._runs and not one.note for one in waiting)
 
 
 def is_measured(checkpoint: Checkpoint, records: Sequence[EvalRecord], measurement: Measurement) -> bool:

@@ -80,7 +80,7 @@ def list_sweeps(*, config_path: Path) -> None:
         return
     turns = [(sweep, store.turns(sweep.name)) for sweep in sweeps.values()]
     newest = (of_sweep[0] for _, of_sweep in turns if of_sweep)
-    answered = {t.due_at: len(store.answered([p.id for p in t.plans])) for t in newest}
+    answered = {(t.sweep, t.due_at): len(store.answered([p.id for p in t.plans])) for t in newest}
     console.print(list_table(turns, answered, SystemClock().now()))
 
 

@@ -71,12 +71,14 @@ def state_text(board: Board) -> str:
     return f"{board.state}, {count_text(asked, 'evaluation')}"
 
 
-def list_table(sweeps: Sequence[tuple[Sweep, Sequence[Turn]]], answered: dict[datetime, int], now: datetime) -> Table:
+def list_table(
+    sweeps: Sequence[tuple[Sweep, Sequence[Turn]]], answered: dict[tuple[str, datetime], int], now: datetime
+) -> Table:
     """Return one line for each sweep: when it comes, and what came of its last turn.
 
     Args:
         sweeps: each with its turns, newest first.
-        answered: of turns that are carried out, by the time they were due, how many plans have a result.
+        answered: of turns, by sweep and the time they were due, how many plans have a result.
         now: the present.
     """
     table = _table()
@@ -90,9 +92,9 @@ def list_table(sweeps: Sequence[tuple[Sweep, Sequence[Turn]]], answered: dict[da
             found = next_time(timetable, now)
             when = [f"{timetable.cron} {zone}", f"next {NOTHING if found is None else time_text(found, zone)}"]
         last = next(iter(turns), None)
-        came = (
-            [NOTHING] if last is None else [time_text(last.due_at, zone), turn_text(last, answered.get(last.due_at, 0))]
-        )
+        came = [NOTHING]
+        if last is not None:
+            came = [time_text(last.due_at, zone), turn_text(last, answered.get((last.sweep, last.due_at), 0))]
         table.add_row(Text(sweep.name), _cell(when), _cell(came))
     return table
 

@@ -6,10 +6,13 @@ from dataclasses import replace
 import pytest
 
 from eval_jobs.errors import CheckpointIncomplete, DiskFull
+from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, Generation
+from tests.sweeping import CHECKPOINTS, NOW, sweep_of
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.backfill import FilledPlace, InTurn, is_measured
 from tracker.app.pipeline import World, tick
+from tracker.domain.sweeps.matrix import plans_of
 
 
 class Backfill:
@@ -51,6 +54,15 @@ def test_checkpoints_are_let_in_one_by_one_in_their_order() -> None:
     fill.fakes.work()
     assert fill.tick() == (1000,)
     assert [place.step for place in fill.source.left] == [500]
+
+
+def test_a_sweep_that_waits_keeps_no_checkpoint_waiting() -> None:
+    fill = Backfill([100, 200])
+    plans = plans_of(sweep_of(), CHECKPOINTS, run=fill.fakes.run.run_id, due_at=NOW)
+    for plan in plans:
+        fill.fakes.queue.add(plan, now=fill.fakes.clock.now(), backlog=Backlog.ALL, keep=True)
+    assert fill.tick() == (100,)
+    assert fill.tick() == (), "a checkpoint of the run itself waits by now"
 
 
 def test_it_is_not_over_while_something_is_left() -> None:

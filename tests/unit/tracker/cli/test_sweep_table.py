@@ -71,7 +71,17 @@ def test_a_turn_in_words() -> None:
 def test_the_list_says_when_each_comes_and_what_became_of_it() -> None:
     console = Console(width=80)
     with console.capture() as captured:
-        console.print(list_table([(SWEEP, [TURN]), (sweep_of("other", timetable=None), [])], {NOW: 3}, NOW))
+        console.print(
+            list_table([(SWEEP, [TURN]), (sweep_of("other", timetable=None), [])], {("nightly", NOW): 3}, NOW)
+        )
     said = captured.get()
     for words in ("next 2026-11-22 02:00 UTC", "running, 3 of 4 evaluations made", "on demand"):
         assert words in said
+
+
+def test_of_two_sweeps_at_one_time_each_has_its_own_number() -> None:
+    console, waits = Console(width=80), Turn(sweep="other", due_at=NOW)
+    answered_by = {("nightly", NOW): 3, ("other", NOW): 0}
+    with console.capture() as captured:
+        console.print(list_table([(SWEEP, [TURN]), (sweep_of("other"), [waits])], answered_by, NOW))
+    assert "running, 3 of 4 evaluations made" in captured.get()
