@@ -13,11 +13,12 @@ median: within a block the scores differ by luck, but a broken checkpoint beside
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from eval_jobs.types import Checkpoint, EvalPlan
+from tracker.domain.imported import stands_for_import
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.regression.score_matrix import FloatArray
 from tracker.domain.run_scores import BenchmarkSeries, RunScores
@@ -49,13 +50,15 @@ def best_of(
     """Return the best checkpoint, or None when none has a score of everything that counts.
 
     Only checkpoints count that asked every benchmark as a whole. What was measured in several ways counts in its newest
-    one; of several suites the one that was measured at most checkpoints counts.
+    one; of several suites the one that was measured at most checkpoints counts. Imported results count only where
+    nothing else is known of the run: nobody can go back to weights that were never held.
 
     Args:
         scores: of one branch of a run (`rewind.scores_of_newest`); its scores are among what is known.
         benchmark: None: the mean over all of its suite.
         min_coverage: share of the samples that must have a score.
     """
+    scores = _own(scores)
     suite = _main_suite(scores, benchmark)
     names = _benchmarks_of(scores, suite) if benchmark is None else (benchmark,)
     ways = [scores.of(name, suite) for name in names]
@@ -70,6 +73,11 @@ def best_by_benchmark(scores: RunScores, *, min_coverage: float = Policy.min_cov
 
 
 # --- private
+
+
+def _own(scores: RunScores) -> RunScores:
+    own = {k: series for k, series in scores.series.items() if not stands_for_import(series.plans[-1].checkpoint)}
+    return replace(scores, series=own) if own else scores
 
 
 def _main_suite(scores: RunScores, benchmark: str | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eval_jobs.types import EvalRecord, EvalResult
+from eval_jobs.types import Checkpoint, EvalRecord, EvalResult
 
 IMPORTED = "imported"
 """The way in which weights got into an engine that was never ours."""
@@ -13,6 +13,11 @@ IMPORTED = "imported"
 def is_imported(record: EvalRecord) -> bool:
     """Return whether a record was made by `tracker import`."""
     return record.engine is not None and record.engine.load_method == IMPORTED
+
+
+def stands_for_import(checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint only stands for results of others: nothing of it was ever held."""
+    return checkpoint.uri.startswith(f"{IMPORTED}:")
 
 
 def without_samples(records: Iterable[EvalRecord]) -> tuple[str, ...]:

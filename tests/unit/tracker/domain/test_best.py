@@ -125,3 +125,22 @@ def test_no_block_of_neighbours_is_better_and_the_named_one_stands_in_it(rights:
     assert found.checkpoint.step in found.block
     of_block = [rights[step // 100 - 1] for step in found.block]
     assert rights[found.checkpoint.step // 100 - 1] >= np.median(of_block)
+
+
+def test_no_imported_checkpoint_is_the_best_of_a_run_that_was_measured_itself() -> None:
+    own = [record(100 * at, {"facts": 50}) for at in (1, 2, 3)]
+    others = [_imported(record(100 * at, {"facts": 90, "sums": 90})) for at in (3, 4, 5)]
+    found = best_of(scores(*own, *others))
+    assert found is not None
+    assert (found.checkpoint.uri, found.mean) == (own[-1].plan.checkpoint.uri, 0.5)
+    assert set(best_by_benchmark(scores(*own, *others))) == {"facts"}
+    alone = best_of(scores(*others))
+    assert alone is not None
+    assert alone.mean == 0.9
+
+
+def _imported(one: EvalRecord) -> EvalRecord:
+    checkpoint = replace(one.plan.checkpoint, uri=f"imported:m/checkpoint-{one.plan.checkpoint.step}", digest="other")
+    warmer = replace(one.plan.suite, generation=replace(one.plan.suite.generation, temperature=1.0))
+    plan = replace(one.plan, id=f"{one.plan.id}-imported", checkpoint=checkpoint, suite=warmer)
+    return replace(changed(one, fingerprint="of others"), plan=plan)
