@@ -22,7 +22,7 @@ from pathlib import Path
 
 from eval_jobs.errors import BadData, ConfigError, EvaluateError, EvaluatorDied, TrackerError
 from eval_jobs.evaluate.child_process import child_environment
-from eval_jobs.evaluate.lm_eval_command import arguments, check_settings
+from eval_jobs.evaluate.lm_eval_command import Asked, arguments, check_settings, is_chat
 from eval_jobs.evaluate.lm_eval_place import installed_version
 from eval_jobs.evaluate.lm_eval_results import result_of
 from eval_jobs.evaluate.plan_folders import forget_plan, kept_plans, lock_path
@@ -42,7 +42,8 @@ MIN_SILENCE_S = 1800.0
 """A process that asks nothing for so long hangs; loading and scoring ask nothing."""
 LAST_WORDS_S = 20.0
 """For the process to end by itself once the endpoint is gone."""
-TAIL_BYTES = 8192
+TAIL_BYTES = 65536
+NEEDS_TOKENIZER = "Tokenizer is required for loglikelihood tasks"
 
 
 class LmEvalEvaluator:
@@ -53,6 +54,8 @@ class LmEvalEvaluator:
         self.work_dir = work_dir.absolute()
         self._log_path = self.work_dir / "logs" / log_name
         self._process: subprocess.Popen[bytes] | None = None
+        self._of_likelihoods: set[tuple[str, str]] = set()
+        """Tasks, with the digest of their data, that were found to need a tokenizer."""
 
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
         """Nothing can be begun before the endpoint is there."""
@@ -100,20 +103,37 @@ class LmEvalEvaluator:
             raise storage_error(folder, error) from error
         with Relay(task.endpoint, folder / "answers.jsonl", timeout_s=task.suite.request_timeout_s) as relay:
             progress(f"{task.benchmark.name}: loading")
-            code = self._run(task, relay, out, progress)
-            if relay.failure is not None:
-                raise relay.failure
-            if code != 0:
-                raise self._ended(task, code)
+            self._run(task, relay, out, progress)
             result = result_of(out, task.benchmark, task.suite, relay)
         return replace(result, duration_s=time.monotonic() - began_s)
 
-    def _run(self, task: _Task, relay: Relay, out: Path, progress: Progress) -> int:
+    def _run(self, task: _Task, relay: Relay, out: Path, progress: Progress) -> None:
+        """Run the harness to its end, with a tokenizer where it says that it needs one: only likelihoods do.
+
+        Raises:
+            TrackerError: why it ended early.
+        """
+        name = (task.benchmark.adapter, task.benchmark.data_digest)
+        has_one = bool(task.endpoint.tokenizer) and not is_chat(task.benchmark)
+        known = task.endpoint.tokenizer if has_one else ""
+        tries = (known,) if name in self._of_likelihoods else tuple(dict.fromkeys(("", known)))
+        for tokenizer in tries:
+            asked = Asked(base_url=relay.base_url, out=str(out), tokenizer=tokenizer)
+            log_size = self._log_path.stat().st_size if self._log_path.exists() else 0
+            code = self._run_once(task, asked, relay, progress)
+            if relay.failure is not None:
+                raise relay.failure
+            if code == 0:
+                return
+            said = _tail(self._log_path, log_size)
+            if NEEDS_TOKENIZER not in said or tokenizer:
+                break
+            self._of_likelihoods.add(name)
+        raise self._ended(task, code, said)
+
+    def _run_once(self, task: _Task, asked_as: Asked, relay: Relay, progress: Progress) -> int:
         """Start the process and return its exit code; it is gone when this returns, however it does."""
-        command = [
-            task.program.command,
-            *arguments(task.benchmark, task.suite, task.endpoint, relay.base_url, str(out)),
-        ]
+        command = [task.program.command, *arguments(task.benchmark, task.suite, task.endpoint, asked_as)]
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log_file:
             self._process = process = self._started(command, log_file.fileno(), self._environment(task, relay))
@@ -156,14 +176,18 @@ class LmEvalEvaluator:
         env["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")  # it needs nothing of ours, and may be another Python
         return env | ({"HF_DATASETS_OFFLINE": "1"} if is_local else {})
 
-    def _ended(self, task: _Task, code: int) -> TrackerError:
-        text = _tail(self._log_path)
+    def _ended(self, task: _Task, code: int, text: str) -> TrackerError:
         last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it wrote nothing")
         where = f"read {self._log_path}"
         if "Tasks not found" in text or "No tasks specified" in text:
             return BadData(
                 f"lm-eval has no task `{task.benchmark.adapter}`",
                 hint="see `lm_eval ls tasks`; tasks of your own are found in the folder that `data` names",
+            )
+        if NEEDS_TOKENIZER in text:
+            return EvaluateError(
+                f"`{task.benchmark.adapter}` compares likelihoods, and the tokenizer of the model is not known here",
+                hint="checkpoints with their tokenizer in their folder have one",
             )
         if code < 0:
             return EvaluatorDied(f"lm_eval was killed by signal {-code}", hint=f"{where}; its answers are kept")
@@ -201,7 +225,8 @@ class _Task:
         return cls(benchmark=benchmark, suite=suite, endpoint=endpoint, program=program, fingerprint=fingerprint)
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path, begin: int) -> str:
+    """Return the end of what was written after `begin`."""
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        file.seek(max(begin, path.stat().st_size - TAIL_BYTES))
         return file.read().decode(errors="replace")

@@ -6,6 +6,8 @@ versions. Its model is always called `model`, so that a random port or name neve
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.task_config import TOP_K_OFF, max_tokens
 from eval_jobs.types import Benchmark, Endpoint, EngineKind, Suite
@@ -17,6 +19,18 @@ METRIC = "metric"
 _KNOWN = (CHAT, METRIC)
 _NO_CUT = 1_000_000
 """Tokens from which the harness would cut questions from the left, silently; the server refuses what is too long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How one run of the harness asks."""
+
+    base_url: str
+    """Whom."""
+    out: str
+    """Folder for its files."""
+    tokenizer: str = ""
+    """Folder of the model's tokenizer, which likelihoods need and answers do not; empty: none."""
 
 
 def check_settings(benchmark: Benchmark) -> None:
@@ -45,30 +59,28 @@ def is_chat(benchmark: Benchmark) -> bool:
     return benchmark.program is not None and benchmark.program.option(CHAT) == "true"
 
 
-def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, base_url: str, out: str) -> list[str]:
+def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, asked: Asked) -> list[str]:
     """Return the arguments of `lm_eval`.
 
     Args:
         benchmark: `adapter` names the task.
         suite: the sampling parameters.
         endpoint: who is asked in the end.
-        base_url: whom the harness asks.
-        out: folder for its files.
+        asked: how this run asks.
     """
     chat = is_chat(benchmark)
-    model = {
+    model: dict[str, object] = {
         "model": "model",
-        "base_url": f"{base_url}/v1/{'chat/completions' if chat else 'completions'}",
+        "base_url": f"{asked.base_url}/v1/{'chat/completions' if chat else 'completions'}",
         "num_concurrent": suite.concurrency,
         "max_retries": 1,
         "timeout": int(suite.request_timeout_s * 4 + 60),
         "seed": suite.generation.seed,
         "tokenized_requests": False,
         "max_length": _NO_CUT,
-        "tokenizer_backend": "huggingface" if endpoint.tokenizer and not chat else "none",
+        "tokenizer_backend": "huggingface" if asked.tokenizer else "none",
+        **({"tokenizer": asked.tokenizer} if asked.tokenizer else {}),
     }
-    if endpoint.tokenizer and not chat:
-        model["tokenizer"] = endpoint.tokenizer
     generation = {
         "temperature": suite.generation.temperature,
         "top_p": suite.generation.top_p,
@@ -82,7 +94,7 @@ def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, base_url: 
         *("--model_args", ",".join(f"{name}={value}" for name, value in model.items())),
         *("--tasks", benchmark.adapter),
         *("--gen_kwargs", ",".join(f"{name}={value}" for name, value in generation.items())),
-        *("--batch_size", "1", "--seed", "0,1234,1234,1234", "--log_samples", "--output_path", out),
+        *("--batch_size", "1", "--seed", "0,1234,1234,1234", "--log_samples", "--output_path", asked.out),
         *(("--apply_chat_template",) if chat else ()),
         *(("--include_path", benchmark.data) if benchmark.data is not None else ()),
         *(("--num_fewshot", str(benchmark.few_shot)) if benchmark.few_shot is not None else ()),

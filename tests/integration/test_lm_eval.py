@@ -16,7 +16,9 @@ import psutil
 import pytest
 
 from eval_jobs.errors import BadData, ConfigError, EndpointFailed, EndpointRefused, TrackerError
-from eval_jobs.evaluate.lm_eval import LmEvalEvaluator
+from eval_jobs.evaluate.selection import EvaluatorByName
+from eval_jobs.execute.clock import SystemClock
+from eval_jobs.ports import Evaluator
 from eval_jobs.types import Benchmark, EvalResult, SampleStatus
 from tests.evaluating import endpoint_of, evaluate_one, quiet, suite_of
 from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_overflow
@@ -25,8 +27,9 @@ from tests.requires import PROJECT
 
 
 @pytest.fixture
-def evaluator(tmp_path: Path) -> LmEvalEvaluator:
-    return LmEvalEvaluator(tmp_path / "work", log_name="harness.log")
+def evaluator(tmp_path: Path) -> Evaluator:
+    """As a worker has it."""
+    return EvaluatorByName(tmp_path / "work", SystemClock(), log_name="harness.log")
 
 
 def number_in(request: Request) -> int:
@@ -44,7 +47,7 @@ def mixed(request: Request) -> Reply:
 
 
 def evaluate(
-    evaluator: LmEvalEvaluator, benchmark: Benchmark, answer: Callable[[Request], Reply], plan_id: str = "p"
+    evaluator: Evaluator, benchmark: Benchmark, answer: Callable[[Request], Reply], plan_id: str = "p"
 ) -> tuple[EvalResult, list[Request]]:
     with OpenAIServer(answer) as server:
         result = evaluate_one(evaluator, suite_of(benchmark), endpoint_of(server), plan_id=plan_id)
@@ -53,7 +56,7 @@ def evaluate(
 
 @pytest.mark.parametrize("options", [{}, {"chat": "true"}], ids=["completions", "chat"])
 def test_a_refused_and_a_cut_answer_are_no_wrong_answers_and_every_parameter_is_sent(
-    options: dict[str, str], evaluator: LmEvalEvaluator, tmp_path: Path
+    options: dict[str, str], evaluator: Evaluator, tmp_path: Path
 ) -> None:
     benchmark = task(tmp_path / "tasks", sums(6), **options)
     suite = replace(suite_of(benchmark), benchmarks=(replace(benchmark, name="bad", subsets=("x",)), benchmark))
@@ -78,7 +81,7 @@ def test_a_refused_and_a_cut_answer_are_no_wrong_answers_and_every_parameter_is_
     assert ("messages" in sent) is bool(options)
 
 
-def test_a_server_that_goes_away_costs_only_what_is_missing(evaluator: LmEvalEvaluator, tmp_path: Path) -> None:
+def test_a_server_that_goes_away_costs_only_what_is_missing(evaluator: Evaluator, tmp_path: Path) -> None:
     benchmark = task(tmp_path / "tasks", sums(12))
     asked: list[int] = []
 
@@ -108,13 +111,13 @@ WRONG: dict[str, tuple[dict[str, Any], type[TrackerError], str]] = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_what_cannot_be_obeyed_is_refused_with_its_name(fault: str, evaluator: LmEvalEvaluator, tmp_path: Path) -> None:
+def test_what_cannot_be_obeyed_is_refused_with_its_name(fault: str, evaluator: Evaluator, tmp_path: Path) -> None:
     change, error, said = WRONG[fault]
     with pytest.raises(error, match=said):
         evaluate(evaluator, replace(task(tmp_path / "tasks", sums(2)), **change), mixed)
 
 
-def test_another_version_than_was_planned_is_refused(evaluator: LmEvalEvaluator, tmp_path: Path) -> None:
+def test_another_version_than_was_planned_is_refused(evaluator: Evaluator, tmp_path: Path) -> None:
     benchmark = task(tmp_path / "tasks", sums(2))
     assert benchmark.program is not None
     older = replace(benchmark, program=replace(benchmark.program, version="lm-eval 0.3.0"))
@@ -126,7 +129,7 @@ def test_another_version_than_was_planned_is_refused(evaluator: LmEvalEvaluator,
 
 
 def test_a_key_that_is_refused_is_no_score_and_never_reaches_the_harness(
-    evaluator: LmEvalEvaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GATEWAY_KEY", "wrong-wrong-wrong")
     suite = suite_of(task(tmp_path / "tasks", sums(2)))

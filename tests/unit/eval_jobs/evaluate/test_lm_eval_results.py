@@ -12,7 +12,7 @@ import pytest
 
 from eval_jobs.errors import EndpointFailed, EvaluateError
 from eval_jobs.evaluate import upstream
-from eval_jobs.evaluate.lm_eval_command import arguments
+from eval_jobs.evaluate.lm_eval_command import Asked, arguments
 from eval_jobs.evaluate.lm_eval_results import result_of
 from eval_jobs.evaluate.relay import Relay
 from eval_jobs.run import check_accounted
@@ -167,7 +167,9 @@ def test_likelihoods_that_are_refused_fail_the_benchmark(server: OpenAIServer, r
 
 
 def test_no_setting_of_the_suite_is_left_to_a_default(server: OpenAIServer) -> None:
-    words = arguments(BENCHMARK, suite_of(BENCHMARK), endpoint_of(server), "http://127.0.0.1:1", "/out")
+    words = arguments(
+        BENCHMARK, suite_of(BENCHMARK), endpoint_of(server), Asked(base_url="http://127.0.0.1:1", out="/out")
+    )
     text = " ".join(words)
     for part in ("temperature=0.0", "top_p=1.0", "max_gen_toks=16", "seed=0", "num_concurrent=4", "--seed 0,1234"):
         assert part in text
