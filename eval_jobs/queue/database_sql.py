@@ -115,7 +115,8 @@ def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:
 def _open_postgres(address: URL, silence_s: float) -> Engine:
     # Imported here: the driver need not be installed.
     patience = importlib.import_module("eval_jobs.queue.patience_sql")
-    engine = create_engine(address, pool_pre_ping=True, connect_args=_options(address))
+    # As many connections as threads ask for: a thread that holds a lock for long must not keep another one waiting.
+    engine = create_engine(address, pool_pre_ping=True, max_overflow=-1, connect_args=_options(address))
 
     def connect(_dialect: object, _record: object, args: Any, options: Any) -> DBAPIConnection:  # noqa: ANN401
         connection: DBAPIConnection = patience.PatientConnection.connect(*args, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from tests.alerts import RUN, alert, end_of
 from tests.fakes.alerting import FakeAlerting, FakeChannel
 from tests.fakes.clock import FakeClock
 from tracker.adapters.alert_outbox_sql import AlertOutbox
-from tracker.domain.alert_types import AlertState, Silence
+from tracker.domain.alert_types import AlertMessage, AlertState, Silence
 from tracker.ports import Alerting
 
 FIRING, RESOLVED = AlertState.FIRING, AlertState.RESOLVED
@@ -288,3 +289,27 @@ def test_no_channel_is_no_trouble(site: Site) -> None:
     assert outbox.flush() == 0
     assert outbox.channels() == ()
     outbox.close()
+
+
+def test_many_dead_channels_leave_the_watcher_its_connections_to_postgresql(postgres_url: str) -> None:
+    let_go, asked = threading.Event(), threading.Semaphore(0)
+
+    class Dead(FakeChannel):
+        def notify(self, message: AlertMessage) -> str:
+            asked.release()
+            assert let_go.wait(60.0)
+            return super().notify(message)
+
+    engine, channels = open_database(postgres_url), [Dead(name=f"c{number}") for number in range(16)]
+    outbox = AlertOutbox(engine, channels, FakeClock(), run=RUN)
+    outbox.publish([alert("sums", 100)])
+    try:
+        outbox.flush()
+        for _ in channels:
+            assert asked.acquire(timeout=60.0)
+        assert outbox.flush() == 16
+    finally:
+        let_go.set()
+        outbox.close()
+        engine.dispose()
+    assert all(len(channel.messages) == 1 for channel in channels)
