@@ -135,6 +135,13 @@ def test_what_cannot_be_read_is_refused_with_file_and_field(home: Path, name: st
     assert name in found
 
 
+@pytest.mark.parametrize("name", ["", "a\nb"])
+@pytest.mark.parametrize("command", ["import", "backfill"])
+def test_a_run_that_nobody_could_ask_for_is_refused(home: Path, command: str, name: str) -> None:
+    (home / "out").mkdir()
+    assert f"--run {name!r} is no name for a run" in tracker(home, command, "out", "--run", name, code=2)
+
+
 def test_a_torn_line_of_samples_is_refused_and_nothing_is_imported(home: Path) -> None:
     write_lm_eval(home / "evals", 1000, {"copa": right(100)}, samples=True)
     (samples,) = (home / "evals").rglob("samples_*.jsonl")

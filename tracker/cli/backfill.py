@@ -23,7 +23,7 @@ from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource
 from tracker.app.pipeline import Tick, World
 from tracker.cli import interrupts
-from tracker.cli.options import config_option, open_project
+from tracker.cli.options import checked_run_name, config_option, open_project
 from tracker.cli.watch_display import WatchDisplay
 from tracker.domain.backfill import Choice, FillOrder, chosen, in_order, time_left_s
 from tracker.domain.display import count_text, duration_text, names_text
@@ -118,8 +118,8 @@ def _project_of(project: Project, folder: Path | None, run_name: str | None) -> 
     run = project.config.run
     if folder is not None and folder.absolute() != Path(run.output_dir).absolute():
         run = run.model_copy(update={"output_dir": str(folder.absolute()), "name": folder.absolute().name})
-    if run_name:
-        run = run.model_copy(update={"name": run_name})
+    if run_name is not None:
+        run = run.model_copy(update={"name": checked_run_name(run_name)})
     if run.is_bucket:
         raise ConfigError(
             f"{run.output_dir} is a bucket, and folders are backfilled",

@@ -17,7 +17,7 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.types import EvalResult
 from tracker.adapters.result_files import Asked, read_results
 from tracker.app.importing import Taken, import_results, publish_all
-from tracker.cli.options import config_option, open_project
+from tracker.cli.options import checked_run_name, config_option, open_project
 from tracker.domain.display import count_text, names_text, one_line
 from tracker.domain.imported import IMPORTED
 from tracker.domain.imports.records import ImportedCheckpoint, Target, checkpoints_of
@@ -80,7 +80,7 @@ def _project_of(project: Project, run_id: str | None) -> Project:
     if run_id is None or run_id == run.name:
         return project
     place = project.state_dir / IMPORTED / run_id
-    run = run.model_copy(update={"name": run_id, "output_dir": str(place.absolute())})
+    run = run.model_copy(update={"name": checked_run_name(run_id), "output_dir": str(place.absolute())})
     return Project(project.config.model_copy(update={"run": run}))
 
 

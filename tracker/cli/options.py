@@ -56,6 +56,17 @@ def open_project(config_path: Path) -> Project:
     return project
 
 
+def checked_run_name(name: str) -> str:
+    """Return the name that somebody gives to a run: it is shown in tables, and asked for by typing it.
+
+    Raises:
+        ConfigError: nobody could.
+    """
+    if not name.strip() or not name.isprintable():
+        raise ConfigError(f"--run {name!r} is no name for a run", hint="write a name of one line that can be seen")
+    return name
+
+
 def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
     """Return the run that was named, else the project's own, else the only one.
 
