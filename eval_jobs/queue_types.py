@@ -98,7 +98,7 @@ class QueueState:
     """What the queue holds, for display."""
 
     waiting: tuple[Waiting, ...] = ()
-    """The first ones of every run, next first; `rules.SHOWN` at most in all."""
+    """The first ones of every run, next first, and then those of sweeps; `rules.SHOWN` at most in all."""
     running: tuple[Running, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     """Plans that are still on their way, by state: waiting, running, finished, skipped."""

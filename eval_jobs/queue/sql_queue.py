@@ -244,7 +244,7 @@ class SqlQueue:
         waiting = (
             select(PLANS.c.id, PLANS.c.run_id, PLANS.c.step, PLANS.c.place, _NEWEST_NOTE.label("note"))
             .where(_WAITS, self._mine)
-            .order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
+            .order_by(PLANS.c.place >= FIRST_PLACE_OF_SWEEPS, PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
             .limit(SHOWN)
         )
         with transaction(self._engine) as connection:

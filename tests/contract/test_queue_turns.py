@@ -185,5 +185,5 @@ def test_a_lease_given_before_the_clock_was_set_back_does_not_block_a_plan_for_h
 def test_a_plan_of_a_sweep_is_told_from_the_runs_own(queue: Queue) -> None:
     of_sweep = sweep_plan(PLANS[0], SweepCell(sweep="nightly", target="r@100"))
     queue.add(of_sweep, now=NOW)
-    queue.add(PLANS[1], now=NOW)
-    assert [(w.plan_id, w.is_sweep) for w in queue.state().waiting] == [(PLANS[1].id, False), (of_sweep.id, True)]
+    (own,) = put(queue, 100, run_id="zebra")
+    assert [(w.plan_id, w.is_sweep) for w in queue.state().waiting] == [(own.id, False), (of_sweep.id, True)]

@@ -196,7 +196,7 @@ class FakeQueue:
                 note=self._newest_note(e),
                 is_sweep=e.plan.sweep is not None,
             )
-            for e in waiting[:SHOWN]
+            for e in sorted(waiting, key=lambda e: e.plan.sweep is not None)[:SHOWN]
         )
         return QueueState(
             waiting=tuple(shown),

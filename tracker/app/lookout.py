@@ -124,10 +124,10 @@ class Lookout:
             if (done := self.works.pop(report.plan_id, None)) is not None:
                 longest = sorted([*self.durations_s.get(done.asked, ()), done.seen_s + gone_s])
                 self.durations_s[done.asked] = longest[-PLANS:]
-        return bool(passed.reports or passed.calibrations) or not any(state.unfinished.values())
+        return bool(passed.reports or passed.calibrations) or not _is_left(state)
 
     def _find_idle(self, state: QueueState, gone_s: float, now: datetime) -> None:
-        is_left = any(state.unfinished.values())
+        is_left = _is_left(state)
         # A worker that gave a plan back to wait, and said why, is at work: it keeps to the settings.
         waits = any(waiting.note for waiting in state.waiting)
         is_idle = is_left and not waits and not any(hold.lease_until > now - LATE_CLOCK for hold in self.holds())
@@ -201,3 +201,9 @@ class Lookout:
 def _asked(plan: EvalPlan) -> str:
     """Return what is equal for plans that ask the same: a screen asks less than its rest, and less than the whole."""
     return f"{suite_fingerprint(plan.suite)} {plan.suite.part} {plan.calibration > 0} {bool(plan.loads)}"
+
+
+def _is_left(state: QueueState) -> bool:
+    """Return whether something of a run itself is to be evaluated; nobody is called for a sweep that waits."""
+    runs = any(one.plan.sweep is None for one in state.running)
+    return runs or any(not one.is_sweep for one in state.waiting)

@@ -45,6 +45,10 @@ def waiting(count: int, note: str = "") -> QueueState:
     return QueueState(waiting=(first,), unfinished={RUN: count})
 
 
+def of_sweep(state: QueueState) -> QueueState:
+    return replace(state, waiting=tuple(replace(one, is_sweep=True) for one in state.waiting))
+
+
 def running(plan_id: str, since: datetime) -> QueueState:
     one = Running(plan=replace(PLAN, id=plan_id), worker="w1", note="sums 3/8", since=since)
     return QueueState(running=(one,), unfinished={RUN: 1})

@@ -15,6 +15,7 @@ from tests.unit.tracker.app.lookout_tower import (
     START,
     Tower,
     checkpoint,
+    of_sweep,
     report,
     running,
     saved,
@@ -244,6 +245,13 @@ def test_a_worker_that_waits_because_the_settings_say_so_is_not_stuck() -> None:
     tower = Tower()
     for second in (0, 1000, 50_000):
         tower.look(second, state=waiting(3, note="waits until 22:00"))
+    assert tower.told() == []
+
+
+def test_a_sweep_that_waits_for_a_worker_is_not_stuck() -> None:
+    tower = Tower()
+    for second in (0, 1000, 50_000):
+        tower.look(second, state=of_sweep(waiting(3)))
     assert tower.told() == []
 
 
