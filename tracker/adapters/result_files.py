@@ -73,6 +73,8 @@ class _Reading:
     sheets: list[Sheet] = field(default_factory=list)
     passed_over: list[LeftOut] = field(default_factory=list)
     _seen: set[Path] = field(default_factory=set)
+    _samples: dict[Path, dict[str | None, dict[str, Path]]] = field(default_factory=dict)
+    """Of each folder that was looked into: files with samples by the time of their evaluation and by task."""
 
     def read(self, named: Path) -> None:
         """Read a file or a folder that was named."""
@@ -117,7 +119,7 @@ class _Reading:
             document = {}
         fields = Fields(source=_shown(file), values=document)
         if is_lm_eval(document):
-            self.sheets += sheets_of_lm_eval(fields, _samples_beside(file), given)
+            self.sheets += sheets_of_lm_eval(fields, self._samples_beside(file), given)
         elif is_bench_serve(document):
             self.sheets.append(sheet_of_bench_serve(fields, given))
         elif is_named:
@@ -125,6 +127,14 @@ class _Reading:
             raise BadData(f"{_shown(file)} is no result file that is known; its fields: {keys}", hint=_HINT)
         else:
             self.passed_over.append(LeftOut(source=_shown(file), name=file.name, reason="no result file that is known"))
+
+    def _samples_beside(self, results: Path) -> dict[str, tuple[dict[str, object], ...]]:
+        """Return the samples that were written with a results file, by task; each folder is listed once."""
+        if results.parent not in self._samples:
+            self._samples[results.parent] = _samples_in(results.parent)
+        match = _RESULTS_TIME.fullmatch(results.name)
+        files = self._samples[results.parent].get(match.group("time") if match else None, {})
+        return {task: _rows(file) for task, file in files.items()}
 
     def _given(self, path: Path, named: Path) -> Given:
         inside = path.relative_to(named).parents if path != named else ()
@@ -193,12 +203,13 @@ def _rows(file: Path) -> tuple[dict[str, object], ...]:
     return tuple(rows)
 
 
-def _samples_beside(results: Path) -> dict[str, tuple[dict[str, object], ...]]:
-    """Return the samples that were written with a results file, by task."""
-    match = _RESULTS_TIME.fullmatch(results.name)
-    time = match.group("time") if match else None
-    found = ((file, _SAMPLES.fullmatch(file.name)) for file in sorted(results.parent.glob("samples_*.jsonl")))
-    return {m.group("task"): _rows(file) for file, m in found if m is not None and m.group("time") == time}
+def _samples_in(folder: Path) -> dict[str | None, dict[str, Path]]:
+    """Return the files with samples of a folder, by the time of their evaluation and by task."""
+    found: dict[str | None, dict[str, Path]] = {}
+    for file in sorted(folder.glob("samples_*.jsonl")):
+        if (match := _SAMPLES.fullmatch(file.name)) is not None:
+            found.setdefault(match.group("time"), {})[match.group("task")] = file
+    return found
 
 
 def _results_beside(samples: Path, time: str | None) -> Path | None:

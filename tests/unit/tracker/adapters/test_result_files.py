@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,23 @@ def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
     results = write_lm_eval(tmp_path, 100, {"t": [1.0, 0.0]}, samples=True)
     (samples,) = results.parent.glob("samples_*.jsonl")
     assert len(read(results, tmp_path, samples).sheets) == 1
+
+
+def test_a_folder_of_many_evaluations_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = write_lm_eval(tmp_path, 100, {"t": [1.0, 0.0]}, samples=False)
+    for second in range(9):
+        place = results.parent / f"step{second}_2026-03-02T10-00-0{second}.000001.json"
+        place.write_text(results.read_text())
+    listed: list[Path] = []
+    glob = Path.glob
+
+    def counted(self: Path, pattern: str) -> Iterator[Path]:
+        listed.append(self)
+        return glob(self, pattern)
+
+    monkeypatch.setattr(Path, "glob", counted)
+    assert len(read_results([tmp_path], Asked(step=5), progress=quiet).sheets) == 10
+    assert listed.count(results.parent) == 1
 
 
 def test_samples_of_another_evaluation_in_the_same_folder_are_not_taken(tmp_path: Path) -> None:
