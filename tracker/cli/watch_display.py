@@ -18,7 +18,7 @@ from tracker.cli.calibration_table import repetitions
 from tracker.cli.sweep_table import change_text
 from tracker.config import Config
 from tracker.domain.calibration_types import Calibration
-from tracker.domain.display import clean, names_text, one_line
+from tracker.domain.display import clean, count_text, names_text, one_line
 from tracker.domain.leading import Leader
 from tracker.domain.overview import open_gaps, skipped_text
 from tracker.domain.repetition_text import repetitions_text
@@ -139,6 +139,8 @@ def _status(passed: Tick, state: QueueState) -> Text:
         parts.append(_waiting(state))
     if passed.unsent:
         parts.append(f"{passed.unsent} results wait for MLflow")
+    if passed.untold:
+        parts.append(f"{count_text(passed.untold, 'alert')} to be told")
     return Text(one_line(" | ".join(parts)) or "looking for checkpoints", style="dim")
 
 
