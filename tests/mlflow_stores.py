@@ -6,6 +6,7 @@ A new store is a copy of one whose tables were created once: creating them takes
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -23,6 +24,7 @@ from tracker.adapters.mlflow_client import connect
 from tracker.adapters.mlflow_runs import TrackingSettings
 
 EXPERIMENT = "tiny-forgetting"
+_ID_IN_LINK = re.compile(r"experiments/\d+/")
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,12 @@ class MlflowFiles:
         return self.folder / "mlartifacts"
 
     def settings(self, **changes: str) -> TrackingSettings:
-        values: dict[str, Any] = {"uri": self.uri, "experiment": EXPERIMENT, "run_name": EXPERIMENT, "output_dir": "/out"}
+        values: dict[str, Any] = {
+            "uri": self.uri,
+            "experiment": EXPERIMENT,
+            "run_name": EXPERIMENT,
+            "output_dir": "/out",
+        }
         return TrackingSettings(**(values | changes))
 
     def client(self) -> MlflowClient:
@@ -125,7 +132,7 @@ def _run(run: Run, steps: dict[str, int]) -> dict[str, Any]:
         "status": run.info.status,
         "start": run.info.start_time,
         "end": run.info.end_time,
-        "tags": run.data.tags,
+        "tags": {key: _ID_IN_LINK.sub("experiments/ID/", value) for key, value in run.data.tags.items()},
         "params": run.data.params,
         "datasets": sorted((d.dataset.name, d.dataset.digest) for d in run.inputs.dataset_inputs),
         "outputs": sorted((steps[o.model_id], o.step) for o in run.outputs.model_outputs),

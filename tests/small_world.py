@@ -144,13 +144,24 @@ def left(home: Path) -> dict[str, Any]:
         "gaps": sorted(_timeless(gap, home) for gap in history.gaps(RUN)),
         "alerts": sorted(_timeless(alert, home) for alert in history.open_alerts(RUN)),
         "queue": {name: n for name, n in state.counts.items() if n},
-        "sent": sorted({_timeless(json.loads(path.read_text()), home) for path in (home / "sent").iterdir()}),
+        **_sent(home),
         "pins": sorted(path.name for path in home.glob("pins/*/*")),
         "files": sorted(str(path.relative_to(home)) for path in home.glob("samples/**/*") if path.is_file()),
         "answers": sorted(path.name for path in (home / "answers").iterdir()),
     }
     engine.dispose()
     return found
+
+
+def _sent(home: Path) -> dict[str, Any]:
+    """Return what the store holds. Aliases move as results come: where they end counts, and not on which way."""
+    paths = sorted((home / "sent").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    items = [json.loads(path.read_text()) for path in paths]
+    named = [{c["alias"]: c["checkpoint"]["step"] for c in item["champions"]} for item in items if "champions" in item]
+    return {
+        "sent": sorted({_timeless(item, home) for item in items if "champions" not in item}),
+        "aliases": named[-1:],
+    }
 
 
 def told(home: Path) -> Counter[str]:
