@@ -190,8 +190,8 @@ class AlertsSection(Section):
     stuck_after_s: float = Field(
         default=900.0,
         ge=0,
-        description="Alert when evaluations are left for so long and nobody works on any, or one takes so long and five "
-        "times longer than any before that asked the same; in seconds. 0: never.",
+        description="Alert when evaluations are left for so long and nobody works on any, or one takes so long and "
+        "five times longer than any before that asked the same; in seconds. 0: never.",
     )
     channel: tuple[ChannelSection, ...] = ()
 
