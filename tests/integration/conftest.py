@@ -1,14 +1,16 @@
-"""One real vLLM server for every integration test that needs one: a start takes 20 s and more."""
+"""Shared by integration tests: one real vLLM server, whose start takes 20 s and more, and a browser for each file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Page
 
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.serve.vllm import VllmEngine
 from eval_jobs.types import Endpoint, ServeSpec
+from tests.browser import open_page
 from tests.tiny_model import checkpoint_record, write_checkpoint
 
 SERVED_MAX_MODEL_LEN = 256
@@ -32,3 +34,17 @@ def served(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
             yield endpoint
     finally:
         engine.close()
+
+
+@pytest.fixture(scope="module")
+def browser_page() -> Iterator[Page]:
+    with open_page("about:blank", width=1200, height=900) as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser_page: Page) -> Page:
+    """The browser's page, as wide and as light as at its start."""
+    browser_page.set_viewport_size({"width": 1200, "height": 900})
+    browser_page.emulate_media(media="screen", color_scheme="light")
+    return browser_page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from dashboards.page import render_page
 from dashboards.run_data import RunData
 from dashboards.view import build_view
 from eval_jobs.types import EvalResult, Outcome
-from tests.browser import LOW_CONTRAST, open_page, screenshot, wait_for_texts
+from tests.browser import LOW_CONTRAST, screenshot, wait_for_texts
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import run_data
 from tracker.domain.types import Phase
@@ -39,19 +38,6 @@ def with_subsets(run: RecordedRun, names: tuple[str, ...]) -> RecordedRun:
 def written(data: RunData, path: Path) -> Path:
     path.write_text(render_page(build_view(data), version="0.1.0"), encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def browser_page() -> Iterator[Page]:
-    with open_page("about:blank", width=1200, height=900) as page:
-        yield page
-
-
-@pytest.fixture
-def page(browser_page: Page) -> Page:
-    browser_page.set_viewport_size({"width": 1200, "height": 900})
-    browser_page.emulate_media(media="screen", color_scheme="light")
-    return browser_page
 
 
 @pytest.fixture(scope="module")

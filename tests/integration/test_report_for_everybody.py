@@ -5,7 +5,6 @@ The checks are our own (tests/accessibility.py), in a real Chromium.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from dashboards.page import render_checkpoint, render_page
 from dashboards.view import build_view
 from eval_jobs.types import Cost
 from tests.accessibility import BARRIERS, barriers_of_keyboard
-from tests.browser import LOW_CONTRAST, open_page, wait_for_texts
+from tests.browser import LOW_CONTRAST, wait_for_texts
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import checkpoint_data, run_data, timed
@@ -34,19 +33,6 @@ HOSTILE = (
 
 def _with_times_and_costs(run: RecordedRun) -> RecordedRun:
     return replace(run, records=tuple(replace(timed(record), cost=COST) for record in run.records))
-
-
-@pytest.fixture(scope="module")
-def browser_page() -> Iterator[Page]:
-    with open_page("about:blank", width=1200, height=900) as page:
-        yield page
-
-
-@pytest.fixture
-def page(browser_page: Page) -> Page:
-    browser_page.set_viewport_size({"width": 1200, "height": 900})
-    browser_page.emulate_media(media="screen", color_scheme="light")
-    return browser_page
 
 
 @pytest.fixture(scope="module")
