@@ -52,6 +52,12 @@ def aliases(client: MlflowClient) -> dict[str, str]:
     return found
 
 
+def note_of(client: MlflowClient) -> str:
+    """Return the description of the only run."""
+    (run,) = client.search_runs([client.get_experiment_by_name(EXPERIMENT).experiment_id])
+    return str(run.data.tags["mlflow.note.content"])
+
+
 def test_aliases_name_checkpoints_and_move(files: MlflowFiles) -> None:
     store, client = sent(files), files.client()
     store.send(naming(("champion", CHECKPOINTS[0]), ("best-sums", CHECKPOINTS[1])))
@@ -90,6 +96,49 @@ def test_a_model_that_somebody_else_registered_is_left_alone(files: MlflowFiles)
     with pytest.raises(StoreError, match="is not of this run"):
         store.send(naming(("champion", CHECKPOINTS[0])))
     assert client.get_registered_model(EXPERIMENT).aliases == {}
+
+
+def test_the_note_of_a_run_links_to_no_model_of_somebody_else(files: MlflowFiles) -> None:
+    client = files.client()
+    sent(files, count=1)
+    assert f"[Best checkpoints](#/models/{EXPERIMENT})" in note_of(client)
+    client.create_registered_model(EXPERIMENT, tags={"tracker.run_key": "of a run in another folder"})
+    sent(files, count=2)
+    assert "All checkpoints" in note_of(client)
+    assert "Best checkpoints" not in note_of(client)
+
+
+def test_a_quote_in_the_name_of_a_run_keeps_no_alias_away(files: MlflowFiles) -> None:
+    store = MlflowStore(files.settings())
+    of_ann = replace(CHECKPOINTS[0], run_id='ann\'s "sft"')
+    record = replace(RUN.records[0], plan=replace(RUN.records[0].plan, checkpoint=of_ann))
+    store.send(tracking_batch(record, replace(RUN.reports[0], run_id=of_ann.run_id)))
+    store.send(replace(naming(("champion", of_ann)), checkpoint=of_ann))
+    store.send(replace(naming(("champion", of_ann), ("best-sums", of_ann)), checkpoint=of_ann))
+    (model,) = files.client().search_registered_models()
+    assert (model.name, set(model.aliases)) == ("ann-s -sft-", {"champion", "best-sums"})
+
+
+def test_an_alias_that_a_person_moved_stays_until_the_choice_changes(files: MlflowFiles) -> None:
+    store, client = sent(files), files.client()
+    store.send(naming(("champion", CHECKPOINTS[0]), ("best-sums", CHECKPOINTS[1])))
+    client.set_registered_model_alias(EXPERIMENT, "champion", "2")
+    client.set_registered_model_alias(EXPERIMENT, "production", "1")
+    for record, report in zip(RUN.records, RUN.reports, strict=True):
+        store.send(tracking_batch(record, report))
+    assert aliases(client) == {"champion": "200", "best-sums": "200", "production": "100"}
+    store.send(naming(("champion", CHECKPOINTS[0]), ("best-sums", CHECKPOINTS[2])))
+    assert aliases(client) == {"champion": "100", "best-sums": "300", "production": "100"}
+
+
+def test_two_projects_with_a_run_of_one_name_never_move_each_others_aliases(files: MlflowFiles) -> None:
+    sent(files).send(naming(("champion", CHECKPOINTS[0])))
+    other = MlflowStore(files.settings(output_dir="/elsewhere"))
+    for record, report in zip(RUN.records, RUN.reports, strict=True):
+        other.send(tracking_batch(record, report))
+    with pytest.raises(StoreError, match="is not of this run"):
+        other.send(naming(("champion", CHECKPOINTS[3])))
+    assert aliases(files.client()) == {"champion": "100"}
 
 
 def test_nothing_is_registered_where_aliases_are_switched_off(files: MlflowFiles) -> None:

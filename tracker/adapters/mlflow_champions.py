@@ -26,8 +26,9 @@ REASON_TAG = "tracker.reason"
 
 DESCRIPTION = "The best checkpoints of a training run, chosen by checkpoint-tracker."
 
-_NOT_IN_NAMES = re.compile(r"[/:]+")
-_TAKEN = "RESOURCE_ALREADY_EXISTS"
+# MLflow refuses the first two; a quote ends the name where it searches for versions.
+_NOT_IN_NAMES = re.compile(r"[/:'\"]+")
+_TAKEN, _UNKNOWN = "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"
 
 
 def send_champions(client: MlflowClient, run: TrackedRun, batch: ChampionBatch, key: str) -> None:
@@ -55,6 +56,18 @@ def send_champions(client: MlflowClient, run: TrackedRun, batch: ChampionBatch, 
 def registered_name(run_id: str) -> str:
     """Return the name of the registered model of a run."""
     return _NOT_IN_NAMES.sub("-", run_id)
+
+
+def own_name(client: MlflowClient, run_id: str, key: str) -> str:
+    """Return the name that the registered model of a run has or will have; empty where it is somebody else's model."""
+    name = registered_name(run_id)
+    try:
+        tags = client.get_registered_model(name).tags
+    except MlflowException as error:
+        if error.error_code != _UNKNOWN:
+            raise
+        return name
+    return name if tags.get(KEY_TAG) == key else ""
 
 
 # --- private

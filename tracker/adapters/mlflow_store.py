@@ -29,7 +29,7 @@ from mlflow.entities import (
 
 from eval_jobs.errors import TrackerError
 from tracker.adapters.codec import to_json
-from tracker.adapters.mlflow_champions import MODEL_TAG, registered_name, send_champions
+from tracker.adapters.mlflow_champions import MODEL_TAG, own_name, send_champions
 from tracker.adapters.mlflow_client import check_reachable, connect, public
 from tracker.adapters.mlflow_errors_sql import mapped_errors
 from tracker.adapters.mlflow_runs import KIND_TAG, TrackedRun, TrackingSettings, find_or_create_run, run_key
@@ -80,9 +80,8 @@ class MlflowStore:
                     if self._settings.has_aliases:
                         send_champions(client, run, item, run_key(self._settings, item.checkpoint.run_id))
                 elif isinstance(item, TrackingBatch):
-                    _send_batch(
-                        client, run, item, run_key(self._settings, item.checkpoint.run_id), self._links(run, item)
-                    )
+                    key = run_key(self._settings, item.checkpoint.run_id)
+                    _send_batch(client, run, item, key, self._links(client, run, item, key))
                 elif not run.joined:
                     _send_curves(client, run, item)
         except TrackerError:
@@ -95,8 +94,8 @@ class MlflowStore:
 
     # --- private
 
-    def _links(self, run: TrackedRun, batch: TrackingBatch) -> str:
-        name = registered_name(batch.checkpoint.run_id) if self._settings.has_aliases else ""
+    def _links(self, client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str) -> str:
+        name = own_name(client, batch.checkpoint.run_id, key) if self._settings.has_aliases else ""
         return note_links(run.experiment_id, name)
 
     def _connected(self) -> MlflowClient:

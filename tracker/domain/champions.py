@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from tracker.domain.best import Best, best_by_benchmark, best_of
 from tracker.domain.display import steps_text
+from tracker.domain.metric_keys import MAX_KEY_CHARS, unique_keys
 from tracker.domain.run_scores import RunScores
 from tracker.domain.tracking_types import Champion
 from tracker.domain.types import Policy
@@ -13,7 +15,7 @@ from tracker.domain.types import Policy
 CHAMPION = "champion"
 """Alias of the best over the whole suite."""
 
-_NOT_IN_ALIASES = re.compile(r"[^A-Za-z0-9_-]+")
+_NOT_IN_ALIASES = re.compile(r"[^\w-]+")
 
 
 def champions_of(scores: RunScores, *, min_coverage: float = Policy.min_coverage) -> tuple[Champion, ...]:
@@ -24,16 +26,20 @@ def champions_of(scores: RunScores, *, min_coverage: float = Policy.min_coverage
     overall = best_of(scores, min_coverage=min_coverage)
     first = () if overall is None else (_champion(CHAMPION, overall),)
     single = best_by_benchmark(scores, min_coverage=min_coverage)
-    found = {alias_of(name): _champion(alias_of(name), best) for name, best in single.items()}
-    return (*first, *found.values())
+    aliases = aliases_of(scores.benchmarks())
+    return (*first, *(_champion(aliases[name], best) for name, best in single.items()))
 
 
-def alias_of(benchmark: str) -> str:
-    """Return `best-<benchmark>`."""
-    return f"best-{_NOT_IN_ALIASES.sub('-', benchmark)}"
+def aliases_of(benchmarks: Iterable[str]) -> dict[str, str]:
+    """Return `best-<benchmark>` for each; names whose aliases would be equal get a mark made from their own name."""
+    return {name: f"best-{part}" for name, part in unique_keys(benchmarks, _alias_part).items()}
 
 
 # --- private
+
+
+def _alias_part(benchmark: str) -> str:
+    return _NOT_IN_ALIASES.sub("-", benchmark)[:MAX_KEY_CHARS]
 
 
 def _champion(alias: str, best: Best) -> Champion:

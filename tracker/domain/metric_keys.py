@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from eval_jobs.identity import content_hash
 
@@ -31,14 +31,18 @@ def metric_key(name: str) -> str:
     return key
 
 
-def unique_keys(names: Iterable[str]) -> dict[str, str]:
+def unique_keys(names: Iterable[str], key_of: Callable[[str], str] = metric_key) -> dict[str, str]:
     """Return a key for each name; names whose keys would be equal get a mark made from their own name.
 
     The mark depends on the name alone, not on the order. A name that is its own key keeps it.
+
+    Args:
+        names: in any order, each as often as it likes.
+        key_of: what makes a key of a name; it may make one of two.
     """
     by_key: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
-        by_key[metric_key(name)].append(name)
+        by_key[key_of(name)].append(name)
     return {
         name: key if len(same) == 1 or name == key else f"{key}-{_mark(name)}"
         for key, same in by_key.items()
