@@ -9,6 +9,7 @@ from dashboards.load_curve import CurveChart, curve_chart
 from eval_jobs.types import Percentiles, ProbeLoad
 from tracker.domain.display import NOTHING, count_text, one_line, percent_text, score_text
 from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
+from tracker.domain.sweeps.board_text import difference_text, first_text
 
 WHOLE = 0.995
 """Coverage from which on nothing is said of it."""
@@ -20,6 +21,8 @@ class ScoreCell:
 
     score: str
     interval: str = ""
+    change: str = ""
+    """From the first row, with its interval."""
     note: str = ""
     """Why there is none, or how much of it is missing."""
 
@@ -58,6 +61,8 @@ class SweepView:
     axes: tuple[str, ...]
     benchmarks: tuple[str, ...]
     rows: tuple[RankRow, ...]
+    first: str
+    """Which row the others are held against; empty: none."""
     chart: CurveChart | None
     loads: tuple[LoadRow, ...]
     note: str
@@ -80,6 +85,7 @@ def _view(board: Board, ident: str) -> SweepView:
         axes=axes,
         benchmarks=tuple(map(one_line, board.benchmarks)),
         rows=tuple(_rank(row, axes, board.benchmarks) for row in board.rows),
+        first=one_line(first_text(board)),
         chart=curve_chart(ident, board.curves),
         loads=tuple(_loads(board)),
         note=one_line(board.note),
@@ -105,6 +111,7 @@ def _cell(score: BoardScore | None) -> ScoreCell:
     return ScoreCell(
         score=score_text(score.mean),
         interval=f"{score_text(score.low)} to {score_text(score.high)}" if is_known else "",
+        change="" if score.change is None else difference_text(score.change),
         note="" if score.coverage >= WHOLE else f"{percent_text(score.coverage)} answered",
     )
 

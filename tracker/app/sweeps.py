@@ -4,6 +4,8 @@
     carry_on(desk, now)        # what is open only, for the command that began a turn by hand
     take_over(record, desk)    # a finished plan of a sweep
 
+What the run's own evaluation has answered already is taken from there, and only the rest is asked.
+
 A turn is stored with its plans before any of them is in the queue, and only by whoever finds it still due: a kill, a
 second watcher or a holder of the lease that was frozen for an hour may repeat the rest, and doubles nothing.
 """
@@ -14,17 +16,19 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Protocol
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
 from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
-from eval_jobs.types import Checkpoint, EvalRecord
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
 from tracker.app.best_of_run import best_of_run
 from tracker.domain.display import count_text
 from tracker.domain.sweeps.board import without_texts
 from tracker.domain.sweeps.cron import look_of, next_time, started_look, turn_due
 from tracker.domain.sweeps.matrix import count_variants, plans_of
+from tracker.domain.sweeps.reuse import is_whole, own_answer, plan_without_scores, run_of_target, with_own_scores
 from tracker.domain.sweeps.selectors import chosen, newest_of_steps
 from tracker.domain.sweeps.types import Pick, Selector, Sweep, Timetable, Turn, TurnState
 from tracker.ports import History, Pins, Sweeps, Tracking
@@ -163,9 +167,16 @@ def begin_by_hand(desk: SweepDesk, sweep: Sweep, now: datetime) -> Turn:
 
 def take_over(record: EvalRecord, desk: SweepDesk) -> None:
     """Keep what a plan of a sweep came to. Nothing of it is a result of the run. Doing it twice is harmless."""
-    desk.store.append(without_texts(record))
-    desk.tracking.publish_sweep(record)
+    _keep(_completed(record, desk), desk)
     desk.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
+
+
+def own_answers(desk: SweepDesk, plans: Sequence[EvalPlan]) -> dict[str, EvalRecord]:
+    """Return the run's own evaluations that answer plans of a sweep, by the id of the plan; without their samples."""
+    runs = {run_of_target(plan) for plan in plans}
+    records = {run: desk.history.records(run) for run in runs}
+    found = {plan.id: own_answer(plan, records[run_of_target(plan)]) for plan in plans}
+    return {plan_id: own for plan_id, own in found.items() if own is not None}
 
 
 # --- private
@@ -224,9 +235,40 @@ def _hand_in(desk: SweepDesk, turn: Turn, now: datetime) -> None:
     key = turn.sweep, turn.due_at
     if key in desk.handed_in or turn.state is not TurnState.RUNNING:
         return
-    for plan in turn.plans:
-        desk.queue.add(plan, now=now, backlog=Backlog.ALL, keep=True)
+    answered = desk.store.answered([plan.id for plan in turn.plans])
+    left = [plan for plan in turn.plans if plan.id not in answered]
+    own = own_answers(desk, left)
+    for plan in left:
+        known = _with_samples(own.get(plan.id), plan, desk)
+        if known is not None and not plan.loads:
+            _keep(with_own_scores(plan, known), desk)
+            continue
+        asked = plan if known is None else plan_without_scores(plan)
+        desk.queue.add(asked, now=now, backlog=Backlog.ALL, keep=True)
     desk.handed_in.add(key)
+
+
+def _with_samples(own: EvalRecord | None, plan: EvalPlan, desk: SweepDesk) -> EvalRecord | None:
+    """Return the run's own evaluation with its samples, None where it cannot stand for the plan's."""
+    whole = None if own is None else desk.history.record(own.plan.id, [b.name for b in plan.suite.benchmarks])
+    return whole if whole is not None and is_whole(whole, plan) else None
+
+
+def _keep(record: EvalRecord, desk: SweepDesk) -> None:
+    desk.tracking.publish_sweep(record)  # first: what has a result is not looked at again
+    desk.store.append(without_texts(record))
+
+
+def _completed(record: EvalRecord, desk: SweepDesk) -> EvalRecord:
+    """Return the record with the scores that nobody was asked for, because the run's own evaluation has them."""
+    if record.plan.suite.benchmarks:
+        return record
+    plan_id = record.plan.id
+    open_plans = (plan for turn in desk.store.open_turns() for plan in turn.plans if plan.id == plan_id)
+    kept = (before.plan for before in desk.store.results([plan_id]).values())  # tried again after its turn has ended
+    plan = next(chain(open_plans, kept), record.plan)
+    own = _with_samples(own_answers(desk, [plan]).get(plan_id), plan, desk)
+    return replace(record, plan=plan) if own is None else with_own_scores(plan, own, record)
 
 
 def _named(desk: SweepDesk, selector: Selector, held: Mapping[str, Sequence[Checkpoint]]) -> tuple[Checkpoint, ...]:

@@ -14,7 +14,7 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.queue_types import QueueState
 from eval_jobs.types import EvalPlan, EvalRecord
-from tracker.app.sweeps import SweepDesk, begin_by_hand, carry_on, check_size, choose, take_over
+from tracker.app.sweeps import SweepDesk, begin_by_hand, carry_on, check_size, choose, own_answers, take_over
 from tracker.cli import interrupts
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.cli.sweep_table import board_lines, list_table, turn_text
@@ -139,7 +139,8 @@ def _say_what_comes(console: Console, desk: SweepDesk, sweep: Sweep) -> None:
         _line(console, "missing", missing)
     if plans:
         asked = desk.store.answered([plan.id for plan in plans])
-        _line(console, "cost", estimate_text(estimate_of(plans, _records(desk), asked)))
+        own = own_answers(desk, plans)
+        _line(console, "cost", estimate_text(estimate_of(plans, _records(desk), asked, own)))
 
 
 def _records(desk: SweepDesk) -> list[EvalRecord]:

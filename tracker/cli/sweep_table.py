@@ -14,6 +14,7 @@ from rich.text import Text
 from eval_jobs.types import Percentiles, ProbeLoad, ProbeResult
 from tracker.domain.display import NOTHING, count_text, one_line, percent_text, score_text
 from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
+from tracker.domain.sweeps.board_text import difference_text, first_text
 from tracker.domain.sweeps.cron import next_time
 from tracker.domain.sweeps.types import Sweep, Turn, TurnState
 
@@ -147,7 +148,8 @@ def _score(score: BoardScore | None) -> Text:
         return Text("failed", "red")
     interval = "" if score.low is None or score.high is None else f" {score.low:.2f}-{score.high:.2f}"
     covered = "" if score.coverage >= WHOLE else f" {percent_text(score.coverage)} answered"
-    return Text.assemble(score_text(score.mean), (interval, "dim"), (covered, "yellow"))
+    change = f"\n{difference_text(score.change)}" if score.change is not None else ""
+    return Text.assemble(score_text(score.mean), (interval, "dim"), (covered, "yellow"), change)
 
 
 def _load_table(probes: Sequence[ProbeResult]) -> Table:
@@ -166,7 +168,12 @@ def _ms(percentiles: Percentiles | None) -> str:
 
 def _remarks(board: Board) -> Iterator[str]:
     if any(score.low is not None for row in board.rows for score in row.scores):
-        yield "behind each score its 95 % interval; of two scores whose intervals overlap neither is shown to be better"
+        yield "behind each score its 95 % interval over other questions like these"
+    if first := first_text(board):
+        yield (
+            f"below it the difference from {first} on the same questions, up is better, with its 95 % interval: "
+            "one that holds 0 shows none"
+        )
     if board.curves:
         yield "times are the median and the 95th percentile"
     failures = dict.fromkeys(f"{s.benchmark}: {s.failure}" for row in board.rows for s in row.scores if s.failure)

@@ -16,10 +16,25 @@ import numpy as np
 
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, Outcome, ProbeFailure, ProbeOutcome, ProbeResult
 from tracker.domain.calibration import share_interval
+from tracker.domain.decision import MIN_COMMON
 from tracker.domain.grouping import cluster_index
+from tracker.domain.pairing import Unlike, pair
 from tracker.domain.scores import SampleMean, sample_means, summarise
-from tracker.domain.statistics import standard_error, t_quantile
+from tracker.domain.statistics import FloatArray, interval, paired_test, standard_error, t_quantile
 from tracker.domain.sweeps.types import Turn, TurnState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """How a benchmark's score differs from that of the first row that was asked, on the same questions."""
+
+    delta: float
+    """Oriented: up is better, also where a lower score is."""
+    low: float
+    """95 % interval of the true difference, from the pairs: much narrower than those of the two scores."""
+    high: float
+    questions: int
+    """With a score on both sides."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +51,8 @@ class BoardScore:
     """That have a score."""
     coverage: float = 0.0
     failure: str = ""
+    change: Change | None = None
+    """None: of the first row itself, and where the questions are not the same, as with another prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +89,8 @@ class Board:
     curves: tuple[LoadCurve, ...]
     unanswered: int
     """Plans without a result."""
+    first: str = ""
+    """Plan id of the row that the others are held against: the first that the sweep names, whatever came of it."""
     note: str = ""
 
 
@@ -83,7 +102,9 @@ def board_of(turn: Turn, records: Mapping[str, EvalRecord]) -> Board:
         records: with samples, by plan id; those of other turns do not matter.
     """
     scored = [plan for plan in turn.plans if plan.suite.benchmarks]
-    rows = [_row(plan, records.get(plan.id)) for plan in scored]
+    # Not the best one: by its luck of being it, all others would seem worse than they are.
+    first = records.get(scored[0].id) if scored else None
+    rows = [_row(plan, records.get(plan.id), first) for plan in scored]
     names = dict.fromkeys(b.name for plan in scored for b in plan.suite.benchmarks)
     return Board(
         sweep=turn.sweep,
@@ -93,6 +114,7 @@ def board_of(turn: Turn, records: Mapping[str, EvalRecord]) -> Board:
         rows=tuple(sorted(rows, key=_rank)),
         curves=tuple(_curve(plan, records[plan.id]) for plan in turn.plans if plan.loads and plan.id in records),
         unanswered=sum(plan.id not in records for plan in turn.plans),
+        first=scored[0].id if scored else "",
         note=turn.note,
     )
 
@@ -118,10 +140,11 @@ def _without_texts(result: EvalResult) -> EvalResult:
     return replace(result, samples=bare, has_texts=False)
 
 
-def _row(plan: EvalPlan, record: EvalRecord | None) -> BoardRow:
+def _row(plan: EvalPlan, record: EvalRecord | None, first: EvalRecord | None) -> BoardRow:
     cell = plan.sweep
     outcomes = () if record is None else record.outcomes
-    scores = tuple(map(_score, outcomes))
+    others = {o.benchmark: o for o in first.outcomes} if first is not None and first is not record else {}
+    scores = tuple(replace(_score(o), change=_change(o, others.get(o.benchmark))) for o in outcomes)
     ups = [_up(score, outcome) for score, outcome in zip(scores, outcomes, strict=True)]
     known = [up for up in ups if up is not None]
     return BoardRow(
@@ -160,6 +183,24 @@ def _score(outcome: Outcome) -> BoardScore:
     )
 
 
+def _change(outcome: Outcome, first: Outcome | None) -> Change | None:
+    if not isinstance(outcome, EvalResult) or not isinstance(first, EvalResult):
+        return None
+    # A sweep asks in unlike ways on purpose, so that the settings may differ; the questions may not.
+    pairing = pair(replace(outcome, fingerprint=first.fingerprint), first)
+    if isinstance(pairing, Unlike) or not pairing.sample_ids or pairing.common_fraction < MIN_COMMON:
+        return None
+    test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
+    low, high = interval(test.spread, LEVEL)
+    if _is_share(pairing.candidate) and _is_share(pairing.baseline):  # a difference of shares cannot lie outside
+        low, high = max(low, -1.0), min(high, 1.0)
+    return Change(delta=test.delta, low=low, high=high, questions=test.n)
+
+
+def _is_share(values: FloatArray) -> bool:
+    return bool(((values >= 0) & (values <= 1)).all())
+
+
 def _interval(means: Sequence[SampleMean]) -> tuple[float | None, float | None]:
     """Return the 95 % interval of a mean: exact for right and wrong answers, else by t, robust to clusters."""
     values = np.array([one.score for one in means], dtype=np.float64)
@@ -167,7 +208,7 @@ def _interval(means: Sequence[SampleMean]) -> tuple[float | None, float | None]:
         return None, None
     clusters = cluster_index([one.cluster_id for one in means])
     groups = values.size if clusters is None else int(clusters.max()) + 1
-    is_share = bool(((values >= 0) & (values <= 1)).all())
+    is_share = _is_share(values)
     stderr = standard_error(values, clusters)
     mean = float(values.mean())
     # Scores that are all the same have no scatter of their own, and are not known for certain all the same.
@@ -177,7 +218,8 @@ def _interval(means: Sequence[SampleMean]) -> tuple[float | None, float | None]:
     if stderr is None or is_flat:
         return None, None
     width = -t_quantile((1 - LEVEL) / 2, groups - 1) * stderr
-    return mean - width, mean + width
+    # A mean of shares cannot lie outside, which t does not know.
+    return (max(mean - width, 0.0), min(mean + width, 1.0)) if is_share else (mean - width, mean + width)
 
 
 def _curve(plan: EvalPlan, record: EvalRecord) -> LoadCurve:

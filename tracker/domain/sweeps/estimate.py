@@ -12,6 +12,7 @@ from statistics import median
 
 from eval_jobs.types import EngineKind, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ProbeResult
 from tracker.domain.display import count_text, duration_text, names_text
+from tracker.domain.sweeps.reuse import plan_without_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,10 @@ class Estimate:
     targets: int
     asked: int
     """Of the evaluations, those that an earlier turn has made: they cost nothing."""
+    own: int = 0
+    """Of the others, those whose scores the run's own evaluation has: at most their loads are put on the target."""
+    left: int = 0
+    """Of all, those for which somebody has to be asked something."""
     loading_s: float
     """Once for each target that is asked something: the next variant finds its weights where they are."""
     evaluating_s: float
@@ -35,16 +40,21 @@ class Estimate:
         return self.loading_s + self.evaluating_s + self.probing_s
 
 
-def estimate_of(plans: Sequence[EvalPlan], records: Iterable[EvalRecord], asked: Collection[str]) -> Estimate:
+def estimate_of(
+    plans: Sequence[EvalPlan], records: Iterable[EvalRecord], asked: Collection[str], own: Collection[str] = ()
+) -> Estimate:
     """Return what `plans` will cost.
 
     Args:
         plans: of a turn.
         records: of earlier evaluations, those of sweeps among them; samples are not looked at.
         asked: ids of plans that have a result already.
+        own: ids of plans whose scores the run's own evaluation has.
     """
     known = tuple(records)
-    todo = [plan for plan in plans if plan.id not in asked]
+    new = [plan for plan in plans if plan.id not in asked]
+    whole = [plan_without_scores(plan) if plan.id in own else plan for plan in new]
+    todo = [plan for plan in whole if plan.suite.benchmarks or plan.loads]
     first = {_target(plan): plan for plan in reversed(todo)}
     loading = [(f"loading {_target(plan)}", _loading_s(plan, known)) for plan in first.values()]
     # Nobody knows whether an engine runs: the first of them may be a start, the slowest way of loading.
@@ -55,7 +65,9 @@ def estimate_of(plans: Sequence[EvalPlan], records: Iterable[EvalRecord], asked:
     return Estimate(
         evaluations=len(plans),
         targets=len({_target(plan) for plan in plans}),
-        asked=len(plans) - len(todo),
+        asked=len(plans) - len(new),
+        own=sum(plan.id in own for plan in new),
+        left=len(todo),
         loading_s=sum(seconds or 0.0 for _, seconds in loading),
         evaluating_s=sum(seconds or 0.0 for _, seconds in scoring),
         probing_s=sum(seconds or 0.0 for _, seconds in probing),
@@ -68,7 +80,9 @@ def estimate_text(expected: Estimate) -> str:
     count = f"{count_text(expected.evaluations, 'evaluation')} of {count_text(expected.targets, 'target')}"
     if expected.asked:
         count += f", {expected.asked} of them made by an earlier turn"
-    if expected.asked == expected.evaluations:
+    if expected.own:
+        count += f", {expected.own} of them with the scores of the run's own evaluation"
+    if not expected.left:
         return f"{count}: nothing is left to ask"
     stages = ((expected.loading_s, "loading"), (expected.evaluating_s, "scoring"), (expected.probing_s, "timing"))
     spent = ", ".join(f"{duration_text(seconds)} {name}" for seconds, name in stages if seconds)

@@ -31,10 +31,13 @@ def printed(board: Board, width: int = 110) -> str:
 
 
 def test_scores_intervals_loads_failures_and_what_was_not_asked_are_said() -> None:
-    said = printed(board_of(TURN, RECORDS))
+    said = " ".join(printed(board_of(TURN, RECORDS)).split())
     for words in (
         "nightly, turn of 2026-11-22 01:00 UTC: running, 1 evaluation still to come",
         "0.900 0.55-1.00",
+        "−0.100, −0.",  # noqa: RUF001 - a true minus sign
+        "the difference from",
+        "on the same questions, up is better, with its 95 % interval",
         "failed",
         "E-SERVE-DIED: the server is gone",
         "latency of other",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from eval_jobs.errors import ServerDied
@@ -11,7 +12,9 @@ from eval_jobs.run import record_of_failure
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, ProbeResult, SampleStatus
 from tests.sweeping import CHECKPOINTS, LOADS, NOW, RECORDED, SUITE, answered, sweep_of
 from tracker.domain.calibration import share_interval
+from tracker.domain.statistics import interval, paired_test
 from tracker.domain.sweeps.board import Board, BoardScore, board_of, variant_text, without_texts
+from tracker.domain.sweeps.board_text import first_text
 from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import Turn, TurnState
 
@@ -70,6 +73,56 @@ def test_questions_that_belong_together_count_as_few_as_they_are() -> None:
     same = tuple(replace(s, score=1.0) for s in samples)
     flat = score_of(changed(record, samples=same))
     assert flat.low == pytest.approx(share_interval(4, 4)[0])
+
+
+def test_a_share_has_no_interval_beyond_all_and_nothing() -> None:
+    (result,) = answered(one_plan(), right=19, of=20).outcomes
+    assert isinstance(result, EvalResult)
+    samples = tuple(replace(s, cluster_id=f"passage {n // 5}") for n, s in enumerate(result.samples))
+    high = score_of(changed(answered(one_plan()), samples=samples))
+    parts = tuple(replace(s, score=0.05 * float(n == 0)) for n, s in enumerate(result.samples))
+    low = score_of(changed(answered(one_plan()), samples=parts))
+    assert (high.high, low.low) == (1.0, 0.0)
+    assert high.low is not None
+    assert high.low < 0.95
+
+
+def test_each_row_is_held_against_the_first_that_was_asked_on_the_same_questions() -> None:
+    found = board(answered(PLANS[0], right=5), answered(PLANS[1], right=9))
+    assert (found.first, found.rows[0].plan_id) == (PLANS[0].id, PLANS[1].id)
+    rows = {row.plan_id: row for row in found.rows}
+    assert {s.change for s in rows[PLANS[0].id].scores} == {None}
+    for score in rows[PLANS[1].id].scores:
+        assert score.change is not None
+        assert score.change.delta == pytest.approx(0.4)
+        # Ten pairs, of which four differ: as `tracker compare` would say it.
+        expected = interval(paired_test(np.array([1.0] * 9 + [0]), np.array([1.0] * 5 + [0] * 5)).spread)
+        assert (score.change.low, score.change.high) == pytest.approx(expected)
+        assert score.change.questions == 10
+    assert first_text(found) == f"{RECORDED.run_id}@100, temperature 0"
+
+
+def test_a_difference_is_turned_round_where_lower_is_better_and_lies_where_it_can() -> None:
+    turned = [
+        replace(r, outcomes=tuple(replace(o, higher_is_better=False) for o in r.outcomes if isinstance(o, EvalResult)))
+        for r in (answered(PLANS[0], right=10), answered(PLANS[1], right=0))
+    ]
+    changes = [score.change for row in board(*turned).rows for score in row.scores if score.change is not None]
+    assert changes
+    assert {(change.delta, change.high) for change in changes} == {(1.0, 1.0)}
+
+
+def test_other_questions_a_failure_and_no_answer_yet_have_no_difference() -> None:
+    first, other = answered(PLANS[0]), answered(PLANS[1])
+    outcomes = tuple(
+        replace(o, samples=tuple(replace(s, sample_id=f"please {s.sample_id}") for s in o.samples))
+        for o in other.outcomes
+        if isinstance(o, EvalResult)
+    )
+    died = record_of_failure(PLANS[0], ServerDied("gone", hint="look"), started_at=NOW, finished_at=NOW)
+    for found in (board(first, replace(other, outcomes=outcomes)), board(died, other), board(other)):
+        assert {score.change for row in found.rows for score in row.scores} == {None}
+        assert first_text(found) == ""
 
 
 def test_an_answer_without_a_score_is_coverage_and_no_zero() -> None:

@@ -84,3 +84,17 @@ def test_an_earlier_turn_tells_what_an_endpoint_takes() -> None:
     assert expected.evaluating_s == len(SUITE.benchmarks) * 2.0
     assert expected.probing_s > 0
     assert expected.unknown == ("loading other",)
+
+
+def test_what_the_run_itself_has_answered_costs_its_loads_at_most() -> None:
+    plans = plans_of(sweep_of(loads=LOADS), CHECKPOINTS[:1], run="r", due_at=NOW)
+    records = [answered(plan) for plan in plans]
+    whole = estimate_of(plans, records, ())
+    expected = estimate_of(plans, records, (), {plans[0].id})
+    assert (expected.own, expected.left) == (1, 2)
+    assert expected.evaluating_s == whole.evaluating_s / 2
+    assert expected.probing_s == whole.probing_s
+    assert "2 evaluations of 1 target, 1 of them with the scores of the run's own evaluation" in estimate_text(expected)
+    both = estimate_of(plans, records, {plans[0].id}, {plans[1].id})
+    assert (both.asked, both.own, both.left) == (1, 1, 0)
+    assert estimate_text(both).endswith("own evaluation: nothing is left to ask")

@@ -1,0 +1,19 @@
+"""A leaderboard's differences in words, for a terminal and a page alike. Pure."""
+
+from __future__ import annotations
+
+from tracker.domain.display import signed_text
+from tracker.domain.sweeps.board import Board, Change, variant_text
+
+
+def difference_text(change: Change) -> str:
+    """Return the difference and its interval, each with its sign."""
+    return f"{signed_text(change.delta)}, {signed_text(change.low)} to {signed_text(change.high)}"
+
+
+def first_text(board: Board) -> str:
+    """Return which row the others are held against; empty where no difference is known."""
+    if not any(score.change is not None for row in board.rows for score in row.scores):
+        return ""
+    row = next(row for row in board.rows if row.plan_id == board.first)
+    return f"{row.target}, {variant_text(row.variant)}" if row.variant else row.target
