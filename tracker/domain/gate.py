@@ -59,8 +59,8 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         else _refused(name, _with_reason(refused.get(name), alike.refusals.get(name)), rules[name], levels[name])
         for name in names
     ]
-    checks = [_with_floor(check, candidate, rules[check.benchmark].floor) for check in checks]
-    latency = tuple(_within_limit(candidate, limit) for limit in policy.latency)
+    checks = [_with_floor(check, candidate, rules[check.benchmark]) for check in checks]
+    latency = tuple(_within_limit(candidate, limit, policy.otherwise.min_coverage) for limit in policy.latency)
     return GateReport(
         word=_overall(checks, latency),
         candidate=view.after,
@@ -180,16 +180,18 @@ def _samples_needed(one: ComparedBenchmark, spread: Spread, min_effect: float, a
     return math.ceil(one.comparison.n_common * one.spread.stderr**2 / of_samples)
 
 
-def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, floor: float | None) -> BenchmarkCheck:
-    """Let the candidate's own score decide, whatever became of the comparison."""
+def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRule) -> BenchmarkCheck:
+    """Let the candidate's own score decide, whatever became of the comparison; a handful of samples has none."""
     result = next((o for o in candidate.outcomes if o.benchmark == check.benchmark), None)
-    mean = summarise(result).mean if isinstance(result, EvalResult) else None
-    if floor is None or mean is None or not isinstance(result, EvalResult) or result.left_out:
+    if rule.floor is None or not isinstance(result, EvalResult):
         return check
-    if not (mean < floor if result.higher_is_better else mean > floor):
+    own = summarise(result)
+    if own.mean is None or min(own.coverage, _asked_share(candidate, check.benchmark)) < rule.min_coverage:
+        return check
+    if not (own.mean < rule.floor if result.higher_is_better else own.mean > rule.floor):
         return check
     side = "below" if result.higher_is_better else "above"
-    reason = f"{score_text(mean)} is {side} the limit of {score_text(floor)}"
+    reason = f"{score_text(own.mean)} is {side} the limit of {score_text(rule.floor)}"
     return replace(check, word=GateWord.REGRESSION, reason=reason, samples_needed=None)
 
 
@@ -211,15 +213,18 @@ def _refused(name: str, refused: RefusedBenchmark | None, rule: BenchmarkRule, a
     )
 
 
-def _within_limit(candidate: EvalRecord, limit: LatencyLimit) -> LatencyCheck:
+def _within_limit(candidate: EvalRecord, limit: LatencyLimit, min_coverage: float) -> LatencyCheck:
     probes = [p for p in candidate.probes if isinstance(p, ProbeResult) and p.load.name == limit.load]
     found = getattr(probes[0], f"{limit.metric}_ms") if probes else None
     if found is None:
         return LatencyCheck(limit=limit, word=GateWord.MISSING, reason=f"nothing was timed under the load {limit.load}")
     measured_ms = float(getattr(found, f"p{limit.quantile * 100:.0f}"))
-    is_over = measured_ms > limit.max_ms
+    is_over, sent = measured_ms > limit.max_ms, probes[0].completed + probes[0].failed
     reason = f"{measured_ms:.1f} ms, {'more than' if is_over else 'within'} {limit.max_ms:g} ms"
     word = GateWord.REGRESSION if is_over else GateWord.PASS
+    if not is_over and probes[0].completed < min_coverage * sent:
+        word = GateWord.MISSING  # the slowest ones may be those that never came
+        reason = f"{measured_ms:.1f} ms, and {probes[0].failed} of {sent} requests failed, whose time nobody knows"
     return LatencyCheck(limit=limit, word=word, reason=reason, measured_ms=measured_ms)
 
 

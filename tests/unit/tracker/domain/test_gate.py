@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_jobs.types import EvalResult
+from eval_jobs.types import EvalResult, Percentiles, ProbeLoad, ProbeResult
 from tests.unit.tracker.domain.records import failure_of, record_of, suite_of
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate, holm_levels
-from tracker.domain.gate_rules import BenchmarkRule, GatePolicy
+from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate_types import GateWord
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.run_scores import series_key
+from tracker.domain.types import LatencyMetric
 
 NO_NOISE = RunNoise()
 OTHER = suite_of(["sums"], prompt_template="Compute {question}")
@@ -175,6 +176,50 @@ def test_a_floor_holds_although_nothing_can_be_compared() -> None:
         report = gate(before, after, policy, NO_NOISE)
         assert report.word is GateWord.REGRESSION
         assert report.benchmarks[0].reason == "0.900 is below the limit of 0.950"
+
+
+def test_a_floor_is_held_against_no_handful_of_scores() -> None:
+    policy = GatePolicy(benchmarks={"sums": BenchmarkRule(floor=0.5)})
+    hardly = record_of(2, {"sums": [*[None] * 970, *[0.0] * 30]})
+    report = gate(record_of(1, {"sums": SAME}), hardly, policy, NO_NOISE)
+    assert report.word is GateWord.MISSING
+
+
+def test_a_floor_is_held_against_a_part_where_the_policy_says_that_a_part_is_enough() -> None:
+    before, after = record_of(1, {"sums": SAME}), record_of(2, {"sums": SAME})
+    part = replace(after, outcomes=tuple(replace(o, left_out=250) for o in after.outcomes if isinstance(o, EvalResult)))
+    for floor, word in ((0.95, GateWord.REGRESSION), (0.85, GateWord.PASS)):
+        rule = BenchmarkRule(floor=floor, min_coverage=0.8)
+        assert gate(before, part, GatePolicy(benchmarks={"sums": rule}), NO_NOISE).word is word
+
+
+@pytest.mark.parametrize(
+    ("failed", "max_ms", "word", "reason"),
+    [
+        (1, 100.0, GateWord.PASS, "50.0 ms, within 100 ms"),
+        (4, 100.0, GateWord.MISSING, "50.0 ms, and 4 of 32 requests failed, whose time nobody knows"),
+        (4, 40.0, GateWord.REGRESSION, "50.0 ms, more than 40 ms"),
+    ],
+)
+def test_requests_that_failed_are_not_within_a_limit(failed: int, max_ms: float, word: GateWord, reason: str) -> None:
+    times = Percentiles(mean=50.0, p50=50.0, p90=50.0, p95=50.0, p99=50.0)
+    probe = ProbeResult(
+        load=ProbeLoad(name="default"),
+        ttft_ms=times,
+        tpot_ms=times,
+        itl_ms=times,
+        e2e_ms=times,
+        completed=32 - failed,
+        failed=failed,
+        duration_s=1.0,
+        output_tokens=100,
+        requests_per_s=1.0,
+        output_tokens_per_s=1.0,
+    )
+    before, after = record_of(1, {"sums": SAME}), replace(record_of(2, {"sums": SAME}), probes=(probe,))
+    limit = LatencyLimit(metric=LatencyMetric.TTFT, quantile=0.95, max_ms=max_ms)
+    (check,) = gate(before, after, GatePolicy(latency=(limit,)), NO_NOISE).latency
+    assert (check.word, check.reason) == (word, reason)
 
 
 def test_a_loss_that_is_shown_and_measures_less_than_what_matters_is_left_open() -> None:
