@@ -89,6 +89,8 @@ class Waiting:
     step: int
     note: str = ""
     """Why a worker gave it back to wait, one line; empty: it waits for its turn."""
+    noted_at: datetime | None = None
+    """When a worker last looked whether it may begin; one that still waits looks every minute. None: nobody did."""
     is_sweep: bool = False
     """It is a plan of a sweep, which every checkpoint of the run goes before."""
 

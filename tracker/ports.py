@@ -111,6 +111,9 @@ class CurveReader(Protocol):
     def last_step(self, checkpoint: Checkpoint) -> int | None:
         """Return the step at which the training will end, None where the trainer did not leave it on disk."""
 
+    def logged_at(self, checkpoint: Checkpoint) -> datetime | None:
+        """Return when the trainer last wrote a log beside this checkpoint, by the file server's clock; None: never."""
+
 
 class History(Protocol):
     """Everything that was ever measured and concluded. Appending is idempotent."""

@@ -242,7 +242,9 @@ class SqlQueue:
         columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.note, PLANS.c.claimed_at)
         running = select(*columns).where(_RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
         waiting = (
-            select(PLANS.c.id, PLANS.c.run_id, PLANS.c.step, PLANS.c.place, _NEWEST_NOTE.label("note"))
+            select(
+                PLANS.c.id, PLANS.c.run_id, PLANS.c.step, PLANS.c.place, PLANS.c.claimed_at, _NEWEST_NOTE.label("note")
+            )
             .where(_WAITS, self._mine)
             .order_by(PLANS.c.place >= FIRST_PLACE_OF_SWEEPS, PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
             .limit(SHOWN)
@@ -362,9 +364,15 @@ def _running(row: Row[str, str, str, datetime]) -> Running:
     return Running(plan=plan_from_json(row.plan), worker=row.worker, note=row.note, since=row.claimed_at)
 
 
-def _waiting(row: Row[str, str, int, int, str]) -> Waiting:
-    is_sweep = row.place >= FIRST_PLACE_OF_SWEEPS
-    return Waiting(plan_id=row.id, run_id=row.run_id, step=row.step, note=row.note, is_sweep=is_sweep)
+def _waiting(row: Row[str, str, int, int, datetime, str]) -> Waiting:
+    return Waiting(
+        plan_id=row.id,
+        run_id=row.run_id,
+        step=row.step,
+        note=row.note,
+        noted_at=row.claimed_at,
+        is_sweep=row.place >= FIRST_PLACE_OF_SWEEPS,
+    )
 
 
 def _unfinished(counted: Sequence[Row[str, str, int]]) -> dict[str, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -61,3 +63,19 @@ def test_the_last_step_is_what_the_trainer_says(reader: CurveReader, tmp_path: P
 
 def test_a_run_without_curves_gives_none(reader: CurveReader, tmp_path: Path) -> None:
     assert reader.read(checkpoint(tmp_path / "elsewhere", 0)) == ()
+
+
+def test_when_the_trainer_logged_last_is_known_of_lines_and_of_event_files(tmp_path: Path) -> None:
+    reader, trained = TrainerCurves(), checkpoint(tmp_path / "out", 10)
+    folder = tmp_path / "out" / "runs" / "Nov22_host"
+    folder.mkdir(parents=True)
+    assert reader.logged_at(trained) is None
+    logs = (tmp_path / "out" / "logging.jsonl", folder / "events.out.tfevents.1.host")
+    for second, log in enumerate(logs, start=1000):
+        log.write_text("{}")
+        os.utime(log, (second, second))
+        assert reader.logged_at(trained) == datetime.fromtimestamp(second, UTC)
+    other = tmp_path / "out" / "questions.jsonl"  # no log: what somebody evaluates with, perhaps
+    other.write_text("{}")
+    assert reader.logged_at(trained) == datetime.fromtimestamp(1001, UTC)
+    assert reader.logged_at(replace(trained, source_uri="s3://bucket/out/checkpoint-10")) is None

@@ -131,7 +131,7 @@ def test_why_a_plan_waits_is_shown_until_somebody_takes_it(queue: Queue) -> None
     queue.release(taken, counts=False, note="waits until 20:00\n")
     assert [w.note for w in queue.state().waiting] == ["waits until 20:00 ", ""]
     assert not queue.add(PLANS[0], now=NOW)
-    assert [w.note for w in queue.state().waiting] == ["waits until 20:00 ", ""]
+    assert [(w.note, w.noted_at) for w in queue.state().waiting] == [("waits until 20:00 ", NOW), ("", None)]
     again = claim(queue)
     assert (again.plan, again.attempt) == (PLANS[0], 1)
     assert [r.note for r in queue.state().running] == [""]

@@ -194,6 +194,7 @@ class FakeQueue:
                 run_id=e.run_id,
                 step=e.plan.checkpoint.step,
                 note=self._newest_note(e),
+                noted_at=e.since,
                 is_sweep=e.plan.sweep is not None,
             )
             for e in sorted(waiting, key=lambda e: e.plan.sweep is not None)[:SHOWN]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from eval_jobs.types import Checkpoint
@@ -37,6 +38,15 @@ class TrainerCurves:
         step = _state(Path(checkpoint.uri) / TRAINER_STATE).get("max_steps")
         return step if isinstance(step, int) and step > 0 else None
 
+    def logged_at(self, checkpoint: Checkpoint) -> datetime | None:
+        """Return when the trainer last wrote a log beside the checkpoint; see `ports.CurveReader`."""
+        folder = Path(checkpoint.source_uri).parent
+        try:
+            written_s = [log.stat().st_mtime for log in _logs(folder)]
+        except OSError:
+            return None  # a sign of life is welcome, and nothing depends on it
+        return datetime.fromtimestamp(max(written_s), UTC) if written_s else None
+
 
 # --- private
 
@@ -64,6 +74,13 @@ def _logged_rows(folder: Path) -> Iterator[object]:
                 yield from _rows(path)
     except OSError as error:
         log.warning("no training curves from the logs in %s: %s", folder, error)
+
+
+def _logs(folder: Path) -> Iterator[Path]:
+    """Yield what trainers write at every few steps: JSON lines, and the event files of TensorBoard."""
+    yield from (path for path in folder.glob("*.jsonl") if is_training_log(path.name))
+    for pattern in ("*tfevents*", "*/*tfevents*", "*/*/*tfevents*"):
+        yield from folder.glob(pattern)
 
 
 def _rows(path: Path) -> Iterator[object]:

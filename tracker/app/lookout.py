@@ -17,7 +17,7 @@ from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.alerting import Crier
 from tracker.app.pipeline import Tick
 from tracker.domain.alert_types import Alert, AlertKind, Patience
-from tracker.domain.blind_spots import PLANS, Rhythm, ends_of_unknown, idle_queue, over, overdue, slow_plan
+from tracker.domain.blind_spots import KEPT, PLANS, Rhythm, ends_of_unknown, idle_queue, over, overdue, slow_plan
 from tracker.ports import CurveReader
 
 SLOWER = 5.0
@@ -25,9 +25,6 @@ SLOWER = 5.0
 LONGEST_PASS_S = 60.0
 LATE_CLOCK = timedelta(minutes=10)
 """A worker's clock may be so much behind: its hold is believed for as long after its end."""
-
-_KEPT = 20
-"""Times of checkpoints."""
 
 
 @dataclass(kw_only=True)
@@ -58,6 +55,10 @@ class Lookout:
     """At which step the training ends, by the word of its newest checkpoint, once that was asked for; None: no word."""
     quiet_s: dict[str, float] = field(default_factory=dict)
     """Since a checkpoint of the run was heard of."""
+    logged_at: dict[str, datetime | None] = field(default_factory=dict)
+    """When the trainer last wrote a log, of runs that are waited for."""
+    silent_s: dict[str, float] = field(default_factory=dict)
+    """Since it was seen to write one."""
     old: set[str] = field(default_factory=set)
     """Runs that had been silent for too long when their newest checkpoint was found: nobody knows who trains them."""
     idle_s: float = 0.0
@@ -81,10 +82,13 @@ class Lookout:
         gone_s, self.looked_at = min(max(0.0, gone_s), LONGEST_PASS_S), now
         self._hear(passed, gone_s, now)
         self._recall(now)
+        self._listen(gone_s)
         has_progress = self._count(passed, state, gone_s)
         self._find_idle(state, gone_s, now)
+        if has_progress:
+            self.idle_s = 0.0
         overdue_now = self._overdue(now) if is_training else iter(())
-        stuck_now = iter(()) if has_progress else self._stuck(state, now)
+        stuck_now = self._stuck(state, now, has_progress=has_progress)
         self._say(chain(overdue_now, stuck_now), now, is_training=is_training)
 
     # --- private
@@ -99,7 +103,7 @@ class Lookout:
             before = self.rhythms.get(run_id) or Rhythm(run_id=run_id, step=step, times=())
             # A training that goes on after a long time is a new one: the time in between is no interval of it.
             known = () if run_id in self.old and at > before.times[-1] else before.times
-            times = tuple(sorted({*known, at}))[-_KEPT:]
+            times = tuple(sorted({*known, at}))[-KEPT - 1 :]
             self.rhythms[run_id] = replace(before, step=step, times=times, stride=max(0, step - before.step))
         self.quiet_s = {run_id: seconds + gone_s for run_id, seconds in self.quiet_s.items()}
         for run_id in {run_id for _, run_id, _ in signs}:
@@ -107,6 +111,19 @@ class Lookout:
             limit_s = self.rhythms[run_id].limit_s(self.patience.overdue_factor)
             is_old = limit_s is not None and (now - self.rhythms[run_id].times[-1]).total_seconds() > limit_s
             self.old = self.old | {run_id} if is_old else self.old - {run_id}
+
+    def _listen(self, gone_s: float) -> None:
+        """Notice that a trainer logs while no checkpoint comes. Its clock may be another one: only a change counts."""
+        for run_id, quiet_s in self.quiet_s.items():
+            limit_s = self.rhythms[run_id].limit_s(self.patience.overdue_factor)
+            if limit_s is None or quiet_s <= limit_s / 2 or run_id not in self.newest:
+                self.logged_at.pop(run_id, None)
+                self.silent_s[run_id] = quiet_s
+                continue
+            at = self.curves.logged_at(self.newest[run_id])
+            has_logged = run_id in self.logged_at and at != self.logged_at[run_id]
+            self.silent_s[run_id] = 0.0 if has_logged else self.silent_s[run_id] + gone_s
+            self.logged_at[run_id] = at
 
     def _count(self, passed: Tick, state: QueueState, gone_s: float) -> bool:
         """Take note of what is worked on; return whether an evaluation was finished, or none is left."""
@@ -124,12 +141,13 @@ class Lookout:
             if (done := self.works.pop(report.plan_id, None)) is not None:
                 longest = sorted([*self.durations_s.get(done.asked, ()), done.seen_s + gone_s])
                 self.durations_s[done.asked] = longest[-PLANS:]
-        return bool(passed.reports or passed.calibrations) or not _is_left(state)
+        return bool(passed.reports or passed.calibrations or passed.swept) or not _is_left(state)
 
     def _find_idle(self, state: QueueState, gone_s: float, now: datetime) -> None:
         is_left = _is_left(state)
         # A worker that gave a plan back to wait, and said why, is at work: it keeps to the settings.
-        waits = any(waiting.note for waiting in state.waiting)
+        # It looks every minute whether it may begin: a note that nobody renews is of one that is gone.
+        waits = any(w.note and w.noted_at is not None and w.noted_at > now - LATE_CLOCK for w in state.waiting)
         is_idle = is_left and not waits and not any(hold.lease_until > now - LATE_CLOCK for hold in self.holds())
         self.idle_s = self.idle_s + gone_s if is_idle else 0.0
 
@@ -139,7 +157,10 @@ class Lookout:
             if rhythm is None or rhythm.times[-1] <= alert.raised_at:
                 yield alert  # whoever told it may have been another process, which had watched for longer
         factor = self.patience.overdue_factor
-        found = {run: overdue(r, factor, quiet_s=self.quiet_s[run], now=now) for run, r in self.rhythms.items()}
+        found = {
+            run: overdue(r, factor, quiet_s=self.quiet_s[run], silent_s=self.silent_s[run], now=now)
+            for run, r in self.rhythms.items()
+        }
         late = {run_id: alert for run_id, alert in found.items() if alert is not None}
         # Without the trainer's word only the run that wrote last is waited for, and while no other one may yet write.
         silent = [
@@ -158,11 +179,12 @@ class Lookout:
             self.ends_at[run_id] = self.curves.last_step(self.newest[run_id])
         return self.ends_at.get(run_id)
 
-    def _stuck(self, state: QueueState, now: datetime) -> Iterator[Alert]:
+    def _stuck(self, state: QueueState, now: datetime, *, has_progress: bool) -> Iterator[Alert]:
         after_s = self.patience.stuck_after_s
         if not after_s:
             return
-        yield from self._lasting(AlertKind.STUCK)
+        if not has_progress:
+            yield from self._lasting(AlertKind.STUCK)
         if self.idle_s > after_s:
             yield idle_queue(state, self.run, self.idle_s, now)
         for one in state.running:

@@ -112,6 +112,8 @@ class Tick:
     calibrations: tuple[Calibration, ...] = ()
     turns: tuple[Turn, ...] = ()
     """Turns of sweeps that began, ended or were skipped."""
+    swept: int = 0
+    """Evaluations of sweeps that were taken over."""
     unsent: int
     """Results that still wait for MLflow."""
     untold: int = 0
@@ -134,7 +136,7 @@ def tick(world: World, now: datetime) -> Tick:
         del world.found[0]
     skipped = skip_surplus(world, now)
     gaps = remember_gaps(world)
-    reports, calibrations = review_finished(world, now)
+    reports, calibrations, swept = review_finished(world, now)
     turns = () if world.sweeps is None else follow(world.sweeps, now)
     if turns:
         world.wake_workers()
@@ -145,21 +147,23 @@ def tick(world: World, now: datetime) -> Tick:
         reports=reports,
         calibrations=calibrations,
         turns=turns,
+        swept=swept,
         unsent=world.tracking.flush(),
         untold=world.crier.alerting.flush(),
     )
 
 
-def review_finished(world: World, now: datetime) -> tuple[tuple[Report, ...], tuple[Calibration, ...]]:
-    """Take over what workers have finished since; return what it showed."""
+def review_finished(world: World, now: datetime) -> tuple[tuple[Report, ...], tuple[Calibration, ...], int]:
+    """Take over what workers have finished since; return what it showed, and how many were of sweeps."""
     reports: list[Report] = []
     calibrations: list[Calibration] = []
+    swept = 0
     for record in world.queue.finished():  # written by workers, wherever they run
         if record.plan.calibration:
             calibrations += take_calibration(world, record)
             continue
         if record.plan.sweep is not None:
-            take_sweep(world, record)
+            swept += take_sweep(world, record)
             continue
         report = world.edge.reviewed(record, partial(review, world, record, now))
         if report is not None:
@@ -168,7 +172,7 @@ def review_finished(world: World, now: datetime) -> tuple[tuple[Report, ...], tu
     if reports:
         world.wake_workers()
         collect(world.keeping)
-    return tuple(reports), tuple(calibrations)
+    return tuple(reports), tuple(calibrations), swept
 
 
 def remember_gaps(world: World) -> tuple[Gap, ...]:
@@ -228,11 +232,12 @@ def take_calibration(world: World, record: EvalRecord) -> tuple[Calibration, ...
     return () if taken is None else (taken,)
 
 
-def take_sweep(world: World, record: EvalRecord) -> None:
-    """Keep what a plan of a sweep came to; nothing of it is judged, and nobody is alerted."""
+def take_sweep(world: World, record: EvalRecord) -> bool:
+    """Keep what a plan of a sweep came to, and say whether it was: nothing of it is judged, and nobody is alerted."""
     desk = world.sweeps
-    if desk is not None:
-        world.edge.reviewed(record, partial(take_over_sweep, record, desk))
+    if desk is None:
+        return False
+    return world.edge.reviewed(record, partial(take_over_sweep, record, desk)) is not None
 
 
 def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkpoint) -> tuple[EvalPlan, ...]:

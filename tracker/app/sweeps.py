@@ -165,10 +165,12 @@ def begin_by_hand(desk: SweepDesk, sweep: Sweep, now: datetime) -> Turn:
     return turn
 
 
-def take_over(record: EvalRecord, desk: SweepDesk) -> None:
-    """Keep what a plan of a sweep came to. Nothing of it is a result of the run. Doing it twice is harmless."""
-    _keep(_completed(record, desk), desk)
+def take_over(record: EvalRecord, desk: SweepDesk) -> EvalRecord:
+    """Keep what a plan of a sweep came to, and return it. Nothing of it is a result of the run. Twice is harmless."""
+    whole = _completed(record, desk)
+    _keep(whole, desk)
     desk.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
+    return whole
 
 
 def own_answers(desk: SweepDesk, plans: Sequence[EvalPlan]) -> dict[str, EvalRecord]:

@@ -17,9 +17,13 @@ from tracker.domain.display import count_text, duration_text
 INTERVALS = 3
 """Between checkpoints; from fewer nobody can say what is usual."""
 NEWEST = 10
-"""Intervals that are looked at: a trainer's pace changes."""
+"""Intervals that say what is usual: a trainer's pace changes."""
+KEPT = 100
+"""Intervals in which a pause that comes again and again is looked for: a trainer evaluates every so often."""
 LONGEST = 2.5
-"""Times the longest of them that nobody is called for: a trainer evaluates every so often, or saves less and less."""
+"""Times the longest pause that nobody is called for: it may be longer next time, as where a run saves less and less."""
+LOGGING = 10.0
+"""Times longer is waited for a trainer that logs all the while: it lives, and saves less often than it did."""
 SHORTEST_S = 600.0
 """Nobody is called for less, however fast a run saves."""
 COPIED_S = 10.0
@@ -55,7 +59,7 @@ class Rhythm:
         usual_s = self.usual_s
         if usual_s is None or not factor:
             return None
-        return max(factor * usual_s, min(factor, LONGEST) * max(self._intervals_s), SHORTEST_S)
+        return max(factor * usual_s, min(factor, LONGEST) * self._pause_s, SHORTEST_S)
 
     def has_next_before(self, end_step: int) -> bool:
         """Say whether it saves once more before the training ends at that step, as far as its stride tells."""
@@ -65,15 +69,32 @@ class Rhythm:
     def _intervals_s(self) -> list[float]:
         return [(b - a).total_seconds() for a, b in pairwise(self.times[-NEWEST - 1 :])]
 
+    @property
+    def _pause_s(self) -> float:
+        """Longest of the newest intervals, or what comes again among all: one night without a machine is no habit."""
+        all_s = sorted((b - a).total_seconds() for a, b in pairwise(self.times[-KEPT - 1 :]))
+        return max(*self._intervals_s, all_s[-2])
 
-def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, now: datetime) -> Alert | None:
+
+def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, silent_s: float, now: datetime) -> Alert | None:
     """Return the alert of a run whose next checkpoint should have come long ago, None where it should not.
 
-    `quiet_s`: for how long somebody has looked and seen none. What came before is no silence.
+    Args:
+        rhythm: of the run.
+        factor: times the usual interval.
+        quiet_s: for how long somebody has looked and seen no checkpoint. What came before is no silence.
+        silent_s: the same of the trainer's logs; as long as `quiet_s` where it keeps none.
+        now: the present.
     """
     usual_s, limit_s = rhythm.usual_s, rhythm.limit_s(factor)
-    if usual_s is None or limit_s is None or quiet_s <= limit_s:
+    if usual_s is None or limit_s is None:
         return None
+    is_logging = silent_s <= limit_s
+    if quiet_s <= limit_s * (LOGGING if is_logging else 1.0):
+        return None
+    why = "the training hangs, has ended, saves less often, or saves elsewhere"
+    if is_logging:
+        why = "the training still logs: it saves less often, saves elsewhere, or cannot save"
     return Alert(
         fingerprint=_cause(rhythm.run_id, AlertKind.OVERDUE),
         run_id=rhythm.run_id,
@@ -82,7 +103,7 @@ def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, now: datetime) -> 
         subject=CHECKPOINT,
         state=AlertState.FIRING,
         message=f"no checkpoint for {duration_text(quiet_s)} after step {rhythm.step}, usually one comes every "
-        f"{duration_text(usual_s)}: the training hangs, has ended, saves less often, or saves elsewhere",
+        f"{duration_text(usual_s)}: {why}",
         command=looking(rhythm.run_id),
         raised_at=now,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -36,8 +37,10 @@ def seconds(count: float) -> datetime:
     return START + timedelta(seconds=count)
 
 
-def passed(*checkpoints: Checkpoint, gaps: tuple[Gap, ...] = (), reports: tuple[Report, ...] = ()) -> Tick:
-    return Tick(checkpoints=checkpoints, gaps=gaps, skipped=(), reports=reports, unsent=0)
+def passed(
+    *checkpoints: Checkpoint, gaps: tuple[Gap, ...] = (), reports: tuple[Report, ...] = (), swept: int = 0
+) -> Tick:
+    return Tick(checkpoints=checkpoints, gaps=gaps, skipped=(), reports=reports, swept=swept, unsent=0)
 
 
 def waiting(count: int, note: str = "") -> QueueState:
@@ -69,6 +72,10 @@ class Tower:
     elsewhere: tuple[Hold, ...] = ()
     """What workers hold of other runs."""
     lease_s: float = 60.0
+    pauses_until_s: float = math.inf
+    """Until then a worker that waits looks again at every pass."""
+    logs_until_s: float = 0.0
+    """Until then the trainer logs."""
 
     def __post_init__(self) -> None:
         self.start()
@@ -78,10 +85,11 @@ class Tower:
         self.looked_s: float | None = None
         self.state, self.is_training = IDLE, True
         points = (CurvePoint(key="train/loss", step=0, value=1.0),)
+        self.curves = FakeCurves(points, last_step=self.last_step)
         self.lookout = Lookout(
             run=RUN,
             crier=Crier(history=self.history, alerting=self.alerting),
-            curves=FakeCurves(points, last_step=self.last_step),
+            curves=self.curves,
             holds=self.holds,
             patience=self.patience,
         )
@@ -103,6 +111,9 @@ class Tower:
         self, at_s: float, *checkpoints: Checkpoint, state: QueueState = IDLE, is_training: bool = True, **more: object
     ) -> None:
         """Look once, whatever time has passed."""
+        noted_at = seconds(min(at_s, self.pauses_until_s))
+        state = replace(state, waiting=tuple(replace(one, noted_at=noted_at) for one in state.waiting))
+        self.curves.logs_at = seconds(min(at_s, self.logs_until_s))
         self.looked_s, self.state, self.is_training = at_s, state, is_training
         self.lookout.look(passed(*checkpoints, **more), state, seconds(at_s), is_training=is_training)  # type: ignore[arg-type]
 

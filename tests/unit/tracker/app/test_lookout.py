@@ -133,31 +133,6 @@ def test_what_was_silent_before_anybody_watched_is_no_news() -> None:
     assert ended.told() == [(AlertKind.OVERDUE, FIRING, 900)]  # somebody did
 
 
-def test_a_trainer_that_evaluates_every_so_often_is_not_called_late_each_time() -> None:
-    tower, at = Tower(), 0.0
-    for number in range(40):
-        at += 5400.0 if number % 5 == 4 and number > 5 else EVERY_S
-        tower.look(at, replace(checkpoint(number), ready_at=seconds(at)))
-    assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]  # the first one is a surprise
-
-
-def test_a_schedule_that_saves_less_and_less_is_not_called_late() -> None:
-    tower, at = Tower(), 0.0
-    for number in range(14):
-        at += 30.0 * 2**number
-        tower.look(at, replace(checkpoint(number), ready_at=seconds(at)))
-    assert tower.told() == []
-
-
-def test_a_run_that_changes_from_many_checkpoints_to_few_is_called_late_once() -> None:
-    tower, at = Tower(), 0.0
-    for number in range(30):
-        at += 30.0 if number < 20 else 3000.0
-        tower.look(at, replace(checkpoint(number), ready_at=seconds(at)))
-    assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]
-    assert "saves less often" in tower.alerting.alerts[0].message
-
-
 def test_a_training_whose_next_checkpoint_would_come_after_its_end_owes_none() -> None:
     tower = Tower(last_step=450)
     saved(tower, 5)
@@ -253,6 +228,41 @@ def test_a_sweep_that_waits_for_a_worker_is_not_stuck() -> None:
     for second in (0, 1000, 50_000):
         tower.look(second, state=of_sweep(waiting(3)))
     assert tower.told() == []
+
+
+def test_a_worker_that_dies_while_it_waits_as_the_settings_say_is_told() -> None:
+    tower = Tower(pauses_until_s=2000)
+    tower.look(0, state=waiting(3, note="waits until 22:00"))
+    tower.look(2000 + 600 + 840, state=waiting(3, note="waits until 22:00"))
+    assert tower.told() == []
+    tower.look(2000 + 600 + 961, state=waiting(3, note="waits until 22:00"))
+    assert tower.told() == [(AlertKind.STUCK, FIRING, 300)]
+
+
+def test_an_evaluation_of_a_sweep_that_is_finished_shows_that_somebody_works() -> None:
+    tower = Tower()
+    tower.look(0, state=waiting(3))
+    tower.look(800, state=waiting(3), swept=1)  # done between two looks, so that nobody was seen at it
+    tower.look(1600, state=waiting(3))
+    assert tower.told() == []
+    tower.look(1800, state=waiting(3))
+    tower.look(1900, state=waiting(3), swept=1)
+    assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]
+
+
+def test_one_that_hangs_is_told_once_while_others_go_on() -> None:
+    tower = Tower()
+    for number in range(3):
+        tower.look(number * 1000, state=running(f"p{number}", seconds(number * 1000)))
+        tower.look(number * 1000 + 60, reports=(report(f"p{number}"),))
+    hung = running("hung", seconds(10_000))
+    tower.look(10_000, state=hung)
+    for second in range(11_000, 20_000, 600):
+        tower.look(second, state=hung, reports=(report("another"),))
+        tower.look(second + 300, state=hung, swept=1)
+    assert [state for _, state, _ in tower.told()] == [FIRING]
+    tower.look(20_000, reports=(report("hung"),))
+    assert [state for _, state, _ in tower.told()] == [FIRING, RESOLVED]
 
 
 def test_a_worker_that_works_for_another_run_is_no_worker_that_is_missing() -> None:
