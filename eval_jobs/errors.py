@@ -33,6 +33,7 @@
     |  |- DiskFull                   E-STORE-DISK         4   retryable
     |  |- StoreUnavailable           E-STORE-AWAY         4   retryable: it does not answer, or is locked
     |  `- SchemaTooNew               E-STORE-SCHEMA       4   written by a newer program
+    |- NoSignOfLife                  E-HEALTH             4   a process is gone, stopped or stuck
     |- AlertError                    E-ALERT              4
     |  |- ChannelUnreachable         E-ALERT-UNREACHABLE  4   retryable: nobody answers, or not now
     |  `- ChannelRefused             E-ALERT-REFUSED      4   the service does not take it: key, signature, content
@@ -268,6 +269,12 @@ class SchemaTooNew(StoreError):
     """The tables have a version that only a newer program knows."""
 
     code = "E-STORE-SCHEMA"
+
+
+class NoSignOfLife(TrackerError):
+    """A watcher or a worker is not there, or has not gone round its loop for too long."""
+
+    code = "E-HEALTH"
 
 
 class AlertError(TrackerError):

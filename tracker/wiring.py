@@ -72,7 +72,7 @@ class Project:
     @property
     def work_dir(self) -> Path:
         """Folder of the workers: logs, half-done evaluations, engine caches."""
-        return self.state_dir / "work"
+        return self.config.run.work_dir
 
     @property
     def samples_dir(self) -> Path:

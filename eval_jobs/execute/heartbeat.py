@@ -9,30 +9,27 @@ from types import TracebackType
 from typing import Self
 
 from eval_jobs.errors import StoreError
-from eval_jobs.ports import Clock, Queue
-from eval_jobs.queue.rules import BEAT_S, LEASE_S, answered_in, lease_end
-from eval_jobs.queue_types import Claim
+from eval_jobs.queue.rules import BEAT_S, answered_in
 
 log = logging.getLogger(__name__)
 
 BEATS_PER_LEASE = 4
 """At least: one beat may come late."""
 
+Extend = Callable[[str, int], bool]
+"""extend(note, answered samples) -> whether the claim is still ours."""
+
 
 class Heartbeat:
-    """A thread that moves the lease again and again while its context is open.
+    """A thread that moves the lease again and again, by `extend`, while its context is open.
 
     `on_lost` is called at most once, from that thread, when the claim belongs to somebody else.
     """
 
-    def __init__(
-        self, claim: Claim, queue: Queue, clock: Clock, *, on_lost: Callable[[], None], lease_s: float = LEASE_S
-    ) -> None:
-        self._claim = claim
-        self._queue = queue
-        self._clock = clock
+    def __init__(self, extend: Extend, *, on_lost: Callable[[], None], lease_s: float) -> None:
+        self._extend = extend
         self._on_lost = on_lost
-        self._lease_s = lease_s
+        self._every_s = min(BEAT_S, lease_s / BEATS_PER_LEASE)
         self._note = ""
         self._answered: dict[str, int] = {}
         """Samples by benchmark."""
@@ -59,16 +56,14 @@ class Heartbeat:
     # --- private
 
     def _beat(self) -> None:
-        every_s = min(BEAT_S, self._lease_s / BEATS_PER_LEASE)
-        while not self._ended.wait(every_s):
-            until = lease_end(self._clock.now(), self._lease_s)
+        while not self._ended.wait(self._every_s):
             # A copy: the other thread may add a benchmark at this moment.
             answered = sum(self._answered.copy().values())
             try:
-                is_ours = self._queue.extend(self._claim, lease_until=until, note=self._note, answered=answered)
+                is_ours = self._extend(self._note, answered)
             except StoreError as error:
                 # The lease outlasts a database that is away for a moment; if it does not, the next beat says so.
-                log.warning("plan %s: the lease could not be extended: %s", self._claim.plan.id, error)
+                log.warning("the lease could not be extended: %s", error)
                 continue
             if not is_ours:
                 self._on_lost()

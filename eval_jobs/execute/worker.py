@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.heartbeat import Heartbeat
 from eval_jobs.execute.interrupts import Interrupts, LeaseLost, Stopped
 from eval_jobs.execute.left_claims import UNEXPECTED_END, take_back_left_claims
+from eval_jobs.execute.life import SignOfLife
 from eval_jobs.execute.local import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 from eval_jobs.execute.masking import MaskingFormatter
 from eval_jobs.execute.nudge import Nudged
@@ -145,9 +146,12 @@ def carry_out(claim: Claim, worker: Worker) -> None:
         heartbeat.note(line)
         worker.show(f"{what}: {line}")
 
-    with Heartbeat(
-        claim, worker.queue, clock, on_lost=lambda: interrupts.lose(claim), lease_s=worker.lease_s
-    ) as heartbeat:
+    def extend(note: str, answered: int) -> bool:
+        worker.show(f"{what}: {note}")  # however long the plan itself has nothing to say
+        until = lease_end(clock.now(), worker.lease_s)
+        return worker.queue.extend(claim, lease_until=until, note=note, answered=answered)
+
+    with Heartbeat(extend, on_lost=lambda: interrupts.lose(claim), lease_s=worker.lease_s) as heartbeat:
         try:
             with interrupts.allowed(claim):
                 record = _attempt(claim, worker.tools, progress)
@@ -187,6 +191,8 @@ def run_worker(options: WorkerOptions) -> None:
         _stop_with_parent(options.parent, interrupts)
     try:
         with ExitStack() as closing:
+            sign = closing.enter_context(SignOfLife(options.work_dir, "worker", SystemClock()))
+            options = replace(options, show=_shown(sign, options.show))
             tools = make_tools(options.work_dir)
             closing.callback(tools.engine.close)
             closing.callback(tools.evaluator.close)
@@ -247,6 +253,16 @@ def _open_queue(options: WorkerOptions, clock: Clock, interrupts: Interrupts) ->
             clock.sleep(STORE_RETRY_S)
 
 
+def _shown(sign: SignOfLife, show: Progress) -> Progress:
+    """Return what shows what goes on now, and renews the sign of life."""
+
+    def both(line: str) -> None:
+        sign.give(line)
+        show(line)
+
+    return both
+
+
 def _next_claim(worker: Worker) -> Claim | None:
     """Ask the queue; when it has nothing or does not answer, wait a little and return None."""
     clock = worker.tools.clock
@@ -298,6 +314,7 @@ def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
             break
         except StoreError as error:
             log.warning("plan %s: results wait %.0f s for the database: %s", claim.plan.id, STORE_RETRY_S, error)
+            worker.show("results wait for the database")
         with worker.interrupts.allowed(claim):
             worker.tools.clock.sleep(STORE_RETRY_S)
     if not stored:

@@ -78,7 +78,9 @@ class LedSource:
 
 
 def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Callable[[Leader | None], None]) -> None:
-    """Return as soon as this process leads `run`; `show` is called whenever somebody else was found to lead.
+    """Return as soon as this process leads `run`.
+
+    `show` is called at every look until then: with whoever leads, or with None where nobody can say it.
 
     Raises:
         ConfigError: the run is watched for another output folder.
@@ -105,6 +107,7 @@ def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Calla
             if not has_asked:
                 raise
             trouble = _told(error, trouble)
+            show(None)
         clock.sleep(STAND_BY_S)
     _warn_of_other_folder(before, run, output_dir)
 

@@ -69,6 +69,7 @@ COMMANDS = {
     ),
     "silence": LazyCommand(module="tracker.cli.silence", summary="Tell nobody of something for a while."),
     "engine": LazyCommand(module="tracker.cli.engine", summary="Show what engines hold, and what is certified."),
+    "health": LazyCommand(module="tracker.cli.health", summary="Say whether the watcher or a worker goes on."),
     "ui": LazyCommand(module="tracker.cli.ui", summary="Open the MLflow pages of this project."),
 }
 """In the order of a first use, which is also the order of the help."""

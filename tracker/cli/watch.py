@@ -14,6 +14,7 @@ from rich.logging import RichHandler
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.clock import SystemClock
+from eval_jobs.execute.life import SignOfLife
 from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.queue_types import QueueState
 from eval_jobs.serve.gpus import busiest_gpu_pct
@@ -61,14 +62,16 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     if workers and project.config.serve.only_when.gpu_below_pct is not None:
         busiest_gpu_pct()  # raises where nothing tells it, instead of leaving the workers waiting
     training_ended = _training_ended(pid, until_idle=until_idle)
-    session = _Session(project=project, config_path=config_path, workers=workers, training_ended=training_ended)
     console = Console()
     if console.is_terminal:  # log lines go above the live line, not into it
         log_with(RichHandler(console=console, show_time=False, show_path=False), "%(message)s")
     display = WatchDisplay(console, project.config)
     lead = project.lead()
     try:
-        with display:
+        with display, SignOfLife(project.work_dir, "watch", SystemClock()) as sign:
+            session = _Session(
+                project=project, config_path=config_path, workers=workers, training_ended=training_ended, sign=sign
+            )
             while not _lead_and_watch(session, lead, display):
                 pass
         display.farewell(project.history)
@@ -87,6 +90,7 @@ class _Session:
     config_path: Path
     workers: int
     training_ended: Callable[[], bool]
+    sign: SignOfLife
 
 
 def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
@@ -96,6 +100,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
 
     def show_leader(leader: Leader | None) -> None:
         interrupts.check()
+        session.sign.give("standing by")
         display.stands_by(leader)
 
     stand_by(lead, run.name, output_dir=str(run.output_dir), clock=clock, show=show_leader)
@@ -109,7 +114,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         watch(
             world,
             clock=clock,
-            keep_workers=lambda: _keep(local),
+            keep_workers=lambda: _keep(local, session.sign),
             stop=StopRule(training_ended=session.training_ended, quiet_s=_quiet_s(project.config)),
             show=partial(_show, display),
         )
@@ -144,9 +149,10 @@ def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
     return lambda: _is_gone(trainer)
 
 
-def _keep(workers: LocalWorkers) -> None:
+def _keep(workers: LocalWorkers, sign: SignOfLife) -> None:
     """Check once a pass; the first pass comes before the first workers, so that plans have today's settings."""
     interrupts.check()
+    sign.give("watching")
     workers.check()
 
 

@@ -58,7 +58,7 @@ class WatchDisplay:
         self._spinner.update(text=Text(f"standing by for run {run}", style="dim"))
         if leader is not None and leader != self._leader:
             self._line("stand-by", f"{leader.sentence(run)}; this process takes over when that one ends")
-        self._leader = leader
+            self._leader = leader
 
     def has_no_worker(self, config_path: Path) -> None:
         """Say how to start a worker, because this process starts none."""

@@ -49,6 +49,11 @@ class RunSection(Section):
         return self
 
     @property
+    def work_dir(self) -> Path:
+        """Folder of the workers of this machine: logs, half-done evaluations, engine caches."""
+        return self.state_dir / "work"
+
+    @property
     def is_bucket(self) -> bool:
         """Whether checkpoints are uploaded to S3, and do not lie in a folder."""
         return self.output_dir.startswith(SCHEME) and not self.source

@@ -200,6 +200,23 @@ def test_the_progress_is_visible_while_the_plan_runs(bench: Bench) -> None:
     assert seen.is_set()
 
 
+def test_a_plan_that_has_nothing_to_say_for_long_is_shown_again_and_again(bench: Bench) -> None:
+    shown = list[str]()
+    bench.worker = replace(bench.worker, lease_s=0.1, show=shown.append)
+    many = threading.Event()
+
+    def script(_: Benchmark, progress: Progress) -> None:
+        progress("thinking")
+        while not many.wait(0.01):
+            if sum("thinking" in line for line in shown) > 3:
+                many.set()
+
+    bench.evaluator.script = script
+    bench.add(0)
+    bench.run()
+    assert many.is_set()
+
+
 def test_a_failure_that_may_pass_is_tried_four_times_with_growing_waits(bench: Bench) -> None:
     def script(*_: object) -> None:
         raise EndpointFailed("connection refused", hint="start it")

@@ -54,9 +54,11 @@ def test_a_stand_by_outlives_a_database_that_is_away(caplog: pytest.LogCaptureFi
     first.take(NOW)
     second = first.another("/out")
     clock = ReleasesAfter(6, first, second, away=range(2, 5))
-    stand_by(second, "run", output_dir="/out", clock=clock, show=lambda _: None)
+    shown = list[Leader | None]()
+    stand_by(second, "run", output_dir="/out", clock=clock, show=shown.append)
     assert second.take(NOW)
     assert len(caplog.messages) == 1
+    assert None in shown  # a stand-by that is stopped is noticed by that, also now
 
 
 def test_a_database_that_is_away_at_the_start_is_an_error() -> None:

@@ -1,0 +1,84 @@
+"""`tracker health` beside a real watcher and a real worker: at work, stopped, going on again, killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.commands import TRACKER, tracker, write_project
+
+PATIENCE_S = 120.0
+STRICT = ("--within", "7")
+"""Signs come every five seconds."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    write_project(tmp_path, "http://127.0.0.1:9/v1", rows=1)
+    return tmp_path
+
+
+@contextmanager
+def running(project: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    with (project / "said").open("ab") as said:
+        process = subprocess.Popen([str(TRACKER), *arguments], cwd=project, stdout=said, stderr=said)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def asked(project: Path, kind: str, *options: str) -> tuple[int, str]:
+    command = [str(TRACKER), "health", kind, *options]
+    result = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    return result.returncode, result.stdout + result.stderr
+
+
+def until(code: int, project: Path, kind: str, *options: str) -> str:
+    """Ask until the exit code is `code`; return what is said then."""
+    waited = threading.Event()
+    for _ in range(int(PATIENCE_S)):
+        found, said = asked(project, kind, *options)
+        if found == code:
+            return said
+        waited.wait(0.5)
+    pytest.fail((project / "said").read_text())
+
+
+def test_whoever_goes_on_is_healthy_and_whoever_is_stopped_or_killed_is_not(project: Path) -> None:
+    with running(project, "watch", "--workers", "0") as watcher, running(project, "worker") as worker:
+        both = {"watch": (watcher, "watching"), "worker": (worker, "waiting for plans")}
+        for kind, (process, doing) in both.items():
+            assert until(0, project, kind).startswith(f"{kind} {process.pid}: {doing} (")
+            process.send_signal(signal.SIGSTOP)
+        for kind, (process, _) in both.items():
+            said = until(4, project, kind, *STRICT)
+            assert f"E-HEALTH: {kind} {process.pid} has shown no sign of life for " in said
+            assert f"kill -9 {process.pid}" in said
+            process.send_signal(signal.SIGCONT)
+        for kind in both:
+            until(0, project, kind, *STRICT)
+    assert len([*(project / ".tracker/work/alive").iterdir()]) == 2  # they were killed
+    for kind in both:
+        assert f"no `tracker {kind}` runs here" in tracker(project, "health", kind, code=4)
+
+
+def test_a_watcher_that_stands_by_is_healthy_too(project: Path) -> None:
+    watch = ("watch", "--workers", "0")
+    with running(project, *watch), running(project, *watch):
+        lines: list[str] = []
+        while len(lines) < 2:
+            lines = until(0, project, "watch").splitlines()
+        assert sorted(line.split(": ")[1].split(" (")[0] for line in lines) == ["standing by", "watching"]
+
+
+def test_a_check_leaves_everything_as_it_is(project: Path) -> None:
+    tracker(project, "health", "worker", code=4)
+    assert not (project / ".tracker").exists()
