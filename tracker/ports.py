@@ -302,6 +302,15 @@ class Alerting(Protocol):
     def channels(self) -> tuple[ChannelState, ...]:
         """Return the state of every channel: the configured ones, and those for which something waits all the same."""
 
+    def hand_over(self, old: str, new: str) -> tuple[Alert, ...]:
+        """Let the channel `new` stand for `old`: what waits for it, and what it was told. Return what is firing of it.
+
+        Of a cause of which `new` has heard itself, nothing is taken over.
+        """
+
+    def give_up(self, channel: str) -> int:
+        """Forget a channel, and return how many alerts it will never be told. One that is not known: 0."""
+
     def silence(self, silence: Silence) -> None:
         """Hold back from now on what it means, until it ends; one of the same id is replaced.
 

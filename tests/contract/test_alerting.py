@@ -313,3 +313,38 @@ def test_many_dead_channels_leave_the_watcher_its_connections_to_postgresql(post
         outbox.close()
         engine.dispose()
     assert all(len(channel.messages) == 1 for channel in channels)
+
+
+def test_a_channel_that_stands_for_another_sends_what_waits_and_tells_the_end_of_what_was_told(site: Site) -> None:
+    told, waits = alert("a"), alert("b")
+    site.reopen().publish([told])
+    site.settle()
+    site.team.trouble = AWAY
+    site.reopen().publish([waits])
+    site.settle()
+    assert site.reopen().give_up("pager") == 0  # it was told everything
+    assert site.reopen().hand_over("team", "pager") == (told, waits)
+    site.reopen().publish([end_of("a")])
+    site.settle()
+    assert site.pager.told()[2:] == [("b", 100, FIRING), ("a", 200, RESOLVED)]
+    assert [(s.name, s.waiting) for s in site.reopen().channels()] == [("team", 0), ("pager", 0)]
+
+
+def test_of_a_cause_that_it_knows_a_channel_takes_nothing_over(site: Site) -> None:
+    site.reopen().publish([alert("a")])
+    site.settle()
+    assert site.reopen().hand_over("team", "pager") == ()
+    site.reopen().publish([end_of("a")])
+    site.settle()
+    assert site.pager.told() == [("a", 100, FIRING), ("a", 200, RESOLVED)]
+
+
+def test_what_waits_for_a_channel_that_is_given_up_is_never_told(site: Site) -> None:
+    site.team.trouble = AWAY
+    site.reopen().publish([alert("a"), alert("b")])
+    site.settle()
+    assert site.reopen().give_up("team") == 2
+    site.team.trouble = None
+    site.later()
+    assert site.team.told() == []
+    assert len(site.pager.told()) == 2

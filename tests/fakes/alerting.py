@@ -100,6 +100,21 @@ class FakeAlerting:
             states.append(ChannelState(name=channel.name, is_configured=True, waiting=len(waiting), trouble=trouble))
         return tuple(states)
 
+    def hand_over(self, old: str, new: str) -> tuple[Alert, ...]:
+        known = {q.alert.fingerprint for q in self._queue if q.channel == new}
+        self._queue = [q for q in self._queue if q.channel != old or q.alert.fingerprint not in known]
+        newest = {}
+        for queued in (q for q in self._queue if q.channel == old):
+            queued.channel, queued.retry_at_s = new, 0.0
+            queued.trouble = queued.trouble if queued.trouble in {SILENCED, BEHIND} else ""
+            newest[queued.alert.fingerprint] = queued.alert
+        return tuple(alert for alert in newest.values() if alert.state is AlertState.FIRING)
+
+    def give_up(self, channel: str) -> int:
+        waiting = sum(q.channel == channel and not q.is_sent for q in self._queue)
+        self._queue = [q for q in self._queue if q.channel != channel]
+        return waiting
+
     def silence(self, silence: Silence) -> None:
         self._silences[silence.id] = silence
         for queued in self._queue:

@@ -142,6 +142,28 @@ def test_a_project_without_a_channel_says_where_alerts_are(site: Site) -> None:
     assert "[[alerts.channel]]" in tracker(site.folder, "alerts", "test", code=2)
 
 
+def test_a_channel_with_another_name_is_said_and_takes_over_what_waited_and_what_was_told(site: Site) -> None:
+    site.raise_alert(alert_of("sums"))
+    tracker(site.folder, "silence", "nothing", "--for", "1s", "--reason", "sends what waits")
+    site.raise_alert(alert_of())
+    file = site.folder / "tracker.toml"
+    file.write_text(file.read_text().replace('name = "others"', 'name = "renamed"'))
+    site.raise_alert(replace(alert_of("sums"), state=AlertState.RESOLVED, message="is back"))
+    listed = " ".join(tracker(site.folder, "alerts", "list").split())
+    assert "channel others is not configured any more: 1 alert waiting" in listed
+    assert "`tracker alerts move others NEW`" in listed
+    assert "`tracker alerts drop others`" in listed
+    assert "is configured" in tracker(site.folder, "alerts", "drop", "team", code=2)
+    assert "no channel is called 'nwe'" in tracker(site.folder, "alerts", "move", "others", "nwe", code=2)
+    said = tracker(site.folder, "alerts", "move", "others", "renamed")
+    assert "renamed stands for others: 1 alert will be sent there" in said
+    told = [json.dumps(asked.json()) for asked in site.others.taken]
+    assert "facts regressed" in "".join(told)
+    assert "Resolved" in "".join(told[1:])  # of sums, whose end nobody would have heard
+    assert "others" not in tracker(site.folder, "alerts", "list")
+    assert "nothing waits for a channel 'others'" in tracker(site.folder, "alerts", "drop", "others", code=2)
+
+
 def test_a_silence_holds_alerts_back_until_it_is_ended(site: Site) -> None:
     said = tracker(site.folder, "silence", "facts", "--for", "4h", "--reason", "the data is being mended")
     assert f"silenced until {datetime.now(UTC):%Y-}" in said

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, and_, case, delete, func, select, update
 
 from eval_jobs.errors import StoreError
 from eval_jobs.execute.clock import SystemClock
@@ -90,7 +90,7 @@ class AlertOutbox:
                 self.flush()
                 for line in self._lines.values():
                     line.join(deadline - self._clock.now().timestamp())
-            left = tuple(state for state in self.channels() if state.is_configured and state.waiting)
+            left = tuple(state for state in self.channels() if state.waiting)
         except StoreError as error:
             log.debug("alerts wait in the database: %s", error)
             return
@@ -98,6 +98,12 @@ class AlertOutbox:
             if state.trouble == SILENCED:
                 continue  # somebody wanted that
             count = count_text(state.waiting, "alert")
+            if not state.is_configured:
+                gone = (
+                    "%s will not be sent: channel %s is not configured any more (`tracker alerts list` says what to do)"
+                )
+                log.warning(gone, count, state.name)
+                continue
             why = state.trouble or "nobody has tried yet"
             log.warning("%s for channel %s will be sent by the next start: %s", count, state.name, why)
 
@@ -117,6 +123,29 @@ class AlertOutbox:
             )
             for name, troubles in waiting.items()
         )
+
+    def hand_over(self, old: str, new: str) -> tuple[Alert, ...]:
+        """Let another channel stand for one; see `ports.Alerting`."""
+        is_known = select(OUTBOX.c.fingerprint).where(OUTBOX.c.channel == new)
+        known = OUTBOX.c.fingerprint.in_(is_known.scalar_subquery())
+        newest = select(func.max(OUTBOX.c.id)).where(self._is_of(old)).group_by(OUTBOX.c.fingerprint)
+        firing = select(OUTBOX.c.alert).where(OUTBOX.c.id.in_(newest), OUTBOX.c.state == AlertState.FIRING)
+        with transaction(self._engine) as connection:
+            connection.execute(delete(OUTBOX).where(self._is_of(old), known))
+            texts = connection.scalars(firing.order_by(OUTBOX.c.id)).all()
+            # As if nobody had tried: why the old one did not take it does not concern the new one.
+            waits = and_(OUTBOX.c.sent.is_(False), OUTBOX.c.trouble.not_in(_BY_SILENCE))
+            anew = {"trouble": case((waits, ""), else_=OUTBOX.c.trouble), "attempts": 0, "retry_at_s": 0.0}
+            connection.execute(update(OUTBOX).where(self._is_of(old)).values(channel=new, **anew))
+        return tuple(from_json(Alert, text) for text in texts)
+
+    def give_up(self, channel: str) -> int:
+        """Forget a channel; see `ports.Alerting`."""
+        count = select(func.count()).where(self._is_of(channel), OUTBOX.c.sent.is_(False))
+        with transaction(self._engine) as connection:
+            waiting = connection.scalar(count) or 0
+            connection.execute(delete(OUTBOX).where(self._is_of(channel)))
+        return waiting
 
     def silence(self, silence: Silence) -> None:
         """Hold alerts back from now on; see `ports.Alerting`."""
@@ -143,6 +172,9 @@ class AlertOutbox:
         return tuple(from_json(Silence, text) for text in texts)
 
     # --- private
+
+    def _is_of(self, channel: str) -> ColumnElement[bool]:
+        return and_(OUTBOX.c.channel == channel, belongs_to(OUTBOX.c.run_id, self._run))
 
     def _is_waiting(self) -> ColumnElement[bool]:
         return and_(OUTBOX.c.sent.is_(False), belongs_to(OUTBOX.c.run_id, self._run))

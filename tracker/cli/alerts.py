@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -75,6 +76,43 @@ def test(*, channel: str | None, config_path: Path) -> int:
     return broken
 
 
+@command.command("move")
+@click.argument("old")
+@click.argument("new")
+@config_option
+def move(*, old: str, new: str, config_path: Path) -> None:
+    """Let the channel NEW stand for OLD, which has this name no more: for what waits, and for what was told.
+
+    Of what OLD was told NEW hears the end. Start `tracker watch` anew first: it knows the names of its start.
+    """
+    project = open_project(config_path)
+    _check_gone(project, old)
+    _chosen(project.channels, new)
+    waiting = _waiting_for(project).get(old, 0)
+    lasting = {alert.fingerprint for alert in _open(project)}
+    moved, now = project.alerting.hand_over(old, new), SystemClock().now()
+    if not waiting and not moved:
+        raise _unknown(project, old)
+    over = (a for a in moved if a.fingerprint not in lasting)  # while nobody had this name
+    ends = [replace(a, state=AlertState.RESOLVED, message="it is over", raised_at=now) for a in over]
+    project.alerting.publish(ends)
+    click.echo(f"{new} stands for {one_line(old)}: {count_text(waiting, 'alert')} will be sent there")
+    project.alerting.close()
+
+
+@command.command("drop")
+@click.argument("channel")
+@config_option
+def drop(*, channel: str, config_path: Path) -> None:
+    """Give up the alerts that wait for CHANNEL, which is not configured any more. What is wrong stays listed."""
+    project = open_project(config_path)
+    _check_gone(project, channel)
+    if channel not in _waiting_for(project):
+        raise _unknown(project, channel)
+    lost = project.alerting.give_up(channel)
+    click.echo(f"{one_line(channel)} is forgotten: {count_text(lost, 'alert')} will not be sent")
+
+
 def trial_message(run_id: str, now: datetime) -> AlertMessage:
     """Return a message that says that nothing happened. Pure."""
     trial = Alert(
@@ -120,6 +158,24 @@ def _chosen(channels: Sequence[Notifier], name: str | None) -> Sequence[Notifier
     return chosen
 
 
+def _check_gone(project: Project, name: str) -> None:
+    states = {state.name: state for state in project.alerting.channels()}
+    if name in states and states[name].is_configured:
+        raise ConfigError(
+            f"channel {name!r} is configured: its alerts are sent to it", hint="take it out of tracker.toml first"
+        )
+
+
+def _waiting_for(project: Project) -> dict[str, int]:
+    """Return how many alerts wait, by the name of a channel that is configured no more."""
+    return {state.name: state.waiting for state in project.alerting.channels() if not state.is_configured}
+
+
+def _unknown(project: Project, name: str) -> ConfigError:
+    known = ", ".join(map(one_line, _waiting_for(project))) or "none"
+    return ConfigError(f"nothing waits for a channel {name!r}", hint=f"not configured any more, with alerts: {known}")
+
+
 def _table(alerts: Sequence[Alert]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("since (UTC)", no_wrap=True)
@@ -139,11 +195,20 @@ def _table(alerts: Sequence[Alert]) -> Table:
 
 
 def _channel_line(state: ChannelState) -> Text:
-    where = "" if state.is_configured else " (not configured any more)"
     if not state.waiting:
-        return Text(f"channel {state.name}{where}: everything is told", style="dim")
+        return Text(f"channel {state.name}: everything is told", style="dim")
+    if not state.is_configured:
+        name = shlex.quote(one_line(state.name))
+        what = (
+            f"{count_text(state.waiting, 'alert')} waiting, and nobody sends them: name it so again in tracker.toml, "
+        )
+        return Text(
+            f"channel {one_line(state.name)} is not configured any more: {what}"
+            f"`tracker alerts move {name} NEW` where it has another name now, or `tracker alerts drop {name}`",
+            style="yellow",
+        )
     why = f": {one_line(state.trouble)}" if state.trouble else ""
-    return Text(f"channel {state.name}{where}: {count_text(state.waiting, 'alert')} waiting{why}", style="yellow")
+    return Text(f"channel {state.name}: {count_text(state.waiting, 'alert')} waiting{why}", style="yellow")
 
 
 def _silence_line(silence: Silence) -> Text:
