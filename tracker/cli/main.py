@@ -20,6 +20,7 @@ import click
 from eval_jobs.errors import ConfigError, TrackerError
 from tracker.cli import interrupts
 from tracker.cli.log_text import log_with, show_traceback, shown
+from tracker.domain.display import one_line
 
 BROKEN = 4
 """Exit code of what nobody foresaw, as of every other failure that says nothing about a model."""
@@ -178,9 +179,10 @@ def main() -> None:
         if "--debug" in sys.argv:
             show_traceback(type(error), error, error.__traceback__)
             sys.exit(error.exit_code)
-        # An engine's last words, a server's answer or a file's name may be part of it.
-        click.echo(f"{click.style('error', fg='red')} {error.code}: {shown(error.message)}", err=True)
-        click.echo(f"  {click.style('do', bold=True)}: {shown(error.hint)}", err=True)
+        # An engine's last words, a server's answer or a file's name may be part of it: as in logs, a text that must
+        # not look like two.
+        click.echo(f"{click.style('error', fg='red')} {error.code}: {one_line(shown(error.message))}", err=True)
+        click.echo(f"  {click.style('do', bold=True)}: {one_line(shown(error.hint))}", err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

@@ -60,6 +60,19 @@ def test_without_a_configuration_each_command_says_how_to_make_one(arguments: li
     assert "Traceback" not in result.stderr
 
 
+def test_a_line_break_in_the_name_of_a_file_makes_no_second_message(tmp_path: Path) -> None:
+    (tmp_path / "tracker.toml").write_text(
+        '[run]\nname = "r"\noutput_dir = "out"\n[tracking]\nenabled = false\n'
+        '[[benchmark]]\nbenchmark = "exact"\nname = "q"\ndata = "a\\nerror E-STORE: all is lost"\n'
+    )
+    result = tracker("watch", "--until-idle", cwd=tmp_path)
+    assert result.returncode == 2
+    said = [line for line in result.stderr.splitlines() if "E-" in line]
+    assert len(said) == 1
+    assert said[0].startswith("error E-EVAL-DATA: ")
+    assert "a error E-STORE: all is lost" in said[0]
+
+
 def test_debug_shows_the_traceback_and_keeps_the_exit_code(tmp_path: Path) -> None:
     done = tracker("--debug", "watch", cwd=tmp_path)
     assert "Traceback" in done.stderr
