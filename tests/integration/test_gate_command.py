@@ -125,6 +125,8 @@ def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) 
         ((), "a gate needs two sides"),
         (("1000",), "a gate needs two sides"),
         (("1000", "--baseline", "7"), "no evaluated step 7"),
+        (("./nowhere", "--baseline", "600"), "'./nowhere' names no checkpoint, and there is no such folder"),
+        (("x" * 5_000, "--baseline", "600"), "names no checkpoint, and there is no such folder"),
         (("1000", "--baseline", "600", "--replay", "x.zip"), "a bundle holds both sides"),
         (("--replay", "x.zip"), "x.zip cannot be read"),
         (("1000", "--baseline", "600", "--policy", "nothing.toml"), "nothing.toml"),
@@ -204,13 +206,15 @@ def server() -> Iterator[OpenAIServer]:
 
 def test_checkpoints_that_nobody_evaluated_are_evaluated_now(tmp_path: Path, server: OpenAIServer) -> None:
     write_project(tmp_path, server.base_url, rows=ROWS, more=LENIENT)
-    for step in (100, 200):
-        write_checkpoint(tmp_path / "models" / f"checkpoint-{step}", seed=step)
-    said = tracker(tmp_path, "gate", "models/checkpoint-200", "--baseline", "models/checkpoint-100", code=1)
+    write_checkpoint(tmp_path / "models" / "checkpoint-100", seed=100)
+    write_checkpoint(tmp_path / "out" / "merged" / "step_200", seed=200)
+    said = tracker(tmp_path, "gate", "out/merged/step_200", "--baseline", "models/checkpoint-100", code=1)
     assert "facts" in said
     assert "lost 1.000: 60 samples lost, 0 gained" in " ".join(said.split())
     said = tracker(tmp_path, "gate", "models/checkpoint-100", "--baseline", "gate/checkpoint-100@100")
     assert "pass" in said.lower()
+    kept = open_project(tmp_path / "tracker.toml").history.runs()
+    assert set(kept) == {"gate/checkpoint-100", "gate/step_200"}, "watching takes neither for a checkpoint of the run"
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ _OF_BENCHMARK = re.compile(r"(?:(?P<run>.+?)@)?best:(?P<benchmark>.+)")
 _PLACE = re.compile(r"(?:(?P<run>.+)@)?(?P<place>latest|best|\d+(?::[\w-]*)?)")
 _SHOWN = 20
 """Steps that a hint lists."""
-_HOW = "write STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS"
+HOW_TO_NAME = "write STEP, RUN@STEP, latest, best, best:BENCHMARK or models:/NAME@ALIAS"
 
 Outlines = Callable[[str], tuple[Report, ...]]
 
@@ -87,7 +87,7 @@ def known_checkpoint(history: History, name: str, default_run: str) -> Report:
 def _checkpoint(history: History, name: str, default_run: str, outlines: Outlines) -> Report:
     match = _OF_BENCHMARK.fullmatch(name) or _PLACE.fullmatch(name)
     if match is None:
-        raise ConfigError(f"{name!r} names no checkpoint", hint=_HOW)
+        raise ConfigError(f"{name!r} names no checkpoint", hint=HOW_TO_NAME)
     run, parts = known_run(history, match["run"] or default_run), match.groupdict()
     if parts.get("benchmark") or parts["place"] == BEST:
         return _best(history, run, parts.get("benchmark"), outlines)

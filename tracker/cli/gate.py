@@ -20,17 +20,19 @@ from eval_jobs.types import EvalRecord
 from tracker.adapters.gate_bundle import Said, read_bundle, words_of, write_bundle
 from tracker.app.comparing import whole_record_of
 from tracker.app.gate import gate_of, gathered
-from tracker.cli.checkpoints import is_reference, named_checkpoint
+from tracker.cli.checkpoints import HOW_TO_NAME, is_reference, named_checkpoint
 from tracker.cli.evaluating import evaluate_now
 from tracker.cli.gate_markdown import gate_markdown
 from tracker.cli.gate_output import DOCUMENTS, GateFormat, formats_for
 from tracker.cli.gate_table import gate_table
-from tracker.cli.gate_text import name_text
+from tracker.cli.gate_text import NAME_CHARS, name_text
 from tracker.cli.options import config_option, open_project
 from tracker.config.gating import load_gate_policy
 from tracker.domain.buckets import SCHEME
+from tracker.domain.display import shortened
 from tracker.domain.gate_rules import Change
 from tracker.domain.gate_types import GateCase, GateReport, GateWord
+from tracker.domain.listing import step_of
 from tracker.wiring import Project
 
 EXIT_CODES = {GateWord.PASS: 0, GateWord.REGRESSION: 1}
@@ -122,12 +124,35 @@ def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
 
     With `is_apart` it is not counted to the run that it lies in: it is not asked as that run is.
     """
-    if not is_reference(name) and (name.startswith(SCHEME) or Path(name).is_dir()):
-        place = name if name.startswith(SCHEME) else str(Path(name).absolute())
-        is_of_run = place.startswith((f"{project.config.run.output_dir}/", str(project.pins_dir.absolute())))
-        run_id = None if is_of_run and not is_apart else f"gate/{PurePosixPath(place).name}"
-        return evaluate_now(project, name, Console(stderr=True), run_id=run_id)[0][0]
-    return whole_record_of(named_checkpoint(project, name), project.history)
+    if is_reference(name):
+        return whole_record_of(named_checkpoint(project, name), project.history)
+    if not (name.startswith(SCHEME) or _is_folder(name)):
+        what = f"{shortened(name, NAME_CHARS)!r} names no checkpoint, and there is no such folder"
+        raise ConfigError(what, hint=f"{HOW_TO_NAME}, or a folder or {SCHEME}bucket/prefix with a checkpoint")
+    own_name = PurePosixPath(name if name.startswith(SCHEME) else Path(name).absolute()).name
+    run_id = None if _is_of_run(project, name) and not is_apart else f"gate/{own_name}"
+    return evaluate_now(project, name, Console(stderr=True), run_id=run_id)[0][0]
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except OSError:  # too long, or in a folder that may not be looked into
+        return False
+
+
+def _is_of_run(project: Project, name: str) -> bool:
+    """Return whether it is a pin, or watching takes it for a checkpoint: nothing else belongs in a run's history."""
+    output_dir = project.config.run.output_dir
+    if name.startswith(SCHEME):
+        place, watched = PurePosixPath(name), PurePosixPath(output_dir)
+    else:
+        if Path(name).absolute().is_relative_to(project.pins_dir.absolute()):
+            return True
+        if Path(name).is_symlink():
+            return False
+        place, watched = PurePosixPath(Path(name).resolve()), PurePosixPath(Path(output_dir).resolve())
+    return watched in place.parents[:2] and step_of(place.name, project.config.watch.pattern) is not None
 
 
 def _otherwise(said: Said, report: GateReport) -> str:
