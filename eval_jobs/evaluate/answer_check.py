@@ -6,11 +6,17 @@ as wrong. So an answer must be complete, ended for a known reason, and carry a t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-ENDINGS = ("stop", "eos", "length", "max_tokens", "tool_calls", "function_call", "content_filter")
+FILTERED = "content_filter"
+CUT = ("length", "max_tokens")
+ENDINGS = ("stop", "eos", *CUT, "tool_calls", "function_call", FILTERED)
 """Known reasons to end. vLLM also says `abort` or `error`, with the text so far, when it is stopped in the middle."""
 INSTEAD_OF_TEXT = ("tool_calls", "function_call", "reasoning", "reasoning_content", "refusal", "audio")
+
+
+_OVERFLOW = re.compile(r"context length|maximum context|context window|too many tokens|max_model_len", re.IGNORECASE)
 
 
 class BadAnswer(ValueError):
@@ -29,7 +35,12 @@ def check_answer(response: Mapping[str, object], *, model: str = "") -> None:
     ending = choices[0].get("finish_reason")
     if ending not in ENDINGS:
         raise BadAnswer(f"the answer did not end properly (finish_reason: {ending}){_error_of(response)}")
-    _check_message(choices[0].get("message"), filtered=ending == "content_filter")
+    _check_message(choices[0].get("message"), filtered=ending == FILTERED)
+
+
+def is_overflow(message: str) -> bool:
+    """Tell whether a refusal says that the prompt is too long."""
+    return _OVERFLOW.search(message) is not None
 
 
 # --- private

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import email.utils
 import math
-import re
 import time
 from enum import Enum, auto
 
@@ -13,8 +12,6 @@ import openai
 from eval_jobs.evaluate.pauses import Pauses
 
 MAX_RETRY_AFTER_S = 60.0
-
-_OVERFLOW = re.compile(r"context length|maximum context|context window|too many tokens|max_model_len", re.IGNORECASE)
 
 
 class Blame(Enum):
@@ -57,11 +54,6 @@ def describe(error: Exception) -> str:
     cause = error.__cause__
     text = f"{type(error).__name__}: {error}"
     return f"{text} ({cause})" if cause is not None and str(cause) not in text else text
-
-
-def is_overflow(message: str) -> bool:
-    """Tell whether a refusal says that the prompt is too long."""
-    return _OVERFLOW.search(message) is not None
 
 
 def pause_s(error: Exception, attempt: int, pauses: Pauses) -> float | None:

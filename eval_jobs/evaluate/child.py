@@ -23,7 +23,7 @@ from evalscope import TaskConfig
 from evalscope.api.dataset.hub import DatasetHub
 
 from eval_jobs.errors import BadData, EndpointFailed, EvaluateError, EvaluatorDied, TrackerError, UnknownBenchmark
-from eval_jobs.evaluate.blame import is_overflow
+from eval_jobs.evaluate.answer_check import is_overflow
 from eval_jobs.evaluate.child_pipes import Send, own_stdout, requests_from_stdin
 from eval_jobs.evaluate.journal import Journal, PlanChanged
 from eval_jobs.evaluate.model_api import StrictAPI

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from eval_jobs.errors import BadData, ConfigError, EvaluateError, EvaluatorDied, TrackerError
 from eval_jobs.evaluate.child_process import child_environment
-from eval_jobs.evaluate.lm_eval_command import Asked, arguments, check_settings, is_chat
+from eval_jobs.evaluate.lm_eval_command import Asked, arguments, check_settings, is_chat, parameters
 from eval_jobs.evaluate.lm_eval_place import installed_version
 from eval_jobs.evaluate.lm_eval_results import result_of
 from eval_jobs.evaluate.plan_folders import forget_plan, kept_plans, lock_path
@@ -93,42 +93,52 @@ class LmEvalEvaluator:
     # --- private
 
     def _evaluate_one(self, task: _Task, plan_id: str, progress: Progress) -> EvalResult:
+        """Run the harness to its end, with a tokenizer where it says that it needs one: only likelihoods do.
+
+        Raises:
+            TrackerError: why there is no result.
+        """
         began_s = time.monotonic()
         folder = self.work_dir / "runs" / run_folder(task.benchmark, task.suite, plan_id)
+        name = (task.benchmark.adapter, task.benchmark.data_digest)
+        known = "" if is_chat(task.benchmark) else task.endpoint.tokenizer
+        found = None if known and name in self._of_likelihoods else self._attempt(task, folder, progress)
+        if found is None and known:
+            self._of_likelihoods.add(name)
+            found = self._attempt(task, folder, progress, tokenizer=known)
+        if found is None:
+            raise EvaluateError(
+                f"`{task.benchmark.adapter}` compares likelihoods, and the tokenizer of the model is not known here",
+                hint="checkpoints with their tokenizer in their folder have one",
+            )
+        return replace(found, duration_s=time.monotonic() - began_s)
+
+    def _attempt(self, task: _Task, folder: Path, progress: Progress, *, tokenizer: str = "") -> EvalResult | None:
+        """Return what one run of the harness gives, None where it needs a tokenizer and has none.
+
+        Raises:
+            TrackerError: why there is no result.
+        """
         out = folder / "out"
         try:
             shutil.rmtree(out, ignore_errors=True)  # of a run that ended early: only the answers count
             out.mkdir(parents=True)
         except OSError as error:
             raise storage_error(folder, error) from error
-        with Relay(task.endpoint, folder / "answers.jsonl", timeout_s=task.suite.request_timeout_s) as relay:
+        sent, timeout_s = parameters(task.benchmark, task.suite, task.endpoint), task.suite.request_timeout_s
+        with Relay(task.endpoint, folder / "answers.jsonl", sent=sent, timeout_s=timeout_s) as relay:
             progress(f"{task.benchmark.name}: loading")
-            self._run(task, relay, out, progress)
-            result = result_of(out, task.benchmark, task.suite, relay)
-        return replace(result, duration_s=time.monotonic() - began_s)
-
-    def _run(self, task: _Task, relay: Relay, out: Path, progress: Progress) -> None:
-        """Run the harness to its end, with a tokenizer where it says that it needs one: only likelihoods do.
-
-        Raises:
-            TrackerError: why it ended early.
-        """
-        name = (task.benchmark.adapter, task.benchmark.data_digest)
-        has_one = bool(task.endpoint.tokenizer) and not is_chat(task.benchmark)
-        known = task.endpoint.tokenizer if has_one else ""
-        tries = (known,) if name in self._of_likelihoods else tuple(dict.fromkeys(("", known)))
-        for tokenizer in tries:
-            asked = Asked(base_url=relay.base_url, out=str(out), tokenizer=tokenizer)
             log_size = self._log_path.stat().st_size if self._log_path.exists() else 0
+            asked = Asked(base_url=relay.base_url, out=str(out), tokenizer=tokenizer)
             code = self._run_once(task, asked, relay, progress)
             if relay.failure is not None:
                 raise relay.failure
             if code == 0:
-                return
-            said = _tail(self._log_path, log_size)
-            if NEEDS_TOKENIZER not in said or tokenizer:
-                break
-            self._of_likelihoods.add(name)
+                relay.check(task.benchmark.name)
+                return result_of(out, task.benchmark, task.suite, relay)
+        said = _tail(self._log_path, log_size)
+        if NEEDS_TOKENIZER in said and not tokenizer:
+            return None
         raise self._ended(task, code, said)
 
     def _run_once(self, task: _Task, asked_as: Asked, relay: Relay, progress: Progress) -> int:
@@ -183,11 +193,6 @@ class LmEvalEvaluator:
             return BadData(
                 f"lm-eval has no task `{task.benchmark.adapter}`",
                 hint="see `lm_eval ls tasks`; tasks of your own are found in the folder that `data` names",
-            )
-        if NEEDS_TOKENIZER in text:
-            return EvaluateError(
-                f"`{task.benchmark.adapter}` compares likelihoods, and the tokenizer of the model is not known here",
-                hint="checkpoints with their tokenizer in their folder have one",
             )
         if code < 0:
             return EvaluatorDied(f"lm_eval was killed by signal {-code}", hint=f"{where}; its answers are kept")

@@ -6,6 +6,7 @@ versions. Its model is always called `model`, so that a random port or name neve
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from eval_jobs.errors import BadData
@@ -19,6 +20,11 @@ METRIC = "metric"
 _KNOWN = (CHAT, METRIC)
 _NO_CUT = 1_000_000
 """Tokens from which the harness would cut questions from the left, silently; the server refuses what is too long."""
+
+_TEXTS: dict[str, object] = {"tokenizer_backend": "none", "tokenized_requests": False}
+_TOKENS: dict[str, object] = {"tokenizer_backend": "huggingface", "tokenized_requests": True, "add_bos_token": True}
+"""The harness counts tokens: what it counts must be what is asked, with the model's first token where it has one."""
+MAX_TOKENS = "max_tokens"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +65,19 @@ def is_chat(benchmark: Benchmark) -> bool:
     return benchmark.program is not None and benchmark.program.option(CHAT) == "true"
 
 
+def parameters(benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> dict[str, float]:
+    """Return the sampling parameters of every answer, as the completions API calls them."""
+    generation = suite.generation
+    sends_top_k = generation.top_k != TOP_K_OFF or endpoint.info.name == EngineKind.VLLM
+    return {
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        **({"top_k": generation.top_k} if sends_top_k else {}),
+        "seed": generation.seed,
+        MAX_TOKENS: max_tokens(benchmark, suite),
+    }
+
+
 def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, asked: Asked) -> list[str]:
     """Return the arguments of `lm_eval`.
 
@@ -68,7 +87,7 @@ def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, asked: Ask
         endpoint: who is asked in the end.
         asked: how this run asks.
     """
-    chat = is_chat(benchmark)
+    chat, sent = is_chat(benchmark), parameters(benchmark, suite, endpoint)
     model: dict[str, object] = {
         "model": "model",
         "base_url": f"{asked.base_url}/v1/{'chat/completions' if chat else 'completions'}",
@@ -76,24 +95,17 @@ def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, asked: Ask
         "max_retries": 1,
         "timeout": int(suite.request_timeout_s * 4 + 60),
         "seed": suite.generation.seed,
-        "tokenized_requests": False,
         "max_length": _NO_CUT,
-        "tokenizer_backend": "huggingface" if asked.tokenizer else "none",
-        **({"tokenizer": asked.tokenizer} if asked.tokenizer else {}),
+        **(_TOKENS | {"tokenizer": asked.tokenizer} if asked.tokenizer else _TEXTS),
     }
-    generation = {
-        "temperature": suite.generation.temperature,
-        "top_p": suite.generation.top_p,
-        "max_gen_toks": max_tokens(benchmark, suite),
-    }
-    if suite.generation.top_k != TOP_K_OFF or endpoint.info.name == EngineKind.VLLM:
-        generation["top_k"] = suite.generation.top_k
+    # The length under the harness's own name; the relay has the last word on what is sent.
+    generation = {"max_gen_toks" if name == MAX_TOKENS else name: value for name, value in sent.items()}
     return [
         "run",
         *("--model", "local-chat-completions" if chat else "local-completions"),
-        *("--model_args", ",".join(f"{name}={value}" for name, value in model.items())),
+        *("--model_args", json.dumps(model)),
         *("--tasks", benchmark.adapter),
-        *("--gen_kwargs", ",".join(f"{name}={value}" for name, value in generation.items())),
+        *("--gen_kwargs", json.dumps(generation)),
         *("--batch_size", "1", "--seed", "0,1234,1234,1234", "--log_samples", "--output_path", asked.out),
         *(("--apply_chat_template",) if chat else ()),
         *(("--include_path", benchmark.data) if benchmark.data is not None else ()),

@@ -34,11 +34,23 @@ def installed_version(command: str) -> str:
     Raises:
         ConfigError: nobody can say.
     """
-    python = Path(command).parent / "python"
     code = "import importlib.metadata as m; print(m.version('lm_eval'))"
+    python = Path(command)
     try:
+        python = _python_of(python)
         # -I: nothing of ours is seen by another Python.
         done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigError(f"{python} does not know which version of lm-eval it has: {error}", hint=HINT) from error
     return f"lm-eval {done.stdout.strip()}"
+
+
+# --- private
+
+
+def _python_of(command: Path) -> Path:
+    """Return the Python that a script names in its first line, else the one beside it, wherever a link leads."""
+    with command.open("rb") as file:
+        words = file.readline().decode(errors="replace").removeprefix("#!").split()
+    named = Path(words[0]) if len(words) == 1 else Path()
+    return named if "python" in named.name else command.resolve().parent / "python"

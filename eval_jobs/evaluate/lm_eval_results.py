@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eval_jobs.errors import EvaluateError
+from eval_jobs.errors import ConfigError, EvaluateError
 from eval_jobs.evaluate.lm_eval_command import METRIC
 from eval_jobs.evaluate.relay import Relay, RequestOutcome
 from eval_jobs.harness.fields import Fields
@@ -24,8 +24,10 @@ def result_of(folder: Path, benchmark: Benchmark, suite: Suite, relay: Relay) ->
 
     Raises:
         EvaluateError: the files are not there or not whole, or no metric of the task is a score.
+        ConfigError: another version of the harness wrote them than was planned.
     """
     document = _document(folder)
+    _check_version(document, benchmark)
     rows = {task: _rows(folder, task) for task in document.mapping("configs").values}
     if not rows:
         raise _odd(folder, "it names no task")
@@ -39,7 +41,7 @@ def result_of(folder: Path, benchmark: Benchmark, suite: Suite, relay: Relay) ->
     samples: list[SampleScore] = []
     for task, metric in metrics.items():
         generates = document.mapping("configs").mapping(task).values.get("output_type") == GENERATES
-        found = _samples(document, task, metric, rows[task], relay if generates else None)
+        found = _samples(document, task, metric, rows[task], relay, generates=generates)
         samples += found if len(metrics) == 1 else _of_subset(found, task)
     input_tokens, output_tokens = relay.tokens()
     return EvalResult(
@@ -68,6 +70,16 @@ def _document(folder: Path) -> Fields:
     if not isinstance(values, dict):
         raise _odd(paths[-1], "it is no JSON object")
     return Fields(source=str(paths[-1]), values=values)
+
+
+def _check_version(document: Fields, benchmark: Benchmark) -> None:
+    """Believe the harness itself: it may have been updated since this worker looked."""
+    wrote, program = f"lm-eval {document.text('lm_eval_version')}", benchmark.program
+    if program is not None and wrote != program.version:
+        raise ConfigError(
+            f"`{benchmark.name}` was planned with {program.version}, and {wrote} measured it",
+            hint="the harness was updated meanwhile: start tracker anew on every machine",
+        )
 
 
 def _rows(folder: Path, task: str) -> tuple[Row, ...]:
@@ -101,16 +113,18 @@ def _metric(document: Fields, task: str, benchmark: Benchmark) -> Metric:
 
 
 def _samples(
-    document: Fields, task: str, metric: Metric, rows: Sequence[Row], relay: Relay | None
+    document: Fields, task: str, metric: Metric, rows: Sequence[Row], relay: Relay, *, generates: bool
 ) -> tuple[SampleScore, ...]:
     entry = document.mapping("results").mapping(task)
     filters = sum(one.name == metric.name for one in metrics_of(document, entry, task))
     read = samples_of_task(rows, metric=metric.name, through=metric.filter, filters=filters)
     if isinstance(read, str):
         raise EvaluateError(f"the samples of `{task}` cannot be used: {read}", hint=f"see {document.source}")
-    if relay is not None:
+    if generates:
         own = through_filter(rows, metric.filter)
         read = tuple(_seen(sample, row, relay) for sample, row in zip(read, own, strict=True))
+    elif refusal := relay.first_refusal():
+        read = tuple(replace(one, detail=refusal) if one.status is SampleStatus.ERROR else one for one in read)
     count = document.mapping("n-samples").mapping(task).values.get("effective")
     return (*read, *lost_samples(len(read), count if isinstance(count, int) else None))
 

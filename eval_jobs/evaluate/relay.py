@@ -1,19 +1,22 @@
 """A server on this machine through which lm-evaluation-harness asks an endpoint, so that nothing it loses is lost.
 
-    with Relay(endpoint, journal, timeout_s=120.0) as relay:
+    with Relay(endpoint, journal, sent=parameters, timeout_s=120.0) as relay:
         ...                               # the harness asks relay.base_url with the key relay.token
+    relay.check("gsm8k")                  # raises where too little was answered
     relay.outcomes(context)               # what became of each request with this context
 
 The harness does not write down whether an answer was cut off or refused, and scores both as they stand; it keeps no
-answer of a run that ended early. Here every answer is looked at, and kept: a later run is told it again.
+answer of a run that ended early; and a task may overrule what the suite says of sampling. Here every request is sent as
+planned, and every answer is looked at, and kept: a later run is told it again.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,13 +24,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
-from eval_jobs.errors import TrackerError
+from eval_jobs.errors import EndpointFailed, EvaluateError, TrackerError
+from eval_jobs.evaluate.answer_check import CUT, is_overflow
+from eval_jobs.evaluate.likelihoods import asks_likelihoods, no_likelihoods, problem_of
+from eval_jobs.evaluate.storage import storage_error
 from eval_jobs.evaluate.upstream import Answered, Refused, Upstream
 from eval_jobs.harness.samples import NO_ANSWER
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Endpoint, SampleStatus
 
+log = logging.getLogger(__name__)
+
 ROUTES = ("/v1/completions", "/v1/chat/completions")
+MAX_DOUBTFUL = 0.1
+"""More requests than this share without an answer, for which the server may be to blame: all of it again, later."""
+MAX_IN_A_ROW = 20
+"""So many of them with no answer in between: the server is as good as gone."""
+_ASKED_OTHERWISE = ("max_gen_toks", "max_new_tokens", "max_completion_tokens", "do_sample")
+"""What tasks may call parameters of the suite."""
 
 Json = dict[str, Any]
 
@@ -45,12 +59,13 @@ class RequestOutcome:
 class Relay:
     """The server; a context manager. Safe for threads."""
 
-    def __init__(self, endpoint: Endpoint, journal: Path, *, timeout_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, journal: Path, *, sent: Mapping[str, float], timeout_s: float) -> None:
         """Read what earlier runs were answered.
 
         Args:
             endpoint: who is asked.
             journal: file of answers; made where there is none.
+            sent: the sampling parameters of every answer; the same question asked again takes the seed that follows.
             timeout_s: of one answer.
         """
         self.token = secrets.token_urlsafe(24)
@@ -58,8 +73,12 @@ class Relay:
         """Why the endpoint cannot be asked any more; None: it can."""
         self._upstream = Upstream(endpoint, timeout_s=timeout_s)
         self._journal = journal
+        self._sent = sent
         self._known = _read(journal)
         self._outcomes: dict[str, list[RequestOutcome]] = defaultdict(list)
+        self._asked: Counter[str] = Counter()
+        self._newly_doubtful = 0
+        self._in_a_row = 0
         self._lock = threading.Lock()
         self._count = 0
 
@@ -77,31 +96,49 @@ class Relay:
         """Return what became of the requests with this context: a prompt, or messages as JSON."""
         return tuple(self._outcomes.get(_name(context), ()))
 
+    def first_refusal(self) -> str:
+        """Return why the first request without an answer has none; empty: every one has one."""
+        return next((one.detail for one in self._every() if one.status is SampleStatus.ERROR), "")
+
+    def check(self, name: str) -> None:
+        """Check that enough was answered for a result of the benchmark `name`.
+
+        Raises:
+            EndpointFailed: the server may be to blame; the next try asks what has no answer. What was in doubt before
+                is not held against it once more.
+        """
+        details = [one.detail for one in self._every() if one.status is SampleStatus.ERROR]
+        if details and len(details) == self._count and not any(map(is_overflow, details)):
+            raise EndpointFailed(f"every request of `{name}` failed: {details[0]}", hint="it refuses such requests")
+        if self._newly_doubtful > MAX_DOUBTFUL * self._count:
+            raise EndpointFailed(
+                f"{self._newly_doubtful} of {self._count} requests of `{name}` got no proper answer: {details[0]}",
+                hint="read the server's log; raise suite.request_timeout_s if it is only slow",
+            )
+
     def tokens(self) -> tuple[int | None, int | None]:
         """Return the tokens of all questions and answers, as the endpoint counted them; None: it did not."""
-        every = [one for found in self._outcomes.values() for one in found]
-        asked = [one.input_tokens for one in every if one.input_tokens is not None]
-        said = [one.output_tokens for one in every if one.output_tokens is not None]
+        asked = [one.input_tokens for one in self._every() if one.input_tokens is not None]
+        said = [one.output_tokens for one in self._every() if one.output_tokens is not None]
         return (sum(asked) if asked else None), (sum(said) if said else None)
 
     def answer(self, route: str, body: Json) -> tuple[int, Json]:
         """Return status and body of the reply to a request."""
+        body = body if asks_likelihoods(body) else self._as_planned(body)
         key = content_hash([route, {name: value for name, value in body.items() if name != "model"}])
-        with self._lock:
-            kept = self._known[key].pop(0) if self._known.get(key) else None
+        known = self._known.get(key)
+        kept = known.get("body") if known is not None else None
         try:
             found = Answered(body=kept) if kept is not None else self._upstream.ask(route, body)
+            if isinstance(found, Refused):
+                return self._refused(route, body, found, key=key)
+            _check_likelihoods(body, found.body)
+            if kept is None:
+                self._keep({"key": key, "body": found.body})
+                self._in_a_row = 0
         except TrackerError as error:
             self.failure = self.failure or error
             return 503, {"error": {"message": str(error)}}
-        if isinstance(found, Refused):
-            if "echo" in body:  # likelihoods cannot be left out of a score: the benchmark has none then
-                self.failure = self.failure or found.to_error()
-                return 503, {"error": {"message": found.detail}}
-            self._note(body, RequestOutcome(status=SampleStatus.ERROR, detail=found.detail))
-            return 200, _no_answer(route)
-        if kept is None:
-            self._keep(key, found.body)
         self._note(body, _outcome(found.body))
         return 200, found.body
 
@@ -123,6 +160,43 @@ class Relay:
 
     # --- private
 
+    def _every(self) -> list[RequestOutcome]:
+        return [one for found in self._outcomes.values() for one in found]
+
+    def _as_planned(self, body: Json) -> Json:
+        """Return the request with the suite's parameters, and with a seed of its own: else all repeats are one."""
+        planned: Json = {name: value for name, value in body.items() if name not in _ASKED_OTHERWISE}
+        planned |= self._sent
+        name = content_hash(planned)
+        with self._lock:
+            times = self._asked[name]
+            self._asked[name] += 1
+        return planned | {"seed": int(self._sent["seed"]) + times}
+
+    def _refused(self, route: str, body: Json, refusal: Refused, *, key: str) -> tuple[int, Json]:
+        """Note a request without an answer, and return what the harness is told instead.
+
+        Raises:
+            EndpointFailed: too many in a row have none.
+            StoreError: it cannot be written down.
+        """
+        if refusal.may_pass and key not in self._known:
+            self._doubt(key, refusal.detail)
+        self._note(body, RequestOutcome(status=SampleStatus.ERROR, detail=refusal.detail))
+        return 200, no_likelihoods(body) if asks_likelihoods(body) else _no_answer(route)
+
+    def _doubt(self, key: str, detail: str) -> None:
+        self._keep({"key": key, "doubtful": True})
+        with self._lock:
+            self._newly_doubtful += 1
+            self._in_a_row += 1
+            is_gone = self._in_a_row >= MAX_IN_A_ROW
+        if is_gone:
+            raise EndpointFailed(
+                f"{MAX_IN_A_ROW} requests in a row got no proper answer: {detail}",
+                hint="read the server's log; what was answered is kept, the next try asks the rest",
+            )
+
     def _note(self, body: Json, outcome: RequestOutcome) -> None:
         asked = body.get("prompt", body.get("messages"))
         if "prompt" in body and isinstance(asked, list) and len(asked) == 1:
@@ -131,9 +205,12 @@ class Relay:
             self._outcomes[_name(asked)].append(outcome)
             self._count += 1
 
-    def _keep(self, key: str, body: Json) -> None:
-        with self._lock, self._journal.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "body": body}) + "\n")
+    def _keep(self, entry: Json) -> None:
+        try:
+            with self._lock, self._journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+        except OSError as error:
+            raise storage_error(self._journal.parent, error) from error
 
 
 # --- private
@@ -144,7 +221,8 @@ class _Httpd(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing: the harness ended before its answer came."""
+        """Say little: mostly, the harness ended before its answer came."""
+        log.debug("a request of lm_eval was given up", exc_info=True)
 
     request_queue_size = 256
 
@@ -174,14 +252,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def _read(journal: Path) -> dict[str, list[Json]]:
-    """Return the answers that are kept, by request, in order; the last line of a killed process may be half a line."""
-    found: dict[str, list[Json]] = defaultdict(list)
+def _read(journal: Path) -> dict[str, Json]:
+    """Return what is kept of each request: its answer, or that it got none; a killed process may leave half a line."""
+    found: dict[str, Json] = {}
     lines = journal.read_text(encoding="utf-8", errors="replace").split("\n") if journal.is_file() else []
     for line in lines:
         try:
             entry = json.loads(line)
-            found[entry["key"]].append(entry["body"])
+            found[entry["key"]] = entry
         except (ValueError, KeyError, TypeError):
             continue
     if lines and lines[-1]:  # what comes next must not be appended to half a line
@@ -204,13 +282,32 @@ def _name(asked: object) -> str:
 
 
 def _outcome(body: Json) -> RequestOutcome:
-    usage = body.get("usage") or {}
-    is_cut = any(choice.get("finish_reason") == "length" for choice in body["choices"])
+    usage = body.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    is_cut = any(choice.get("finish_reason") in CUT for choice in body["choices"])
     return RequestOutcome(
         status=SampleStatus.TRUNCATED if is_cut else SampleStatus.SCORED,
-        input_tokens=usage.get("prompt_tokens"),
-        output_tokens=usage.get("completion_tokens"),
+        input_tokens=_count_in(usage, "prompt_tokens"),
+        output_tokens=_count_in(usage, "completion_tokens"),
     )
+
+
+def _count_in(usage: Json, name: str) -> int | None:
+    value = usage.get(name)
+    return value if isinstance(value, int) else None
+
+
+def _check_likelihoods(body: Json, reply: Json) -> None:
+    """Refuse a server whose likelihoods are none of those that were asked for: no question of the benchmark has any.
+
+    Raises:
+        EvaluateError: they are not.
+    """
+    if asks_likelihoods(body) and (problem := problem_of(body, reply)):
+        raise EvaluateError(
+            f"the server does not give the likelihoods of a prompt's tokens: {problem}",
+            hint="use tasks that generate, or an engine that gives them, such as vLLM",
+        )
 
 
 def _no_answer(route: str) -> Json:

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from eval_jobs.errors import EndpointFailed, EndpointRefused, EvaluateError
+from eval_jobs.errors import EndpointFailed, EndpointRefused
+from eval_jobs.evaluate.answer_check import ENDINGS, FILTERED
 from eval_jobs.loopback import LOOPBACK
 from eval_jobs.secrets import masked
 from eval_jobs.types import Endpoint, EngineKind
@@ -38,14 +39,8 @@ class Refused:
     """One question got no proper answer although the server lives."""
 
     detail: str
-
-    def to_error(self) -> EvaluateError:
-        """Return why a benchmark that needs every answer has no score."""
-        return EvaluateError(
-            f"a request for likelihoods was refused: {self.detail}",
-            hint="a question may be too long for serve.max_model_len, or the server does not give likelihoods of "
-            "prompts: use tasks that generate",
-        )
+    may_pass: bool = False
+    """Whether the server may be to blame, and not the question."""
 
 
 class Upstream:
@@ -54,6 +49,7 @@ class Upstream:
     def __init__(self, endpoint: Endpoint, *, timeout_s: float) -> None:
         """Open the client; nobody is asked yet."""
         self._endpoint = endpoint
+        self._timeout_s = timeout_s
         self._key = os.environ.get(endpoint.api_key_env, "") if endpoint.api_key_env else "EMPTY"
         self._client = httpx.Client(
             headers={"Authorization": f"Bearer {self._key}"},
@@ -75,15 +71,19 @@ class Upstream:
         for pause_s in (*PAUSES_S, 0.0):
             try:
                 reply = self._client.post(url, json=body)
+            except httpx.TimeoutException:
+                said = f"no answer within {self._timeout_s:g} s"
+                break  # another try would cost as much
             except httpx.HTTPError as error:
                 said = f"{type(error).__name__}: {error}"
             else:
-                if reply.status_code < httpx.codes.INTERNAL_SERVER_ERROR and reply.status_code not in _LATER:
-                    return self._read(reply)
-                said = self._shown(reply)
+                found = self._read(reply)
+                if isinstance(found, Answered) or not found.may_pass:
+                    return found
+                said = found.detail
             threading.Event().wait(pause_s)
         if self._is_alive():
-            return Refused(detail=said)
+            return Refused(detail=said, may_pass=True)
         raise EndpointFailed(f"{self._endpoint.base_url} does not answer: {said}", hint=self._hint)
 
     def close(self) -> None:
@@ -105,13 +105,22 @@ class Upstream:
         if reply.status_code == httpx.codes.NOT_FOUND:
             raise EndpointFailed(f"{self._endpoint.base_url}: {self._shown(reply)}", hint=self._hint)
         if reply.status_code != httpx.codes.OK:
-            return Refused(detail=self._shown(reply))
+            is_later = reply.status_code >= httpx.codes.INTERNAL_SERVER_ERROR or reply.status_code in _LATER
+            return Refused(detail=self._shown(reply), may_pass=is_later)
+        return self._completion(masked(reply.text, (self._key,)))  # a server may repeat the key that it was sent
+
+    def _completion(self, text: str) -> Answered | Refused:
         try:
-            body = json.loads(masked(reply.text, (self._key,)))  # a server may repeat the key that it was sent
+            body = json.loads(text)
             choices = body["choices"]
             texts = [choice["message"]["content"] if "message" in choice else choice["text"] for choice in choices]
+            endings = [choice.get("finish_reason") for choice in choices]
         except (ValueError, KeyError, TypeError, AttributeError):
-            return Refused(detail=f"the answer is no completion: {reply.text[:_SHOWN_CHARS]}")
+            return Refused(detail=f"the answer is no completion: {text[:_SHOWN_CHARS]}", may_pass=True)
+        if FILTERED in endings:
+            return Refused(detail="the answer was filtered")
+        if odd := [ending for ending in endings if ending not in ENDINGS]:
+            return Refused(detail=f"the answer did not end properly (finish_reason: {odd[0]})", may_pass=True)
         if not texts or not all(isinstance(text, str) for text in texts):
             return Refused(detail="the answer holds no text")
         is_ours = self._endpoint.info.name in {EngineKind.VLLM, EngineKind.SGLANG}
@@ -120,7 +129,7 @@ class Upstream:
         return Answered(body=body)
 
     def _shown(self, reply: httpx.Response) -> str:
-        return f"HTTP {reply.status_code}: {masked(reply.text[:_SHOWN_CHARS], (self._key,))}"
+        return f"HTTP {reply.status_code}: {masked(reply.text, (self._key,))[:_SHOWN_CHARS]}"
 
     def _is_alive(self) -> bool:
         try:

@@ -20,6 +20,8 @@ Row = Mapping[str, object]
 SUBSET = "default"
 NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
 """The harness may be told to write this where a server gave no text. It scores it all the same."""
+NO_LIKELIHOOD = -1e9
+"""Likelihood of a token where a server gave none. No model gives one that is nearly as small."""
 _LOST = "it was asked, and the file with the samples does not hold it"
 
 
@@ -130,8 +132,13 @@ def _sample(row: Row, sample_id: str, metric: str) -> SampleScore:
 def _has_response(responses: object) -> bool:
     """Return whether something was answered: an empty text is an answer, nothing at all is none."""
     if isinstance(responses, list):
-        return bool(responses) and all(_has_response(one) for one in responses)
+        return bool(responses) and not _is_unlikely(responses) and all(_has_response(one) for one in responses)
     return responses is not None and responses != NO_ANSWER
+
+
+def _is_unlikely(response: Sequence[object]) -> bool:
+    """Return whether this is the likelihood of a continuation, and what the harness adds up where there was none."""
+    return len(response) == 2 and str(response[1]) in {"True", "False"} and _log_likelihood(response) <= NO_LIKELIHOOD
 
 
 def _answer(row: Row, choices: Sequence[str]) -> str:

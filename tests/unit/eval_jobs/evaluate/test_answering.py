@@ -10,13 +10,13 @@ import openai
 import pytest
 
 from eval_jobs.errors import EndpointFailed, EndpointRefused
+from eval_jobs.evaluate.answer_check import is_overflow
 from eval_jobs.evaluate.answering import Gate, NoAnswer
 from eval_jobs.evaluate.blame import (
     MAX_RETRY_AFTER_S,
     Blame,
     blame,
     describe,
-    is_overflow,
     pause_s,
 )
 from eval_jobs.evaluate.pauses import Pauses

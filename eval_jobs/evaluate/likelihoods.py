@@ -1,0 +1,59 @@
+"""Likelihoods of prompts, as the completions API gives them under `echo`. Pure.
+
+The harness asks with token ids and counts the likelihoods from the first one: a server that puts a token of its own in
+front, or leaves one out, would be scored by the neighbours of the tokens that were meant, without a word.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eval_jobs.harness.samples import NO_LIKELIHOOD
+
+Json = dict[str, Any]
+
+
+def asks_likelihoods(body: Json) -> bool:
+    """Return whether a request is for the likelihoods of its prompt."""
+    return bool(body.get("echo"))
+
+
+def problem_of(body: Json, reply: Json) -> str:
+    """Return why a reply does not hold the likelihood of every token that was sent; empty: it does."""
+    for choice in reply["choices"]:
+        found = choice.get("logprobs")
+        likely, best = (found.get("token_logprobs"), found.get("top_logprobs")) if isinstance(found, dict) else (0, 0)
+        if not isinstance(likely, list) or not isinstance(best, list) or len(likely) != len(best):
+            return "its answer holds none"
+        expected = _tokens(body) + 1  # one is generated
+        if len(likely) != expected:
+            return f"its answer holds {len(likely)} where {expected} were asked"
+        if not all(map(_is_number, likely[1:])) or not all(one and isinstance(one, dict) for one in best[1:]):
+            return "not all in its answer are numbers"
+    return ""
+
+
+def no_likelihoods(body: Json) -> Json:
+    """Return the reply from which the harness computes what `harness.samples` knows as no response."""
+    count = _tokens(body)
+    found = {
+        "token_logprobs": [None, *[NO_LIKELIHOOD] * count],
+        "top_logprobs": [None, *[{"": NO_LIKELIHOOD}] * count],
+    }
+    return {"object": "", "choices": [{"index": 0, "finish_reason": "length", "text": "", "logprobs": found}]}
+
+
+# --- private
+
+
+def _tokens(body: Json) -> int:
+    """Return how many tokens were sent: one prompt, by itself or alone in a list."""
+    prompt = body.get("prompt")
+    while isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], list):
+        prompt = prompt[0]
+    return len(prompt) if isinstance(prompt, list) else 0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
