@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+from datetime import datetime
+
 from eval_jobs.evaluate.data_files import check_benchmark, read_data_digest
 from eval_jobs.types import ServeSpec, Suite
 from tracker.config import Config
-from tracker.domain.sweeps.matrix import different_benchmarks
-from tracker.domain.sweeps.types import Sweep
+from tracker.domain.sweeps.matrix import different_benchmarks, stand_in
+from tracker.domain.sweeps.types import OtherModel, Sweep
 from tracker.wiring_programs import benchmark_with_version
 
 
@@ -35,3 +38,12 @@ def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep
                 check_benchmark(benchmark)
         found[sweep.name] = sweep
     return found
+
+
+def check_endpoint(other: OtherModel, run: str, now: datetime) -> None:
+    """Ask an endpoint of a sweep for its models, as a worker will.
+
+    Raises:
+        TrackerError: it does not answer, refuses, or serves others.
+    """
+    importlib.import_module("eval_jobs.serve.remote").served_model(stand_in(other, run, now), other.serve)

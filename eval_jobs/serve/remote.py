@@ -24,6 +24,8 @@ from eval_jobs.serve.port import model_names
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 ANSWER_TIMEOUT_S = 20.0
+CONNECT_TIMEOUT_S = 5.0
+"""A server that is there takes a connection at once, however busy it is; a machine that is gone never does."""
 RETRIES = 1
 
 
@@ -39,8 +41,7 @@ class RemoteEngine:
         started_at = self._clock.now()
         url = checked_url(spec.base_url)
         progress(f"asking {url} for its models")
-        offered = _offered_models(url, _key(spec.api_key_env), spec.api_key_env)
-        model = chosen_model(model_name(spec.model, checkpoint), offered, url=url)
+        model = served_model(checkpoint, spec)
         load_s = (self._clock.now() - started_at).total_seconds()
         yield Endpoint(
             base_url=url,
@@ -60,6 +61,19 @@ class RemoteEngine:
 
     def close(self) -> None:
         """Do nothing: nothing is ours."""
+
+
+def served_model(checkpoint: Checkpoint, spec: ServeSpec) -> str:
+    """Ask the endpoint for its models, and return the name of the one that is meant.
+
+    Raises:
+        ConfigError: the address or the key cannot be right.
+        EndpointUnreachable: nobody answers, or not properly.
+        WrongModel: it serves others.
+    """
+    url = checked_url(spec.base_url)
+    offered = _offered_models(url, _key(spec.api_key_env), spec.api_key_env)
+    return chosen_model(model_name(spec.model, checkpoint), offered, url=url)
 
 
 def checked_url(base_url: str) -> str:
@@ -134,8 +148,9 @@ def _key(variable: str) -> str:
 def _offered_models(url: str, key: str, variable: str) -> tuple[str, ...]:
     # A proxy from the environment knows nothing of a server on this machine.
     loopback = urlsplit(url).hostname in LOOPBACK
+    timeout = openai.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
     with (
-        openai.DefaultHttpxClient(trust_env=not loopback, timeout=ANSWER_TIMEOUT_S) as http_client,
+        openai.DefaultHttpxClient(trust_env=not loopback, timeout=timeout) as http_client,
         openai.OpenAI(base_url=url, api_key=key, max_retries=RETRIES, http_client=http_client) as client,
     ):
         try:

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from eval_jobs.errors import ConfigError
+from eval_jobs.errors import ConfigError, TrackerError
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.queue_types import QueueState
@@ -24,6 +24,7 @@ from tracker.domain.sweeps.estimate import estimate_of, estimate_text
 from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import OPEN, Sweep, Turn, TurnState
 from tracker.wiring import Project
+from tracker.wiring_sweeps import check_endpoint
 
 LOOK_S = 0.5
 """Between two looks at the queue."""
@@ -58,6 +59,7 @@ def now(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
     desk, console, clock = project.sweep_desk(), Console(), SystemClock()
     sweep = _sweep(desk, name)
     _say_what_comes(console, desk, sweep)
+    _say_who_is_away(console, project, sweep)
     if dry_run:
         return 0
     is_watched = not _may_lead(project)
@@ -141,6 +143,15 @@ def _say_what_comes(console: Console, desk: SweepDesk, sweep: Sweep) -> None:
         asked = desk.store.answered([plan.id for plan in plans])
         own = own_answers(desk, plans)
         _line(console, "cost", estimate_text(estimate_of(plans, _records(desk), asked, own)))
+
+
+def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
+    """Say at once which endpoint does not answer: a worker, perhaps elsewhere, tries it three times all the same."""
+    for other in sweep.endpoints:
+        try:
+            check_endpoint(other, project.config.run.name, SystemClock().now())
+        except TrackerError as error:
+            _line(console, "away", f"{other.name}: {error.message} ({error.hint}); a worker tries it all the same")
 
 
 def _records(desk: SweepDesk) -> list[EvalRecord]:
