@@ -276,7 +276,8 @@ def _widened(test: PairedTest, pooled: PooledTest | None) -> Spread:
     if pooled is None:
         return test.spread
     beyond = math.sqrt(max(pooled.stderr**2 - test.stderr**2, 0.0))
-    return replace(test.spread, stderr=math.hypot(test.spread.stderr, beyond), df=min(test.spread.df, pooled.df))
+    stderr, cautious = (math.hypot(own, beyond) for own in (test.spread.stderr, test.spread.cautious))
+    return replace(test.spread, stderr=stderr, cautious=cautious, df=min(test.spread.df, pooled.df))
 
 
 def _comparison(possible: _Possible, test: PairedTest, noise: _Noise, pooled: PooledTest | None) -> Comparison:

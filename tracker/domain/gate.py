@@ -22,7 +22,7 @@ from tracker.domain.display import names_text, percent_text, score_text, signed_
 from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate_types import BenchmarkCheck, GateReport, GateWord, LatencyCheck
 from tracker.domain.scores import summarise
-from tracker.domain.statistics import CLUSTERED_T, Spread, mde, t_cdf, t_quantile
+from tracker.domain.statistics import CLUSTERED_T, Spread, loss_p, mde, t_quantile
 from tracker.domain.types import Policy
 
 POWER = 0.8
@@ -113,7 +113,7 @@ def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alp
     if change.p_worse < alpha_test and change.delta <= -rule.min_effect:
         lost = f"lost {score_text(-change.delta)}: {change.n_lost} samples lost, {change.n_gained} gained"
         return replace(check, word=GateWord.REGRESSION, reason=lost)
-    if t_cdf(-(spread.centre + rule.min_effect) / spread.stderr, spread.df) < alpha:
+    if loss_p(spread, rule.min_effect) < alpha:
         return replace(check, reason=f"no loss of {score_text(rule.min_effect)} or more")
     needed = _samples_needed(one, spread, rule.min_effect, alpha)
     return _undecided(replace(check, word=GateWord.INCONCLUSIVE, samples_needed=needed), one)
@@ -171,13 +171,16 @@ def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
 def _samples_needed(one: ComparedBenchmark, spread: Spread, min_effect: float, alpha: float) -> int | None:
     """Return n at which a candidate that lost nothing passes with 80 % power; None: the jitter is too large for any.
 
-    n * stderr^2 / (min_effect^2 / (z_alpha + z_power)^2 - jitter^2), as in Miller 2024, with these samples' flips.
+    n * stderr^2 / (min_effect^2 / (z_alpha + z_power)^2 - jitter^2), as in Miller 2024, with these samples' flips. The
+    cluster that may be lost as a whole weighs less the more there are: its part of the variance falls with 1 / n^2.
     """
     z = t_quantile(POWER, math.inf) - t_quantile(alpha, math.inf)
     of_samples = (min_effect / z) ** 2 - (spread.stderr**2 - one.spread.stderr**2)
     if of_samples <= 0:
         return None
-    return math.ceil(one.comparison.n_common * one.spread.stderr**2 / of_samples)
+    flips, more = one.spread.stderr**2, max(one.spread.cautious**2 - one.spread.stderr**2, 0.0)
+    # flips / k + more / k^2 = of_samples, with k times as many samples
+    return math.ceil(one.comparison.n_common * (flips + math.sqrt(flips**2 + 4 * more * of_samples)) / (2 * of_samples))
 
 
 def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRule) -> BenchmarkCheck:

@@ -14,7 +14,7 @@ from tests.unit.tracker.domain.records import failure_of, record_of, suite_of
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate, holm_levels
 from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
-from tracker.domain.gate_types import GateWord
+from tracker.domain.gate_types import BenchmarkCheck, GateWord
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.run_scores import series_key
 from tracker.domain.types import LatencyMetric
@@ -102,6 +102,26 @@ def test_a_handful_of_clusters_without_a_change_is_no_pass() -> None:
     (check,) = gate(before, after, policy, NO_NOISE).benchmarks
     assert check.word is GateWord.INCONCLUSIVE
     assert "clusters" in check.reason
+
+
+def test_clusters_that_are_said_to_be_needed_are_enough() -> None:
+    """However much flips in each of 40 passages: one more of them might be lost as a whole."""
+    policy = GatePolicy(otherwise=BenchmarkRule(min_effect=0.05))
+
+    def check(passages: int) -> BenchmarkCheck:
+        clusters = [f"passage {i // 25}" for i in range(25 * passages)]
+        before = [float(i % 2) for i in range(25 * passages)]
+        # Of every passage one answer is lost and one gained, of every other passage one more either way.
+        flips = {25 * p + k for p in range(passages) for k in (2, 3, 4 + p // 2 % 2)[: 2 + p % 2]}
+        after = [1.0 - score if i in flips else score for i, score in enumerate(before)]
+        old, new = (record_of(step, {"b": x}, clusters=clusters) for step, x in ((1, before), (2, after)))
+        return gate(old, new, policy, NO_NOISE).benchmarks[0]
+
+    few = check(40)
+    assert few.word is GateWord.INCONCLUSIVE
+    assert few.samples_needed is not None
+    assert 1_500 < few.samples_needed < 2_500
+    assert check(few.samples_needed // 25 + 1).word is GateWord.PASS
 
 
 def test_many_clusters_with_a_handful_of_changes_pass() -> None:

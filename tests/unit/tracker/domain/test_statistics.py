@@ -23,6 +23,7 @@ from tracker.domain.statistics import (
     IntArray,
     Spread,
     interval,
+    loss_p,
     mcnemar_midp,
     mde,
     paired_test,
@@ -245,6 +246,28 @@ def test_a_loss_of_whole_clusters_is_shown_to_be_absent_no_more_often_than_alpha
         after = np.where((rng.random(clusters) < margin)[members], 0.0, 1.0)
         shown += tost_p(paired_test(after, before, members).spread, margin) < 0.05
     assert shown / 400 <= 0.09
+
+
+@pytest.mark.parametrize(("clusters", "size", "lost"), [(20, 50, 1.0), (40, 25, 1.0), (40, 25, 0.5), (60, 17, 1.0)])
+def test_flips_everywhere_are_no_evidence_that_no_cluster_was_lost(clusters: int, size: int, lost: float) -> None:
+    """Answers that change both ways in every cluster say nothing of a loss that takes a few of them as a whole."""
+    rng = np.random.default_rng(6)
+    members: IntArray = np.repeat(np.arange(clusters), size)
+    shown = 0
+    for _ in range(300):
+        before, after = ((rng.random(members.size) < 0.9).astype(float) for _ in range(2))
+        hit = (rng.random(clusters) < 0.05 / 0.9 / lost)[members] & (rng.random(members.size) < lost)
+        shown += loss_p(paired_test(np.where(hit, 0.0, after), before, members).spread, 0.05) < 0.05
+    assert shown / 300 <= 0.08
+
+
+def test_what_is_promised_of_many_clusters_needs_no_more_because_of_their_number() -> None:
+    members: IntArray = np.repeat(np.arange(200), 5)
+    before = np.tile([1.0, 0.0, 1.0, 0.0, 1.0], 200)
+    noisy = np.where(np.arange(before.size) % 17 < 2, 1.0 - before, before)
+    spread = paired_test(noisy, before, members).spread
+    assert loss_p(spread, 0.04) < 0.05
+    assert interval(spread, 0.9)[0] == pytest.approx(spread.centre - 1.6525 * spread.stderr, abs=1e-4)
 
 
 def test_clusters_of_one_are_as_cautious_as_samples() -> None:
