@@ -10,7 +10,7 @@ import importlib
 import os
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -42,10 +42,12 @@ from tracker.wiring_sweeps import sweeps_of
 if TYPE_CHECKING:
     from tracker.adapters.mlflow_registry import RegisteredCheckpoint
     from tracker.adapters.mlflow_runs import TrackingSettings
+    from tracker.adapters.mlflow_samples import WrittenPages
     from tracker.app.alerting import Crier
     from tracker.app.collect import Keeping
     from tracker.app.pipeline import Measurement, World
     from tracker.app.sweeps import SweepDesk
+    from tracker.domain.sample_pages import SamplePage
     from tracker.domain.sweeps.types import Sweep
 
 
@@ -146,6 +148,18 @@ class Project:
             self._tracking_settings, reference, self.history.runs()
         )
         return found
+
+    def write_samples(self, pages: Sequence[SamplePage]) -> WrittenPages:
+        """Write samples of two checkpoints to MLflow, to be looked at side by side.
+
+        Raises:
+            TrackingUnreachable, StoreError: MLflow does not answer, or refuses.
+            ConfigError: the experiment was deleted.
+        """
+        self.make_state_dir()
+        samples = importlib.import_module("tracker.adapters.mlflow_samples")
+        written: WrittenPages = samples.write_pages(self._tracking_settings, pages)
+        return written
 
     def sweeps(self) -> dict[str, Sweep]:
         """Return the sweeps of [[schedule]] by name; see `wiring_sweeps.sweeps_of`."""

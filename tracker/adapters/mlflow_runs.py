@@ -71,18 +71,27 @@ def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: T
         ConfigError: the run or the experiment that the settings name cannot be used.
         MlflowException: as the client.
     """
-    if settings.run_id:
-        return _tracked(_named_run(client, settings.run_id))
-    key = run_key(settings, item.checkpoint.run_id)
-    known = the_one(client, _search(client, f"tags.`{KEY_TAG}` = '{key}'"))
+    known = known_run(client, settings, item.checkpoint.run_id)
     if known is not None:
         return _tracked(known)
+    key = run_key(settings, item.checkpoint.run_id)
     trainers = next(_trainers_runs(client, settings, item), None)
     if trainers is not None:
         # From now on it is found by its tag, also when the trainer starts another run into the same folder.
         client.set_tag(trainers.info.run_id, KEY_TAG, key)
         return _tracked(trainers)
     return _tracked(_create_run(client, settings, item.checkpoint, key))
+
+
+def known_run(client: MlflowClient, settings: TrackingSettings, run_id: str) -> Run | None:
+    """Return the run that a training run's results go into; None: nothing of it was written yet.
+
+    Raises:
+        ConfigError, MlflowException: as `find_or_create_run`.
+    """
+    if settings.run_id:
+        return _named_run(client, settings.run_id)
+    return the_one(client, _search(client, f"tags.`{KEY_TAG}` = '{run_key(settings, run_id)}'"))
 
 
 def run_key(settings: TrackingSettings, run_id: str) -> str:
@@ -100,6 +109,31 @@ def the_one(client: MlflowClient, found: list[Run]) -> Run | None:
         if run is not None and not run.data.metrics and not _tracked(run).joined:
             client.delete_run(run.info.run_id)
     return first
+
+
+def samples_experiment(settings: TrackingSettings) -> str:
+    """Return the name of the experiment that holds samples to be looked at side by side."""
+    return f"{settings.experiment}/samples"
+
+
+def get_or_create_experiment(client: MlflowClient, settings: TrackingSettings) -> Experiment:
+    """Return the experiment that the settings name.
+
+    Raises:
+        ConfigError: it was deleted.
+        MlflowException: as the client.
+    """
+    known = client.get_experiment_by_name(settings.experiment)
+    if known is None:
+        location = _artifact_location(settings)
+        client.create_experiment(settings.experiment, artifact_location=location)
+        known = client.get_experiment_by_name(settings.experiment)
+    if known.lifecycle_stage != "active":
+        raise ConfigError(
+            f"the MLflow experiment {settings.experiment!r} was deleted",
+            hint="restore it with `mlflow experiments restore`, or set tracking.experiment to another name",
+        )
+    return known
 
 
 # --- private
@@ -160,7 +194,7 @@ def _candidate(client: MlflowClient, run: Run) -> RunCandidate:
 
 
 def _create_run(client: MlflowClient, settings: TrackingSettings, checkpoint: Checkpoint, key: str) -> Run:
-    experiment = _get_or_create_experiment(client, settings)
+    experiment = get_or_create_experiment(client, settings)
     return client.create_run(
         experiment.experiment_id,
         start_time=timestamp_ms(checkpoint),
@@ -173,20 +207,6 @@ def _create_run(client: MlflowClient, settings: TrackingSettings, checkpoint: Ch
             "tracker.output_dir": settings.output_dir,
         },
     )
-
-
-def _get_or_create_experiment(client: MlflowClient, settings: TrackingSettings) -> Experiment:
-    known = client.get_experiment_by_name(settings.experiment)
-    if known is None:
-        location = _artifact_location(settings)
-        client.create_experiment(settings.experiment, artifact_location=location)
-        known = client.get_experiment_by_name(settings.experiment)
-    if known.lifecycle_stage != "active":
-        raise ConfigError(
-            f"the MLflow experiment {settings.experiment!r} was deleted",
-            hint="restore it with `mlflow experiments restore`, or set tracking.experiment to another name",
-        )
-    return known
 
 
 def _artifact_location(settings: TrackingSettings) -> str | None:

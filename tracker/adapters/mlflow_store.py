@@ -14,7 +14,7 @@ from tracker.adapters import mlflow_environment  # noqa: F401 - before mlflow  #
 
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -32,7 +32,15 @@ from tracker.adapters.codec import to_json
 from tracker.adapters.mlflow_champions import MODEL_TAG, own_name, send_champions
 from tracker.adapters.mlflow_client import check_reachable, connect, public
 from tracker.adapters.mlflow_errors_sql import mapped_errors
-from tracker.adapters.mlflow_runs import KIND_TAG, TrackedRun, TrackingSettings, find_or_create_run, run_key
+from tracker.adapters.mlflow_runs import (
+    KIND_TAG,
+    TrackedRun,
+    TrackingSettings,
+    find_or_create_run,
+    known_run,
+    run_key,
+    samples_experiment,
+)
 from tracker.adapters.mlflow_sweeps import dataset_input, send_sweep
 from tracker.adapters.mlflow_view import VIEW_TAG, note_links, view_state
 from tracker.adapters.samples_table_parquet import write_samples
@@ -42,6 +50,7 @@ from tracker.domain.tracking_types import (
     CurveBatch,
     SweepBatch,
     TrackedMetric,
+    TrackedVerdict,
     TrackingBatch,
     TrackingItem,
 )
@@ -81,7 +90,8 @@ class MlflowStore:
                         send_champions(client, run, item, run_key(self._settings, item.checkpoint.run_id))
                 elif isinstance(item, TrackingBatch):
                     key = run_key(self._settings, item.checkpoint.run_id)
-                    _send_batch(client, run, item, key, self._links(client, run, item, key))
+                    links = _links(client, self._settings, run.experiment_id, item.checkpoint.run_id)
+                    _send_batch(client, run, item, key, links)
                 elif not run.joined:
                     _send_curves(client, run, item)
         except TrackerError:
@@ -94,16 +104,38 @@ class MlflowStore:
 
     # --- private
 
-    def _links(self, client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str) -> str:
-        name = own_name(client, batch.checkpoint.run_id, key) if self._settings.has_aliases else ""
-        return note_links(run.experiment_id, name)
-
     def _connected(self) -> MlflowClient:
         if self._client is None:
             self._client = self._open_client(self._settings.uri)
         else:
             check_reachable(self._settings.uri)  # seconds, where the client itself would try for longer
         return self._client
+
+
+def refresh_note(client: MlflowClient, settings: TrackingSettings, run_id: str) -> None:
+    """Bring the links in the description of a training run up to date, where it has one already.
+
+    Raises:
+        ConfigError, MlflowException: as `mlflow_runs.known_run`.
+    """
+    run = known_run(client, settings, run_id)
+    newest = read_newest(run.data.tags.get(NEWEST_TAG, "")) if run is not None else ()
+    if run is not None and newest:
+        note = _note(run.data.tags, _links(client, settings, run.info.experiment_id, run_id), newest)
+        client.set_tag(run.info.run_id, NOTE_TAG, note)
+
+
+# --- private
+
+
+def _links(client: MlflowClient, settings: TrackingSettings, experiment_id: str, run_id: str) -> str:
+    name = own_name(client, run_id, run_key(settings, run_id)) if settings.has_aliases else ""
+    samples = client.get_experiment_by_name(samples_experiment(settings))
+    return note_links(experiment_id, name, samples.experiment_id if samples is not None else "")
+
+
+def _note(tags: Mapping[str, str], links: str, newest: tuple[TrackedVerdict, ...]) -> str:
+    return with_section(tags.get(NOTE_TAG, ""), f"{links}\n\n{render(newest)}")
 
 
 def _send_curves(client: MlflowClient, run: TrackedRun, item: CurveBatch) -> None:
@@ -205,7 +237,7 @@ def _refresh_run(client: MlflowClient, run: TrackedRun, known: Run, batch: Track
     tags = known.data.tags
     newest = merge(read_newest(tags.get(NEWEST_TAG, "")), batch.verdicts)
     if newest:
-        note = with_section(tags.get(NOTE_TAG, ""), f"{links}\n\n{render(newest)}")
+        note = _note(tags, links, newest)
         values = verdict_tags(newest) | {NEWEST_TAG: write_newest(newest), NOTE_TAG: note}
         client.log_batch(run.run_id, tags=[RunTag(k, v) for k, v in values.items() if tags.get(k) != v])
     if not run.joined:

@@ -42,12 +42,13 @@ def view_link(base_url: str, experiment_id: str) -> str:
     return f"{base_url.rstrip('/')}/{_view_path(experiment_id)}"
 
 
-def note_links(experiment_id: str, registered_model: str) -> str:
-    """Return a line of Markdown for a run's description: its curves, its checkpoints, and the best of them.
+def note_links(experiment_id: str, registered_model: str, samples_experiment_id: str = "") -> str:
+    """Return a line of Markdown for a run's description: its curves, its checkpoints, the best of them, and samples.
 
     Args:
         experiment_id: of the run.
         registered_model: whose aliases name the best checkpoints; empty: there is none.
+        samples_experiment_id: that holds samples to be looked at side by side; empty: there is none.
     """
     pages = {
         "Curves": _view_path(experiment_id),
@@ -55,7 +56,15 @@ def note_links(experiment_id: str, registered_model: str) -> str:
     }
     if registered_model:
         pages["Best checkpoints"] = f"#/models/{quote(registered_model, safe='')}"
+    if samples_experiment_id:
+        pages["Samples before and after"] = f"#/experiments/{samples_experiment_id}/evaluation-runs?workflowType=genai"
     return " · ".join(f"[{name}]({path})" for name, path in pages.items())
+
+
+def samples_link(experiment_id: str, *, before: str, after: str) -> str:
+    """Return the path of MLflow's page that shows two evaluation runs side by side, sample by sample."""
+    query = f"selectedRunUuid={after}&compareToRunUuid={before}&workflowType=genai"
+    return f"#/experiments/{experiment_id}/evaluation-runs?{query}"
 
 
 def view_state(metric_keys: Iterable[str], previous: str | None) -> str:
