@@ -2,6 +2,7 @@
 
 path = write_report(config_path, named=None, output=None)        # of the project's own run
 path = write_report(config_path, named="sft@600", output=None)   # of one checkpoint
+path = write_report(config_path, named=None, output=None, with_checkpoints=True)   # the run's and those of all of them
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dashboards.build_checkpoint import collect_checkpoint
+from dashboards.checkpoint_data import CheckpointData
 from dashboards.checkpoint_view import build_checkpoint_view
 from dashboards.ledger import LOST_SAMPLES
 from dashboards.lost import plans_with_texts
@@ -26,10 +28,11 @@ from dashboards.page import render_checkpoint, render_page
 from dashboards.run_data import RunData, newest_records, newest_repetitions
 from dashboards.sources import Sources
 from dashboards.view import build_view
-from eval_jobs.errors import DiskFull, StoreError
+from eval_jobs.errors import ConfigError, DiskFull, StoreError
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.curves import TrainerCurves
+from tracker.app.comparing import noise_of_run
 from tracker.cli.checkpoints import is_reference, named_checkpoint
 from tracker.cli.options import choose_run, open_project
 from tracker.domain.branches import branches_of
@@ -45,13 +48,14 @@ from tracker.ports import Sweeps
 from tracker.wiring import Project
 
 
-def write_report(config_path: Path, *, named: str | None, output: Path | None) -> Path:
+def write_report(config_path: Path, *, named: str | None, output: Path | None, with_checkpoints: bool = False) -> Path:
     """Write the report of a run, by default the project's own, or of one checkpoint, and return its absolute path.
 
     Args:
         config_path: of the project.
         named: a run, or what names a checkpoint (`tracker.cli.checkpoints`); of a name that is both, the run.
         output: where to write it; None: into the state folder.
+        with_checkpoints: write the page of every checkpoint of the run beside it, each linked to the other.
 
     Raises:
         ConfigError: the configuration is wrong, or no such run or checkpoint was evaluated.
@@ -61,12 +65,17 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None) -
     project = open_project(config_path)
     known = project.history.runs()
     if named is not None and named not in known and is_reference(named):
+        if with_checkpoints:
+            hint = "name the run, or leave --checkpoints out"
+            raise ConfigError(f"{named} names one checkpoint, and --checkpoints is for those of a run", hint=hint)
         return _write_checkpoint(project, named_checkpoint(project, named), output)
     run_id = choose_run(known, named, own=project.config.run.name)
     data = collect(run_id, _sources(project), now=SystemClock().now())
     if run_id == project.config.run.name:
         data = replace(data, boards=newest_boards(project.sweep_store, [one.name for one in project.config.schedule]))
     path = (output or project.state_dir / "reports" / file_name(run_id)).absolute()
+    if with_checkpoints:
+        _write_checkpoints(project, data, path)
     data = replace(data, pages=pages_beside(path.parent, data.records))
     write_page(render_page(build_view(data), version=version("checkpoint-tracker")), path)
     return path
@@ -165,7 +174,22 @@ def _write_checkpoint(project: Project, report: Report, output: Path | None) -> 
     data = collect_checkpoint(report, _sources(project), now=SystemClock().now())
     checkpoint = data.record.plan.checkpoint
     path = (output or project.state_dir / "reports" / checkpoint_file_name(checkpoint)).absolute()
-    if (path.parent / (run_page := file_name(checkpoint.run_id))).is_file():
-        data = replace(data, run_page=run_page)
-    write_page(render_checkpoint(build_checkpoint_view(data), version=version("checkpoint-tracker")), path)
+    run_page = file_name(checkpoint.run_id)
+    _write_page_of(replace(data, run_page=run_page if (path.parent / run_page).is_file() else ""), path)
     return path
+
+
+def _write_checkpoints(project: Project, data: RunData, run_page: Path) -> None:
+    """Write the page of every checkpoint that the page of the run has a row for, beside that page."""
+    sources = _sources(project)
+    judged = {r.plan_id: r for r in sorted(data.reports, key=lambda r: r.created_at)}
+    of_step = {r.plan.checkpoint.step: judged[r.plan.id] for r in data.records if r.plan.id in judged}
+    noise = noise_of_run(data.run_id, sources.history, sources.policy)
+    for report in of_step.values():
+        one = collect_checkpoint(report, sources, now=data.made_at, noise=noise)
+        one = replace(one, run_page=run_page.name)
+        _write_page_of(one, run_page.with_name(checkpoint_file_name(one.record.plan.checkpoint)))
+
+
+def _write_page_of(data: CheckpointData, path: Path) -> None:
+    write_page(render_checkpoint(build_checkpoint_view(data), version=version("checkpoint-tracker")), path)

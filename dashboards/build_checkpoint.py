@@ -25,13 +25,16 @@ EXAMPLES = 3
 """Changed samples of each benchmark, lost and gained, that are shown with both answers."""
 
 
-def collect_checkpoint(report: Report, sources: Sources, *, now: datetime) -> CheckpointData:
+def collect_checkpoint(
+    report: Report, sources: Sources, *, now: datetime, noise: RunNoise | None = None
+) -> CheckpointData:
     """Read everything about one checkpoint; samples only of it, of the one before, and of the best before it.
 
     Args:
         report: the checkpoint's, perhaps without its evidence.
         sources: where facts come from.
         now: time to write on the page.
+        noise: of the run, where it is known already.
 
     Raises:
         StoreError: what was judged is gone, or its samples are.
@@ -47,7 +50,7 @@ def collect_checkpoint(report: Report, sources: Sources, *, now: datetime) -> Ch
         before=before,
         report_before=None if before is None else history.report(before.plan.id),
         means=history.outlines(report.run_id),
-        views=tuple(_views(judged, whole, path, sources)),
+        views=tuple(_views(judged, whole, path, sources, noise)),
         titles=_titles(whole, known, sources),
         left_for=None if left_by is None else left_by.step,
     )
@@ -70,11 +73,13 @@ def _own(record: EvalRecord, report: Report, whole: EvalRecord, sources: Sources
     )
 
 
-def _views(report: Report, whole: EvalRecord, path: Sequence[EvalRecord], sources: Sources) -> Iterator[ComparisonView]:
+def _views(
+    report: Report, whole: EvalRecord, path: Sequence[EvalRecord], sources: Sources, known_noise: RunNoise | None
+) -> Iterator[ComparisonView]:
     """Yield what changed since the checkpoint before, and since each checkpoint that is the best of a benchmark."""
     if not path:
         return
-    noise = noise_of_run(report.run_id, sources.history, sources.policy)
+    noise = known_noise or noise_of_run(report.run_id, sources.history, sources.policy)
     by_step = {record.plan.checkpoint.step: record for record in path}
     wanted: dict[int, list[str]] = {path[-1].plan.checkpoint.step: [o.benchmark for o in whole.outcomes]}
     for verdict in report.verdicts:

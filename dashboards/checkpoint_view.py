@@ -20,11 +20,12 @@ from dashboards.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.measured import Measured, measured
 from dashboards.served import cost_facts, served_facts
 from dashboards.tables import Badge, Trouble, badge, coverage_text, troubles
+from dashboards.view import interval_text
 from tracker.domain.compare import ComparedBenchmark
 from tracker.domain.display import NOTHING, count_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.overview import Overview, Standing, headline, overview, standings
 from tracker.domain.screening import mean_text
-from tracker.domain.types import Comparison, Verdict, VerdictWord
+from tracker.domain.types import Comparison, Verdict
 
 MAX_TILES = 12
 
@@ -144,17 +145,11 @@ def _rows(data: CheckpointData, found: tuple[Standing, ...]) -> Iterator[ScoreRo
             benchmark=one_line(verdict.benchmark),
             badge=badge(verdict.word),
             score=mean_text(verdict),
-            interval=_interval(verdict),
+            interval=interval_text(verdict),
             coverage=coverage_text(verdict),
             before=_before(data, compared.get(verdict.benchmark), refused.get(verdict.benchmark, ())),
             best=_best(verdict, means, data.report.step),
         )
-
-
-def _interval(verdict: Verdict) -> str:
-    if verdict.stderr is None or verdict.score is None or verdict.word is VerdictWord.MISSING:
-        return ""
-    return f"± {score_text(INTERVAL * verdict.stderr)}"
 
 
 def _before(data: CheckpointData, one: ComparedBenchmark | None, reasons: tuple[str, ...]) -> Held:

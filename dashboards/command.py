@@ -23,8 +23,9 @@ import click
     type=click.Path(path_type=Path, dir_okay=False),
     help="Where to write it; by default into reports/ in the state folder.",
 )
+@click.option("--checkpoints", is_flag=True, help="Write the page of every checkpoint too, and link them.")
 @click.option("--open", "open_it", is_flag=True, help="Show it in the browser.")
-def report(*, named: str | None, config_path: Path, output: Path | None, open_it: bool) -> None:
+def report(*, named: str | None, config_path: Path, output: Path | None, checkpoints: bool, open_it: bool) -> None:
     """Write one HTML page about a run or one of its checkpoints, to read or to send.
 
     A run's page shows curves, verdicts with their evidence, what was forgotten, latency and cost; a checkpoint's what
@@ -35,7 +36,7 @@ def report(*, named: str | None, config_path: Path, output: Path | None, open_it
     # Imported here: `tracker --help` lists this command and must not wait for what it needs.
     from dashboards.build import write_report  # noqa: PLC0415
 
-    path = write_report(config_path, named=named, output=output)
+    path = write_report(config_path, named=named, output=output, with_checkpoints=checkpoints)
     click.echo(str(path))
     if open_it and not webbrowser.open(path.as_uri()):
         click.echo("no browser could be started; open the file yourself", err=True)

@@ -8,6 +8,7 @@ The page forbids itself scripts and requests by a Content-Security-Policy, so ev
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import groupby
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -50,6 +51,7 @@ def render_checkpoint(view: CheckpointView, *, version: str) -> str:
 # --- private
 
 
+@cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("dashboards"),

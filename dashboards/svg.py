@@ -188,6 +188,7 @@ def _phase_marks(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
 
 
 def _step_axis(frame: Frame, *, top: float) -> Iterator[str]:
+    yield f'<text class="tick" x="0" y="{_n(top)}" dy="14">step</text>'
     count = max(3, int((frame.right - frame.left) // 65))
     for step in ticks(frame.x_min, frame.x_max, at_most=count):
         if step == int(step):

@@ -20,6 +20,8 @@ from tracker.domain.types import Gap, Verdict, VerdictWord
 
 WIDE = 8
 """With more benchmarks than this, the verdict table shows symbols and puts the most urgent benchmarks first."""
+PAPER_COLUMNS = 10
+"""Benchmarks that fit beside each other on a sheet."""
 RECENT_ROWS = 40
 """More checkpoints than this are folded away, the newest stay."""
 
@@ -62,6 +64,13 @@ class VerdictTable:
     recent: tuple[Row, ...]
     wide: bool
     legend: tuple[Badge, ...]
+
+    @property
+    def on_paper(self) -> tuple[range, ...]:
+        """Which of the benchmarks stand beside each other on paper; about as many in each part."""
+        count = len(self.benchmarks)
+        size = -(-count // max(1, -(-count // PAPER_COLUMNS)))
+        return tuple(range(at, min(at + size, count)) for at in range(0, count, max(1, size)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from dashboards.charts import latency_figures, load_text, score_figures
+from dashboards.advice import Advice, advice
+from dashboards.charts import INTERVAL, latency_figures, load_text, score_figures
 from dashboards.episodes import LossRow, loss_rows
 from dashboards.evidence import Evidence, evidence
 from dashboards.figures import Figure
@@ -35,13 +36,14 @@ from dashboards.tables import (
 )
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.costs import cost_text
-from tracker.domain.display import count_text, one_line, score_text, steps_text
-from tracker.domain.overview import Overview, Standing, headline, overview, standings
+from tracker.domain.display import baseline_text, count_text, one_line, score_text, signed_text, steps_text
+from tracker.domain.overview import WORSE, Overview, Standing, decisive_comparison, headline, overview, standings
 from tracker.domain.repetition_text import is_unfit, unfit_text
 from tracker.domain.screening import mean_text, savings_of, savings_text
-from tracker.domain.types import Verdict, VerdictWord
+from tracker.domain.types import Baseline, Comparison, Verdict, VerdictWord
 
 MAX_TILES = 12
+_DOUBTED = frozenset({*WORSE, VerdictWord.SUSPECT})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,11 @@ class Tile:
     benchmark: str
     badge: Badge
     score: str
+    interval: str
+    """Behind the score; empty where it is not known."""
     note: str
+    sure: str
+    """Worse, or perhaps: the difference with its 95 % interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,8 @@ class RunView:
     glance: tuple[GlanceRow, ...]
     tiles: tuple[Tile, ...]
     more_tiles: int
+    advice: tuple[Advice, ...]
+    """What to do about losses."""
     score_figures: tuple[Figure, ...]
     phases: tuple[str, ...]
     table: VerdictTable
@@ -102,6 +110,7 @@ def build_view(data: RunData) -> RunView:
         glance=glance(data),
         tiles=tuple(_tile(view, standing) for standing in found[:MAX_TILES]),
         more_tiles=max(0, len(found) - MAX_TILES),
+        advice=advice(data.run_id, found, data.champions),
         score_figures=score_figures(data, view),
         phases=tuple(f"{one_line(p.name)} from step {p.from_step}" for p in data.phases),
         table=verdict_table(view, found),
@@ -123,6 +132,18 @@ def build_view(data: RunData) -> RunView:
         pages=data.pages,
         made_at=f"{data.made_at:%Y-%m-%d %H:%M} UTC",
     )
+
+
+def interval_text(verdict: Verdict) -> str:
+    """Return what stands behind a score; empty where there is none or its error is not known."""
+    if verdict.stderr is None or verdict.score is None or verdict.word is VerdictWord.MISSING:
+        return ""
+    return f"± {score_text(INTERVAL * verdict.stderr)}"
+
+
+def difference_text(found: Comparison) -> str:
+    """Return a difference with its interval."""
+    return f"{signed_text(found.delta)}, 95 %: {signed_text(found.ci_low)} to {signed_text(found.ci_high)}"
 
 
 # --- private
@@ -160,15 +181,19 @@ def _range(view: Overview) -> str:
 
 def _tile(view: Overview, standing: Standing) -> Tile:
     verdicts = dict(view.of(standing.benchmark))
+    newest = verdicts[standing.step]
+    doubted = decisive_comparison(newest) if newest.word in _DOUBTED else None
     return Tile(
         benchmark=one_line(standing.benchmark),
         badge=badge(standing.word),
-        score=mean_text(verdicts[standing.step]),
-        note=_note(standing, verdicts),
+        score=mean_text(newest),
+        interval=interval_text(newest),
+        note=_note(standing, verdicts, doubted),
+        sure="" if doubted is None else difference_text(doubted),
     )
 
 
-def _note(standing: Standing, verdicts: Mapping[int, Verdict]) -> str:
+def _note(standing: Standing, verdicts: Mapping[int, Verdict], doubted: Comparison | None) -> str:
     """Say what the newest score is to be held against: the checkpoints it fell from, else the first one."""
     if standing.word is VerdictWord.MISSING:
         return f"no result at step {standing.step}"
@@ -176,7 +201,10 @@ def _note(standing: Standing, verdicts: Mapping[int, Verdict]) -> str:
         return f"{part.asked} of {part.asked + part.left_out} samples were asked"
     whole = {step: v.score for step, v in verdicts.items() if v.score is not None and v.screened is None}
     before = {step: score for step, score in whole.items() if step < standing.step}
-    steps = [step for step in standing.best_steps or sorted(before)[:1] if step in before]
+    if doubted is not None and doubted.baseline is Baseline.PINNED:
+        return f"against {one_line(baseline_text(doubted.baseline, doubted.baseline_steps))}"
+    best = () if doubted is None else doubted.baseline_steps
+    steps = [step for step in best or sorted(before)[:1] if step in before]
     if not steps:
         return f"first result, step {standing.step}"
     return f"was {score_text(fmean(before[step] for step in steps))} at {steps_text(steps)}"

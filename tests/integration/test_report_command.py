@@ -71,6 +71,25 @@ def test_a_checkpoint_has_a_page_of_its_own_and_the_run_links_to_it(project: Pat
     assert f'<a href="{path.name}">700</a>' in run_page.read_text(encoding="utf-8")
 
 
+def test_the_pages_of_a_run_and_of_all_its_checkpoints_link_to_each_other(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "for ann"
+    done = tracker(project, "report", "--checkpoints", "--output", str(folder / "run #1.html"))
+    assert (done.stdout, done.stderr) == (f"{folder / 'run #1.html'}\n", "")
+    pages = {path.name for path in folder.iterdir()} - {"run #1.html"}
+    of_run = (folder / "run #1.html").read_text(encoding="utf-8")
+    assert len(pages) == 10
+    assert {name for name in pages if f'href="{name}"' in of_run} == pages
+    assert all(
+        '<a href="run%20%231.html">The whole run</a>' in (folder / name).read_text(encoding="utf-8") for name in pages
+    )
+
+
+def test_all_pages_of_one_checkpoint_are_a_usage_error(project: Path) -> None:
+    done = tracker(project, "report", "700", "--checkpoints")
+    assert done.returncode == 2
+    assert "700 names one checkpoint" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["latest", "best", "best:facts", "tiny-forgetting@best"])
 def test_every_name_of_a_checkpoint_is_taken(project: Path, tmp_path: Path, name: str) -> None:
     done = tracker(project, "report", name, "--output", str(tmp_path / "page.html"))

@@ -31,6 +31,14 @@ HOSTILE = (
 )
 
 
+LINES = """e => {
+  const range = document.createRange();
+  range.selectNodeContents(e);
+  return range.getClientRects().length;
+}"""
+"""Script: how many lines the text of an element takes."""
+
+
 def _with_times_and_costs(run: RecordedRun) -> RecordedRun:
     return replace(run, records=tuple(replace(timed(record), cost=COST) for record in run.records))
 
@@ -122,6 +130,19 @@ def test_the_checkpoint_page_tells_scores_changes_latency_and_cost(page: Page, f
     assert page.url.endswith("checkpoint.html")
     assert messages == []
     assert {url.rsplit("/", 1)[1] for url in requests} == {"checkpoint.html", "run.html"}
+
+
+def test_no_table_of_a_checkpoint_is_cut_or_breaks_a_heading_on_a_laptop(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "judged.html"  # step 700 of it has a benchmark that cannot be held against any other
+    data = checkpoint_data(judged_run(), 700)
+    path.write_text(render_checkpoint(build_checkpoint_view(data), version="0.1.0"), encoding="utf-8")
+    page.goto(path.as_uri())
+    tables = page.locator(".scroll:visible").all()
+    assert len(tables) >= 4
+    assert all(table.evaluate("e => e.scrollWidth <= e.clientWidth") for table in tables)
+    headings = page.locator("thead th:visible", has_text="benchmark").all()
+    assert len(headings) >= 2
+    assert all(heading.evaluate(LINES) == 1 for heading in headings)
 
 
 def test_changes_can_be_narrowed_to_one_kind_and_one_benchmark(page: Page, folder: Path) -> None:

@@ -248,6 +248,12 @@ def test_200_checkpoints_of_50_benchmarks_are_one_page_of_less_than_5_megabytes(
     page.goto(wide_report.as_uri())
     wait_for_texts(page, "▼▼ forgotten", "160 earlier checkpoints", "38 more curves", "38 more benchmarks")
     assert page_width(page) == 1200
-    assert page.locator("table.verdicts thead").first.locator("th").count() == 51
+    assert page.locator("table.verdicts.wide thead").first.locator("th").count() == 51
     page.set_viewport_size({"width": 400, "height": 800})
     assert page_width(page) == 400
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 702, "height": 1000})
+    assert page_width(page) == 702
+    assert page.locator("table.paper:visible").count() == 5  # ten benchmarks each, every checkpoint
+    assert page.locator("table.paper:visible").last.locator("tbody tr").count() == 200
+    assert page.locator("table.wide:visible").count() == 0

@@ -266,6 +266,16 @@ def test_a_young_run_has_a_page(count: int) -> None:
     assert f"{count} checkpoint" in html_of(run_data(run))
 
 
+def test_paper_gets_every_score_of_many_benchmarks_in_parts() -> None:
+    view = build_view(run_data(wide_run(checkpoints=45, benchmarks=23, samples=8)))
+    paper = render_page(view, version="0").split('<table class="verdicts paper">')[1:]
+    assert len(paper) == 3
+    tables = [part.split("</table>")[0] for part in paper]
+    assert [name for name in view.table.benchmarks if sum(f">{name}</th>" in t for t in tables) != 1] == []
+    assert sum(table.count("<td") for table in tables) == 45 * 23
+    assert "benchmarks 17 to 23 of 23" in tables[2]
+
+
 def test_a_long_run_of_many_benchmarks_stays_small() -> None:
     html = html_of(run_data(wide_run(checkpoints=100, benchmarks=30, samples=4)))
     assert len(html.encode()) < 1_500_000

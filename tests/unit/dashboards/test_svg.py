@@ -45,6 +45,7 @@ def test_a_figure_is_drawn_with_axis_band_line_markers_and_tips() -> None:
 <path class="line s0" d="M46 99L216 49"/>
 <path class="m s0" d="M42 99a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z"/>
 <path class="m s0" d="M212 49a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z"/>
+<text class="tick" x="0" y="124" dy="14">step</text>
 <text class="tick" text-anchor="middle" x="46" y="124" dy="14">100</text>
 <text class="tick" text-anchor="middle" x="131" y="124" dy="14">150</text>
 <text class="tick" text-anchor="middle" x="216" y="124" dy="14">200</text>

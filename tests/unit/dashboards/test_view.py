@@ -10,8 +10,10 @@ from eval_jobs.types import ProbeResult
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
 from tests.verdicts import reports_of
-from tracker.domain.types import Baseline
+from tracker.domain.champions import champions_of
+from tracker.domain.types import Baseline, VerdictWord
 
+MINUS = "\N{MINUS SIGN}"
 RUN = forgetting_run()
 DATA = run_data(RUN, unfinished=2)
 VIEW = build_view(DATA)
@@ -43,6 +45,44 @@ def test_each_benchmark_says_what_it_fell_from_or_rose_from() -> None:
         ("sums", "forgotten", "0.037", "was 0.700 at step 600"),
         ("reversal", "improved", "0.988", "was 0.025 at step 100"),
     ]
+
+
+def test_each_score_has_its_interval_and_each_loss_says_how_sure_it_is() -> None:
+    assert [(t.interval, t.sure.replace(MINUS, "-")) for t in VIEW.tiles] == [
+        ("± 0.042", "-0.875, 95 %: -0.948 to -0.802"),
+        ("± 0.042", "-0.662, 95 %: -0.767 to -0.558"),
+        ("± 0.024", ""),
+    ]
+
+
+def test_what_may_be_getting_worse_is_held_against_its_best() -> None:
+    newest = RUN.reports[-1]
+    suspect = replace(newest.verdicts[0], word=VerdictWord.SUSPECT)
+    moved = replace(newest, verdicts=(suspect, *newest.verdicts[1:]))
+    view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
+    (facts,) = (tile for tile in view.tiles if tile.benchmark == "facts")
+    assert (facts.note, facts.sure.replace(MINUS, "-")) == ("was 0.912 at step 600", "-0.875, 95 %: -0.948 to -0.802")
+
+
+def test_who_sees_a_loss_is_told_what_to_type() -> None:
+    reversal = champions_of(run_data(RUN).scores)[-1]
+    champions = (replace(reversal, alias="champion", checkpoint=RUN.records[5].plan.checkpoint),)
+    view = build_view(replace(run_data(RUN), run_id="it's", champions=champions))
+    assert [one.command for one in view.advice] == [
+        """tracker compare 'it'"'"'s@600' 'it'"'"'s@1000'""",
+        """tracker report 'it'"'"'s@600'""",
+        """tracker accept 'it'"'"'s@1000' facts --reason WHY""",
+    ]
+    healthy = RecordedRun(run_id="r", records=RUN.records[:6], reports=RUN.reports[:6])
+    assert build_view(run_data(healthy)).advice == ()
+
+
+def test_many_benchmarks_stand_on_paper_in_parts_of_about_one_size() -> None:
+    def parts(count: int) -> list[int]:
+        table = replace(VIEW.table, benchmarks=tuple(map(str, range(count))))
+        return [len(part) for part in table.on_paper]
+
+    assert [parts(0), parts(1), parts(10), parts(11), parts(50)] == [[], [1], [10], [6, 5], [10] * 5]
 
 
 def test_a_first_result_and_a_missing_one_compare_with_nothing() -> None:
@@ -97,7 +137,7 @@ def test_a_pinned_checkpoint_of_another_run_is_not_looked_up_in_this_one() -> No
     pinned = tuple(replace(c, baseline=Baseline.PINNED) for c in newest.verdicts[0].comparisons)
     moved = replace(newest, verdicts=(replace(newest.verdicts[0], comparisons=pinned), *newest.verdicts[1:]))
     view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
-    assert view.tiles[0].note == "was 0.037 at step 100"
+    assert view.tiles[0].note == "against pinned, step 600"
     assert [loss.benchmark for loss in view.losses] == ["sums"]
 
 
