@@ -24,7 +24,8 @@ umask 022
 mkdir -p docker/secrets
 chmod 700 docker/secrets
 random() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
-for name in postgres_password runs_db_password mlflow_db_password mlflow_admin_password mlflow_session_key s3_secret_key; do
+for name in postgres_password runs_db_password mlflow_db_password mlflow_admin_password mlflow_tracker_password \
+    mlflow_session_key s3_secret_key; do
     [ -s "docker/secrets/$name" ] || random > "docker/secrets/$name"
 done
 [ -s docker/secrets/s3_identities ] || cat > docker/secrets/s3_identities <<JSON
@@ -33,7 +34,11 @@ done
   "actions": ["Admin", "Read", "Write", "List", "Tagging"]}]}
 JSON
 
-[ -e .env ] || cat > .env <<ENV
+if [ -e .env ]; then
+    echo "prepared: passwords in docker/secrets; .env was there and stays as it is"
+    exit
+fi
+cat > .env <<ENV
 COMPOSE_PROFILES=$1
 RUNS_DIR=$runs
 TRACKER_UID=$uid

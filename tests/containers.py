@@ -86,6 +86,8 @@ class Containers:
         shutil.copytree(PROJECT / "docker", folder / "docker", ignore=shutil.ignore_patterns("secrets"))
         shutil.copy(PROJECT / "docker-compose.yml", folder)
         subprocess.run([folder / "docker/prepare.sh", profile, runs], check=True, stdout=subprocess.DEVNULL)
+        with (folder / ".env").open("a") as settings:
+            settings.write("MLFLOW_WORKERS=1\n")  # each takes seconds of a core to start
         self.settings = dict(line.split("=", 1) for line in (folder / ".env").read_text().splitlines())
         text = interpolated((folder / "docker-compose.yml").read_text(), self.settings)
         self.services: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
@@ -111,7 +113,7 @@ class Containers:
             for needed, how in self.services[service].get("depends_on", {}).items():
                 assert how == {"condition": "service_healthy"}
                 self.up(needed)
-                self.until(partial(self.is_healthy, needed), f"{needed} is healthy")
+                self.until(partial(self.is_healthy, needed), f"{needed} is healthy", every_s=1.0)
             if service not in self._running:
                 self.start(service)
 
@@ -151,13 +153,18 @@ class Containers:
     def has_ended(self, service: str) -> bool:
         return self._running[service].poll() is not None
 
-    def run(self, service: str, *command: str, code: int = 0) -> str:
+    def run(self, service: str, *command: str, code: int = 0, said: str = "") -> str:
         """Run a command in a service that runs, else in a new one; return what it says. It must end with `code`."""
+        command_line = self._beside(service, command)
         result = subprocess.run(
-            self._beside(service, command), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            command_line, input=said, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         assert result.returncode == code, result.stdout + result.stderr
-        return result.stdout
+        return result.stdout if code == 0 else result.stdout + result.stderr
+
+    def once(self, service: str, *, code: int = 0) -> str:
+        """Run a service that ends by itself, with `code`; return what it says."""
+        return self.run(service, *self._command(service), code=code)
 
     def is_healthy(self, service: str) -> bool:
         """Run its health check; moto has no page for that, and is asked whether it answers."""
@@ -170,12 +177,12 @@ class Containers:
     def said(self, service: str) -> str:
         return (self.folder / f"{service}.log").read_text()
 
-    def until(self, condition: Any, what: str) -> None:
+    def until(self, condition: Any, what: str, *, every_s: float = 0.2) -> None:
         waited = threading.Event()
-        for _ in range(int(PATIENCE_S / 0.2)):
+        for _ in range(int(PATIENCE_S / every_s)):
             if condition():
                 return
-            waited.wait(0.2)
+            waited.wait(every_s)
         logs = "\n".join(f"{path.name}: {path.read_text()}" for path in self.folder.glob("*.log"))
         pytest.fail(f"waited in vain until {what}\n{logs}")
 

@@ -18,7 +18,7 @@ import yaml
 
 from tests.containers import interpolated
 from tests.requires import PROJECT
-from tracker.cli import watch, worker
+from tracker.cli import health, watch, worker
 from tracker.config import load_config
 from tracker.wiring import Project
 
@@ -27,7 +27,9 @@ DOCKERFILE = (PROJECT / "docker/Dockerfile").read_text()
 VARIABLES = {"RUNS_DIR": "/data/runs"}
 FILE: dict[str, Any] = yaml.safe_load(interpolated(TEXT, VARIABLES))
 SERVICES: dict[str, dict[str, Any]] = FILE["services"]
-OURS = ("mlflow", "watch", "worker", "worker-gpu")
+OURS = ("mlflow", "mlflow-user", "watch", "worker", "worker-gpu")
+ONCE = "mlflow-user"
+"""Ends by itself."""
 NO_VARIABLES_OF_MLFLOW = {
     "HOME",
     "PGPASSWORD",  # of libpq
@@ -79,7 +81,25 @@ def test_every_name_is_declared_and_every_declared_one_is_used() -> None:
 def test_whoever_is_waited_for_can_say_that_it_is_healthy() -> None:
     waited_for = {name: how for known in SERVICES.values() for name, how in known.get("depends_on", {}).items()}
     assert all(how == {"condition": "service_healthy"} for how in waited_for.values())
-    assert all("test" in SERVICES[name]["healthcheck"] for name in [*waited_for, "mlflow"])
+    assert set(waited_for) == {"postgres", "objects", "mlflow"}
+
+
+def test_whatever_goes_on_can_say_so() -> None:
+    assert {name for name, known in SERVICES.items() if "healthcheck" not in known} == {ONCE}
+    assert {known["healthcheck"]["test"][0] for name, known in SERVICES.items() if name != ONCE} == {"CMD"}
+
+
+@pytest.mark.parametrize("service", ["watch", "worker", "worker-gpu"])
+def test_a_check_of_ours_asks_for_the_process_that_the_service_runs(service: str) -> None:
+    check = SERVICES[service]["healthcheck"]
+    assert check["test"][:3] == ["CMD", "tracker", "health"]
+    asked = health.command.make_context("health", check["test"][3:]).params
+    arguments = SERVICES[service]["command"]
+    assert asked["kind"] == arguments[0]
+    if service == "watch":
+        assert asked["work_dir"] == Project(load_config(PROJECT / "docker/project/tracker.toml")).work_dir
+    else:
+        assert str(asked["work_dir"]) == arguments[arguments.index("--work-dir") + 1]
 
 
 def test_a_worker_is_chosen_by_its_profile_and_all_others_always_run() -> None:
@@ -88,7 +108,8 @@ def test_a_worker_is_chosen_by_its_profile_and_all_others_always_run() -> None:
         "worker-gpu": ["gpu"],
     }
     (gpu,) = SERVICES["worker-gpu"]["deploy"]["resources"]["reservations"]["devices"]
-    assert gpu == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+    # Not by a count: Docker gives the first GPUs to every container that asks for some.
+    assert gpu == {"driver": "nvidia", "device_ids": ["0"], "capabilities": ["gpu"]}
     cpu = {k: v for k, v in SERVICES["worker"].items() if k not in {"profiles", "image", "build", "shm_size"}}
     assert cpu.items() <= SERVICES["worker-gpu"].items()
 
@@ -98,7 +119,7 @@ def test_a_service_has_no_right_that_it_does_not_need(service: str) -> None:
     known = SERVICES[service]
     assert known["cap_drop"] == ["ALL"]
     assert known["security_opt"] == ["no-new-privileges:true"]
-    assert known["restart"] == "unless-stopped"
+    assert known["restart"] == ("on-failure" if service == ONCE else "unless-stopped")
     assert not known.get("privileged", False)
     if service == "objects":  # its image begins as root, to own its volume, and goes on as another user
         assert known["cap_add"] == ["CHOWN", "DAC_OVERRIDE", "SETGID", "SETUID"]
@@ -137,7 +158,8 @@ def test_every_variable_of_mlflow_is_one_that_it_knows() -> None:
     known |= set(re.findall(r'envvar="(MLFLOW_\w+)"', (Path(mlflow.__file__).parent / "cli/__init__.py").read_text()))
     for _, variables, *_ in botocore.configprovider.BOTOCORE_DEFAUT_SESSION_VARIABLES.values():
         known |= set([variables] if isinstance(variables, str) else variables or ())
-    used = {name.removesuffix("_FILE") for name in SERVICES["mlflow"]["environment"]}
+    both = SERVICES["mlflow"]["environment"] | SERVICES["mlflow-user"]["environment"]
+    used = {name.removesuffix("_FILE") for name in both}
     assert used - known <= NO_VARIABLES_OF_MLFLOW
 
 
@@ -153,7 +175,8 @@ def test_the_project_is_one_that_can_be_watched_with_the_secrets_that_the_servic
     project = Project(load_config(PROJECT / "docker/project/tracker.toml"))
     assert project.suite().benchmarks
     tracking, store = project.config.tracking, project.config.store
-    for named, services_ in ((tracking.password_file, ("watch",)), (store.password_file, OURS[1:])):
+    knowing = {tracking.password_file: OURS[2:3], store.password_file: OURS[2:]}
+    for named, services_ in knowing.items():
         assert named is not None
         assert named.parent == Path("/run/secrets")
         assert all(named.name in SERVICES[service]["secrets"] for service in services_)
@@ -165,6 +188,17 @@ def test_the_project_is_one_that_can_be_watched_with_the_secrets_that_the_servic
     assert f"mlflow:{SERVICES['mlflow']['environment']['MLFLOW_PORT']}" in (
         SERVICES["mlflow"]["environment"]["MLFLOW_SERVER_ALLOWED_HOSTS"].split(",")
     )
+
+
+def test_the_tracker_is_no_administrator_of_mlflow_and_only_who_makes_users_knows_that_password() -> None:
+    tracking = load_config(PROJECT / "docker/project/tracker.toml").tracking
+    made = SERVICES["mlflow-user"]["environment"]
+    assert (made["MLFLOW_TRACKING_USERNAME"], made["MLFLOW_TRACKING_URI"]) == (tracking.username, tracking.uri)
+    assert made["MLFLOW_TRACKING_PASSWORD_FILE"] == str(tracking.password_file)
+    assert "admin_username = admin\n" in (PROJECT / "docker/mlflow-auth.ini").read_text()
+    assert tracking.username != "admin"
+    knowing = {name for name, known in SERVICES.items() if "mlflow_admin_password" in known.get("secrets", ())}
+    assert knowing == {"mlflow", "mlflow-user"}
 
 
 def test_each_database_that_is_named_is_made_for_its_user() -> None:
@@ -208,6 +242,7 @@ def test_every_target_exists_and_none_runs_as_root() -> None:
     stages = dict(re.findall(r"^FROM \S+ AS (\w+)$(.*?)(?=^FROM|\Z)", DOCKERFILE, re.MULTILINE | re.DOTALL))
     assert {SERVICES[service]["build"]["target"] for service in OURS} == set(stages)
     assert all(re.findall(r"^USER (\w+)$", text, re.MULTILINE)[-1] == "tracker" for text in stages.values())
+    assert "useradd --no-log-init" in stages["tracker"]  # a high number would make the image gigabytes larger
     assert re.search(r"^ARG PYTHON_IMAGE=python:3\.11\.\d+-slim-bookworm$", DOCKERFILE, re.MULTILINE)
 
 

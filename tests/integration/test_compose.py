@@ -20,12 +20,15 @@ from tests.trainer import trainer_state
 OWNER = 12345
 """Of the runs: who trains."""
 
+ASKING_S = 2.0
+"""Between two questions to MLflow: one takes most of a second of a core, which whoever is waited for needs."""
+
 KEYS = ("bench/questions", "perf/ttft_ms_p50", "train/loss")
 
 MLFLOW = """
 import json, sys, httpx
-password = open("/run/secrets/mlflow_admin_password").read()
-client = httpx.Client(base_url="http://mlflow:5000/api/2.0/mlflow/", auth=("admin", password), timeout=60)
+password = open("/run/secrets/mlflow_tracker_password").read()
+client = httpx.Client(base_url="http://mlflow:5000/api/2.0/mlflow/", auth=("tracker", password), timeout=60)
 def get(route, **query): return client.get(route, params=query).raise_for_status().json()
 all_of = {"filter": "name = 'my-run'", "max_results": 10}
 found = client.post("experiments/search", json=all_of).raise_for_status().json().get("experiments", [])
@@ -41,6 +44,22 @@ for run in (run["info"]["run_id"] for run in runs):
         for entry in get("artifacts/list", run_id=run, path=folder).get("files", []):
             (folders if entry["is_dir"] else files).append(entry["path"])
 print(json.dumps({"points": points, "files": sorted(files)}))
+"""
+
+RIGHTS = """
+import httpx
+def ask(user, secret, route, **body):
+    auth = None if user is None else (user, open(f"/run/secrets/{secret}").read())
+    return httpx.post(f"http://mlflow:5000/api/{route}", json=body, auth=auth, timeout=60)
+admin, own = ("admin", "mlflow_admin_password"), ("tracker", "mlflow_tracker_password")
+others = ask(*admin, "2.0/mlflow/experiments/create", name="of-others").json()["experiment_id"]
+run = {"route": "2.0/mlflow/runs/create", "experiment_id": others}
+print("nobody", ask(None, None, **run).status_code)
+print("makes users", ask(*own, "2.0/mlflow/users/create", username="x", password="a-long-password").status_code)
+print("writes elsewhere", ask(*own, **run).status_code)
+grant = {"username": "tracker", "resource_type": "experiment", "resource_id": others, "permission": "EDIT"}
+ask(*admin, "3.0/mlflow/users/permissions/grant", **grant).raise_for_status()
+print("writes where it may", ask(*own, **run).status_code)
 """
 
 BUCKET = """
@@ -79,7 +98,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, runs: Path) -> Iterator[Conta
         started.up("mlflow")
         assert started.stop("watch") == 4
         started.start("watch")  # by its restart policy, again and again; the worker has waited
-        started.until(lambda: started.is_healthy("mlflow"), "MLflow is healthy")
+        started.until(lambda: started.is_healthy("mlflow"), "MLflow is healthy", every_s=ASKING_S)
+        assert started.once("mlflow-user") == "the user tracker is made\n"
         started.until(lambda: "judged step 100" in started.said("watch"), "the first checkpoint is judged")
         yield started
 
@@ -93,7 +113,7 @@ def in_mlflow(site: Containers) -> dict[str, list[str]]:
 def test_a_checkpoint_goes_from_the_trainers_folder_to_mlflow_and_its_files_to_the_bucket(
     site: Containers, runs: Path
 ) -> None:
-    site.until(lambda: len(in_mlflow(site)["files"]) == 2, "MLflow has it")
+    site.until(lambda: len(in_mlflow(site)["files"]) == 2, "MLflow has it", every_s=ASKING_S)
     found = in_mlflow(site)
     assert "bench/questions 100" in found["points"]
     assert "perf/ttft_ms_p50 100" in found["points"]
@@ -118,7 +138,7 @@ def test_what_started_before_postgresql_says_so_and_works_when_it_is_there(site:
 
 def test_no_service_runs_as_root_or_shows_a_secret(site: Containers) -> None:
     secrets = {path.read_text() for path in (site.folder / "docker/secrets").iterdir() if path.name != "s3_identities"}
-    assert len(secrets) == 6
+    assert len(secrets) == 7
     ours = [process for service in site.services for process in site.processes(service)]
     assert len(ours) > 8
     assert {user for p in ours for user in p.uids()} == {OWNER, 999, 1000}
@@ -127,47 +147,70 @@ def test_no_service_runs_as_root_or_shows_a_secret(site: Containers) -> None:
     assert not told
 
 
+def test_watcher_and_worker_say_that_they_go_on_and_a_stopped_one_does_not(site: Containers) -> None:
+    assert site.is_healthy("watch")
+    assert site.is_healthy("worker")
+
+
 def test_a_worker_that_docker_stops_leaves_no_engine_behind(site: Containers) -> None:
     assert [process for process in site.processes("worker") if "VLLM" in " ".join(process.cmdline())]
     site.ask_to_stop("worker")
     site.until(lambda: not site.processes("worker"), "it has ended with all that it started")
     assert site.stop("worker") in {0, 130}
+    assert not site.is_healthy("worker")
 
 
-def test_mlflow_asks_for_a_password(site: Containers) -> None:
-    code = "import httpx; print(httpx.get('http://mlflow:5000/ajax-api/2.0/mlflow/experiments/get?experiment_id=0'))"
-    assert "401" in site.run("watch", "python", "-c", code)
+def test_mlflow_asks_for_a_password_and_the_tracker_writes_only_where_it_may(site: Containers) -> None:
+    assert site.run("mlflow-user", "python", "-c", RIGHTS).splitlines() == [
+        "nobody 401",
+        "makes users 403",
+        "writes elsewhere 403",
+        "writes where it may 200",
+    ]
 
 
-def test_while_mlflow_is_brought_up_to_date_what_is_for_it_waits(site: Containers, runs: Path) -> None:
+def test_while_a_backup_is_put_back_and_mlflow_brought_up_to_date_what_is_for_it_waits(
+    site: Containers, runs: Path
+) -> None:
     backup = site.run("postgres", "pg_dumpall", "--clean", "--if-exists", "--username=postgres")
     assert all(f"DATABASE {name}" in backup for name in ("runs", "mlflow", "mlflow_auth"))
-    with stopped(site, "mlflow"):
-        train(runs, 200)
-        site.until(lambda: "E-STORE-MLFLOW" in site.said("watch"), "it is said that MLflow is away")
+    before = len(site.said("watch"))
+    site.stop("mlflow")
+    train(runs, 200)
+    site.until(lambda: "E-STORE-MLFLOW" in site.said("watch")[before:], "it is said that MLflow is away")
+    with stopped(site, "watch"):
+        site.run("postgres", "psql", "--quiet", "--username=postgres", "--dbname=postgres", said=backup)
         site.run("mlflow", "python", "/opt/docker/mlflow_server.py", "upgrade")
-    site.until(lambda: site.is_healthy("mlflow"), "MLflow is healthy again")
-    site.until(lambda: "train/loss 200" in in_mlflow(site)["points"], "it is sent")
+        site.up("mlflow")
+        site.until(lambda: site.is_healthy("mlflow"), "MLflow is healthy again", every_s=ASKING_S)
+    site.until(lambda: "train/loss 200" in in_mlflow(site)["points"], "it is sent", every_s=ASKING_S)
     points = in_mlflow(site)["points"]
     assert len(points) == len(set(points))
     assert "found step 200" in site.said("watch")
 
 
-def test_a_wrong_password_of_mlflow_is_said_and_results_wait(site: Containers, runs: Path) -> None:
-    secret = site.folder / "docker/secrets/mlflow_admin_password"
-    right = secret.read_text()
+def test_a_password_that_mlflow_does_not_know_is_said_and_results_wait_until_it_does(
+    site: Containers, runs: Path
+) -> None:
     before = len(site.said("watch"))
     with stopped(site, "watch"):
-        secret.write_text("not-the-password")
+        (site.folder / "docker/secrets/mlflow_tracker_password").write_text("another-password")
         train(runs, 300)
     site.until(lambda: "refuses access" in site.said("watch")[before:], "the refusal is said")
     said = " ".join(site.said("watch")[before:].split())
     assert "found step 300" in said
     assert "tracking.password_file" in said
-    assert "not-the-password" not in said
-    with stopped(site, "watch"):
-        secret.write_text(right)
-    site.until(lambda: "train/loss 300" in in_mlflow(site)["points"], "it is sent")
+    assert "another-password" not in said
+    assert site.once("mlflow-user") == "the user tracker is there and has the password of its file\n"
+    site.until(lambda: "train/loss 300" in in_mlflow(site)["points"], "it is sent", every_s=ASKING_S)
+
+
+def test_a_wrong_password_of_the_administrator_is_said_when_the_user_is_to_be_made(site: Containers) -> None:
+    secret = site.folder / "docker/secrets/mlflow_admin_password"
+    secret.write_text("not-the-password")
+    refused = site.once("mlflow-user", code=1)
+    assert "MLflow refuses admin: HTTP Error 401" in refused
+    assert "not-the-password" not in refused
 
 
 # --- private

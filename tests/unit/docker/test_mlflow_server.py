@@ -55,3 +55,18 @@ def test_a_store_that_does_not_answer_ends_it_with_one_line(tmp_path: Path) -> N
     assert "the bucket mlflow cannot be made" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert "open-sesame" not in ended.stderr
+
+
+def test_a_server_that_is_away_when_a_user_is_to_be_made_is_said_without_a_secret(tmp_path: Path) -> None:
+    ended = start(
+        tmp_path,
+        "user",
+        MLFLOW_TRACKING_URI="http://127.0.0.1:9",
+        MLFLOW_TRACKING_USERNAME="tracker",
+        MLFLOW_TRACKING_PASSWORD="open-sesame",  # noqa: S106 - of nobody
+        MLFLOW_AUTH_ADMIN_PASSWORD="open-barley",  # noqa: S106
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("mlflow_server: MLflow at http://127.0.0.1:9 does not answer: ")
+    assert "Traceback" not in ended.stderr
+    assert "open-" not in ended.stderr

@@ -47,7 +47,8 @@ def test_every_secret_and_setting_of_the_compose_file_is_written(site: Path) -> 
     }
     text = (site / "docker-compose.yml").read_text()
     file = yaml.safe_load(interpolated(text, settings(site)))
-    assert set(re.findall(r"\$\{(\w+)", text)) - set(settings(site)) == {"MLFLOW_PORT"}  # has a default
+    with_defaults = {"GPU", "MLFLOW_PORT", "MLFLOW_WORKERS", "PROJECT_DIR"}
+    assert set(re.findall(r"\$\{(\w+)", text)) - set(settings(site)) == with_defaults
     named = {site / secret["file"] for secret in file["secrets"].values()}
     assert named == set((site / "docker/secrets").iterdir())
 
@@ -58,7 +59,7 @@ def test_secrets_are_long_differ_and_can_be_read_by_containers_but_by_nobody_els
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
     values = {path.read_text() for path in folder.iterdir() if path.name != "s3_identities"}
-    assert len(values) == 6
+    assert len(values) == 7
     assert all(re.fullmatch("[0-9a-f]{48}", value) for value in values)
     (identity,) = json.loads((folder / "s3_identities").read_text())["identities"]
     assert identity["credentials"] == [{"accessKey": "mlflow", "secretKey": (folder / "s3_secret_key").read_text()}]
@@ -67,7 +68,11 @@ def test_secrets_are_long_differ_and_can_be_read_by_containers_but_by_nobody_els
 def test_what_is_there_stays(site: Path) -> None:
     prepare(site, "cpu", "runs", TRACKER_UID="1234")
     before = {path: path.read_text() for path in [site / ".env", *(site / "docker/secrets").iterdir()]}
-    assert prepare(site, "gpu", "runs", TRACKER_UID="99").returncode == 0
+    again = prepare(site, "gpu", "runs", TRACKER_UID="99")
+    assert (again.returncode, again.stdout) == (
+        0,
+        "prepared: passwords in docker/secrets; .env was there and stays as it is\n",
+    )
     assert {path: path.read_text() for path in before} == before
 
 
