@@ -59,7 +59,7 @@ def _is_slack_block(block: Any) -> bool:
 
 @dataclass
 class DingTalkRules:
-    """Custom robots: always 200, `errcode` decides; 20 messages a minute."""
+    """Custom robots: always 200, `errcode` decides; 20 messages a minute, and after one more none for ten minutes."""
 
     secret: str = ""
     token: str = field(default="d8f3a6c1e5b74290a1b2c3d4e5f60718293a4b5c6d7e8f90")
@@ -67,6 +67,7 @@ class DingTalkRules:
     per_minute: int = 20
     now: Callable[[], float] = time.time
     _times: list[float] = field(default_factory=list)
+    _limited_until: float = 0.0
 
     @property
     def path(self) -> str:
@@ -115,7 +116,10 @@ class DingTalkRules:
     def _too_fast(self) -> tuple[int, str] | None:
         now = self.now()
         self._times = [*(moment for moment in self._times if moment > now - 60), now]
-        return (130101, "send too fast, exceed 20 times per minute") if len(self._times) > self.per_minute else None
+        if len(self._times) > self.per_minute and now >= self._limited_until:
+            self._limited_until = now + 600
+        is_limited = now < self._limited_until
+        return (130101, "send too fast, exceed 20 times per minute") if is_limited else None
 
     def is_taken(self, said: Said) -> bool:
         return bool(json.loads(said.body).get("errcode") == 0)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections import deque
+from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import quote
 
 from tracker.adapters.channels.markdown import linked, markdown
 from tracker.adapters.channels.posting import HttpChannel, json_bytes, json_long, post
-from tracker.adapters.channels.verdict import Taken, look_at_secret, look_at_url, say
+from tracker.adapters.channels.verdict import BUSY_S, Taken, look_at_secret, look_at_url, say
 from tracker.domain.alert_text import LINK, Room, shown, text_of
 from tracker.domain.alert_types import AlertMessage
 
@@ -21,9 +23,13 @@ ROOM = Room(total=16_000, size=json_long)
 """A whole request may have 20,000 bytes."""
 MARKUP = markdown("  \n")
 
+PER_MINUTE = 15
+"""Messages that we send. After more than 20 the robot takes none for ten minutes, and others may send to it as well."""
+MINUTE_S = 60.0
+
 TAKEN = Taken(
     fields=(("errcode", "errmsg"),),
-    busy={-1, 88, 90018, 130101, 410100},
+    busy=dict.fromkeys((-1, 88, 90018), BUSY_S) | dict.fromkeys((90030, 130101, 410100), 10 * MINUTE_S),
     hints=(
         ("sign not match", look_at_secret),
         ("timestamp", look_at_secret),
@@ -40,11 +46,16 @@ TAKEN = Taken(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
 class DingTalk(HttpChannel):
     """`tracker.ports.Notifier` for a robot of DingTalk."""
 
+    sent_s: deque[float] = field(default_factory=deque)
+    """When, by the monotonic clock, messages were sent within the last minute."""
+
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port."""
+        self._keep_pace()
         text = text_of(message)
         title = MARKUP.escape(text.title)
         parts = [f"### {title}", *shown(text, MARKUP, ROOM), linked(text.link, LINK)]
@@ -56,6 +67,15 @@ class DingTalk(HttpChannel):
         target = self.target
         url = signed(target.url, target.secret, target.clock.now()) if target.secret else target.url
         return TAKEN.check(target, post(target, json_bytes(body), url=url))
+
+    def _keep_pace(self) -> None:
+        now_s = self.target.clock.monotonic_s()
+        while self.sent_s and self.sent_s[0] <= now_s - MINUTE_S:
+            self.sent_s.popleft()
+        if len(self.sent_s) >= PER_MINUTE:
+            wait_s = self.sent_s[0] + MINUTE_S - now_s
+            raise self.target.unreachable(f"{PER_MINUTE} messages were sent within a minute", retry_after_s=wait_s)
+        self.sent_s.append(now_s)
 
 
 def signed(url: str, secret: str, now: datetime) -> str:

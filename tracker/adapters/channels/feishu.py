@@ -12,7 +12,7 @@ import hmac
 
 from tracker.adapters.channels.markdown import linked, markdown
 from tracker.adapters.channels.posting import HttpChannel, json_bytes, json_long, post
-from tracker.adapters.channels.verdict import Taken, look_at_secret, look_at_url, say
+from tracker.adapters.channels.verdict import BUSY_S, Taken, look_at_secret, look_at_url, say
 from tracker.domain.alert_text import LINK, MessageText, Room, shown, text_of
 from tracker.domain.alert_types import AlertMessage
 
@@ -22,7 +22,7 @@ MARKUP = markdown("\n")
 
 TAKEN = Taken(
     fields=(("code", "msg"), ("StatusCode", "StatusMessage")),
-    busy={11232, 11233, 99991400},
+    busy=dict.fromkeys((11232, 11233, 99991400), BUSY_S),
     hints=(
         ("19021", look_at_secret),
         ("sign", look_at_secret),

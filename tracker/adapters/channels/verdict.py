@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tracker.adapters.channels.posting import Reply, json_object, unknown_answer
@@ -11,7 +11,9 @@ from tracker.adapters.channels.target import Target
 
 Hint = Callable[[Target], str]
 
-_BUSY = re.compile(r"too (fast|many)|frequen|freq out of|limit exceed|busy|限流|太快|频率|繁忙", re.IGNORECASE)
+_BUSY = re.compile(
+    r"too (fast|many)|frequen|freq out of|limit exceed|over limit|busy|限流|太快|频率|繁忙", re.IGNORECASE
+)
 BUSY_S = 60.0
 """They count messages by the minute."""
 
@@ -22,7 +24,7 @@ class Taken:
     Args:
         fields: names of a code, each with the name of its text; a message was taken when every code that is there is
             0, and one of them is there.
-        busy: codes that mean: not now.
+        busy: codes that mean: not now; each with how long it lasts, in seconds.
         hints: pieces of what a service says, or codes, each with what to do about it; the first that fits counts.
     """
 
@@ -30,7 +32,7 @@ class Taken:
         self,
         *,
         fields: Sequence[tuple[str, str]],
-        busy: Collection[int],
+        busy: Mapping[int, float],
         hints: Sequence[tuple[str, Hint]],
     ) -> None:
         self._fields = fields
@@ -53,7 +55,7 @@ class Taken:
             return target.harmless(text) or "ok"
         said = f"{code} {text}"
         if code in self._busy or _BUSY.search(text):
-            raise target.unreachable(said, retry_after_s=BUSY_S)
+            raise target.unreachable(said, retry_after_s=self._busy.get(code, BUSY_S))
         hint = next((hint for piece, hint in self._hints if piece in said.lower()), _otherwise)
         raise target.refused(said, hint=hint(target))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracker.adapters.channels.markdown import linked, markdown
 from tracker.adapters.channels.posting import HttpChannel, json_bytes, post
-from tracker.adapters.channels.verdict import Taken, look_at_url, say
+from tracker.adapters.channels.verdict import BUSY_S, Taken, look_at_url, say
 from tracker.domain.alert_text import LINK, Room, bytes_long, shown, text_of
 from tracker.domain.alert_types import AlertMessage
 
@@ -16,7 +16,7 @@ _MAX_LINK_BYTES = 800
 
 TAKEN = Taken(
     fields=(("errcode", "errmsg"),),
-    busy={-1, 45009, 45033},
+    busy=dict.fromkeys((-1, 45009, 45033), BUSY_S),
     hints=(
         ("93000", look_at_url),
         ("webhook url", look_at_url),

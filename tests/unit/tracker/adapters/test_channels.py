@@ -106,7 +106,23 @@ def test_too_many_messages_a_minute_are_to_be_sent_a_minute_later(kind: ChannelK
         with pytest.raises(ChannelUnreachable) as caught:
             one.channel.notify(ordinary())
         assert len(one.service.taken) == 2
-    assert caught.value.context == {"retry_after_s": 60.0}
+    waits_s = 600.0 if kind is ChannelKind.DINGTALK else 60.0  # its robot is closed for ten minutes then
+    assert caught.value.context == {"retry_after_s": waits_s}
+
+
+def test_dingtalk_is_sent_few_enough_a_minute_that_its_robot_is_never_closed(tmp_path: Path) -> None:
+    clock = FakeClock(datetime.now(UTC))
+    with wired(ChannelKind.DINGTALK, tmp_path) as one:
+        channel = opened(ChannelKind.DINGTALK, one.service.url, tmp_path, secret=SECRET, clock=clock)
+        for _ in range(dingtalk.PER_MINUTE):
+            channel.notify(ordinary())
+        clock.advance(20)
+        with pytest.raises(ChannelUnreachable, match="15 messages were sent within a minute") as caught:
+            channel.notify(ordinary())
+        assert caught.value.context == {"retry_after_s": 40.0}
+        assert len(one.service.asked) == dingtalk.PER_MINUTE
+        clock.advance(40)
+        channel.notify(ordinary())
 
 
 BODIES = [
@@ -119,6 +135,7 @@ BODIES = [
     ),
     (ChannelKind.DINGTALK, '{"errcode":-1,"errmsg":"系统繁忙"}', ChannelUnreachable, "sent again"),
     (ChannelKind.DINGTALK, '{"errcode":410100,"errmsg":"发送速度太快而限流"}', ChannelUnreachable, "sent again"),
+    (ChannelKind.DINGTALK, '{"errcode":90030,"errmsg":"webhook over limit"}', ChannelUnreachable, "sent again"),
     (ChannelKind.DINGTALK, '{"errcode":1,"errmsg":"never heard of"}', ChannelRefused, "settings in DingTalk"),
     (ChannelKind.WECOM, '{"errcode":45033,"errmsg":"api concurrent out of limit"}', ChannelUnreachable, "sent again"),
     (ChannelKind.FEISHU, '{"code":9499,"msg":"Bad Request","StatusCode":0}', ChannelRefused, "settings in Feishu"),
