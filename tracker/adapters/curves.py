@@ -20,6 +20,11 @@ log = logging.getLogger(__name__)
 
 MAX_LOG_BYTES = 256 << 20
 """A longer file is no log of metrics."""
+_EVENT_FILES = (
+    "*tfevents*",
+    *(f"{name}/{deep}*tfevents*" for name in ("runs", "logs", "tensorboard") for deep in ("", "*/")),
+)
+"""Where trainers write what TensorBoard shows; not a look into every checkpoint, of which there may be thousands."""
 
 
 class TrainerCurves:
@@ -79,8 +84,8 @@ def _logged_rows(folder: Path) -> Iterator[object]:
 def _logs(folder: Path) -> Iterator[Path]:
     """Yield what trainers write at every few steps: JSON lines, and the event files of TensorBoard."""
     yield from (path for path in folder.glob("*.jsonl") if is_training_log(path.name))
-    for pattern in ("*tfevents*", "*/*tfevents*", "*/*/*tfevents*"):
-        yield from folder.glob(pattern)
+    for place in _EVENT_FILES:
+        yield from folder.glob(place)
 
 
 def _rows(path: Path) -> Iterator[object]:

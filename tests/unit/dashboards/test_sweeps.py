@@ -45,6 +45,8 @@ def test_a_leaderboard_names_targets_settings_scores_with_intervals_and_why_one_
         ("other", ("0.7",), "-"),
     ]
     assert (view.rows[0].scores[0].score, view.rows[0].scores[0].interval) == ("0.900", "0.555 to 0.997")
+    assert view.first == f"{RECORDED.run_id}@400, temperature 0"
+    assert [row.scores[0].change.partition(",")[0] for row in view.rows] == ["", "−0.100", "", ""]  # noqa: RUF001
     assert view.rows[2].scores[0].note == "E-SERVE-DIED: the server is gone"
     assert view.rows[3].scores[0].note == "not asked yet"
     assert view.headline == "Turn of 2026-11-22 01:00 UTC, running, 1 evaluation still to come."
@@ -52,7 +54,14 @@ def test_a_leaderboard_names_targets_settings_scores_with_intervals_and_why_one_
 
 def test_the_page_has_a_section_with_everything_and_none_without_sweeps() -> None:
     texts = " ".join(" ".join(parsed(html_of(board_of(TURN, RECORDS))).texts).split())
-    for words in ("Leaderboard of nightly", "best: nothing has a score", "1 at a time", "4 at a time", "gone"):
+    for words in (
+        "Leaderboard of nightly",
+        "Change: the difference from",
+        "best: nothing has a score",
+        "1 at a time",
+        "4 at a time",
+        "gone",
+    ):
         assert words in texts
     assert "Sweeps" not in " ".join(parsed(html_of()).texts)
 
