@@ -50,7 +50,7 @@ def glance(data: RunData) -> tuple[GlanceRow, ...]:
 def _best(data: RunData) -> Iterator[str]:
     champion = next((c for c in data.champions if c.alias == CHAMPION), None)
     if champion is None:
-        yield "no checkpoint has a score of every benchmark"
+        yield "no checkpoint has scored answers of every benchmark"
         return
     yield f"step {champion.checkpoint.step}"
     yield one_line(champion.reason)

@@ -30,6 +30,8 @@ from dashboards.figures import (
 from tracker.domain.display import one_line
 
 LINE_HEIGHT = 15
+MIN_TIP_WIDTH = 2.0
+"""Of a column that a pointer can hit."""
 CHAR_WIDTH = 6.7
 """Of the tip's 12 px text, a little generous."""
 MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "bar")
@@ -202,10 +204,15 @@ def _step_axis(frame: Frame, *, top: float) -> Iterator[str]:
 
 
 def _tips(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
-    """Yield one invisible column per step; CSS shows its box while the pointer is over it."""
+    """Yield one invisible column per step; CSS shows its box while the pointer is over it.
+
+    Of columns that no pointer could hit there are none: of thousands of checkpoints they were half of the page.
+    """
     steps = sorted({p.step for panel in figure.panels for line in panel.lines if line.marked for p in line.points})
     top, bottom = places[0].top, places[-1].bottom
     frame = places[0]
+    if frame.right - frame.left < MIN_TIP_WIDTH * len(steps):
+        return
     for index, step in enumerate(steps):
         left = frame.left if index == 0 else (frame.x(steps[index - 1]) + frame.x(step)) / 2
         right = frame.right if index == len(steps) - 1 else (frame.x(step) + frame.x(steps[index + 1])) / 2

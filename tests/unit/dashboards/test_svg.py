@@ -116,6 +116,15 @@ def test_a_phase_name_over_the_title_moves_into_the_plot() -> None:
     assert '<text class="phase-name" x="67" y="36">two</text>' in draw(figure, width=400)
 
 
+def test_columns_too_narrow_for_a_pointer_have_no_tips() -> None:
+    points = tuple(Point(step=step, value=0.5) for step in range(200))
+    figure = replace(
+        FIGURE, x_min=0, x_max=199, panels=(replace(FIGURE.panels[0], lines=(replace(LINE, points=points),)),)
+    )
+    assert draw(figure, width=1032).count('class="hit"') == 200
+    assert draw(figure, width=380).count('class="hit"') == 0
+
+
 def test_a_tip_that_would_leave_the_figure_opens_to_the_left() -> None:
     line = replace(LINE, points=(*LINE.points, Point(step=300, value=1.0, tip="1.000 ▲ improved and more")))
     drawing = draw(replace(FIGURE, panels=(replace(FIGURE.panels[0], lines=(line,)),)), width=400)
