@@ -18,8 +18,10 @@ INTERVALS = 3
 """Between checkpoints; from fewer nobody can say what is usual."""
 NEWEST = 10
 """Intervals that say what is usual: a trainer's pace changes."""
-KEPT = 100
+KEPT = 200
 """Intervals in which a pause that comes again and again is looked for: a trainer evaluates every so often."""
+HABIT = 20.0
+"""Times the usual: what lasted longer was no pause of a trainer, but a machine that was down."""
 LONGEST = 2.5
 """Times the longest pause that nobody is called for: it may be longer next time, as where a run saves less and less."""
 LOGGING = 10.0
@@ -71,9 +73,11 @@ class Rhythm:
 
     @property
     def _pause_s(self) -> float:
-        """Longest of the newest intervals, or what comes again among all: one night without a machine is no habit."""
-        all_s = sorted((b - a).total_seconds() for a, b in pairwise(self.times[-KEPT - 1 :]))
-        return max(*self._intervals_s, all_s[-2])
+        """Longest of the newest intervals, or what comes again among all."""
+        newest_s = self._intervals_s
+        longest_s = HABIT * statistics.median(newest_s)
+        all_s = ((b - a).total_seconds() for a, b in pairwise(self.times[-KEPT - 1 :]))
+        return max(*newest_s, *sorted(s for s in all_s if s <= longest_s)[-2:-1])
 
 
 def overdue(rhythm: Rhythm, factor: float, *, quiet_s: float, silent_s: float, now: datetime) -> Alert | None:

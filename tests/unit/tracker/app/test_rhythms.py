@@ -16,6 +16,7 @@ PAUSES = [*[10 * MINUTE] * 20, 1.5 * HOUR] * 6
 DENSE_THEN_SPARSE = [*[30.0] * 20, *[50 * MINUTE] * 10]
 NIGHT = [*[10 * MINUTE] * 20, 10 * HOUR, *[10 * MINUTE] * 15]
 """Its machine was down for a night."""
+NIGHTS = NIGHT[:21] * 2 + NIGHT[21:]
 
 
 def watched(intervals_s: Sequence[float], *, logs: bool = False) -> Tower:
@@ -45,6 +46,7 @@ def told_after_s(tower: Tower) -> float:
         (PAUSES, 2, 226 * MINUTE),  # and so is the second, when ten others lie between: then it is a habit
         (DENSE_THEN_SPARSE, 1, 201 * MINUTE),
         (NIGHT, 1, 41 * MINUTE),  # and nobody waits for longer because of it
+        (NIGHTS, 2, 41 * MINUTE),
     ],
 )
 def test_of_a_trainer_without_logs_a_surprise_is_told_and_a_habit_is_not(
