@@ -27,6 +27,7 @@ from eval_jobs.types import Checkpoint, ServeSpec, Suite
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.history_sql import SqlHistory
 from tracker.adapters.lead_sql import SqlLead
+from tracker.adapters.lock_sql import Lock, named_lock
 from tracker.adapters.no_tracking import NoTracking
 from tracker.adapters.pin_store import FolderOfPins
 from tracker.adapters.samples_place_sql import demand_samples
@@ -188,6 +189,10 @@ class Project:
     def lead(self) -> Lead:
         """Return the right to watch the run, not yet taken."""
         return SqlLead(self.database, self.config.run.name, self.config.run.output_dir)
+
+    def import_lock(self) -> Lock:
+        """Return the right to import into the run, not yet taken."""
+        return named_lock(self.database, f"import {self.config.run.name}")
 
     @cached_property
     def channels(self) -> tuple[Notifier, ...]:

@@ -150,6 +150,17 @@ def test_a_torn_line_of_samples_is_refused_and_nothing_is_imported(home: Path) -
     assert reports(home) == []
 
 
+def test_two_imports_into_one_run_come_one_after_the_other(home: Path) -> None:
+    folder = write_run(home, samples=False)
+    lock = open_project(home / "tracker.toml").import_lock()
+    assert lock.take()
+    said = tracker(home, "import", str(folder), code=4)
+    assert "another import into r goes on" in said
+    assert "imported 9 checkpoints" in tracker(home, "import", str(folder), "--run", "other")
+    lock.release()
+    assert "imported 9 checkpoints" in tracker(home, "import", str(folder))
+
+
 def test_an_import_that_was_killed_is_finished_by_the_next(
     home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -160,7 +171,7 @@ def test_an_import_that_was_killed_is_finished_by_the_next(
     while process.poll() is None and not _some_reports(home):
         pass
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    assert process.wait() == -signal.SIGKILL, "it was over before it could be killed"
     tracker(home, "import", str(folder))
     whole = tmp_path_factory.mktemp("whole")
     write_project(whole, "http://localhost:9/v1", rows=1)
@@ -174,7 +185,7 @@ def _some_reports(home: Path) -> bool:
     """Return whether the import has judged something; its tables may not be there yet."""
     try:
         with sqlite3.connect(f"file:{home}/.tracker/tracker.db?mode=ro", uri=True) as database:
-            return int(database.execute("select count(*) from reports").fetchone()[0]) >= 2
+            return int(database.execute("select count(*) from history_reports").fetchone()[0]) >= 2
     except sqlite3.OperationalError:
         return False
 

@@ -41,6 +41,7 @@ from tracker.domain.calibration_types import Calibration
 from tracker.domain.outlines import newest_of_benchmarks, outline_of
 from tracker.domain.run_scores import RunScores
 from tracker.domain.sample_columns import SampleColumns
+from tracker.domain.scores import without_samples
 from tracker.domain.types import Acceptance, Closing, Episode, Gap, Measure, Report
 
 _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
@@ -73,7 +74,7 @@ class SqlHistory:
             "run_id": checkpoint.run_id,
             "step": checkpoint.step,
             "finished_at": record.finished_at,
-            "record": record_to_bytes(_without_samples(record)),
+            "record": record_to_bytes(without_samples(record)),
             "samples": packed.version,
         }
         with transaction(self._engine) as connection:
@@ -330,11 +331,6 @@ def _hold(connection: Connection, plan_id: str) -> str | None:
     """Change the row of a plan, to what it is: nobody else has its files until the transaction ends."""
     held = update(RECORDS).where(RECORDS.c.plan_id == plan_id).values(samples=RECORDS.c.samples)
     return connection.execute(held.returning(RECORDS.c.samples)).scalar()
-
-
-def _without_samples(record: EvalRecord) -> EvalRecord:
-    outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
-    return replace(record, outcomes=outcomes)
 
 
 def _reports(connection: Connection, plan_ids: Collection[str]) -> Iterator[Report]:

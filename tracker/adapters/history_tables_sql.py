@@ -15,7 +15,8 @@ RECORDS = Table(
     Column("step", BigInteger, nullable=False),
     Column("finished_at", UtcText, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    # Version of the files that hold its samples; NULL: one file for each benchmark, as `samples_table_parquet` reads.
+    # Version of the files that hold its samples, empty where it has none; NULL: one file for each benchmark, as
+    # `samples_table_parquet` reads.
     Column("samples", String(64)),
     Index("history_records_by_run", "run_id", "step"),
 )

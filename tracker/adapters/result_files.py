@@ -87,8 +87,9 @@ class _Reading:
                 self._seen.add(folder)
                 self.progress(_shown(folder))
                 self.sheets.append(_evalscope_sheet(folder, self._given(folder, named)))
+        inside = frozenset(folders)
         for file in sorted(_files(named, ".json")):
-            if not any(file.is_relative_to(folder) for folder in folders):
+            if inside.isdisjoint(file.parents):
                 self._read_json(file, named, is_named=False)
 
     # --- private

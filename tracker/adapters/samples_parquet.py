@@ -9,7 +9,8 @@
     files.samples(plan_id, version)                # everything, by benchmark
 
 The version names the content. A plan that is evaluated again gets files of another version beside the old ones; whoever
-holds the row of the plan decides which one counts. All are plain Parquet, for pandas and DuckDB as well.
+holds the row of the plan decides which one counts. All are plain Parquet, for pandas and DuckDB as well. A record
+without any sample, such as one of imported means, has no files.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ from tracker.adapters.parquet_files import (
 from tracker.adapters.questions_parquet import Asked, QuestionFiles, asked_of
 from tracker.domain.sample_columns import SampleColumns, split_columns
 
+NO_SAMPLES = ""
+"""Version of a record that has none."""
+
 _SCORES, _ANSWERS = "scores", "answers"
 _PARTS_KEY = b"benchmarks"
 """In the metadata of a scores file: its benchmarks in order, as JSON."""
@@ -69,6 +73,8 @@ class StoredSamples:
 def pack(record: EvalRecord) -> PackedSamples:
     """Return the samples of every result of `record` in the form in which they are stored."""
     results = [o for o in record.outcomes if isinstance(o, EvalResult)]
+    if not any(result.samples for result in results):
+        return PackedSamples(plan_id=record.plan.id, version=NO_SAMPLES, scores=b"", answers=b"", asked=())
     asked = tuple(asked_of(result.samples) for result in results)
     place = _place_columns(results, asked)
     scores = _scores_file(record, results, asked, place)
@@ -92,6 +98,8 @@ class SampleFiles:
             DiskFull: no space is left.
             StoreError: a file cannot be written.
         """
+        if packed.version == NO_SAMPLES:
+            return
         for asked in packed.asked:
             self._questions.keep(asked)
         answers, scores = (self._path(kind, packed.plan_id, packed.version) for kind in (_ANSWERS, _SCORES))
@@ -118,9 +126,13 @@ class SampleFiles:
     def columns(self, plan_id: str, version: str, *, only_scores: bool = False) -> Mapping[str, SampleColumns]:
         """Return what `columns_of` makes of the samples of every benchmark; the same questions are the same object.
 
+        Of a record that has none: {}.
+
         Raises:
             StoreError: a file is missing or damaged.
         """
+        if version == NO_SAMPLES:
+            return {}
         path = self._path(_SCORES, plan_id, version)
         with reading(path), pq.ParquetFile(pa.BufferReader(path.read_bytes()), read_dictionary=["status"]) as file:
             parts = _parts(file)
@@ -140,6 +152,8 @@ class SampleFiles:
         Raises:
             StoreError: a file is missing or damaged, other than answers that were deleted.
         """
+        if version == NO_SAMPLES:
+            return {}
         path = self._path(_SCORES, plan_id, version)
         with reading(path), pq.ParquetFile(path) as file:
             parts = _parts(file)
@@ -165,8 +179,9 @@ class SampleFiles:
         return list((self._folder / plan_id).glob(f"{kind}-*.parquet"))
 
     def _others(self, plan_id: str, version: str) -> list[Path]:
+        folder = self._folder / plan_id
         own = {self._path(kind, plan_id, version).name for kind in (_SCORES, _ANSWERS)}
-        return [path for path in (self._folder / plan_id).iterdir() if path.name not in own]
+        return [path for path in folder.iterdir() if path.name not in own] if folder.is_dir() else []
 
     def _answers(self, plan_id: str, version: str) -> Mapping[str, list[Any]] | None:
         path = self._path(_ANSWERS, plan_id, version)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, and_, select
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.history_tables_sql import RECORDS
+from tracker.adapters.samples_parquet import NO_SAMPLES
 
 
 def demand_samples(engine: Engine, samples_dir: Path, run: str) -> None:
@@ -18,7 +19,8 @@ def demand_samples(engine: Engine, samples_dir: Path, run: str) -> None:
         ConfigError: another process keeps the run's files elsewhere; with these, nothing could ever be judged.
         StoreError: the database cannot be read.
     """
-    query = select(RECORDS.c.plan_id).where(belongs_to(RECORDS.c.run_id, run), RECORDS.c.samples.is_not(None))
+    has_files = and_(RECORDS.c.samples.is_not(None), RECORDS.c.samples != NO_SAMPLES)
+    query = select(RECORDS.c.plan_id).where(belongs_to(RECORDS.c.run_id, run), has_files)
     with transaction(engine) as connection:
         plan_ids = connection.scalars(query).all()
     if plan_ids and not any((samples_dir / plan_id).is_dir() for plan_id in plan_ids):

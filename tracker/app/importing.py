@@ -3,7 +3,8 @@
     taken = import_results(world, checkpoints, clock=clock, show=print)
 
 Nobody is alerted: what is imported is the past. A checkpoint that is known already is only offered to MLflow again,
-where it changes nothing; so an import that was killed is finished by the next one.
+where it changes nothing; so an import that was killed is finished by the next one. The run is read once, whatever the
+number of its checkpoints: whoever calls this is the only one who imports into it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from eval_jobs.ports import Clock
-from tracker.app.pipeline import World, conclude, look_again
-from tracker.domain.costs import with_cost_so_far
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.app.pipeline import World, judge_and_remember, look_again, recall
 from tracker.domain.imports.records import ImportedCheckpoint, known_chances
 from tracker.domain.late import overtaken_by
+from tracker.domain.mean_series import means_of, with_means
+from tracker.domain.run_scores import RunScores
+from tracker.domain.scores import without_samples
+from tracker.domain.trials import Memory
 from tracker.domain.types import Policy, Report
 from tracker.ports import Tracking
 
@@ -34,10 +39,13 @@ def import_results(
     world: World, checkpoints: Sequence[ImportedCheckpoint], *, clock: Clock, show: Callable[[Taken], None]
 ) -> tuple[Taken, ...]:
     """Take over the checkpoints of one run, lowest step first; `show` is told of each."""
+    if not checkpoints:
+        return ()
     world = replace(world, policy=policy_of(world, checkpoints))
+    run = _Run(world, checkpoints[0].record.plan.checkpoint.run_id)
     taken = []
     for checkpoint in checkpoints:
-        one = _take(world, checkpoint, clock)
+        one = _take(world, run, checkpoint, clock)
         show(one)
         taken.append(one)
     return tuple(taken)
@@ -65,16 +73,59 @@ def policy_of(world: World, checkpoints: Sequence[ImportedCheckpoint]) -> Policy
 # --- private
 
 
-def _take(world: World, checkpoint: ImportedCheckpoint, clock: Clock) -> Taken:
+class _Run:
+    """What is known of the run while an import goes on.
+
+    What a watcher adds meanwhile is not looked at: nothing of it is ever compared with what is imported.
+    """
+
+    def __init__(self, world: World, run_id: str) -> None:
+        self._history, self._pinned, self._run_id = world.history, world.policy.pinned, run_id
+        self._memory = recall(world.history, run_id, world.policy)
+        self.scores: RunScores = world.history.scores(run_id)
+        """Of all records."""
+        self._records = {record.plan.id: record for record in self._memory.records}
+        self._steps = {record.plan.checkpoint.step for record in self._memory.records}
+        self._highest = max(self._steps, default=-1)
+        self._means = means_of(self._memory.records)
+
+    def add(self, record: EvalRecord) -> Memory:
+        """Store a record, and return what is known beside the scores."""
+        self._history.append(record)
+        if any(isinstance(o, EvalResult) and o.samples for o in record.outcomes):
+            self.scores = self._history.scores(self._run_id)
+        self._records[record.plan.id] = without_samples(record)
+        # Of one step the newest import counts, and this one may be older.
+        is_first = record.plan.checkpoint.step not in self._steps
+        self._means = with_means(self._means, record) if is_first else means_of(self._records.values())
+        self._steps.add(record.plan.checkpoint.step)
+        is_own_baseline = self._pinned is not None and self._pinned.run_id == self._run_id
+        return replace(
+            self._memory,
+            records=tuple(self._records.values()),
+            means=self._means,
+            episodes=self._history.episodes(self._run_id),
+            acceptances=self._history.acceptances(self._run_id),
+            pinned=self.scores if is_own_baseline else self._memory.pinned,
+        )
+
+    def later_than(self, record: EvalRecord) -> tuple[EvalRecord, ...]:
+        """Return what is to be judged again after a record that was added."""
+        step, highest = record.plan.checkpoint.step, self._highest
+        self._highest = max(step, highest)
+        return overtaken_by(record, self._records.values()) if step < highest else ()
+
+
+def _take(world: World, run: _Run, checkpoint: ImportedCheckpoint, clock: Clock) -> Taken:
     record = checkpoint.record
-    run_id = record.plan.checkpoint.run_id
     known = world.history.report(record.plan.id)
     if known is not None:
-        world.tracking.publish(with_cost_so_far(record, world.history.records(run_id)), known)
+        world.tracking.publish(record, known)
         return Taken(checkpoint=checkpoint, report=known, is_new=False)
-    report, memory = conclude(world, record, clock.now())
-    later = overtaken_by(record, memory.records)
-    world.tracking.publish(with_cost_so_far(record, memory.records), report)
+    memory = run.add(record)
+    report = judge_and_remember(world, record, run.scores, memory, clock.now())
+    world.tracking.publish(record, report)
+    later = run.later_than(record)
     if later:
         look_again(world, later, memory, clock.now())
     return Taken(checkpoint=checkpoint, report=report, is_new=True)

@@ -34,7 +34,7 @@ from tracker.domain.costs import with_cost_so_far
 from tracker.domain.gaps import unsettled
 from tracker.domain.late import judged_again, overtaken_by, words_of
 from tracker.domain.rewind import scores_of_newest
-from tracker.domain.run_scores import series_key
+from tracker.domain.run_scores import RunScores, series_key
 from tracker.domain.screening import Screening
 from tracker.domain.sweeps.types import Turn
 from tracker.domain.trials import Memory
@@ -274,7 +274,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     record = whole_record(record, world.history)
     report, memory = conclude(world, record, now)
     ask_rest(world, record, report, memory, now)
-    world.tracking.publish(with_cost_so_far(record, memory.records), report)
+    world.tracking.publish(with_cost_so_far(record, memory.records), report, left_behind(record, memory))
     crown(world, record, memory)
     later = overtaken_by(record, memory.records)
     open_alerts = world.history.open_alerts(record.plan.checkpoint.run_id)
@@ -289,12 +289,25 @@ def conclude(world: World, record: EvalRecord, now: datetime) -> tuple[Report, M
     run_id = record.plan.checkpoint.run_id
     world.history.append(record)
     memory = recall(world.history, run_id, world.policy)
+    return judge_and_remember(world, record, world.history.scores(run_id), memory, now), memory
+
+
+def judge_and_remember(world: World, record: EvalRecord, scores: RunScores, memory: Memory, now: datetime) -> Report:
+    """Judge a record that is in the history, by what is known of its run, and remember what is concluded."""
     _warn_of_baseline(record, memory, world.policy)
-    report = world.judge(record, world.history.scores(run_id), memory, world.policy, now=now)
+    report = world.judge(record, scores, memory, world.policy, now=now)
     for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
         world.history.append_episode(episode)
     world.history.append_report(report)
-    return report, memory
+    return report
+
+
+def left_behind(record: EvalRecord, memory: Memory) -> tuple[Checkpoint, ...]:
+    """Return the checkpoints of a run that training left behind when it went back."""
+    known = [one.plan.checkpoint for one in (*memory.records, record)]
+    branches = branches_of(known)
+    left = (checkpoint for checkpoint in known if branches.rewrites and branches.left_by(checkpoint) is not None)
+    return tuple(dict.fromkeys(left))
 
 
 def crown(world: World, record: EvalRecord, memory: Memory) -> None:
@@ -326,7 +339,7 @@ def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: d
             world.history.append_episode(episode)
         ask_rest(world, record, report, memory, now)
         if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
-            world.tracking.publish(with_cost_so_far(full, memory.records), report)
+            world.tracking.publish(with_cost_so_far(full, memory.records), report, left_behind(record, memory))
         world.history.append_report(report)  # after MLflow: a crash in between must leave the words different
         world.crier.tell(loss_alerts(report, world.history.open_alerts(run_id)))
 

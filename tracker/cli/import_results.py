@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from eval_jobs.errors import BadData
+from eval_jobs.errors import BadData, StoreUnavailable
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.types import EvalResult
 from tracker.adapters.result_files import Asked, read_results
@@ -87,7 +87,16 @@ def _project_of(project: Project, run_id: str | None) -> Project:
 def _take(
     project: Project, checkpoints: Sequence[ImportedCheckpoint], show: Callable[[Taken], None]
 ) -> tuple[tuple[Taken, ...], int]:
-    """Return what was taken over, and how much of it MLflow has not got yet."""
+    """Return what was taken over, and how much of it MLflow has not got yet.
+
+    Raises:
+        StoreUnavailable: somebody else imports into the run.
+    """
+    lock = project.import_lock()
+    if not lock.take():
+        raise StoreUnavailable(
+            f"another import into {project.config.run.name} goes on", hint="call this again when it has ended"
+        )
     world = project.world()
     try:
         taken = import_results(world, checkpoints, clock=SystemClock(), show=show)
@@ -95,6 +104,7 @@ def _take(
     finally:
         world.source.close()
         world.tracking.close()
+        lock.release()
 
 
 @contextmanager

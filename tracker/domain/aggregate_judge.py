@@ -2,7 +2,7 @@
 
     verdicts = judge_aggregates(scene)        # by benchmark; {} where every result has its samples
 
-The words are those of `aggregate_verdict`: a loss is `suspect` at most, shown and never told.
+A loss is `suspect` at most, shown and never told.
 """
 
 from __future__ import annotations
@@ -10,26 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from eval_jobs.errors import BadData
-from eval_jobs.imported_types import Aggregate
-from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
-from tracker.domain.aggregate_verdict import aggregate_word, capped, is_learned
+from eval_jobs.types import EvalPlan, EvalResult
+from tracker.domain.aggregate_verdict import capped, is_learned
 from tracker.domain.display import score_text, steps_text
-from tracker.domain.episodes import FORGOTTEN_AFTER
+from tracker.domain.mean_series import NO_MEANS, Means, MeanSeries, means_of
 from tracker.domain.reasons import reason_for_first, reason_for_too_early, reason_for_unlike
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import Evidence, Level
 from tracker.domain.regression.score_matrix import IntArray
-from tracker.domain.rules import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects
-from tracker.domain.score_series import SeriesKey, series_key
+from tracker.domain.rules import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
+from tracker.domain.score_series import series_keys
 from tracker.domain.scores import summarise
 from tracker.domain.trials import Scene, thresholds_of
 from tracker.domain.types import Baseline, Policy, Verdict, VerdictWord
-
-_LOST = (VerdictWord.FORGOTTEN, VerdictWord.REGRESSED)
 
 
 def judge_aggregates(scene: Scene) -> Mapping[str, Verdict]:
@@ -38,12 +33,12 @@ def judge_aggregates(scene: Scene) -> Mapping[str, Verdict]:
     own = {o.benchmark: o for o in record.outcomes if isinstance(o, EvalResult) and o.aggregate is not None}
     if not own:
         return {}
-    known = _points(scene)
+    known = means_of(scene.memory.records) if scene.memory.means is None else scene.memory.means
     series: dict[str, AggregateSeries] = {}
     plain: dict[str, tuple[VerdictWord, str]] = {}
     for name, result in own.items():
-        points = _counting(scene, name, known[series_key(record.plan, result)])
-        if len(points) == 1:
+        points = _points(scene, result, known)
+        if points.steps.size == 1:
             plain[name] = _alone(scene, result)
             continue
         try:
@@ -56,83 +51,59 @@ def judge_aggregates(scene: Scene) -> Mapping[str, Verdict]:
 
 # --- private
 
-_Points = Mapping[SeriesKey, Mapping[int, Aggregate]]
-"""Of every series by step, ascending."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """One benchmark at its newest three checkpoints."""
+    """One benchmark at the candidate."""
 
     series: AggregateSeries
-    newest: tuple[tuple[Evidence, ...], ...]
-    """Oldest first; the last one is the candidate's."""
+    tests: tuple[Evidence, ...]
 
 
-def _points(scene: Scene) -> _Points:
-    """Return what is known up to the candidate; the newest import of a step counts, and the candidate's own."""
-    own, suite = scene.record, scene.record.plan.suite.name
-    others = [r for r in scene.memory.records if r.plan.suite.name == suite and r.plan.checkpoint.step < scene.step]
-    found: dict[SeriesKey, dict[int, Aggregate]] = {}
-    for record in (*sorted(others, key=_order), own):
-        for outcome in record.outcomes:
-            if isinstance(outcome, EvalResult) and outcome.aggregate is not None:
-                points = found.setdefault(series_key(record.plan, outcome), {})
-                points[record.plan.checkpoint.step] = outcome.aggregate
-    return found
-
-
-def _order(record: EvalRecord) -> tuple[int, object, object, str]:
-    checkpoint = record.plan.checkpoint
-    return checkpoint.step, checkpoint.ready_at, record.finished_at, record.plan.id
-
-
-def _counting(scene: Scene, benchmark: str, points: Mapping[int, Aggregate]) -> Mapping[int, Aggregate]:
-    """Return the points without those before a level that somebody accepted."""
-    accepted = (a for a in scene.memory.acceptances if a.benchmark == benchmark and a.step <= scene.step)
+def _points(scene: Scene, result: EvalResult, known: Means) -> MeanSeries:
+    """Return what is known up to the candidate, without what came before a level that somebody accepted."""
+    accepted = (a for a in scene.memory.acceptances if a.benchmark == result.benchmark and a.step <= scene.step)
     since = max((a.from_step for a in accepted), default=0)
-    return {step: point for step, point in points.items() if step >= since}
+    (key,) = series_keys(scene.record.plan, [result])
+    before = known[key].between(since, scene.step) if key in known else NO_MEANS
+    return before if result.aggregate is None else before.with_point(scene.step, result.aggregate)
 
 
-def _series(points: Mapping[int, Aggregate], result: EvalResult, policy: Policy) -> AggregateSeries:
-    means = np.array([point.mean for point in points.values()])
-    chance = policy.chance.get(result.benchmark)
+def _series(points: MeanSeries, result: EvalResult, policy: Policy) -> AggregateSeries:
+    means, chance = points.means, policy.chance.get(result.benchmark)
     if not result.higher_is_better:
         means, chance = 1.0 - means, None if chance is None else 1.0 - chance
-    errors = [np.nan if point.stderr is None else point.stderr for point in points.values()]
-    return AggregateSeries(steps=np.array(list(points)), means=means, stderrs=np.array(errors), chance=chance)
+    return AggregateSeries(steps=points.steps, means=means, stderrs=points.stderrs, chance=chance)
 
 
 def _judged(scene: Scene, series: Mapping[str, AggregateSeries]) -> dict[str, Verdict]:
-    steps = sorted({int(step) for one in series.values() for step in one.steps})[-FORGOTTEN_AFTER:]
     level = Level(
         alpha=scene.policy.alpha * SCORE_SHARE, planned=scene.policy.planned_checkpoints, benchmarks=scene.benchmarks
     )
-    found = [aggregate_evidence(tuple(series.values()), step, level) for step in steps]
-    cases = {
-        name: _Case(series=one, newest=newest)
-        for (name, one), newest in zip(series.items(), zip(*found, strict=True), strict=True)
-    }
+    found = aggregate_evidence(tuple(series.values()), scene.step, level)
     results = {o.benchmark: o for o in scene.record.outcomes if isinstance(o, EvalResult)}
-    return {name: _verdict(scene, results[name], case) for name, case in cases.items()}
+    return {
+        name: _verdict(scene, results[name], _Case(series=one, tests=tests))
+        for (name, one), tests in zip(series.items(), found, strict=True)
+    }
 
 
 def _verdict(scene: Scene, result: EvalResult, case: _Case) -> Verdict:
-    tests = case.newest[-1]
+    tests = case.tests
     if not tests:
         return _told(result, VerdictWord.INCONCLUSIVE, reason_for_too_early())
     thresholds = thresholds_of(scene.policy)
     learned = is_learned(case.series, tests)
-    word = aggregate_word(case.newest, thresholds, learned=learned)
+    word = word_of(tests, thresholds)
     shown = _deciding(word, tests, thresholds)
     reason = _reason(case.series, shown, result)
-    if word in _LOST and not learned:
+    if word is VerdictWord.REGRESSED and not learned:
         reason += "; it never was above chance"
     return _told(result, capped(word), reason)
 
 
 def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Thresholds) -> Evidence:
-    if word in _LOST:
+    if word is VerdictWord.REGRESSED:
         return min(losses(tests, thresholds), key=lambda e: e.p_worse)
     if word is VerdictWord.SUSPECT:
         return min(suspects(tests, thresholds), key=lambda e: e.p_worse)

@@ -84,6 +84,8 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
 
 def _rewound(record: EvalRecord, memory: Memory, changes: Sequence[Episode]) -> Iterator[Episode]:
     """Yield the losses that going back ends or opens again; what this checkpoint says of the same one counts more."""
+    if not memory.episodes:
+        return iter(())
     said = {_key_of(change) for change in changes}
     return (e for e in rewound(memory, branches_known(record, memory)) if _key_of(e) not in said)
 

@@ -54,7 +54,14 @@ def judge_latency(
     Records of other runs and of the same or higher steps in `earlier` are ignored, their order does not matter, and
     their samples are not looked at. A record without a load has no verdict.
     """
-    before = tuple(r for r in earlier_records(record, earlier) if series_of(r) == series_of(record))
+    if not record.plan.loads:
+        return ()
+    series, engine, serve = series_of(record), record.engine, record.plan.serve
+    before = tuple(
+        r
+        for r in earlier_records(record, earlier)
+        if (r.engine == engine and r.plan.serve == serve) or series_of(r) == series
+    )
     return tuple(
         _judged(_Case(record=record, before=before, load=load, key=(metric, quantile), policy=policy))
         for load in record.plan.loads

@@ -11,6 +11,7 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.calibration import decoding_variance, measured_by, repetition_of
 from tracker.domain.calibration_types import Calibration, Repetition
 from tracker.domain.episodes import Subject, Trial, counting, episodes_at, open_of
+from tracker.domain.mean_series import Means
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
 from tracker.domain.regression.detector import Level, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
@@ -36,6 +37,8 @@ class Memory:
     """Scores of the run that `policy.pinned` names."""
     records: tuple[EvalRecord, ...] = ()
     """Of the run, without samples: their latencies."""
+    means: Means | None = None
+    """All that was imported of the run without samples; None: `records` say it."""
     calibrations: tuple[Calibration, ...] = ()
     """Of all runs: what repeating an evaluation changes."""
 

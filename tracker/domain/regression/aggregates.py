@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import chdtri
@@ -50,7 +51,7 @@ class AggregateSeries:
         if problem:
             raise BadData(problem, hint="leave this benchmark out: without samples it cannot be judged")
 
-    @property
+    @cached_property
     def n_samples(self) -> int:
         """Number of samples, from se^2 = y (1 - y) / (n - 1): exact for scores of 0 and 1, else an upper bound."""
         known = self.stderrs > 0
@@ -62,14 +63,16 @@ class AggregateSeries:
 
         That all checkpoints answered the same samples is taken for granted: `common_fraction` is 1.
         """
-        deltas, variances = weights @ self.means, self._item_variances(weights)
+        used = np.flatnonzero(weights.any(axis=0))  # a few of the newest, of however many checkpoints
+        own = weights[:, used]
+        deltas, variances = own @ self.means[used], self._item_variances(own, self.stderrs[used])
         return tuple(
             Contrast(delta=float(delta), item_variance=float(v), n=self.n_samples, common_fraction=1.0)
             for delta, v in zip(deltas, variances, strict=True)
         )
 
-    def _item_variances(self, weights: FloatArray) -> FloatArray:
-        """Return an item variance for every row of `weights`, shape (Q,).
+    def _item_variances(self, weights: FloatArray, stderrs: FloatArray) -> FloatArray:
+        """Return an item variance for every row of `weights`, shape (Q,), whose columns have these errors.
 
         The samples are the same at every checkpoint, how alike their scores are is not known; with a correlation r
         between any two checkpoints v = (1 - r) sum w_s^2 se_s^2 + r (sum w_s se_s)^2. The larger end is taken: for a
@@ -77,7 +80,7 @@ class AggregateSeries:
         every r in [0, 1], not for an r that fades with distance.
         """
         # A score of 0 or 1 is reported without an error: one sample more or less is the least that it can be off.
-        errors = np.maximum(self.stderrs, 1 / self.n_samples)
+        errors = np.maximum(stderrs, 1 / self.n_samples)
         unpaired = weights**2 @ errors**2
         identical = (weights @ errors) ** 2
         variances: FloatArray = np.maximum(np.maximum(unpaired, identical), _NO_VARIANCE)
@@ -105,10 +108,11 @@ def bend_weights(steps: IntArray, rows: IntArray, limit: int) -> FloatArray:
     """
     when = np.log1p(steps.astype(np.float64))
     first = max(0, rows.size - 2 - limit)
-    weights = np.zeros((max(0, rows.size - 2 - first), steps.size))
-    for i, (left, middle, right) in enumerate(zip(rows[first:], rows[first + 1 :], rows[first + 2 :], strict=False)):
-        a = (when[right] - when[middle]) / (when[right] - when[left])
-        weights[i, [left, middle, right]] = np.array([a, -1.0, 1 - a]) * np.sqrt(6 / (a**2 + 1 + (1 - a) ** 2))
+    left, middle, right = (rows[first + k : max(first, rows.size - 2) + k] for k in range(3))
+    a = (when[right] - when[middle]) / (when[right] - when[left])
+    scale = np.sqrt(6 / (a**2 + 1 + (1 - a) ** 2))
+    weights, at = np.zeros((left.size, steps.size)), np.arange(left.size)
+    weights[at, left], weights[at, middle], weights[at, right] = a * scale, -scale, (1 - a) * scale
     return weights
 
 

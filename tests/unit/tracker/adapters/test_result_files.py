@@ -123,6 +123,28 @@ def test_results_of_several_models_in_one_evaluation_are_refused(tmp_path: Path)
         read(tmp_path, step=1)
 
 
+def test_thousands_of_evaluations_are_told_apart_from_other_files_without_comparing_each_with_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in range(1, 31):
+        place = tmp_path / f"checkpoint-{step}"
+        (place / "configs").mkdir(parents=True)
+        (place / "configs" / "task_config.yaml").write_text("model: x\n")
+        (place / "reports" / "x").mkdir(parents=True)
+        (place / "reports" / "x" / "t.json").write_text('{"dataset_name": "t", "score": 0.5}')
+    compared: list[Path] = []
+    inside = Path.is_relative_to
+
+    def counted(self: Path, other: Path) -> bool:
+        compared.append(self)
+        return inside(self, other)
+
+    monkeypatch.setattr(Path, "is_relative_to", counted)
+    found = read(tmp_path)
+    assert (len(found.sheets), found.passed_over) == (30, ())
+    assert len(compared) <= 10 * 30
+
+
 @pytest.mark.parametrize("text", ["- a list", "{", "key: !!python/object/apply:os.system [ls]"])
 def test_settings_of_an_evaluation_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "configs").mkdir()

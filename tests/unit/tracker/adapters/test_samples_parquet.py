@@ -93,11 +93,24 @@ def graded(n: int, seed: int) -> list[SampleScore]:
 @given(st.dictionaries(st.text(max_size=4), st.lists(ANY_SAMPLE, max_size=5), max_size=3))
 def test_whatever_was_answered_comes_back(tmp_path: Path, benchmarks: dict[str, list[SampleScore]]) -> None:
     packed = written(tmp_path, *benchmarks.items())
+    if not any(benchmarks.values()):
+        assert (samples_in(tmp_path, packed), columns_in(tmp_path, packed)) == ({}, {})
+        return
     assert samples_in(tmp_path, packed) == {name: tuple(samples) for name, samples in benchmarks.items()}
     columns = columns_in(tmp_path, packed)
     assert list(columns) == list(benchmarks)
     for name, samples in benchmarks.items():
         assert_equal_columns(columns[name], columns_of(samples))
+
+
+def test_what_has_no_samples_has_no_files_and_may_be_replaced_by_what_has_some(tmp_path: Path) -> None:
+    means = written(tmp_path / "samples", ("sums", []))
+    assert not (tmp_path / "samples").exists()
+    assert not SampleFiles(tmp_path / "samples").has_other_files("plan", means.version)
+    scored = written(tmp_path / "samples", ("sums", [SAMPLE]))
+    assert scored.version != means.version
+    assert not SampleFiles(tmp_path / "samples").has_other_files("plan", scored.version)
+    assert SampleFiles(tmp_path / "samples").has_other_files("plan", means.version)
 
 
 def test_not_a_number_stays_what_it_is_and_is_not_taken_for_missing(tmp_path: Path) -> None:

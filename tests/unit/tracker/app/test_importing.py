@@ -1,18 +1,30 @@
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
+from eval_jobs.queue.database_sql import open_database
 from eval_jobs.types import EvalRecord
+from tests.fakes.clock import FakeClock
 from tests.imported import fields, given, lm_eval, lm_eval_rows
 from tests.unit.tracker.app.fake_world import FakeWorld
+from tracker.adapters.history_sql import SqlHistory
 from tracker.app.importing import Taken, import_results, policy_of, publish_all
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import ImportedCheckpoint, Target, checkpoints_of
 from tracker.domain.imports.types import Sheet
-from tracker.domain.types import Report, VerdictWord
+from tracker.domain.judge import judge
+from tracker.domain.mean_series import means_of
+from tracker.domain.run_scores import RunScores
+from tracker.domain.trials import Memory
+from tracker.domain.types import Policy, Report, VerdictWord
 
 N = 200
 
@@ -131,6 +143,48 @@ def test_means_alone_are_judged_too() -> None:
     found = words(take(FakeWorld(), imported(180, 181, 180, 180, 181, 180, 60, 60, 60, samples=False)))
     assert found[1000] is VerdictWord.FIRST
     assert found[9000] is VerdictWord.SUSPECT
+
+
+def test_an_import_reads_its_run_once_however_many_checkpoints_it_brings(tmp_path: Path) -> None:
+    asked: dict[int, Counter[str]] = {}
+    for length in (5, 25):
+        engine = open_database(f"sqlite:///{tmp_path}/{length}.db")
+        fakes = FakeWorld()
+        world = replace(fakes.world(), history=SqlHistory(engine, tmp_path / f"samples-{length}"))
+        counted: Counter[str] = Counter()
+        asked[length] = counted
+        event.listen(engine, "before_cursor_execute", lambda *call, counted=counted: counted.update([_kind(call[2])]))
+        import_results(world, imported(*[180] * length, samples=False), clock=fakes.clock, show=lambda _: None)
+        engine.dispose()
+        assert not (tmp_path / f"samples-{length}").exists(), "means need no files"
+    small, large = asked[5], asked[25]
+    whole_run = "SELECT history_records"
+    assert small[whole_run] == large[whole_run] > 0
+    assert all(large[kind] - small[kind] in (0, 20) for kind in large), "each other statement once a checkpoint"
+
+
+def test_means_that_are_known_need_no_look_at_the_records_that_hold_them() -> None:
+    records = [one.record for one in imported(180, 181, 180, 180, 181, 180, 60, 60, 60, samples=False)]
+    memory = Memory(records=tuple(records))
+    known = replace(memory, means=means_of(records), records=tuple(replace(record, outcomes=()) for record in records))
+    scores, now = RunScores(run_id="others"), FakeClock().now()
+    found = [judge(records[-1], scores, one, Policy(), now=now) for one in (memory, known)]
+    assert found[0].verdicts[0].word is VerdictWord.SUSPECT
+    assert found[0] == found[1]
+
+
+def test_of_means_that_are_imported_again_for_a_step_the_newest_count_in_whatever_order_they_come() -> None:
+    old, new = (one.record for of in (180, 60) for one in imported(of, samples=False))
+    new = replace(new, finished_at=new.finished_at + timedelta(days=1))
+    for records in ([old, new], [new, old]):
+        (series,) = means_of(records).values()
+        assert series.means.tolist() == [60 / N]
+
+
+def _kind(statement: str) -> str:
+    """The verb and the first table of a statement."""
+    table = next((word for word in re.split(r"[\s.,]+", statement) if word.startswith(("history_", "outbox"))), "")
+    return f"{statement.split(maxsplit=1)[0]} {table}"
 
 
 def _said(report: Report) -> tuple[int, VerdictWord, str]:
