@@ -3,6 +3,7 @@
     found = find(ENGINES, "llama")                         # ConfigError: no such engine, two of them, a wrong version
     engine = found.open(VllmEngine, work_dir, clock)       # whatever is wrong with it names the package
     with found.blamed(ServeError): engine.rest()           # ... and so does whatever it raises
+    found.checked(float, engine.used_cpu_s(), "used_cpu_s", ServeError)     # ... or gives, where it is of another type
 
 A name that is built in is never looked up here, so no package can take its place.
 """
@@ -15,16 +16,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points, version
-from typing import Any
+from typing import Any, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from pydantic import TypeAdapter, ValidationError
 
 from eval_jobs.errors import ConfigError, TrackerError
 
 log = logging.getLogger(__name__)
 
 OURS = "checkpoint-tracker"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +75,15 @@ class Found:
                 hint="install the same version on the machine that plans and on every worker",
             )
 
+    def load(self) -> Any:  # noqa: ANN401 - what the caller says it is
+        """Import what the entry point names.
+
+        Raises:
+            ConfigError: it cannot be imported.
+        """
+        with self.blamed(ConfigError):
+            return self.point.load()
+
     def open(self, port: type, *arguments: object) -> Any:  # noqa: ANN401 - what the caller says it is
         """Load it and call it.
 
@@ -82,8 +95,9 @@ class Found:
             ConfigError: it cannot be loaded, refuses the arguments, or lacks something of the port.
             TrackerError: its own.
         """
+        made = self.load()
         with self.blamed(ConfigError):
-            part = self.point.load()(*arguments)
+            part = made(*arguments)
             lacking = [name for name in _members(port) if not hasattr(part, name)]
         if lacking:
             raise ConfigError(
@@ -91,6 +105,24 @@ class Found:
                 hint="it was made for another version of checkpoint-tracker, or is no such part: docs/extending.md",
             )
         return part
+
+    def checked(self, kind: type[T], given: T, what: str, error: type[TrackerError]) -> T:
+        """Return what it gave as it will be read again where it is written down, every field of its type.
+
+        Raises:
+            TrackerError: of the kind `error`; it is of another type. A record that nobody can read again would stop
+                whoever reads it next.
+        """
+        adapter: TypeAdapter[T] = TypeAdapter(kind)
+        try:
+            return adapter.validate_python(adapter.dump_python(given, mode="json", warnings=False))
+        except ValidationError as problem:
+            first = problem.errors(include_url=False, include_input=False)[0]
+            place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+            said = f"{what}{place} is wrong: {first['msg']}"
+        except (ValueError, TypeError, AttributeError) as problem:  # what cannot even be written down
+            said = f"{what} cannot be written down: {problem}"
+        raise error(f"{self}: {said}", hint=f"this is a fault of {self.origin}: tell who made it: docs/extending.md")
 
     @contextmanager
     def blamed(self, kind: type[TrackerError]) -> Iterator[None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eval_jobs.errors import ConfigError
+
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
@@ -21,3 +23,15 @@ class Program:
     def option(self, name: str, default: str = "") -> str:
         """Return one of its settings."""
         return dict(self.options).get(name, default)
+
+    def check_options(self, *known: str) -> None:
+        """Refuse a setting that nobody reads: one that is mistyped would go unnoticed.
+
+        Raises:
+            ConfigError: one is not among the known ones.
+        """
+        if wrong := [name for name, _ in self.options if name not in known]:
+            raise ConfigError(
+                f"`{self.name}` has no setting `{wrong[0]}`; it has {', '.join(known) or 'none'}",
+                hint="correct its options",
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from eval_jobs.errors import EvaluateError, TrackerError
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.plugins import EVALUATORS, find
 from eval_jobs.ports import Clock, Evaluator, Progress
+from eval_jobs.run import check_accounted
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
 
 log = logging.getLogger(__name__)
@@ -86,10 +88,31 @@ class PluginEvaluator:
             return outcome
         if not isinstance(outcome, EvalResult):
             return self._refusal(f"gave {type(outcome).__name__} for `{benchmark.name}`, which is no EvalResult")
-        named = (outcome.benchmark, outcome.fingerprint)
-        if named != (benchmark.name, benchmark_fingerprint(benchmark, suite)):
-            return self._refusal(f"gave a result of `{outcome.benchmark}` with another fingerprint for `{named[0]}`")
-        return outcome
+        try:
+            result = self._found.checked(EvalResult, outcome, f"result of `{benchmark.name}`", EvaluateError)
+            check_accounted(result)
+        except EvaluateError as error:
+            return (
+                error if str(self._found) in error.message else self._refusal(f"gave a wrong result: {error.message}")
+            )
+        if problem := _problem(result, benchmark, suite):
+            return self._refusal(f"gave for `{benchmark.name}` {problem}")
+        return result
 
     def _refusal(self, what: str) -> EvaluateError:
         return EvaluateError(f"{self._found} {what}", hint="this is a bug of the plugin: docs/extending.md")
+
+
+# --- private
+
+
+def _problem(result: EvalResult, benchmark: Benchmark, suite: Suite) -> str:
+    """Return what is wrong with a result whose samples are all there; empty: nothing. Pure."""
+    beyond = [s.score for s in result.samples if s.score is not None and not 0 <= s.score <= 1]
+    if (result.benchmark, result.fingerprint) != (benchmark.name, benchmark_fingerprint(benchmark, suite)):
+        return f"a result of `{result.benchmark}` with another name or fingerprint"
+    if beyond:
+        return f"a score of {beyond[0]:g}, and scores go from 0 to 1"
+    if result.higher_is_better is not benchmark.higher_is_better:
+        return f"higher_is_better = {result.higher_is_better}, against the settings"
+    return "" if math.isfinite(result.duration_s) else f"a duration of {result.duration_s} s"

@@ -35,8 +35,9 @@ class PluginEngine:
             self._found.check_version(spec.program.version)
         with self._found.blamed(ServeError):
             context = self._engine.serving(checkpoint, spec, progress=progress)
-            endpoint = context.__enter__()
+            given = context.__enter__()
         try:
+            endpoint = self._found.checked(Endpoint, given, "endpoint", ServeError)
             yield replace(endpoint, info=replace(endpoint.info, version=endpoint.info.version or self._found.origin))
         except BaseException as error:
             try:
@@ -57,7 +58,8 @@ class PluginEngine:
         """Return what it says."""
         try:
             with self._found.blamed(ServeError):
-                return self._engine.used_cpu_s()
+                used_s = self._engine.used_cpu_s()
+            return None if used_s is None else self._found.checked(float, used_s, "used_cpu_s", ServeError)
         except TrackerError as error:
             log.warning("%s", error)
             return None

@@ -116,14 +116,21 @@ def test_a_run_is_found_served_scored_and_told_by_parts_of_another_package(home:
 
 
 def test_one_broken_package_leaves_the_help_and_all_other_commands_whole(home: Home) -> None:
-    points = {"tracker.commands:shine": "E", "tracker.commands:watch": "E", "tracker.engines:vllm": "E"}
-    package = written(home.folder / "acme", points=points, code="import nowhere_to_be_found")
+    names = ("tracker.commands:shine", "tracker.commands:watch", "tracker.commands:report", "tracker.engines:vllm")
+    points = dict.fromkeys(names, "E")
+    package = written(home.folder / "acme", points=points, code="print('noise')\nimport nowhere_to_be_found")
     home.packages = (*home.packages, package)
     helped = home.tracker("--help")
     assert helped.returncode == 0
-    assert "command `shine` of acme 1.0 cannot be loaded" in " ".join(helped.stdout.split())
-    assert helped.stdout.count(" watch ") == 1
+    assert "shine       (of acme 1.0)" in helped.stdout
+    assert "noise" not in helped.stdout, "nothing of another package is imported for the help"
+    assert helped.stdout.count(" watch ") == helped.stdout.count(" report ") == 1
     assert "ModuleNotFoundError" in home.refused("shine")
+    other = written(home.folder / "umbra", points={"tracker.commands:shine": "E"}, code="")
+    home.packages = (*home.packages, other)
+    assert "several packages bring the command `shine`: acme 1.0, umbra 1.0" in home.refused("shine")
+    report = home.tracker("report", "--help")
+    assert (report.returncode, "HTML" in report.stdout, "noise" in report.stdout) == (0, True, False)
 
 
 def test_an_evaluator_that_raises_fails_its_benchmark_and_names_its_package(home: Home) -> None:

@@ -47,12 +47,13 @@ class PluginSource:
             self._failed = str(error)
             return ()
         self._failed = ""
-        return found
+        return tuple(self._found.checked(Checkpoint, one, "checkpoint", ConfigError) for one in found)
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return its gaps; see the port."""
         with self._found.blamed(StoreError):
-            return tuple(self._source.gaps())
+            found = tuple(self._source.gaps())
+        return tuple(self._found.checked(Gap, one, "gap", ConfigError) for one in found)
 
     def is_behind(self) -> bool:
         """Return whether more may be there; see the port."""

@@ -29,6 +29,7 @@ UNREAD = 141
 """Exit code when nobody reads the output any more, as a shell gives it to every command of a pipe."""
 
 PLUGIN_GROUP = "tracker.commands"
+DISTRIBUTION = "checkpoint-tracker"
 
 _OBJECTS_UNTIL_COLLECTION = 50_000
 """A command imports and reads much that stays: looking through it after every 700 objects is a fifth of its time."""
@@ -111,10 +112,7 @@ class LazyGroup(click.Group):
         if cmd_name in COMMANDS:
             command: click.Command = importlib.import_module(COMMANDS[cmd_name].module).command
             return command
-        for point in _plugins():
-            if point.name == cmd_name:
-                return _loaded(point)
-        return None
+        return next((_loaded(point) for point in _plugins() if point.name == cmd_name), None)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands; importing our own is not needed for that."""
@@ -152,7 +150,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("checkpoint-tracker"), prog_name="tracker")
+@click.version_option(version(DISTRIBUTION), prog_name="tracker")
 @click.option("--debug", is_flag=True, help="Show tracebacks and every log line.")
 def cli(*, debug: bool) -> None:
     """Evaluate every checkpoint of a training run, from outside, and say what the model lost.
@@ -223,26 +221,30 @@ def _is_unread() -> bool:
 def _plugins() -> list[EntryPoint]:
     """Return the commands of other packages; one with the name of one of ours is none, and does not take its place."""
     points = (point for point in entry_points(group=PLUGIN_GROUP) if point.name not in COMMANDS)
-    return sorted(points, key=lambda point: point.name)
+    by_name = {point.name: point for point in sorted(points, key=_is_ours)}
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _is_ours(point: EntryPoint) -> bool:
+    return point.dist is not None and point.dist.name == DISTRIBUTION
 
 
 def _loaded(point: EntryPoint) -> click.Command:
-    package = "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
-    try:
-        command = point.load()
-    except (Exception, SystemExit) as error:  # other people's code may raise anything
-        hint = f"this is a fault of {package}: install another version of it, or uninstall it"
-        what = f"the command `{point.name}` of {package} cannot be loaded: {type(error).__name__}: {error}"
-        raise ConfigError(what, hint=hint) from error
+    if _is_ours(point):
+        ours: click.Command = point.load()
+        return ours
+    plugins = importlib.import_module("eval_jobs.plugins")
+    kind = plugins.Kind(group=PLUGIN_GROUP, what="command", setting="the command", built_in=tuple(COMMANDS))
+    found = plugins.find(kind, point.name)
+    command = found.load()
     if not isinstance(command, click.Command):
-        what = f"the command `{point.name}` of {package} is a {type(command).__name__}, and no click command"
-        raise ConfigError(what, hint=f"this is a fault of {package}: install another version of it")
+        what = f"{found} is no click command, but of the type {type(command).__name__}"
+        raise ConfigError(what, hint=f"this is a fault of {found.origin}: install another version of it")
     return command
 
 
 def _summary(point: EntryPoint) -> str:
-    """Return a line for the help, which shows all other commands also where one is broken."""
-    try:
+    """Return a line for the help. Nothing of another package is imported for it: that may take long, or fail."""
+    if _is_ours(point):
         return _loaded(point).get_short_help_str(limit=70)
-    except ConfigError as error:
-        return f"({error.message})"
+    return "(of an unknown package)" if point.dist is None else f"(of {point.dist.name} {point.dist.version})"

@@ -21,6 +21,7 @@ class AppendToFile:
 
     def __init__(self, name: str, program: Program) -> None:
         """Describe the channel; nothing is written yet."""
+        program.check_options("path")
         self.name = name
         self._path = Path(program.option("path", "alerts.jsonl"))
 

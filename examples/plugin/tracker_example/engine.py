@@ -32,6 +32,8 @@ class CommandEngine:
     @contextmanager
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
         """Start the server and wait until it lists its model."""
+        if spec.program:
+            spec.program.check_options("command")
         command = spec.program.option("command") if spec.program else ""
         if not command:
             raise ConfigError("the engine `command` has no command", hint="set serve.options.command")

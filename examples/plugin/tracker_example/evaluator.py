@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from eval_jobs.errors import BadData, EndpointFailed, TrackerError
+from eval_jobs.evaluate.answer_check import CUT, check_answer
 from eval_jobs.identity import benchmark_fingerprint, numbered, sample_key
 from eval_jobs.ports import Clock, Progress
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, SampleScore, SampleStatus, Suite
@@ -56,8 +57,12 @@ class FirstLine:
     ) -> EvalResult | TrackerError:
         fingerprint = benchmark_fingerprint(benchmark, suite)
         try:
+            if benchmark.program:
+                benchmark.program.check_options()
             rows = [json.loads(line) for line in Path(benchmark.data or "").read_text("utf-8").splitlines()]
             asked = [(row["question"], row["answer"]) for row in rows][: benchmark.limit]
+        except TrackerError as error:
+            return error
         except (OSError, ValueError, KeyError, TypeError) as error:
             return BadData(f"{benchmark.data}: {type(error).__name__}: {error}", hint='lines of {"question", "answer"}')
         ids = numbered(sample_key("default", [("user", question)], answer) for question, answer in asked)
@@ -112,6 +117,10 @@ class _Client:
         reply = self._http.post(self._url, json=self._body | {"messages": [{"role": "user", "content": question}]})
         if reply.status_code != httpx.codes.OK:
             return {"status": "error", "answer": f"HTTP {reply.status_code}: {reply.text[:200]}"}
-        choice = reply.json()["choices"][0]
-        status = "truncated" if choice["finish_reason"] == "length" else "scored"
+        try:
+            check_answer(said := reply.json())
+        except ValueError as error:  # no JSON, or an answer that was cut off with its server
+            return {"status": "error", "answer": str(error)}
+        choice = said["choices"][0]
+        status = "truncated" if choice["finish_reason"] in CUT else "scored"
         return {"status": status, "answer": choice["message"]["content"] or ""}

@@ -22,8 +22,9 @@ from tracker.domain.types import Gap
 class ListOfFolders:
     """`tracker.ports.CheckpointSource` on a list."""
 
-    def __init__(self, run: str, place: str, pins_dir: Path, program: Program) -> None:  # noqa: ARG002 - part of how it is called
+    def __init__(self, run: str, place: str, pins_dir: Path, program: Program) -> None:
         """Describe the run; nothing is read yet."""
+        program.check_options()
         self._run, self._list, self._pins_dir = run, Path(place), pins_dir
         self._seen: dict[Path, object] = {}
         self._gaps: dict[Path, Gap] = {}

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from eval_jobs.errors import ConfigError
+from eval_jobs.errors import ConfigError, EvaluateError, ServeError, TrackerError
+from eval_jobs.evaluate.plugin_evaluator import PluginEvaluator
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.identity import benchmark_fingerprint, serve_settings
 from eval_jobs.plugins import ENGINES, Kind, find
+from eval_jobs.serve.plugin_engine import PluginEngine
 from eval_jobs.serve.selection import EngineByKind
-from eval_jobs.types import Benchmark, EngineKind, Program, ServeSpec, Suite
+from eval_jobs.types import (
+    Benchmark,
+    Endpoint,
+    EngineInfo,
+    EngineKind,
+    EvalResult,
+    Program,
+    SampleScore,
+    SampleStatus,
+    ServeSpec,
+    Suite,
+)
 from tests.plugins import written
 from tests.tiny_model import checkpoint_record, write_checkpoint
 from tracker.config import parse_config
@@ -37,6 +51,12 @@ engine = "{engine}"
 name = "log"
 kind = "{channel}"
 """
+ENDPOINT = Endpoint(
+    base_url="http://127.0.0.1:1/v1",
+    model="m",
+    api_key_env="",
+    info=EngineInfo(name="fake", version="1", load_method="remote", load_s=0.0, log=""),
+)
 GOOD = "class E:\n    def __init__(self, *a): pass\n"
 
 
@@ -205,3 +225,117 @@ def test_the_harness_is_found_beside_us_and_its_version_separates_series(tmp_pat
     with pytest.raises(ConfigError, match="/nowhere/lm_eval") as caught:
         Project(parse_config(text, tmp_path / "tracker.toml")).suite()
     assert "pip install 'lm-eval[api]'" in caught.value.hint
+
+
+def test_a_setting_that_a_part_does_not_have_is_refused_with_those_that_it_has() -> None:
+    program = Program(name="append", options=(("pth", "a.jsonl"),))
+    with pytest.raises(ConfigError, match="`append` has no setting `pth`; it has path, level"):
+        program.check_options("path", "level")
+    Program(name="append", options=(("path", "a.jsonl"),)).check_options("path", "level")
+
+
+EVALUATOR = """
+import math
+from eval_jobs.identity import benchmark_fingerprint
+from eval_jobs.types import EvalResult, SampleScore
+
+class E:
+    def __init__(self, *a): pass
+    prepare = forget = close = lambda self, *a, **k: None
+    def kept(self): return ()
+    def evaluate(self, suite, endpoint, *, plan_id, progress):
+        (b,) = suite.benchmarks
+        def sample(**changes):
+            return SampleScore(**(dict(sample_id="a", subset="d", score=1.0, status="scored") | changes))
+        print_of_it = benchmark_fingerprint(b, suite)
+        result = dict(benchmark=b.name, fingerprint=print_of_it, metric="m", duration_s=1.0, samples=[sample()])
+        return [eval(b.adapter)]
+"""
+WRONG = {
+    "a dict": ("result", "gave dict for `b`"),
+    "no samples": ("EvalResult(**result | dict(samples=None))", "result of `b`.samples is wrong"),
+    "a score that is none": (
+        "EvalResult(**result | dict(samples=[sample(score=math.nan)]))",
+        "that their score belies",
+    ),
+    "a score of another scale": ("EvalResult(**result | dict(samples=[sample(score=87)]))", "a score of 87"),
+    "a score of a library": (
+        "EvalResult(**result | dict(samples=[sample(score=__import__('numpy').float32(1))]))",
+        "cannot be written down",
+    ),
+    "a status of its own": (
+        "EvalResult(**result | dict(samples=[sample(status='great')]))",
+        r"result of `b`.samples\[0\].status is wrong",
+    ),
+    "a number as id": (
+        "EvalResult(**result | dict(samples=[sample(sample_id=3)]))",
+        r"result of `b`.samples\[0\].sample_id is wrong",
+    ),
+    "one sample twice": ("EvalResult(**result | dict(samples=[sample(), sample()]))", "2 samples, 1 of them different"),
+    "tokens in words": ("EvalResult(**result | dict(input_tokens='many'))", "input_tokens is wrong"),
+    "no duration": ("EvalResult(**result | dict(duration_s=math.nan))", "a duration of nan s"),
+    "another direction": ("EvalResult(**result | dict(higher_is_better=False))", "against the settings"),
+    "another benchmark": ("EvalResult(**result | dict(benchmark='c'))", "another name or fingerprint"),
+}
+
+
+@pytest.fixture(scope="module")
+def free_evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginEvaluator]:
+    """An evaluator that gives whatever the benchmark's adapter says."""
+    package = written(
+        tmp_path_factory.mktemp("free") / "acme_free", points={"tracker.evaluators:free": "E"}, code=EVALUATOR
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(package))
+        yield PluginEvaluator("free", package / "work", SystemClock())
+
+
+def evaluated(evaluator: PluginEvaluator, given: str) -> EvalResult | TrackerError:
+    program = Program(name="free", version="acme_free 1.0")
+    suite = Suite(name="s", benchmarks=(Benchmark(name="b", adapter=given, program=program),))
+    (outcome,) = evaluator.evaluate(suite, ENDPOINT, plan_id="p", progress=print)
+    return outcome
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_result_that_nobody_could_read_again_or_believe_is_an_error_that_names_the_package(
+    fault: str, free_evaluator: PluginEvaluator
+) -> None:
+    given, said = WRONG[fault]
+    outcome = evaluated(free_evaluator, given)
+    assert isinstance(outcome, EvaluateError)
+    assert "the evaluator `free` of acme_free 1.0" in outcome.message
+    assert re.search(said, outcome.message), outcome.message
+
+
+def test_a_result_comes_out_in_the_types_in_which_it_is_read_again(free_evaluator: PluginEvaluator) -> None:
+    outcome = evaluated(free_evaluator, "EvalResult(**result)")
+    assert isinstance(outcome, EvalResult)
+    assert outcome.samples == (SampleScore(sample_id="a", subset="d", score=1.0, status=SampleStatus.SCORED),)
+    assert isinstance(outcome.samples[0].status, SampleStatus)
+
+
+def test_an_engine_a_source_and_a_channel_that_give_something_else_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import contextlib\nclass E:\n    name = 'log'\n    repeat_s = 'often'\n    def __init__(self, *a): pass\n"
+        "    serving = lambda self, *a, **k: contextlib.nullcontext('http://somewhere')\n"
+        "    used_cpu_s = lambda self: 'much'\n    ready = lambda self, now: ['/out/checkpoint-1']\n"
+        "    rest = close = notify = gaps = is_behind = give_up = wait = wake = lambda self, *a: ()\n"
+    )
+    points = {f"tracker.{kind}:odd": "E" for kind in ("engines", "channels", "sources")}
+    monkeypatch.syspath_prepend(str(written(tmp_path / "acme_odd", points=points, code=code)))
+    here = project(tmp_path, engine="odd", channel="odd", run='source = "odd"')
+    engine = PluginEngine("odd", tmp_path / "work", SystemClock())
+    checkpoint = checkpoint_record(write_checkpoint(tmp_path / "checkpoint"), step=1)
+    with (
+        pytest.raises(ServeError, match=r"engine `odd` of acme_odd 1\.0: endpoint is wrong"),
+        engine.serving(checkpoint, ServeSpec(), progress=print),
+    ):
+        pytest.fail("it must not be served")
+    assert engine.used_cpu_s() is None
+    with pytest.raises(ConfigError, match=r"checkpoint source `odd` of acme_odd 1\.0: checkpoint is wrong"):
+        open_source(here.config, tmp_path / "pins").ready(datetime.now(UTC))
+    with pytest.raises(ConfigError, match=r"channel `odd` of acme_odd 1\.0: repeat_s is wrong"):
+        _ = here.channels

@@ -28,6 +28,9 @@ class PluginChannel:
         self._patience_s = patience_s
         self._found = find(CHANNELS, program.name)
         self._channel: Notifier = self._found.open(Notifier, name, program)
+        with self._found.blamed(ConfigError):
+            said = self._channel.repeat_s
+        self._repeat_s = None if said is None else self._found.checked(float, said, "repeat_s", ConfigError)
 
     @property
     def name(self) -> str:
@@ -37,8 +40,7 @@ class PluginChannel:
     @property
     def repeat_s(self) -> float | None:
         """What it says."""
-        with self._found.blamed(ConfigError):
-            return self._channel.repeat_s
+        return self._repeat_s
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port. One that takes too long is given up."""
