@@ -41,9 +41,9 @@ def sweeps_of(config: Config, suite: Suite, serve: ServeSpec) -> dict[str, Sweep
 
 
 def check_endpoint(other: OtherModel, run: str, now: datetime) -> None:
-    """Ask an endpoint of a sweep for its models, as a worker will.
+    """Ask an endpoint of a sweep for its models, as a worker will, and do not wait for it.
 
     Raises:
         TrackerError: it does not answer, refuses, or serves others.
     """
-    importlib.import_module("eval_jobs.serve.remote").served_model(stand_in(other, run, now), other.serve)
+    importlib.import_module("eval_jobs.serve.remote").served_model(stand_in(other, run, now), other.serve, is_look=True)

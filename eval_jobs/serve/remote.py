@@ -27,6 +27,8 @@ ANSWER_TIMEOUT_S = 20.0
 CONNECT_TIMEOUT_S = 5.0
 """A server that is there takes a connection at once, however busy it is; a machine that is gone never does."""
 RETRIES = 1
+LOOK_TIMEOUT_S = 5.0
+"""For who only wants to know at once."""
 
 
 class RemoteEngine:
@@ -63,8 +65,10 @@ class RemoteEngine:
         """Do nothing: nothing is ours."""
 
 
-def served_model(checkpoint: Checkpoint, spec: ServeSpec) -> str:
+def served_model(checkpoint: Checkpoint, spec: ServeSpec, *, is_look: bool = False) -> str:
     """Ask the endpoint for its models, and return the name of the one that is meant.
+
+    With `is_look` it is asked once and not waited for: one that is merely slow is taken to be away, too.
 
     Raises:
         ConfigError: the address or the key cannot be right.
@@ -72,7 +76,19 @@ def served_model(checkpoint: Checkpoint, spec: ServeSpec) -> str:
         WrongModel: it serves others.
     """
     url = checked_url(spec.base_url)
-    offered = _offered_models(url, _key(spec.api_key_env), spec.api_key_env)
+    timeout_s, retries = (LOOK_TIMEOUT_S, 0) if is_look else (ANSWER_TIMEOUT_S, RETRIES)
+    timeout = openai.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+    key = _key(spec.api_key_env)
+    # A proxy from the environment knows nothing of a server on this machine.
+    loopback = urlsplit(url).hostname in LOOPBACK
+    with (
+        openai.DefaultHttpxClient(trust_env=not loopback) as http_client,
+        # Here, not there: five seconds there would be taken for none that was asked for, and become ten minutes.
+        openai.OpenAI(
+            base_url=url, api_key=key, max_retries=retries, timeout=timeout, http_client=http_client
+        ) as client,
+    ):
+        offered = _offered_models(client, url, key, spec.api_key_env)
     return chosen_model(model_name(spec.model, checkpoint), offered, url=url)
 
 
@@ -145,18 +161,11 @@ def _key(variable: str) -> str:
     return key
 
 
-def _offered_models(url: str, key: str, variable: str) -> tuple[str, ...]:
-    # A proxy from the environment knows nothing of a server on this machine.
-    loopback = urlsplit(url).hostname in LOOPBACK
-    timeout = openai.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
-    with (
-        openai.DefaultHttpxClient(trust_env=not loopback, timeout=timeout) as http_client,
-        openai.OpenAI(base_url=url, api_key=key, max_retries=RETRIES, http_client=http_client) as client,
-    ):
-        try:
-            body = client.get("/models", cast_to=object)
-        except openai.OpenAIError as error:
-            raise _mapped(error, url, variable) from error
+def _offered_models(client: openai.OpenAI, url: str, key: str, variable: str) -> tuple[str, ...]:
+    try:
+        body = client.get("/models", cast_to=object)
+    except openai.OpenAIError as error:
+        raise _mapped(error, url, variable) from error
     if not isinstance(body, dict) or "data" not in body:
         raise WrongModel(
             f"{url}/models does not answer like an OpenAI-compatible server", hint="does serve.base_url end in /v1?"
