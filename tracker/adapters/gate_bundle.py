@@ -88,6 +88,9 @@ def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
             for side in ("baseline", "candidate"):
                 bundle.writestr(f"{side}.record", record_to_bytes(getattr(case, side)))
         draft.replace(path)
+    except KeyboardInterrupt:
+        draft.unlink(missing_ok=True)
+        raise
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise StoreError(f"{path} cannot be written: {error.strerror}", hint="name another --bundle") from error
@@ -101,16 +104,28 @@ def read_bundle(path: Path) -> Bundle:
         StoreError: it is damaged, or of another version of the tracker.
     """
     try:
-        with zipfile.ZipFile(path) as bundle:
+        file = path.open("rb")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="name a file of --bundle") from error
+    try:
+        with file, zipfile.ZipFile(file) as bundle:
             found = json.loads(_entry(bundle, "gate.json"))["version"]
             if found not in READ:
                 what = f"{path} is a bundle of version {found}, and this program reads version {VERSION}"
                 raise StoreError(what, hint="use the version of the tracker that wrote it")
             said = _SAID.validate_json(_entry(bundle, "said.json")) if "said.json" in bundle.namelist() else None
             return Bundle(case=_case(bundle, path, said), said=said)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="name a file of --bundle") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, TypeError, RuntimeError) as error:
+    # zipfile seeks before the beginning of a file that has lost it, which is an OSError
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        LookupError,
+        ValueError,
+        TypeError,
+        RuntimeError,
+        OSError,
+    ) as error:
         raise StoreError(f"{path} is no bundle of `tracker gate`, or damaged", hint="write it again") from error
 
 
@@ -119,12 +134,15 @@ def read_bundle(path: Path) -> Bundle:
 
 def _case(bundle: zipfile.ZipFile, path: Path, said: Said | None) -> GateCase:
     noise: Any = json.loads(_entry(bundle, "noise.json"))
+    jitters = dict(_JITTERS.validate_python(noise["jitters"]))
+    if not all(0 <= jitter.tau2 <= 1 and 0 <= jitter.variance <= 1 for jitter in jitters.values()):  # nor NaN
+        raise ValueError("a jitter that no run has")
     return GateCase(
         baseline=_record(bundle, "baseline.record"),
         candidate=_record(bundle, "candidate.record"),
         policy=_policy(_entry(bundle, "policy.json"), path, said),
         noise=RunNoise(
-            jitters=dict(_JITTERS.validate_python(noise["jitters"])),
+            jitters=jitters,
             calibrations=_CALIBRATIONS.validate_python(noise["calibrations"]),
         ),
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tracker.domain.types import LatencyMetric
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+"""What a probe keeps of its times."""
 
 
 class Change(StrEnum):
@@ -31,6 +35,16 @@ class BenchmarkRule:
     floor: float | None = None
     """Score that the candidate must reach whatever the baseline has; where lower is better, must not exceed."""
 
+    def __post_init__(self) -> None:
+        """Refuse what every candidate meets, or none can.
+
+        Raises:
+            ValueError: a number is out of its range.
+        """
+        has_floor = self.floor is None or math.isfinite(self.floor)
+        if not (0 < self.min_effect < 1 and 0 < self.min_coverage <= 1 and has_floor):
+            raise ValueError(f"out of range: {self}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyLimit:
@@ -42,6 +56,15 @@ class LatencyLimit:
     max_ms: float
     load: str = "default"
     required: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be looked up, or is no limit.
+
+        Raises:
+            ValueError: a number is out of its range.
+        """
+        if self.quantile not in QUANTILES.values() or not 0 < self.max_ms < math.inf:
+            raise ValueError(f"out of range: {self}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,3 +80,12 @@ class GatePolicy:
     latency: tuple[LatencyLimit, ...] = ()
     changed: tuple[Change, ...] = ()
     """What differs on purpose; all else must be alike."""
+
+    def __post_init__(self) -> None:
+        """Refuse a level that calls everything a loss, or nothing.
+
+        Raises:
+            ValueError: `alpha` is out of its range.
+        """
+        if not 0 < self.alpha < 0.5:
+            raise ValueError(f"out of range: {self}")

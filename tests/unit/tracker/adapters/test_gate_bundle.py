@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
@@ -88,23 +89,63 @@ def test_a_bundle_with_a_damaged_part_is_refused(tmp_path: Path, name: str, cont
         read_bundle(tmp_path / "x.zip")
 
 
-@pytest.mark.parametrize("where", ["", "otherwise", "benchmarks.facts", "latency.0"])
-def test_what_a_later_policy_demands_is_refused_and_never_left_out(tmp_path: Path, where: str) -> None:
-    write_bundle(tmp_path / "whole.zip", case(), gate_of(case()))
-    with zipfile.ZipFile(tmp_path / "whole.zip") as whole, zipfile.ZipFile(tmp_path / "x.zip", "w") as later:
+def write_changed(folder: Path, name: str, place: str, value: object) -> None:
+    """Write x.zip: the bundle of `case` with one value of a JSON part changed."""
+    write_bundle(folder / "whole.zip", case(), gate_of(case()))
+    with zipfile.ZipFile(folder / "whole.zip") as whole, zipfile.ZipFile(folder / "x.zip", "w") as changed:
         for entry in whole.namelist():
             content = whole.read(entry)
-            if entry == "policy.json":
-                policy = json.loads(content)
-                place = policy
-                for part in where.split(".") if where else ():
-                    place = place[int(part) if part.isdecimal() else part]
-                place["max_cost"] = 3
-                content = json.dumps(policy).encode()
-            later.writestr(entry, content)
+            if entry == name:
+                document = json.loads(content)
+                *parts, last = place.split(".")
+                inner = document
+                for part in parts:
+                    inner = inner[int(part) if part.isdecimal() else part]
+                inner[last] = value
+                content = json.dumps(document).encode()
+            changed.writestr(entry, content)
+
+
+@pytest.mark.parametrize("where", ["", "otherwise.", "benchmarks.facts.", "latency.0."])
+def test_what_a_later_policy_demands_is_refused_and_never_left_out(tmp_path: Path, where: str) -> None:
+    write_changed(tmp_path, "policy.json", f"{where}max_cost", 3)
     with pytest.raises(StoreError, match=r"max_cost.* which this program does not know") as caught:
         read_bundle(tmp_path / "x.zip")
     assert version("checkpoint-tracker") in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("policy.json", "alpha", math.nan),
+        ("policy.json", "alpha", 0.5),
+        ("policy.json", "alpha", 0),
+        ("policy.json", "otherwise.min_effect", math.nan),
+        ("policy.json", "otherwise.min_effect", 1),
+        ("policy.json", "otherwise.min_effect", -0.1),
+        ("policy.json", "otherwise.min_coverage", math.nan),
+        ("policy.json", "otherwise.min_coverage", 0),
+        ("policy.json", "benchmarks.facts.floor", math.nan),
+        ("policy.json", "latency.0.quantile", 0.42),
+        ("policy.json", "latency.0.max_ms", math.inf),
+        ("noise.json", "jitters.0.1.tau2", math.nan),
+        ("noise.json", "jitters.0.1.tau2", -1),
+        ("noise.json", "jitters.0.1.tau2", 1e300),
+        ("noise.json", "jitters.0.1.variance", math.nan),
+    ],
+)
+def test_a_bundle_that_no_gate_has_written_is_no_pass(tmp_path: Path, name: str, place: str, value: float) -> None:
+    """A demand that everything meets, or noise in which every loss is lost, would let through whatever is in it."""
+    write_changed(tmp_path, name, place, value)
+    with pytest.raises(StoreError, match="is no bundle"):
+        read_bundle(tmp_path / "x.zip")
+
+
+def test_a_bundle_that_has_lost_its_beginning_is_damaged(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "whole.zip", small(), gate_of(small()))
+    (tmp_path / "x.zip").write_bytes((tmp_path / "whole.zip").read_bytes()[100:])
+    with pytest.raises(StoreError, match="is no bundle"):
+        read_bundle(tmp_path / "x.zip")
 
 
 def test_a_bundle_of_a_later_version_is_named_as_such(tmp_path: Path) -> None:
