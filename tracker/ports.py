@@ -241,8 +241,10 @@ class Sweeps(Protocol):
 class Tracking(Protocol):
     """Writes results and curves where people look at them. Never loses, never doubles, never blocks the watcher."""
 
-    def publish(self, record: EvalRecord, report: Report) -> None:
+    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
         """Queue a record with its verdicts for publication; one with the words that it had last changes nothing.
+
+        `left` are the checkpoints of its run that training left behind: none of them is the newest any more.
 
         A record of the same plan that finished later, such as a repair, is published too, and so are other words on
         the same record: what they hold newly or otherwise is what people see from then on.

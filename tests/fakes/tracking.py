@@ -28,7 +28,7 @@ class FakeTracking:
         self._said: dict[object, object] = {}
         """The last words on a record."""
 
-    def publish(self, record: EvalRecord, report: Report) -> None:
+    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:  # noqa: ARG002
         key, words = (record.plan.id, record.finished_at), words_of(report)
         if self._said.get(key) != words:
             self._said[key] = words

@@ -108,6 +108,16 @@ def test_the_note_of_a_run_links_to_no_model_of_somebody_else(files: MlflowFiles
     assert "Best checkpoints" not in note_of(client)
 
 
+def test_the_note_of_a_run_forgets_what_training_left_behind(files: MlflowFiles) -> None:
+    store = sent(files)
+    assert "Verdict at step 600" in note_of(files.client())
+    rewritten = replace(CHECKPOINTS[2], digest="of-tuesday")
+    record = replace(RUN.records[2], plan=replace(RUN.records[2].plan, id="again", checkpoint=rewritten))
+    store.send(tracking_batch(record, replace(RUN.reports[2], plan_id="again"), CHECKPOINTS[2:]))
+    assert "Verdict at step 300" in note_of(files.client())
+    assert "600" not in note_of(files.client())
+
+
 def test_a_quote_in_the_name_of_a_run_keeps_no_alias_away(files: MlflowFiles) -> None:
     store = MlflowStore(files.settings())
     of_ann = replace(CHECKPOINTS[0], run_id='ann\'s "sft"')

@@ -235,7 +235,7 @@ def _link_model(client: MlflowClient, run: TrackedRun, known: Run, model: Logged
 def _refresh_run(client: MlflowClient, run: TrackedRun, known: Run, batch: TrackingBatch, links: str) -> None:
     """Bring the run's tags and note to the newest verdicts, whatever the order in which checkpoints arrive."""
     tags = known.data.tags
-    newest = merge(read_newest(tags.get(NEWEST_TAG, "")), batch.verdicts)
+    newest = merge(read_newest(tags.get(NEWEST_TAG, "")), batch.verdicts, batch.left)
     if newest:
         note = _note(tags, links, newest)
         values = verdict_tags(newest) | {NEWEST_TAG: write_newest(newest), NOTE_TAG: note}

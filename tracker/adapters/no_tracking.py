@@ -12,7 +12,7 @@ from tracker.domain.types import CurvePoint, Report
 class NoTracking:
     """`tracker.ports.Tracking` that keeps nothing."""
 
-    def publish(self, record: EvalRecord, report: Report) -> None:
+    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
         """Drop the record."""
 
     def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:

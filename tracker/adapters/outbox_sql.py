@@ -120,10 +120,10 @@ class OutboxTracking:
         self._retry_at: datetime | None = None
         bring_up_to_date(engine, TRACKER_TABLES)
 
-    def publish(self, record: EvalRecord, report: Report) -> None:
+    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
         """Queue a record with its verdicts; see `ports.Tracking`."""
         with transaction(self._engine) as connection:
-            batch = _newer_than_queued(connection, tracking_batch(record, report))
+            batch = _newer_than_queued(connection, tracking_batch(record, report, left))
             key = _record_key(connection, record, report)
             if key is not None and _queue(connection, key, batch):
                 _remember_values(connection, batch)

@@ -33,7 +33,7 @@ from tracker.domain.champions import champions_of
 from tracker.domain.costs import with_cost_so_far
 from tracker.domain.gaps import unsettled
 from tracker.domain.late import judged_again, overtaken_by, words_of
-from tracker.domain.rewind import scores_of_newest
+from tracker.domain.rewind import left_behind, scores_of_newest
 from tracker.domain.run_scores import RunScores, series_key
 from tracker.domain.screening import Screening
 from tracker.domain.sweeps.types import Turn
@@ -300,14 +300,6 @@ def judge_and_remember(world: World, record: EvalRecord, scores: RunScores, memo
         world.history.append_episode(episode)
     world.history.append_report(report)
     return report
-
-
-def left_behind(record: EvalRecord, memory: Memory) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints of a run that training left behind when it went back."""
-    known = [one.plan.checkpoint for one in (*memory.records, record)]
-    branches = branches_of(known)
-    left = (checkpoint for checkpoint in known if branches.rewrites and branches.left_by(checkpoint) is not None)
-    return tuple(dict.fromkeys(left))
 
 
 def crown(world: World, record: EvalRecord, memory: Memory) -> None:

@@ -54,6 +54,15 @@ def scores_of_newest(scores: RunScores, branches: Branches) -> RunScores:
     return _scores_where(scores, branches, lambda other: branches.left_by(other) is None)
 
 
+def left_behind(record: EvalRecord, memory: Memory) -> tuple[Checkpoint, ...]:
+    """Return the checkpoints of the run that are not on its newest branch."""
+    branches = branches_known(record, memory)
+    if not branches.rewrites:
+        return ()
+    known = (one.plan.checkpoint for one in (*memory.records, record))
+    return tuple({(c.step, c.digest): c for c in known if branches.left_by(c) is not None}.values())
+
+
 # --- private
 
 

@@ -47,13 +47,19 @@ PERCENTILE_FIELDS = ("p50", "p95")
 LATENCY_FIELDS = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
 
 
-def tracking_batch(record: EvalRecord, report: Report) -> TrackingBatch:
-    """Return what `record` and its verdicts add to the tracking store."""
+def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint] = ()) -> TrackingBatch:
+    """Return what `record` and its verdicts add to the tracking store.
+
+    Args:
+        record: what was measured.
+        report: what was concluded.
+        left: checkpoints of the run that training left behind when it went back.
+    """
     plan = record.plan
     keys = unique_keys(b.name for b in plan.suite.benchmarks)
     folder = f"{_folder(plan.checkpoint)}/{metric_key(plan.suite.name)}"
     verdicts = tuple(
-        _tracked_verdict(v, keys.get(v.benchmark) or metric_key(v.benchmark), report.step) for v in report.verdicts
+        _tracked_verdict(v, keys.get(v.benchmark) or metric_key(v.benchmark), plan.checkpoint) for v in report.verdicts
     )
     return TrackingBatch(
         plan_id=plan.id,
@@ -63,6 +69,7 @@ def tracking_batch(record: EvalRecord, report: Report) -> TrackingBatch:
         params=_params(record),
         tags=_tags(record, keys) | verdict_tags(verdicts),
         verdicts=verdicts,
+        left=tuple((c.step, c.digest) for c in left),
         samples=tuple(
             TrackedSamples(path=f"{folder}/{keys[o.benchmark]}", samples=o.samples)
             for o in record.outcomes
@@ -251,12 +258,13 @@ def _why(failure: BenchmarkFailure | ProbeFailure) -> str:
     return one_line(f"{failure.code}: {failure.message}")[:MAX_TAG_CHARS]
 
 
-def _tracked_verdict(verdict: Verdict, key: str, step: int) -> TrackedVerdict:
+def _tracked_verdict(verdict: Verdict, key: str, checkpoint: Checkpoint) -> TrackedVerdict:
     against = next(iter(verdict.comparisons), None)
     return TrackedVerdict(
         benchmark=verdict.benchmark,
         key=key,
-        step=step,
+        step=checkpoint.step,
+        digest=checkpoint.digest,
         word=verdict.word,
         score=None if verdict.screened else verdict.score,  # of a part, and nobody would see that there
         change=None if against is None else against.delta,

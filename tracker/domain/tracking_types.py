@@ -48,6 +48,8 @@ class TrackedVerdict:
     """Of the comparison that decided; None when there was nothing to compare with."""
     baseline: str
     """What it was compared with, `peak, steps 510-600`; empty without a comparison."""
+    digest: str = ""
+    """Of the checkpoint; empty: an earlier version of the tracker wrote it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,8 @@ class TrackingBatch:
     report: Report
     report_path: str
     """Relative path of the JSON file that holds `report`."""
+    left: tuple[tuple[int, str], ...] = ()
+    """Step and digest of the checkpoints of the run that training left behind."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,17 +1,18 @@
 """The newest verdict of every benchmark, kept in one short text and shown as a table. Pure.
 
-    newest = merge(read_newest(stored_text), batch.verdicts)
+    newest = merge(read_newest(stored_text), batch.verdicts, batch.left)
     stored_text = write_newest(newest)          # a tag's value, at most MAX_CHARS
     note = with_section(users_note, render(newest))
 
-Records arrive in any order: a late step never replaces a later one.
+Records arrive in any order: a late step never replaces a later one. What training left behind when it went back says
+nothing about the model any more.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tracker.domain.display import one_line
 from tracker.domain.tracking import urgency
@@ -27,10 +28,18 @@ BEGIN = "<!-- checkpoint-tracker -->"
 END = "<!-- /checkpoint-tracker -->"
 
 
-def merge(newest: Iterable[TrackedVerdict], verdicts: Iterable[TrackedVerdict]) -> tuple[TrackedVerdict, ...]:
-    """Return one verdict a benchmark, that of the highest step, most urgent first; at equal steps `verdicts` wins."""
-    by_key = {v.key: v for v in newest}
-    for verdict in verdicts:
+def merge(
+    newest: Iterable[TrackedVerdict], verdicts: Iterable[TrackedVerdict], left: Collection[tuple[int, str]] = ()
+) -> tuple[TrackedVerdict, ...]:
+    """Return one verdict a benchmark, that of the highest step, most urgent first; at equal steps `verdicts` wins.
+
+    Args:
+        newest: those that are known.
+        verdicts: those of one more checkpoint.
+        left: step and digest of checkpoints that count no more.
+    """
+    by_key = {v.key: v for v in newest if (v.step, v.digest) not in left}
+    for verdict in (v for v in verdicts if (v.step, v.digest) not in left):
         known = by_key.get(verdict.key)
         if known is None or verdict.step >= known.step:
             by_key[verdict.key] = verdict
@@ -39,7 +48,7 @@ def merge(newest: Iterable[TrackedVerdict], verdicts: Iterable[TrackedVerdict]) 
 
 def write_newest(newest: Iterable[TrackedVerdict]) -> str:
     """Return the verdicts as text; what does not fit is left out from the least urgent end."""
-    rows = [[v.benchmark, v.key, v.step, v.word, v.score, v.change, v.baseline] for v in newest]
+    rows = [[v.benchmark, v.key, v.step, v.word, v.score, v.change, v.baseline, v.digest] for v in newest]
     while len(text := json.dumps(rows, separators=(",", ":"))) > MAX_CHARS:
         rows.pop()
     return text
@@ -78,7 +87,7 @@ def with_section(note: str, section: str) -> str:
 
 
 def _verdict(*row: object) -> TrackedVerdict:
-    benchmark, key, step, word, score, change, baseline = row
+    benchmark, key, step, word, score, change, baseline, *digest = row
     return TrackedVerdict(
         benchmark=str(benchmark),
         key=str(key),
@@ -87,6 +96,7 @@ def _verdict(*row: object) -> TrackedVerdict:
         score=_number(score),
         change=_number(change),
         baseline=str(baseline),
+        digest=str(digest[0]) if digest else "",
     )
 
 

@@ -12,6 +12,7 @@ from tests.unit.tracker.domain.records import record_of
 from tracker.domain.alert_types import Alert, AlertState
 from tracker.domain.alerts import alerts_for
 from tracker.domain.judge import judge
+from tracker.domain.rewind import left_behind
 from tracker.domain.trials import Memory
 from tracker.domain.types import Closing, Policy, Report, VerdictWord
 
@@ -150,6 +151,13 @@ def test_a_left_checkpoint_that_is_measured_late_is_judged_among_its_own_and_cha
     assert (run.losses(), len(run.alerts)) == before
     newest = run.take(*tried("b", [1700], GOOD, minute=120))
     assert newest.verdicts[0].word not in (VerdictWord.REGRESSED, VerdictWord.SUSPECT)
+
+
+def test_what_was_left_behind_is_known_from_the_first_checkpoint_that_was_written_again() -> None:
+    first, (rewritten,) = first_try(), again([1200], GOOD)
+    assert left_behind(first[-1], Memory(records=tuple(first[:-1]))) == ()
+    left = left_behind(rewritten, Memory(records=tuple(first)))
+    assert [(c.step, c.digest) for c in left] == [(step, f"a-{step}") for step in range(1200, 1700, 100)]
 
 
 def test_judging_anything_again_after_a_crash_changes_nothing() -> None:

@@ -30,6 +30,18 @@ def test_a_late_step_never_replaces_a_later_one() -> None:
     assert merge([late], [FACTS]) == (FACTS,)
 
 
+def test_what_training_left_behind_is_not_the_newest_although_its_step_is_higher() -> None:
+    old, again = replace(FACTS, digest="monday"), replace(FACTS, step=400, digest="tuesday", word=VerdictWord.FIRST)
+    left = [(400, "monday"), (800, "monday")]
+    assert merge([old, SUMS], [again], left) == (again, SUMS)
+    assert merge([again], [old], left) == (again,), "it may be measured late"
+    assert merge(read_newest(write_newest([old])), [], left) == ()
+
+
+def test_verdicts_that_an_earlier_version_wrote_are_read() -> None:
+    assert read_newest('[["facts","facts",800,"forgotten",0.125,-0.75,"peak, steps 510-600"]]') == (FACTS,)
+
+
 def test_a_verdict_that_was_concluded_again_at_the_same_step_wins() -> None:
     again = replace(FACTS, word=VerdictWord.REGRESSED)
     assert merge([FACTS], [again]) == (again,)
