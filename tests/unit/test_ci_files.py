@@ -38,6 +38,8 @@ def test_the_github_workflow_gives_the_action_what_it_takes() -> None:
     triggers = GITHUB.get("on") or GITHUB[True]
     assert triggers["workflow_dispatch"]["inputs"].keys() == {"candidate", "baseline", "changed"}
     assert GITHUB["permissions"] == {"contents": "read"}
+    for name in ("candidate", "baseline"):  # else two gates that are started by hand cancel each other
+        assert f"inputs.{name} }}}}" in GITHUB["concurrency"]["group"]
 
 
 def test_every_input_of_the_action_reaches_its_command() -> None:
@@ -61,3 +63,8 @@ def test_the_gitlab_job_calls_the_gate_as_it_is(changed: str) -> None:
     assert {one["extends"] for one in jobs} == {".gate"}
     named = {rule["variables"]["CHANGED"] for one in jobs for rule in one["rules"] if "variables" in rule}
     assert named == {"prompt", "engine", "prompt,engine"}
+    assert {name for name, one in GITLAB["variables"].items() if one["description"]} == {
+        "CANDIDATE",
+        "BASELINE",
+        "CHANGED",
+    }
