@@ -47,7 +47,7 @@ def test_every_secret_and_setting_of_the_compose_file_is_written(site: Path) -> 
     }
     text = (site / "docker-compose.yml").read_text()
     file = yaml.safe_load(interpolated(text, settings(site)))
-    with_defaults = {"GPU", "MLFLOW_PORT", "MLFLOW_WORKERS", "PROJECT_DIR"}
+    with_defaults = {"MLFLOW_PORT", "MLFLOW_WORKERS", "PROJECT_DIR", "WORKER_GPU"}
     assert set(re.findall(r"\$\{(\w+)", text)) - set(settings(site)) == with_defaults
     named = {site / secret["file"] for secret in file["secrets"].values()}
     assert named == set((site / "docker/secrets").iterdir())
