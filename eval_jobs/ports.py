@@ -219,8 +219,11 @@ class Queue(Protocol):
         that brought its workers down is revived `rules.MAX_REVIVALS` times in all.
         """
 
-    def open_steps(self, run_id: str) -> frozenset[int]:
-        """Return the steps of a run that have a plan which waits, runs or is finished and not acknowledged."""
+    def open_steps(self, run_id: str, *, sweeps: bool = True) -> frozenset[int]:
+        """Return the steps of a run that have a plan which waits, runs or is finished and not acknowledged.
+
+        Without `sweeps`, plans of sweeps do not count: nothing of the run itself waits for them.
+        """
 
     def state(self) -> QueueState:
         """Return what is on its way now. The cost does not grow with what is acknowledged or left out."""

@@ -225,10 +225,12 @@ class SqlQueue:
             again = update(PLANS).where(failed, PLANS.c.id.not_in(useless))
             return connection.execute(again.values(_UNCLAIMED | anew | {"failed": None, "finished_at": None})).rowcount
 
-    def open_steps(self, run_id: str) -> frozenset[int]:
+    def open_steps(self, run_id: str, *, sweeps: bool = True) -> frozenset[int]:
         """Return the steps that are on their way; see `ports.Queue`."""
         open_states = (PlanState.WAITING, PlanState.RUNNING, PlanState.FINISHED)
         query = select(PLANS.c.step).where(PLANS.c.state.in_(open_states), PLANS.c.run_id == run_id)
+        if not sweeps:
+            query = query.where(PLANS.c.place < FIRST_PLACE_OF_SWEEPS)
         with transaction(self._engine) as connection:
             return frozenset(connection.scalars(query))
 

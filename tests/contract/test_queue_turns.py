@@ -187,3 +187,13 @@ def test_a_plan_of_a_sweep_is_told_from_the_runs_own(queue: Queue) -> None:
     queue.add(of_sweep, now=NOW)
     (own,) = put(queue, 100, run_id="zebra")
     assert [(w.plan_id, w.is_sweep) for w in queue.state().waiting] == [(own.id, False), (of_sweep.id, True)]
+
+
+def test_steps_that_only_a_sweep_is_about_are_told_apart_while_it_waits_and_while_it_runs(queue: Queue) -> None:
+    plan = plan_at(100, "run")
+    queue.add(sweep_plan(plan, SweepCell(sweep="nightly", target="run@100")), now=NOW)
+    assert (queue.open_steps("run"), queue.open_steps("run", sweeps=False)) == (frozenset({100}), frozenset())
+    claim(queue)
+    assert (queue.open_steps("run"), queue.open_steps("run", sweeps=False)) == (frozenset({100}), frozenset())
+    queue.add(plan, now=NOW)
+    assert queue.open_steps("run", sweeps=False) == {100}

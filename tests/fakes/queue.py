@@ -179,10 +179,10 @@ class FakeQueue:
                 )
             return len(again)
 
-    def open_steps(self, run_id: str) -> frozenset[int]:
+    def open_steps(self, run_id: str, *, sweeps: bool = True) -> frozenset[int]:
         open_states = (PlanState.WAITING, PlanState.RUNNING, PlanState.FINISHED)
-        entries = (entry for state in open_states for entry in self._in(state))
-        return frozenset(entry.plan.checkpoint.step for entry in entries if entry.run_id == run_id)
+        entries = [entry for state in open_states for entry in self._in(state) if entry.run_id == run_id]
+        return frozenset(e.plan.checkpoint.step for e in entries if sweeps or e.plan.sweep is None)
 
     def state(self) -> QueueState:
         with self._lock:

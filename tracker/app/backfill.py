@@ -10,7 +10,7 @@ the history knows already is asked nothing, so a backfill that was killed goes o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -53,6 +53,16 @@ class InTurn:
     def left(self) -> tuple[FilledPlace, ...]:
         """Places that were not let in yet."""
         return tuple(self._left)
+
+    def due(self, judged: Collection[tuple[str, int]]) -> frozenset[tuple[str, int]]:
+        """Return run and step of all that is still to be evaluated: not let in yet, or on its way for the run itself.
+
+        Args:
+            judged: by this process; what an earlier one had evaluated may be judged before its turn comes.
+        """
+        waiting = {(place.run_id, place.step) for place in self._left} - set(judged)
+        open_steps = {run_id: self._queue.open_steps(run_id, sweeps=False) for run_id in self._runs}
+        return frozenset(waiting | {(run_id, step) for run_id, steps in open_steps.items() for step in steps})
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
         """Return the next checkpoint, () while one waits; see `ports.CheckpointSource`."""

@@ -84,7 +84,7 @@ def _evaluate(world: World, lost: Lost, key: SeriesKey, place: Callable[[], Chec
     except CheckpointError as error:
         log.warning("passed over: %s", error)
         return
-    if checkpoint.step in world.queue.open_steps(lost.run_id):
+    if checkpoint.step in world.queue.open_steps(lost.run_id, sweeps=False):
         turn.evaluated(checkpoint)  # a watcher has planned it: what that asks is not asked by another plan as well
         if checkpoint.step in _seen(world, lost, key):
             return

@@ -256,9 +256,7 @@ class _Progress:
 
     def text(self, world: World, reports: Sequence[Report]) -> str:
         self._judged |= {(report.run_id, report.step) for report in reports}
-        waiting = {(place.run_id, place.step) for place in self._source.left} - self._judged
-        on_their_way = {(run_id, step) for run_id in self._runs for step in world.queue.open_steps(run_id)}
-        left = len(waiting | on_their_way)
+        left = len(self._source.due(self._judged))
         records = [record for run_id in self._runs for record in world.history.records(run_id)]
         left_s = time_left_s(records, checkpoints=left, workers=self._job.asked.workers)
         when = f", about {duration_text(left_s)} left" if left and left_s is not None else ""

@@ -127,7 +127,7 @@ def _wait(world: World, local: LocalWorkers, clock: Clock, checkpoint: Checkpoin
             review_finished(world, clock.now())
             if any(r.plan.checkpoint.step == step for r in world.queue.finished()):  # the log says why
                 raise TrackerError(f"step {step} could not be judged", hint="read the log; its results are kept")
-        if step not in world.queue.open_steps(run_id):
+        if step not in world.queue.open_steps(run_id, sweeps=False):
             return
         if beside is not None and beside.take(clock.now()):
             what = f"the watcher that was to have step {step} evaluated has ended"

@@ -26,6 +26,7 @@ from tracker.domain.scores import ScoreSummary, has_score, summarise
 from tracker.domain.statistics import MCNEMAR, PairedTest, Spread, interval, paired_test, tost_p
 from tracker.domain.trials import thresholds_of
 from tracker.domain.types import Baseline, Comparison, Policy, VerdictWord
+from tracker.domain.unpaired import HINT, lacks_samples, unpaired_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,9 @@ def compare_what_can_be(
 
 # --- private
 
+_NAMED = 8
+"""Benchmarks that a message names, where all were refused."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Possible:
@@ -170,6 +174,11 @@ class _Noise:
 
 def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | RefusedBenchmark:
     left, right = _outcome(before, name), _outcome(after, name)
+    steps = (before.plan.checkpoint.step, after.plan.checkpoint.step)
+    if isinstance(left, EvalResult) and isinstance(right, EvalResult) and lacks_samples(left, right):
+        alike = left.fingerprint == right.fingerprint and served_alike(after.plan, before.plan)
+        means = unpaired_text(left, right, steps=steps, alike=alike)
+        return RefusedBenchmark(benchmark=name, reasons=(means,), is_missing=True)
     reasons = (*_unusable(left, before), *_unusable(right, after))
     if not (isinstance(left, EvalResult) and isinstance(right, EvalResult)) or reasons:
         return RefusedBenchmark(benchmark=name, reasons=reasons, is_missing=True)
@@ -178,7 +187,6 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
     if isinstance(pairing, Unlike) or not served_alike(after.plan, before.plan):
         return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
     if pairing.common_fraction >= MIN_COMMON:
-        steps = (before.plan.checkpoint.step, after.plan.checkpoint.step)
         return _Possible(before=left, after=right, pairing=pairing, steps=steps)
     common = f"{len(pairing.sample_ids)} of {pairing.planned} samples have a score on both sides"
     return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} needed)",), is_missing=True)
@@ -206,17 +214,18 @@ def _unusable(outcome: Outcome | None, record: EvalRecord) -> tuple[str, ...]:
         return (f"not evaluated at step {step}",)
     if isinstance(outcome, BenchmarkFailure):
         return (f"no result at step {step}: {outcome.message} ({outcome.code})",)
-    if outcome.aggregate is not None:
-        error = "" if outcome.aggregate.stderr is None else f" \N{PLUS-MINUS SIGN} {outcome.aggregate.stderr:.3f}"
-        return (f"{outcome.aggregate.mean:.3f}{error} at step {step}, imported without its samples",)
     return ()
 
 
 def _nothing_comparable(before: EvalRecord, after: EvalRecord, refused: Sequence[RefusedBenchmark]) -> Incomparable:
-    reasons = "; ".join(f"{r.benchmark}: {', '.join(r.reasons)}" for r in refused) or "neither holds a benchmark"
+    named = [f"{r.benchmark}: {', '.join(r.reasons)}" for r in refused[:_NAMED]]
+    more = [f"{len(refused) - _NAMED} more benchmarks are no better"] if len(refused) > _NAMED else []
+    results = [o for record in (before, after) for o in record.outcomes if isinstance(o, EvalResult)]
+    without = bool(results) and all(result.aggregate is not None for result in results)
     return Incomparable(
-        f"steps {before.plan.checkpoint.step} and {after.plan.checkpoint.step} share nothing comparable: {reasons}",
-        hint="evaluate both checkpoints with the same tracker.toml: `tracker run CHECKPOINT`",
+        f"steps {before.plan.checkpoint.step} and {after.plan.checkpoint.step} share nothing comparable: "
+        f"{'; '.join([*named, *more]) or 'neither holds a benchmark'}",
+        hint=HINT if without else "evaluate both checkpoints with the same tracker.toml: `tracker run CHECKPOINT`",
     )
 
 

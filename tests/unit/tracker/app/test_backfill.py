@@ -65,6 +65,17 @@ def test_a_sweep_that_waits_keeps_no_checkpoint_waiting() -> None:
     assert fill.tick() == (), "a checkpoint of the run itself waits by now"
 
 
+def test_what_is_still_due_does_not_count_the_plans_of_a_sweep() -> None:
+    fill = Backfill([100, 200])
+    run = fill.fakes.run.run_id
+    for plan in plans_of(sweep_of(), CHECKPOINTS, run=run, due_at=NOW):
+        fill.fakes.queue.add(plan, now=fill.fakes.clock.now(), backlog=Backlog.ALL, keep=True)
+    assert fill.source.due(()) == {(run, 100), (run, 200)}
+    fill.tick()
+    assert fill.source.due(()) == {(run, 100), (run, 200)}, "one of them waits for its worker"
+    assert fill.source.due({(run, 200)}) == {(run, 100)}
+
+
 def test_it_is_not_over_while_something_is_left() -> None:
     fill = Backfill([100, 200])
     assert fill.source.is_behind()

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from eval_jobs.errors import Incomparable
 from eval_jobs.types import EngineKind, EvalRecord, EvalResult, ServeSpec
+from tests.imported import fields, lm_eval
+from tests.imported import given as given_file
 from tests.records import without_samples
 from tests.unit.tracker.domain.judging import right, run_of, scores_of
 from tests.unit.tracker.domain.records import failure_of, record_of, suite_of
 from tracker.domain.compare import RunNoise, compare_records
+from tracker.domain.imports.lm_eval import sheets_of_lm_eval
+from tracker.domain.imports.records import Target, checkpoints_of
 from tracker.domain.run_scores import series_key
 from tracker.domain.trials import known_jitter, steps_for_jitter
 from tracker.domain.types import Baseline, Policy, VerdictWord
@@ -107,6 +111,36 @@ def test_too_few_common_samples_are_refused() -> None:
     after = record_of(2, {"sums": [1.0] * 8 + [None, None], "facts": [1.0]})
     (refused,) = compare_records(before, after, POLICY, NO_JITTER).refused
     assert refused.reasons == ("only 8 of 10 samples have a score on both sides (95% needed)",)
+
+
+def means_at(step: int, *means: float, task_version: float = 1.0) -> EvalRecord:
+    names = [f"task{k}" for k in range(len(means))]
+    document = lm_eval(dict(zip(names, means, strict=True)), step=step, versions=dict.fromkeys(names, task_version))
+    (one,) = checkpoints_of(sheets_of_lm_eval(fields(document), {}, given_file()), Target(run_id="run", suite="s"))
+    return one.record
+
+
+def test_means_without_samples_are_shown_unpaired_and_no_verdict_rests_on_them() -> None:
+    with pytest.raises(Incomparable) as caught:
+        compare_records(means_at(100, 0.8), means_at(900, 0.5), POLICY, NO_JITTER)
+    assert (
+        "task0: 0.800 \N{PLUS-MINUS SIGN} 0.010 at step 100, 0.500 \N{PLUS-MINUS SIGN} 0.010 at step 900, imported "
+        "without its samples, so nothing can be paired; unpaired, the change is \N{MINUS SIGN}0.328 to "
+        "\N{MINUS SIGN}0.272 (95 %)"
+    ) in caught.value.message
+    assert "--log_samples" in caught.value.hint
+
+
+def test_means_that_were_measured_in_two_ways_have_no_change_between_them() -> None:
+    with pytest.raises(Incomparable) as caught:
+        compare_records(means_at(100, 0.8), means_at(900, 0.5, task_version=2.0), POLICY, NO_JITTER)
+    assert "0.800" in caught.value.message
+    assert "unpaired, the change" not in caught.value.message
+
+
+def test_of_many_benchmarks_that_cannot_be_compared_a_few_are_named() -> None:
+    with pytest.raises(Incomparable, match="79 more benchmarks are no better"):
+        compare_records(means_at(100, *[0.8] * 87), means_at(900, *[0.5] * 87), POLICY, NO_JITTER)
 
 
 def test_nothing_comparable_is_an_error_that_says_why_for_each() -> None:
