@@ -120,13 +120,13 @@ def test_the_note_of_a_run_forgets_what_training_left_behind(files: MlflowFiles)
 
 def test_a_quote_in_the_name_of_a_run_keeps_no_alias_away(files: MlflowFiles) -> None:
     store = MlflowStore(files.settings())
-    of_ann = replace(CHECKPOINTS[0], run_id='ann\'s "sft"')
-    record = replace(RUN.records[0], plan=replace(RUN.records[0].plan, checkpoint=of_ann))
-    store.send(tracking_batch(record, replace(RUN.reports[0], run_id=of_ann.run_id)))
-    store.send(replace(naming(("champion", of_ann)), checkpoint=of_ann))
-    store.send(replace(naming(("champion", of_ann), ("best-sums", of_ann)), checkpoint=of_ann))
+    quoted = replace(CHECKPOINTS[0], run_id='llama\'s "sft"')
+    record = replace(RUN.records[0], plan=replace(RUN.records[0].plan, checkpoint=quoted))
+    store.send(tracking_batch(record, replace(RUN.reports[0], run_id=quoted.run_id)))
+    store.send(replace(naming(("champion", quoted)), checkpoint=quoted))
+    store.send(replace(naming(("champion", quoted), ("best-sums", quoted)), checkpoint=quoted))
     (model,) = files.client().search_registered_models()
-    assert (model.name, set(model.aliases)) == ("ann-s -sft-", {"champion", "best-sums"})
+    assert (model.name, set(model.aliases)) == ("llama-s -sft-", {"champion", "best-sums"})
 
 
 def test_an_alias_that_a_person_moved_stays_until_the_choice_changes(files: MlflowFiles) -> None:

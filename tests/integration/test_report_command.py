@@ -72,7 +72,7 @@ def test_a_checkpoint_has_a_page_of_its_own_and_the_run_links_to_it(project: Pat
 
 
 def test_the_pages_of_a_run_and_of_all_its_checkpoints_link_to_each_other(project: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "for ann"
+    folder = tmp_path / "to send"
     done = tracker(project, "report", "--checkpoints", "--output", str(folder / "run #1.html"))
     assert (done.stdout, done.stderr) == (f"{folder / 'run #1.html'}\n", "")
     pages = {path.name for path in folder.iterdir()} - {"run #1.html"}
