@@ -110,6 +110,13 @@ def test_on_github_a_text_for_people_holds_no_command(project: Path) -> None:
     assert "stop-commands" not in gate(project, *asked).stdout
 
 
+def test_a_terminal_that_knows_no_arrows_shows_the_answer_all_the_same(project: Path) -> None:
+    asked = ("1000", "--baseline", "600", "--policy", "lenient.toml")
+    done = gate(project, *asked, PYTHONIOENCODING="ascii")
+    assert (done.stderr, done.returncode) == ("", 1)
+    assert "0.912 ? 0.037" in done.stdout
+
+
 def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) -> None:
     asked = ("1000", "--baseline", "600", "--policy", "lenient.toml", "--format", "junit")
     done = gate(project, *asked, "--output", str(tmp_path / "gate.xml"))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -70,6 +71,8 @@ def gate_table(report: GateReport) -> RenderableType:
 
 _WIDE = 110
 """Columns from which on the reasons have room beside the numbers."""
+_NARROW = 76
+"""Columns below which the numbers have no room beside each other: rich would leave out names to make some."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +84,22 @@ class _Checks:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         is_wide = options.max_width >= _WIDE
         checks = checks_of(self.report)
+        if options.max_width < _NARROW:
+            yield from (line for check in checks for line in _stacked(check))
+            return
         yield _table(checks, is_wide=is_wide)
         if not is_wide:
             for check in checks:
                 yield Text.assemble((f"{check.name}: ", GATE_STYLES[check.word]), check.reason)
+
+
+def _stacked(check: GateCheck) -> Iterable[RenderableType]:
+    yield Text.assemble(f"{check.name} ({'required' if check.required else 'advisory'}): ", _word(check.word))
+    yield Padding(Text(check.reason), (0, 0, 0, 2))
+    one = check.benchmark
+    if one is not None and one.compared is not None:
+        for numbers in (f"{scores_text(one)}, {answered_text(one)}", f"{change_text(one)}, {level_text(one)}"):
+            yield Padding(Text(numbers, style="dim"), (0, 0, 0, 2))
 
 
 def _table(checks: Iterable[GateCheck], *, is_wide: bool) -> Table:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points, version
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -167,6 +168,8 @@ def cli(*, debug: bool) -> None:
 def main() -> None:
     """Run the command line; exit codes are those of `eval_jobs.errors`, 2 for usage and 130 for Ctrl-C."""
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
+    for stream in (sys.stdout, sys.stderr):
+        _replace_what_it_cannot_show(stream)
     interrupts.install()
     sys.excepthook = show_traceback
     try:
@@ -196,6 +199,12 @@ def main() -> None:
 
 
 # --- private
+
+
+def _replace_what_it_cannot_show(stream: TextIO) -> None:
+    """Let a terminal without Unicode show a question mark for an arrow, where Python would end with a traceback."""
+    if isinstance(stream, TextIOWrapper) and stream.encoding.lower() != "utf-8":
+        stream.reconfigure(errors="replace")
 
 
 def _broken(error: Exception) -> int:

@@ -70,6 +70,16 @@ def test_with_room_the_reasons_stand_beside_the_numbers() -> None:
     assert "same: no loss" not in wide
 
 
+@pytest.mark.parametrize("width", [40, 60, 75])
+def test_a_narrow_terminal_shows_every_check_with_its_name_and_its_numbers(width: int) -> None:
+    report = answer()
+    text = " ".join(shown(report, width=width).split())
+    assert "\u2026" not in text
+    for check in report.benchmarks:
+        assert f"{check.benchmark} ({'required' if check.required else 'advisory'}): " in text
+    assert "same (required): \u2713 pass no loss of 0.010 or more 0.900 \u2192 0.900, n = 1000" in text
+
+
 def test_the_answer_names_what_decides_it() -> None:
     assert shown(passed()).startswith("PASS  run@200 against run@100: passed 1 required check\n")
     nothing = replace(passed(), benchmarks=())
@@ -84,7 +94,7 @@ def test_sides_of_the_same_name_are_told_apart_by_their_digests() -> None:
     assert "run@200:d200 against run@200:eeeeeeee" in shown(again)
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_text_of_a_model_cannot_disturb_the_terminal(hostile: str, width: int) -> None:
     text = shown(with_text(hostile), width=width)
