@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -83,7 +84,9 @@ def _check_version(document: Fields, benchmark: Benchmark) -> None:
 
 
 def _rows(folder: Path, task: str) -> tuple[Row, ...]:
-    paths = sorted(folder.glob(f"**/samples_{task}_*.jsonl"))
+    # The whole name: that of `gsm8k` begins that of `gsm8k_cot`, whose samples lie beside it.
+    name = re.compile(rf"samples_{re.escape(task)}_\d{{4}}-\d\d-\d\dT[\d.-]+\.jsonl")
+    paths = sorted(path for path in folder.rglob("samples_*.jsonl") if name.fullmatch(path.name))
     if not paths:
         raise _odd(folder, f"there are no samples of {task}")
     try:

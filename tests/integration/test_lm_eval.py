@@ -130,7 +130,8 @@ folder = Path(sys.argv[1])
 def hang(request):
     if request.number < 2:
         return Reply(text="7")
-    print("asked", flush=True)
+    if request.number == 2:
+        print("asked", flush=True)
     return Reply(fault=Fault.HANG)
 
 with OpenAIServer(hang) as server:

@@ -24,6 +24,7 @@ from tests.fakes.openai_server import Fault, OpenAIServer, Reply, context_overfl
 
 BENCHMARK = Benchmark(name="sums", adapter="sums", program=Program(name="lm-eval", version="lm-eval 0.4.13"))
 ROUTE = "/v1/completions"
+TIME = "2026-11-22T12-34-56.789012"
 
 
 def row(prompt: str, score: float | None, **more: object) -> dict[str, object]:
@@ -52,9 +53,9 @@ def write(
         "lm_eval_version": version,
         "n-samples": {task: {"effective": len(rows) + lost} for task, rows in tasks.items()},
     }
-    (place / "results_2026.json").write_text(json.dumps(document))
+    (place / f"results_{TIME}.json").write_text(json.dumps(document))
     for task, rows in tasks.items():
-        (place / f"samples_{task}_2026.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+        (place / f"samples_{task}_{TIME}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
 
 
 @pytest.fixture
@@ -104,18 +105,19 @@ def test_an_answer_without_a_value_is_unscored(relay: Relay, tmp_path: Path) -> 
 
 def test_a_group_is_one_benchmark_with_a_subset_for_each_task(relay: Relay, tmp_path: Path) -> None:
     ask(relay, "one")
-    write(tmp_path / "out", {"a": [row("one", 1.0)], "b": [row("one", 0.0)]})
+    tasks = {"a": 1.0, "a_b": 0.0, "a_b_2026": 0.5}  # the names of their files begin alike
+    write(tmp_path / "out", {name: [row("one", score)] for name, score in tasks.items()})
     result = result_of(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), relay)
-    assert [(s.subset, s.score) for s in result.samples] == [("a", 1.0), ("b", 0.0)]
+    assert {s.subset: s.score for s in result.samples} == tasks
     check_accounted(result)
 
 
 TORN: dict[str, tuple[str, str]] = {
-    "no results": ("results_2026.json", ""),
-    "half a document": ("results_2026.json", '{"results": {'),
-    "a list": ("results_2026.json", "[]"),
-    "half a line": ("samples_sums_2026.jsonl", '{"target": '),
-    "no samples": ("samples_sums_2026.jsonl", ""),
+    "no results": (f"results_{TIME}.json", ""),
+    "half a document": (f"results_{TIME}.json", '{"results": {'),
+    "a list": (f"results_{TIME}.json", "[]"),
+    "half a line": (f"samples_sums_{TIME}.jsonl", '{"target": '),
+    "no samples": (f"samples_sums_{TIME}.jsonl", ""),
 }
 
 
