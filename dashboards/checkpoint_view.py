@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
+from dashboards.advice import Advice, advice
 from dashboards.changes import Changed, changes_of_views
 from dashboards.charts import INTERVAL, load_text
 from dashboards.checkpoint_data import CheckpointData, best_comparison
@@ -63,6 +64,11 @@ class ScoreRow:
             return f"{self.before.change} since {self.before.where}"
         return self.before.why_not
 
+    @property
+    def sure(self) -> str:
+        """The interval of that change; empty where there is none."""
+        return f"95 %: {self.before.interval}" if self.before.change else ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointView:
@@ -76,6 +82,8 @@ class CheckpointView:
     facts: tuple[str, ...]
     scores: tuple[ScoreRow, ...]
     max_tiles: int
+    advice: tuple[Advice, ...]
+    """What to do about losses; nothing about those of a checkpoint that was left behind."""
     before_step: int | None
     findings: tuple[FindingRow, ...]
     episodes: tuple[LossRow, ...]
@@ -105,6 +113,7 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
         facts=tuple(_facts(data)),
         scores=tuple(_rows(data, found)),
         max_tiles=MAX_TILES,
+        advice=advice(data.own.run_id, found, ()) if data.left_for is None else (),
         before_step=None if data.before is None else data.before.plan.checkpoint.step,
         findings=finding_rows(view),
         episodes=loss_rows(data.own.episodes, ()),
