@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from eval_jobs.errors import BadData, ConfigError, EndpointRefused, TrackerError
+from eval_jobs.evaluate.lm_eval_place import found_command
 from eval_jobs.evaluate.selection import EvaluatorByName
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.ports import Evaluator
@@ -57,7 +58,7 @@ def evaluate(
 def test_a_refused_and_a_cut_answer_are_no_wrong_answers_and_every_parameter_is_sent(
     evaluator: Evaluator, tmp_path: Path
 ) -> None:
-    benchmark = task(tmp_path / "tasks", sums(6))
+    benchmark = task(tmp_path / "tasks", sums(6), command=found_command("lm_eval"))  # whole, as people have it
     suite = replace(suite_of(benchmark), benchmarks=(replace(benchmark, name="bad", subsets=("x",)), benchmark))
     with OpenAIServer(mixed) as server:
         bad, result = evaluator.evaluate(suite, endpoint_of(server), plan_id="p", progress=quiet)

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from eval_jobs.evaluate.lm_eval import LmEvalEvaluator
-from eval_jobs.evaluate.lm_eval_place import found_command
 from eval_jobs.types import Endpoint, SampleStatus
 from tests.evaluating import evaluate_one, suite_of
 from tests.harness_tasks import CHOOSE, task
@@ -30,8 +29,7 @@ def likelihood(served: Endpoint, context: str, choice: str) -> float:
 
 def test_choices_are_scored_by_the_likelihoods_that_the_engine_itself_gives(served: Endpoint, tmp_path: Path) -> None:
     evaluator = LmEvalEvaluator(tmp_path / "work", log_name="harness.log")
-    command = found_command("lm_eval")  # whole, as people have it
-    benchmark = task(tmp_path / "tasks", ROWS, name="local_choice", form=CHOOSE, command=command)
+    benchmark = task(tmp_path / "tasks", ROWS, name="local_choice", form=CHOOSE)
     result = evaluate_one(evaluator, suite_of(benchmark), served, plan_id="p")
     assert result.metric == "acc,none"
     assert [s.status for s in result.samples] == [SampleStatus.SCORED] * len(ROWS)
