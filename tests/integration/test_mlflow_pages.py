@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
@@ -21,9 +22,11 @@ from tests.fakes.clock import FakeClock
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles
 from tests.records import forgetting_run
 from tracker.adapters.mlflow_runs import TrackingSettings
+from tracker.adapters.mlflow_samples import write_pages
 from tracker.adapters.mlflow_server import page_links, running_server, serve_ui
 from tracker.adapters.mlflow_store import MlflowStore
 from tracker.adapters.outbox_sql import LONGEST_WAIT_S, OutboxTracking
+from tracker.domain.sample_pages import sample_pages
 from tracker.domain.tracking import tracking_batch
 from tracker.domain.tracking_types import Champion, ChampionBatch
 
@@ -86,7 +89,7 @@ def test_a_server_that_was_away_leaves_the_same_store_as_one_that_was_not(files:
     with closing(_direct(undisturbed)) as tracking:
         _publish(tracking, 0, 10)
         assert tracking.flush() == 0
-    assert files.dump() == undisturbed.dump()
+    assert files.dump(EXPERIMENT) == undisturbed.dump(EXPERIMENT)
 
 
 @pytest.mark.chromium
@@ -133,6 +136,27 @@ def test_the_note_of_a_run_leads_to_its_best_checkpoints(files: MlflowFiles, url
     with open_page(f"{url}/{link}", local_storage=NO_ASSISTANT) as page:
         wait_for_texts(page, "The best checkpoints of a training run", "champion", "Version 1")
         screenshot(page, tmp_path / "registry.png")
+
+
+@pytest.mark.chromium
+def test_two_checkpoints_are_shown_question_by_question(files: MlflowFiles, url: str, tmp_path: Path) -> None:
+    changed = sample_pages(RUN.records[5], RUN.records[8], ("facts",)).pages[0]
+    (link,) = write_pages(files.settings(uri=url), [changed]).links
+    old, new = changed.before.rows[0], changed.after.rows[0]
+    with open_page(f"{url}/{link}", local_storage=NO_ASSISTANT) as page:
+        wait_for_texts(page, "Comparing", changed.after.name, changed.before.name)
+        wait_for_texts(page, new.title, "Fail")
+        row = page.locator("[role=row]").filter(has_text=new.title)
+        # The newer one stands first.
+        assert [text for text in row.first.inner_text().split("\n") if text in {"Pass", "Fail"}] == ["Fail", "Pass"]
+        for text in (old.answer, new.answer, new.target):
+            assert text is not None
+            assert text in row.first.inner_text()
+        assert page.locator("[role=row]").filter(has_text=re.compile("What colour")).count() > 5
+        screenshot(page, tmp_path / "samples.png")
+    run = files.runs(EXPERIMENT)[0].info.run_id
+    with open_page(_page(url, f"runs/{run}"), local_storage=NO_ASSISTANT) as page:
+        wait_for_texts(page, "Samples before and after")
 
 
 def test_files_can_be_read_through_the_server(files: MlflowFiles, url: str) -> None:
