@@ -17,7 +17,7 @@ from eval_jobs.evaluate.plugin_evaluator import PluginEvaluator
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.program_types import Program
 from eval_jobs.serve.plugin_engine import PluginEngine
-from eval_jobs.types import EngineKind, ServeSpec
+from eval_jobs.types import Benchmark, EngineKind, ServeSpec
 from tests import trainer
 from tests.contract.test_engine import *  # noqa: F403
 from tests.contract.test_engine import Case
@@ -40,6 +40,8 @@ from tests.contract.test_notifier import (
 )
 from tests.contract.test_source import *  # noqa: F403
 from tests.contract.test_source import Run
+from tests.evaluating import endpoint_of, evaluate_one, suite_of
+from tests.fakes.openai_server import OpenAIServer, Reply
 from tests.plugins import EXAMPLE, SERVER, environment, installed
 from tests.tiny_model import checkpoint_record, write_checkpoint
 from tracker.adapters.channels.plugin_channel import PluginChannel
@@ -96,6 +98,20 @@ def case(tmp_path: Path) -> Iterator[Case]:
 @pytest.fixture
 def bench(tmp_path: Path) -> ServedBench:
     return ServedBench(PluginEvaluator("first-line", tmp_path / "kept", SystemClock()))
+
+
+def test_an_answer_that_was_cut_off_with_its_server_is_an_error(tmp_path: Path) -> None:
+    """No rule of the suite says so: who asks by a library of his own must see to it himself."""
+    data = tmp_path / "sums.jsonl"
+    data.write_text('{"question": "1+1=", "answer": "2"}\n{"question": "2+1=", "answer": "3"}\n')
+    program = Program(name="first-line", version=VERSION)
+    benchmark = Benchmark(name="sums", adapter="sums", data=str(data), program=program)
+    cut = Reply(text="2", finish_reason="abort")
+    with OpenAIServer(lambda request: cut if request.prompt == "1+1=" else Reply(text="3")) as server:
+        evaluator = PluginEvaluator("first-line", tmp_path / "kept", SystemClock())
+        result = evaluate_one(evaluator, suite_of(benchmark), endpoint_of(server), plan_id="p")
+    assert [s.score for s in result.samples] == [None, 1.0]
+    assert "abort" in result.samples[0].detail
 
 
 @pytest.fixture(params=MESSAGES)
