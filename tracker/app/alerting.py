@@ -30,6 +30,8 @@ class Crier:
     alerting: Alerting
     samples: int = 3
     """Questions of lost samples that an alert shows."""
+    held: frozenset[AlertKind] = frozenset()
+    """What nobody is told of now when it begins: somebody looks back and tells what of it lasts."""
 
     def tell(self, alerts: Iterable[Alert], record: EvalRecord | None = None) -> None:
         """Queue alerts for every channel and remember them; of `record` lost questions are shown. Twice is harmless.
@@ -37,7 +39,8 @@ class Crier:
         Raises:
             StoreError: they cannot be kept; nobody was told.
         """
-        told = tuple(alerts if record is None else (self._with_questions(alert, record) for alert in alerts))
+        news = (a for a in alerts if not (a.kind in self.held and a.state is AlertState.FIRING))
+        told = tuple(news if record is None else (self._with_questions(alert, record) for alert in news))
         if not told:
             return
         self.alerting.publish(told)

@@ -1,7 +1,8 @@
 """`tracker backfill`: the checkpoints that a folder holds already, let in one after the other in an order of our own.
 
-    source = InTurn(places, queue=world.queue, clock=clock)
-    watch(replace(world, source=source), ...)         # all else is what a watcher does
+    source = InTurn(places, queue=world.queue)
+    watch(replace(quiet(world), source=source), ...)  # all else is what a watcher does
+    tell_what_lasts(world, run_ids)
 
 A place is pinned when its turn comes, and not before: the weights of a whole run are long to read. What the queue or
 the history knows already is asked nothing, so a backfill that was killed goes on where it was.
@@ -10,15 +11,16 @@ the history knows already is asked nothing, so a backfill that was killed goes o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eval_jobs.errors import CheckpointError
 from eval_jobs.identity import serve_settings, suite_fingerprint
 from eval_jobs.ports import Queue
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.app.pipeline import Measurement
+from tracker.app.pipeline import Measurement, World
+from tracker.domain.lasting import OF_CHECKPOINTS, lasting_alerts
 from tracker.domain.types import Gap
 
 
@@ -107,6 +109,20 @@ class InTurn:
         """Say whether no plan waits for its turn: one to be tried again, or of a sweep, keeps nobody waiting."""
         waiting = (one for one in self._queue.state().waiting if not one.is_sweep)
         return not any(one.run_id in self._runs and not one.note for one in waiting)
+
+
+def quiet(world: World) -> World:
+    """Return the world of a backfill: what single checkpoints show is the past, and told by `tell_what_lasts`."""
+    return replace(world, crier=replace(world.crier, held=OF_CHECKPOINTS))
+
+
+def tell_what_lasts(world: World, run_ids: Iterable[str]) -> None:
+    """Tell people what is wrong at the end of a backfill and what they were not told before; twice is harmless."""
+    for run_id in run_ids:
+        history = world.history
+        looked = lasting_alerts(history.reports(run_id), history.episodes(run_id), history.open_alerts(run_id))
+        for report, alerts in looked:
+            world.crier.tell(alerts, history.record(report.plan_id))
 
 
 def is_measured(checkpoint: Checkpoint, records: Sequence[EvalRecord], measurement: Measurement) -> bool:

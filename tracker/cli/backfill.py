@@ -18,7 +18,7 @@ from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint
 from tracker.adapters.filesystem_listing import Place, facts_of, places_in
-from tracker.app.backfill import FilledPlace, InTurn, is_measured
+from tracker.app.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource
 from tracker.app.pipeline import Tick, World
@@ -175,6 +175,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     display.tells("backfill", progress.beginning(len(job.places) - len(to_do)))
     local = project.workers(asked.workers, on_news=source.wake)
     world = replace(world, source=LedSource(source, job.lead), wake_workers=local.nudge)
+    past = quiet(world)
     _know_the_first(world, project, job.places)
     if asked.workers == 0:
         display.has_no_worker(asked.config_path)
@@ -186,10 +187,12 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
 
     try:
         stop = StopRule(training_ended=lambda: True, quiet_s=0.0)
-        watch(world, clock=SystemClock(), keep_workers=lambda: _keep(local), stop=stop, show=show)
+        watch(past, clock=SystemClock(), keep_workers=lambda: _keep(local), stop=stop, show=show)
+        tell_what_lasts(world, sorted({place.run_id for place in job.places}))
     finally:
         local.stop()
         world.tracking.close()
+        world.crier.alerting.close()
 
 
 def _keep(workers: LocalWorkers) -> None:

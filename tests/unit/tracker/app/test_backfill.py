@@ -10,9 +10,12 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, Generation
 from tests.sweeping import CHECKPOINTS, NOW, sweep_of
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.backfill import FilledPlace, InTurn, is_measured
+from tracker.app.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
 from tracker.app.pipeline import World, tick
+from tracker.domain.alert_types import AlertState
+from tracker.domain.alerts import alert_of_gap
 from tracker.domain.sweeps.matrix import plans_of
+from tracker.domain.types import Closing, Gap
 
 
 class Backfill:
@@ -120,3 +123,54 @@ def test_what_is_measured_with_todays_settings_is_not_asked_again() -> None:
     warmer = replace(measurement, suites=(replace(suite, generation=Generation(temperature=1.0)),))
     assert not is_measured(checkpoint, [record], warmer)
     assert not is_measured(checkpoint, [record], replace(measurement, serve=replace(measurement.serve, dtype="half")))
+
+
+def finished(fill: Backfill) -> Backfill:
+    while fill.tick() or fill.source.is_behind() or fill.fakes.queue.state().waiting:
+        fill.fakes.work()
+    fill.tick()
+    return fill
+
+
+def test_losses_of_the_past_are_told_when_it_ends_as_they_are_then_and_once() -> None:
+    fill = Backfill()
+    loud = fill.world
+    fill.world = quiet(loud)
+    run = finished(fill).fakes.run.run_id
+    assert {e.opened_step for e in fill.fakes.history.episodes(run)} == {700}
+    assert not fill.fakes.alerting.alerts
+    assert not fill.fakes.history.open_alerts(run)
+    for _ in range(2):
+        tell_what_lasts(loud, [run])
+        told = fill.fakes.alerting.alerts
+        assert [(a.step, a.subject, a.state) for a in told] == [
+            (1000, "facts", AlertState.FIRING),
+            (1000, "sums", AlertState.FIRING),
+        ]
+    assert "forgotten at step 1000" in told[0].message
+    assert told[0].evidence is not None
+    assert told[0].evidence.lost_samples
+
+
+def test_a_loss_that_was_over_within_the_past_is_not_told() -> None:
+    fill = Backfill()
+    loud = fill.world
+    fill.world = quiet(loud)
+    history, run = finished(fill).fakes.history, fill.fakes.run.run_id
+    for episode in history.episodes(run):
+        if episode.benchmark == "facts":
+            history.append_episode(replace(episode, closed_step=900, closed_by=Closing.RECOVERED))
+    tell_what_lasts(loud, [run])
+    assert [alert.subject for alert in fill.fakes.alerting.alerts] == ["sums"]
+
+
+def test_what_people_were_told_before_ends_while_the_past_is_filled() -> None:
+    fill = Backfill()
+    gap = Gap(run_id=fill.fakes.run.run_id, step=200, source_uri="x", code="E", message="gone", hint="", seen_at=NOW)
+    fill.world.crier.tell([alert_of_gap(gap)])
+    fill.world = quiet(fill.world)
+    finished(fill)
+    assert [(a.step, a.state) for a in fill.fakes.alerting.alerts] == [
+        (200, AlertState.FIRING),
+        (200, AlertState.RESOLVED),
+    ]
