@@ -40,6 +40,7 @@ from benchmarks.scale_data import (
     write_project,
     write_training_output,
 )
+from benchmarks.scale_importing import BENCHMARKS, import_times
 from benchmarks.scale_watching import FILES, idle_share
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
@@ -121,6 +122,7 @@ def measure(folder: Path, size: Size, *, folders: int, seconds: float) -> Iterat
     yield from adding(project)
     yield from judging(project)
     project.engine.dispose()
+    yield from importing(folder / "imported", size.checkpoints)
     write_training_output(folder / "watched" / "out", checkpoints=folders)
     for polling in (False, True):
         gc.collect()
@@ -214,7 +216,20 @@ def judging(project: Project) -> Iterator[Line]:
     yield Line(what="most memory that all this took", found=f"{peak:,.0f} MB")
 
 
+def importing(folder: Path, checkpoints: int) -> Iterator[Line]:
+    """Yield what a checkpoint takes whose means others measured, at the beginning and at the end of a long run."""
+    times = import_times(folder, checkpoints=checkpoints)
+    for what, spent_s in (("reading its file", times.reading_s), ("a first one", times.first_s)):
+        yield _import_line(what, spent_s)
+    yield _import_line(f"one of the last of {checkpoints:,}", times.last_s, promised="15 ms")
+
+
 # --- private
+
+
+def _import_line(what: str, spent_s: float, promised: str = "") -> Line:
+    said = f"importing {BENCHMARKS} means: {what}"
+    return Line(what=said, promised=promised, found="", cpu=f"{1e3 * spent_s:.1f} ms")
 
 
 def _add(queue: SqlQueue, history: SqlHistory, plan: EvalPlan, record: EvalRecord) -> None:

@@ -150,6 +150,17 @@ def test_a_torn_line_of_samples_is_refused_and_nothing_is_imported(home: Path) -
     assert reports(home) == []
 
 
+def test_results_of_another_model_in_the_same_run_are_said(home: Path) -> None:
+    folder = write_run(home, samples=False)
+    assert "models" not in tracker(home, "import", str(folder))
+    (later,) = (folder / "step9000").glob("results_*.json")
+    other = home / "other" / "step10000" / "results.json"
+    other.parent.mkdir(parents=True)
+    other.write_text(later.read_text().replace("org/model", "org/thing").replace("step9000", "step10000"))
+    said = tracker(home, "import", "other")
+    assert "r holds 2 models: model (9 steps) and thing (1 step); if they are not one training" in said
+
+
 def test_two_imports_into_one_run_come_one_after_the_other(home: Path) -> None:
     folder = write_run(home, samples=False)
     lock = open_project(home / "tracker.toml").import_lock()

@@ -18,6 +18,7 @@ def test_the_benchmark_measures_everything_that_is_promised(arguments: list[str]
         "tracker history RUN",
         "adding a checkpoint, then",
         "one more checkpoint: its verdicts",
+        "importing 5 means: one of the last of",
         "idle watch of 50 files, with file events",
         "idle watch of 50 files, polling",
     ):

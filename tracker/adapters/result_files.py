@@ -170,7 +170,10 @@ def _json_object(file: Path) -> dict[str, object]:
     try:
         document = _parsed(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise BadData(f"{_shown(file)} cannot be read as JSON: {error}", hint=_HINT) from error
+        raise BadData(
+            f"{_shown(file)} cannot be read as JSON: {error}",
+            hint=f"if it was cut off, copy it again or wait until it is written; {_HINT}",
+        ) from error
     if not isinstance(document, dict):
         raise BadData(f"{_shown(file)} holds no JSON object", hint=_HINT)
     return document

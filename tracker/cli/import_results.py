@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tracker.app.importing import Taken, import_results, publish_all
 from tracker.cli.options import checked_run_name, config_option, open_project
 from tracker.domain.display import count_text, names_text, one_line
 from tracker.domain.imported import IMPORTED
-from tracker.domain.imports.records import ImportedCheckpoint, Target, checkpoints_of
+from tracker.domain.imports.records import ImportedCheckpoint, Target, checkpoints_of, models_of
 from tracker.domain.imports.types import LeftOut
 from tracker.domain.types import VerdictWord
 from tracker.wiring import Project
@@ -65,6 +65,8 @@ def command(
     console.print(_table(target.run_id, taken))
     left_out = (*(left for one in checkpoints for left in one.left_out), *found.passed_over)
     for line in _left_out_lines(left_out):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in _model_lines(models_of(project.history.records(target.run_id)), target.run_id):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(_summary(taken, target), markup=False, highlight=False)
     if unsent:
@@ -155,6 +157,16 @@ def _left_out_lines(left_out: Sequence[LeftOut]) -> Iterator[str]:
         files = sorted({left.source for left in members})
         where = one_line(Path(files[0]).name) if len(files) == 1 else count_text(len(files), "file")
         yield f"left out of {where}: {names_text(names)}: {one_line(reason)}"
+
+
+def _model_lines(models: Mapping[str, frozenset[int]], run_id: str) -> Iterator[str]:
+    """Yield the line that says that several models are in one run: nobody else would notice."""
+    if models:
+        named = [f"{one_line(name)} ({count_text(len(steps), 'step')})" for name, steps in models.items()]
+        yield (
+            f"{one_line(run_id)} holds {len(models)} models: {names_text(named)}; "
+            "if they are not one training, import each into a run of its own: --run NAME"
+        )
 
 
 def _summary(taken: Sequence[Taken], target: Target) -> str:

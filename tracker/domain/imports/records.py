@@ -27,7 +27,8 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
-from tracker.domain.imported import IMPORTED
+from tracker.domain.imported import IMPORTED, stands_for_import
+from tracker.domain.imports.steps import without_step
 from tracker.domain.imports.types import LeftOut, Measured, Sheet
 
 
@@ -68,6 +69,21 @@ def known_chances(checkpoints: Iterable[ImportedCheckpoint]) -> dict[str, float]
     return {
         name: chance for name, metric, chance in found if chance is not None and metric.startswith(("acc", "mean_acc"))
     }
+
+
+def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
+    """Return the steps of every model that imported records name, the step in its name apart; {} unless several are.
+
+    Where no name is there twice, they tell checkpoints from each other in words of their own.
+    """
+    found: dict[str, set[int]] = {}
+    for record in records:
+        checkpoint = record.plan.checkpoint
+        model = without_step(checkpoint.uri.removeprefix(f"{IMPORTED}:").rpartition("/")[0])
+        if stands_for_import(checkpoint) and model not in ("", checkpoint.run_id):
+            found.setdefault(model, set()).add(checkpoint.step)
+    are_models = len(found) > 1 and any(len(steps) > 1 for steps in found.values())
+    return {model: frozenset(steps) for model, steps in found.items()} if are_models else {}
 
 
 # --- private

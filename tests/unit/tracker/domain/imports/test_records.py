@@ -9,7 +9,7 @@ from eval_jobs.errors import BadData
 from tests.imported import bench, fields, given, lm_eval
 from tracker.domain.imports.bench_serve import sheet_of_bench_serve
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
-from tracker.domain.imports.records import Target, checkpoints_of, known_chances
+from tracker.domain.imports.records import Target, checkpoints_of, known_chances, models_of
 from tracker.domain.imports.types import Sheet
 from tracker.domain.pairing import explain_difference
 
@@ -32,6 +32,23 @@ def test_the_same_files_give_the_same_plan_wherever_they_lie_and_in_any_order() 
     other = checkpoints_of([sheet("z", x=0.5), sheet("b", y=0.5)], TARGET)[0]
     assert one.record.plan.id == other.record.plan.id
     assert checkpoints_of([sheet("a", x=0.6), sheet("b", y=0.5)], TARGET)[0].record.plan.id != one.record.plan.id
+
+
+@pytest.mark.parametrize(
+    ("named", "models"),
+    [
+        (["org/base", "org/base", "org/other"], {"base": {1000, 2000}, "other": {3000}}),
+        (["org/base", "base", ""], {}),
+        (["out/checkpoint-1000", "out/checkpoint-2000", "out/checkpoint-3000"], {}),
+        (["base-step1000", "base-step2000", "other"], {"base": {1000, 2000}, "other": {3000}}),
+        (["after-1k", "after-2k", "after-3k"], {}),
+    ],
+)
+def test_several_models_in_one_run_are_noticed_and_names_of_checkpoints_are_none(
+    named: list[str], models: dict[str, set[int]]
+) -> None:
+    sheets = [replace(sheet(str(k), 1000 * (k + 1), x=0.5), model=name) for k, name in enumerate(named)]
+    assert models_of(one.record for one in checkpoints_of(sheets, TARGET)) == models
 
 
 def test_a_record_survives_being_stored() -> None:
