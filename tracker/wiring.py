@@ -10,7 +10,7 @@ import importlib
 import os
 import socket
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -43,7 +43,7 @@ from tracker.wiring_sweeps import sweeps_of
 if TYPE_CHECKING:
     from tracker.adapters.mlflow_registry import RegisteredCheckpoint
     from tracker.adapters.mlflow_runs import TrackingSettings
-    from tracker.adapters.mlflow_samples import WrittenPages
+    from tracker.adapters.mlflow_samples import WrittenPage
     from tracker.app.alerting import Crier
     from tracker.app.collect import Keeping
     from tracker.app.pipeline import Measurement, World
@@ -150,8 +150,8 @@ class Project:
         )
         return found
 
-    def write_samples(self, pages: Sequence[SamplePage]) -> WrittenPages:
-        """Write samples of two checkpoints to MLflow, to be looked at side by side.
+    def write_samples(self, pages: Sequence[SamplePage]) -> Iterator[WrittenPage]:
+        """Write samples of two checkpoints to MLflow, to be looked at side by side; yield each page when it is there.
 
         Raises:
             TrackingUnreachable, StoreError: MLflow does not answer, or refuses.
@@ -159,7 +159,7 @@ class Project:
         """
         self.make_state_dir()
         samples = importlib.import_module("tracker.adapters.mlflow_samples")
-        written: WrittenPages = samples.write_pages(self._tracking_settings, pages)
+        written: Iterator[WrittenPage] = samples.write_pages(self._tracking_settings, pages)
         return written
 
     def sweeps(self) -> dict[str, Sweep]:

@@ -14,7 +14,7 @@ from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from eval_jobs.types import EvalResult, SampleStatus
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles, locked
 from tests.records import FORGETTING_TOML, forgetting_run
-from tracker.adapters.mlflow_samples import NOT_KEPT, SAMPLES_KEY_TAG, WrittenPages, write_pages
+from tracker.adapters.mlflow_samples import NOT_KEPT, SAMPLES_KEY_TAG, WrittenPage, write_pages
 from tracker.adapters.mlflow_store import MlflowStore
 from tracker.cli.compare import command
 from tracker.cli.options import open_project
@@ -32,8 +32,8 @@ def files(tmp_path: Path) -> MlflowFiles:
     return MlflowFiles(tmp_path)
 
 
-def write(files: MlflowFiles, pages: tuple[SamplePage, ...] = PAGES) -> WrittenPages:
-    return write_pages(files.settings(), pages)
+def write(files: MlflowFiles, pages: tuple[SamplePage, ...] = PAGES) -> list[WrittenPage]:
+    return list(write_pages(files.settings(), pages))
 
 
 def sheets(files: MlflowFiles) -> dict[str, Run]:
@@ -68,11 +68,11 @@ def test_each_sample_is_there_with_its_question_target_answer_and_score(files: M
 def test_writing_again_finds_what_is_there_and_a_kill_half_way_doubles_nothing(files: MlflowFiles) -> None:
     first = write(files)
     client, names = files.client(), set(sheets(files))
-    assert first.new == len(names) == 4
-    assert write(files) == replace(first, new=0)
+    assert sum(page.new for page in first) == len(names) == 4
+    assert write(files) == [replace(page, new=0) for page in first]
     run = sheets(files)["tiny-forgetting@900 facts"]
     client.update_run(run.info.run_id, status="RUNNING")  # as a kill before its last line leaves it
-    assert write(files) == replace(first, new=1)
+    assert [page.new for page in write(files)] == [0, 1]
     assert set(sheets(files)) == names
     assert len(files.runs(SAMPLES)) == 4
     found = traces(files, run)
@@ -83,7 +83,7 @@ def test_writing_again_finds_what_is_there_and_a_kill_half_way_doubles_nothing(f
 def test_the_next_pair_writes_only_the_side_that_is_new(files: MlflowFiles) -> None:
     write(files, PAGES[-1:])
     next_pair = sample_pages(BEFORE, RUN.records[9], ("facts",)).pages[-1:]
-    assert write(files, next_pair).new == 1
+    assert [page.new for page in write(files, next_pair)] == [1]
     assert len(files.runs(SAMPLES)) == 3
 
 
@@ -118,7 +118,7 @@ def test_the_description_of_the_training_run_leads_to_the_samples(files: MlflowF
 
 def test_two_projects_in_one_store_have_sheets_of_their_own(files: MlflowFiles) -> None:
     write(files, PAGES[-1:])
-    write_pages(files.settings(output_dir="/elsewhere"), PAGES[-1:])
+    list(write_pages(files.settings(output_dir="/elsewhere"), PAGES[-1:]))
     assert len({run.data.tags[SAMPLES_KEY_TAG] for run in files.runs(SAMPLES)}) == 4
 
 

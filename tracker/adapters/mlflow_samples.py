@@ -1,7 +1,7 @@
 """Writes samples of two checkpoints to MLflow, as evaluation runs that its page of comparisons shows side by side.
 
-    written = write_pages(settings, chosen.pages)
-    f"{server}/{written.links[0]}"
+    for written in write_pages(settings, chosen.pages):
+        print(f"{server}/{written.link}")
 
 One sheet (one benchmark at one checkpoint) is one evaluation run of the experiment `NAME/samples`, beside the one of
 the training runs; one sample is one trace with its score as an assessment. `mlflow.genai.evaluate` would write the same
@@ -15,11 +15,11 @@ from tracker.adapters import mlflow_environment  # noqa: F401 - before mlflow  #
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mlflow import MlflowClient
-from mlflow.entities import Run
+from mlflow.entities import Experiment, Run
 from mlflow.entities.assessment import (
     Assessment,
     AssessmentError,
@@ -62,17 +62,17 @@ MAX_SPANS = 25
 
 
 @dataclass(frozen=True, kw_only=True)
-class WrittenPages:
-    """Where the pages are."""
+class WrittenPage:
+    """Where a page is."""
 
-    links: tuple[str, ...]
-    """Of each page, relative to the server's address."""
+    link: str
+    """Relative to the server's address."""
     new: int
-    """Sheets that were not there before."""
+    """Sheets of it that were not there before."""
 
 
-def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> WrittenPages:
-    """Write what is not there yet.
+def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iterator[WrittenPage]:
+    """Write what is not there yet, and yield each page as soon as it can be opened.
 
     Raises:
         TrackingUnreachable, StoreError: as `mapped_errors`.
@@ -80,13 +80,11 @@ def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Writ
     """
     with mapped_errors(public(settings.uri)):
         client, traces = connect(settings.uri), TracingClient(settings.uri)
-        own = replace(settings, experiment=samples_experiment(settings))
-        experiment = get_or_create_experiment(client, own)
-        if experiment.tags.get(KIND_TAG) != KIND:
-            client.set_experiment_tag(experiment.experiment_id, KIND_TAG, KIND)
-        links, new = [], 0
+        experiment = _experiment(client, settings)
+        for run_id in dict.fromkeys(sheet.checkpoint.run_id for page in pages for sheet in (page.before, page.after)):
+            refresh_note(client, settings, run_id)  # it leads to the samples from now on
         for page in pages:
-            runs = []
+            runs, new = [], 0
             for sheet in (page.before, page.after):
                 key = f"{run_key(settings, sheet.checkpoint.run_id)}-{sheet.key}"
                 run = _find_or_create(client, experiment.experiment_id, sheet, key)
@@ -94,13 +92,19 @@ def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Writ
                     _fill(client, traces, run, sheet)
                     new += 1
                 runs.append(run.info.run_id)
-            links.append(samples_link(experiment.experiment_id, before=runs[0], after=runs[1]))
-        for run_id in dict.fromkeys(sheet.checkpoint.run_id for page in pages for sheet in (page.before, page.after)):
-            refresh_note(client, settings, run_id)  # it leads to the samples from now on
-        return WrittenPages(links=tuple(links), new=new)
+            link = samples_link(experiment.experiment_id, before=runs[0], after=runs[1])
+            yield WrittenPage(link=link, new=new)
 
 
 # --- private
+
+
+def _experiment(client: MlflowClient, settings: TrackingSettings) -> Experiment:
+    own = replace(settings, experiment=samples_experiment(settings))
+    experiment = get_or_create_experiment(client, own)
+    if experiment.tags.get(KIND_TAG) != KIND:
+        client.set_experiment_tag(experiment.experiment_id, KIND_TAG, KIND)
+    return experiment
 
 
 def _find_or_create(client: MlflowClient, experiment_id: str, sheet: SampleSheet, key: str) -> Run:

@@ -24,16 +24,15 @@ def pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
     """
     count = sum(len(page.before.rows) + len(page.after.rows) for page in chosen.pages)
     yield f"\nwriting what MLflow does not have yet of {count} samples ..."
-    try:
-        written = project.write_samples(chosen.pages)
-    except TrackingUnreachable as error:
-        hint = "start MLflow or correct [tracking] of tracker.toml, then give the command again: it goes on from here"
-        raise TrackingUnreachable(error.message, hint=hint) from error
     is_server = project.mlflow_uri.startswith("http")
     server = project.mlflow_uri.rstrip("/") if is_server else UI_ADDRESS
     yield "samples side by side in MLflow:" if is_server else "samples side by side in MLflow, while `tracker ui` runs:"
-    for page, link in zip(chosen.pages, written.links, strict=True):
-        yield f"  {_words(page)}\n    {server}/{link}"
+    try:
+        for page, written in zip(chosen.pages, project.write_samples(chosen.pages), strict=True):
+            yield f"  {_words(page)}\n    {server}/{written.link}"
+    except TrackingUnreachable as error:
+        hint = "start MLflow or correct [tracking] of tracker.toml, then give the command again: it goes on from here"
+        raise TrackingUnreachable(error.message, hint=hint) from error
     if chosen.without_answers:
         steps = names_text([f"step {step}" for step in chosen.without_answers])
         yield f"answers of {steps} are no longer kept ([keep] of tracker.toml): the pages show scores alone"
