@@ -109,7 +109,10 @@ class Relay:
         """
         details = [one.detail for one in self._every() if one.status is SampleStatus.ERROR]
         if details and len(details) == self._count and not any(map(is_overflow, details)):
-            raise EndpointFailed(f"every request of `{name}` failed: {details[0]}", hint="it refuses such requests")
+            raise EndpointFailed(
+                f"every request of `{name}` failed: {details[0]}",
+                hint="read the server's log; tasks that compare likelihoods need an engine that gives those of prompts",
+            )
         if self._newly_doubtful > MAX_DOUBTFUL * self._count:
             raise EndpointFailed(
                 f"{self._newly_doubtful} of {self._count} requests of `{name}` got no proper answer: {details[0]}",

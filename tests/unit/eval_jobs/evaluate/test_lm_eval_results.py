@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
@@ -200,6 +201,20 @@ def test_where_a_fifth_of_the_questions_fail_there_is_no_result_until_the_same_o
         second.check("sums")
         statuses = [second.outcomes(str(number))[0].status for number in range(10)]
     assert statuses.count(SampleStatus.ERROR) == 2
+
+
+REFUSALS = {"a context that is too small": context_overflow(), "an API that is not there": Reply(status=400, text="no")}
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_a_server_that_refuses_every_question_gives_no_result_unless_they_are_too_long(
+    why: str, server: OpenAIServer, relay: Relay
+) -> None:
+    server.answer = lambda _: REFUSALS[why]
+    relay.answer(ROUTE, {"prompt": "one"})
+    with nullcontext() if "context" in why else pytest.raises(EndpointFailed, match="every request of `sums` failed"):
+        relay.check("sums")
+    assert relay.failure is None
 
 
 def test_a_server_that_fails_at_every_question_is_given_up_early(server: OpenAIServer, relay: Relay) -> None:
