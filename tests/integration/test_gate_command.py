@@ -8,6 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -178,6 +179,25 @@ def test_the_step_of_the_github_action_stops_the_merge_or_lets_it_through(projec
     assert run("1000", "1000", policy="") == 3
     assert run("1000", "1000", policy="", **{"allow-inconclusive": "true"}) == 0
     assert (tmp_path / "b.zip").is_file()
+
+
+def test_a_new_version_of_the_engine_is_gated_by_name_and_so_is_its_replay(project: Path, tmp_path: Path) -> None:
+    """What a nightly evaluation under the next version of vLLM has left in the history."""
+    history, run = open_project(project / "tracker.toml").history, forgetting_run(trouble=False)
+    record, report = run.records[5], run.reports[5]
+    assert record.engine is not None
+    checkpoint = replace(record.plan.checkpoint, run_id="nightly")
+    plan = replace(record.plan, id="nightly-600", checkpoint=checkpoint)
+    history.append(replace(record, plan=plan, engine=replace(record.engine, version="99.1")))
+    history.append_report(replace(report, run_id="nightly", plan_id=plan.id, checkpoint=checkpoint))
+    asked = ("nightly@600", "--baseline", "600", "--policy", "lenient.toml", "--changed", "engine")
+    done = gate(project, *asked, "--bundle", str(tmp_path / "b.zip"))
+    named = (
+        f"changed on purpose: the engine is {record.engine.name} 99.1, was {record.engine.name} {record.engine.version}"
+    )
+    assert named in " ".join(done.stdout.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert gate(tmp_path, "--replay", "b.zip").stdout == done.stdout
 
 
 def test_a_replay_says_where_another_version_answered_otherwise(project: Path, tmp_path: Path) -> None:
