@@ -131,3 +131,13 @@ def test_what_cannot_be_done_is_said_with_what_to_do(tmp_path: Path, arguments: 
     for folder in ("empty", "out/checkpoint-100"):
         (tmp_path / folder).mkdir(parents=True)
     assert said in tracker(tmp_path, "backfill", *arguments, code=2)
+
+
+def test_a_folder_of_which_nothing_can_be_evaluated_is_an_error_with_the_reasons(tmp_path: Path) -> None:
+    write_project(tmp_path, "http://localhost:9/v1", rows=1)
+    for step in (100, 200):
+        (tmp_path / "old" / f"checkpoint-{step}").mkdir(parents=True)
+    said = " ".join(tracker(tmp_path, "backfill", "old", code=4).split())
+    assert "checkpoint-100 is empty" in said
+    assert "0 checkpoints judged, 2 gaps" in said
+    assert "none of 2 checkpoints in" in said

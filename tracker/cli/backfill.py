@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from eval_jobs.errors import ConfigError, StoreError
+from eval_jobs.errors import CheckpointError, ConfigError, StoreError
 from eval_jobs.execute.clock import SystemClock
 from eval_jobs.execute.local import LocalWorkers
 from eval_jobs.queue_types import Backlog, QueueState
@@ -77,7 +77,8 @@ def command(*, folder: Path | None, run_name: str | None, config_path: Path, **o
     try:
         with display:
             _fill(_Job(project=project, places=places, asked=asked, lead=lead), display)
-        display.farewell(project.history)
+        display.farewell(project.history, {place.run_id for place in places})
+        _demand_some(project, places)
     except LeadLost as lost:
         what = f"another process watches {project.config.run.name} by now"
         raise StoreError(what, hint="it goes on; call this again when it has ended") from lost
@@ -193,6 +194,20 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
         local.stop()
         world.tracking.close()
         world.crier.alerting.close()
+
+
+def _demand_some(project: Project, places: Sequence[Place]) -> None:
+    """Refuse to end as if all were well where nothing could be evaluated.
+
+    Raises:
+        CheckpointError: no checkpoint of the folder has a result.
+    """
+    steps = {run_id: {r.step for r in project.history.outlines(run_id)} for run_id in {p.run_id for p in places}}
+    if not any(place.step in steps[place.run_id] for place in places):
+        raise CheckpointError(
+            f"none of {count_text(len(places), 'checkpoint')} in {project.config.run.output_dir} could be evaluated",
+            hint="`tracker history` shows why each of them is a gap",
+        )
 
 
 def _keep(workers: LocalWorkers) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -102,9 +103,9 @@ class WatchDisplay:
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
         self._spinner.update(text=_status(passed, state))
 
-    def farewell(self, history: History) -> None:
-        """Say what came out of the whole project, and what is still on its way."""
-        reports = {run: history.outlines(run) for run in history.runs()}
+    def farewell(self, history: History, runs: Collection[str] = ()) -> None:
+        """Say what came out of `runs`, without any of the whole project, and what is still on its way."""
+        reports = {run: history.outlines(run) for run in runs or history.runs()}
         gaps = [gap for run in reports for gap in open_gaps(reports[run], history.gaps(run))]
         text = f"{sum(map(len, reports.values()))} checkpoints judged, {len(gaps)} gaps; `tracker history` shows them"
         if self._unsent:

@@ -20,6 +20,7 @@ from tracker.domain.decision import comparable, decide, decide_screened
 from tracker.domain.episodes import Subject, subject_of
 from tracker.domain.evidence import own_mean, untested, verdict_of
 from tracker.domain.findings import findings_of
+from tracker.domain.imported import stands_for_import
 from tracker.domain.latency import judge_latency
 from tracker.domain.reasons import (
     reason_for_coverage,
@@ -84,7 +85,7 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
 
 def _rewound(record: EvalRecord, memory: Memory, changes: Sequence[Episode]) -> Iterator[Episode]:
     """Yield the losses that going back ends or opens again; what this checkpoint says of the same one counts more."""
-    if not memory.episodes:
+    if not memory.episodes or stands_for_import(record.plan.checkpoint):
         return iter(())
     said = {_key_of(change) for change in changes}
     return (e for e in rewound(memory, branches_known(record, memory)) if _key_of(e) not in said)

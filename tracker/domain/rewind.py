@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from eval_jobs.types import Checkpoint, EvalRecord, EvalResult
 from tracker.domain.branches import Branches, branches_of
+from tracker.domain.imported import stands_for_import
 from tracker.domain.run_scores import RunScores, series_key, with_record
 from tracker.domain.sample_columns import columns_of
 from tracker.domain.score_series import less_rows
@@ -25,7 +26,9 @@ def branches_known(record: EvalRecord, memory: Memory) -> Branches:
 
 def scene_of(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy) -> Scene:
     """Return what `record` is judged by: the checkpoints of other branches are not its past."""
-    own, branches = record.plan.checkpoint, branches_known(record, memory)
+    own = record.plan.checkpoint
+    # Imported results lie in no trainer's folder: no training left them behind, whatever the number of the others.
+    branches = Branches() if stands_for_import(own) else branches_known(record, memory)
     if branches.rewrites:
         scores = _scores_where(scores, branches, lambda other: branches.sees(own, other))
         memory = replace(
