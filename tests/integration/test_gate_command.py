@@ -141,6 +141,7 @@ def test_junit_in_a_file_is_what_ci_servers_read(project: Path, tmp_path: Path) 
         (("1000", "--baseline", "600", "--format", "pdf"), "'pdf' is not one of"),
         (("1000", "--baseline", "600", "--bundle", "nowhere/b.zip"), "there is no folder for nowhere/b.zip"),
         (("--replay", "x.zip", "--policy", "lenient.toml"), "a bundle holds both sides and their policy"),
+        (("--replay", "x.zip", "--bundle", "./x.zip"), "two of --output, --bundle and --replay name the same file"),
     ],
 )
 def test_a_wrong_call_is_a_usage_error_that_says_what_is_wrong(

@@ -92,9 +92,7 @@ def _case(
     candidate: str | None, baseline: str | None, config_path: Path, options: Mapping[str, Any]
 ) -> tuple[GateCase, Said | None]:
     """Return what is to be judged; what is wrong with the call is said before anything is evaluated."""
-    for path in (options["output"], options["bundle"]):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise ConfigError(f"there is no folder for {path}", hint="create it, or name another file")
+    _check_files(options)
     changed = _changes(options["changed"])
     if options["replay"] is not None:
         if candidate or baseline or options["policy"] or changed:
@@ -109,6 +107,16 @@ def _case(
     held_to = replace(policy, changed=changed)
     before, after = (_record(project, name, is_apart=bool(changed)) for name in (baseline, candidate))
     return gathered(after, before, project.history, held_to), None
+
+
+def _check_files(options: Mapping[str, Any]) -> None:
+    for path in (options["output"], options["bundle"]):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise ConfigError(f"there is no folder for {path}", hint="create it, or name another file")
+    files = [options[name].resolve() for name in ("output", "bundle", "replay") if options[name] is not None]
+    if len(set(files)) < len(files):  # one would be written over the other
+        what = "two of --output, --bundle and --replay name the same file"
+        raise ConfigError(what, hint="give each a file of its own")
 
 
 def _changes(text: str) -> tuple[Change, ...]:
