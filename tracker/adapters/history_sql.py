@@ -38,10 +38,9 @@ from tracker.adapters.samples_table_parquet import FirstSampleFiles
 from tracker.adapters.tables import TRACKER_TABLES
 from tracker.domain.alert_types import Alert, AlertState
 from tracker.domain.calibration_types import Calibration
-from tracker.domain.outlines import newest_of_benchmarks, outline_of
+from tracker.domain.outlines import newest_of_benchmarks, outline_of, without_samples
 from tracker.domain.run_scores import RunScores
 from tracker.domain.sample_columns import SampleColumns
-from tracker.domain.scores import without_samples
 from tracker.domain.types import Acceptance, Closing, Episode, Gap, Measure, Report
 
 _RECORDED = select(RECORDS.c.record, RECORDS.c.samples)

@@ -18,8 +18,8 @@ from tracker.app.pipeline import World, judge_and_remember, look_again, recall
 from tracker.domain.imports.records import ImportedCheckpoint, known_chances
 from tracker.domain.late import overtaken_by
 from tracker.domain.mean_series import means_of, with_means
+from tracker.domain.outlines import without_samples
 from tracker.domain.run_scores import RunScores
-from tracker.domain.scores import without_samples
 from tracker.domain.trials import Memory
 from tracker.domain.types import Policy, Report
 from tracker.ports import Tracking

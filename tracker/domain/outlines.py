@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.branches import branches_of
 from tracker.domain.types import Report, Verdict
 
@@ -16,6 +17,12 @@ def outline_of(report: Report) -> Report:
     """Return a report with the word, score, coverage and onset of each benchmark, and nothing else."""
     verdicts = tuple(_outline(v) for v in report.verdicts)
     return replace(report, verdicts=verdicts, findings=(), episodes=(), latency=(), cost=None)
+
+
+def without_samples(record: EvalRecord) -> EvalRecord:
+    """Return a record of which every result has lost its samples."""
+    outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
+    return replace(record, outcomes=outcomes)
 
 
 def newest_of_benchmarks(reports: Iterable[Report]) -> frozenset[str]:

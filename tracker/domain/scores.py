@@ -6,12 +6,12 @@ summary = summarise(result)     # summary.mean is None when nothing was scored
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from eval_jobs.imported_types import Aggregate
-from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
+from eval_jobs.types import EvalResult, SampleScore, SampleStatus
 from tracker.domain.grouping import cluster_index
 from tracker.domain.statistics import standard_error
 
@@ -79,12 +79,6 @@ def sample_means(result: EvalResult) -> dict[str, SampleMean]:
         key: SampleMean(score=math.fsum(values) / len(values), cluster_id=clusters[key])
         for key, values in scores.items()
     }
-
-
-def without_samples(record: EvalRecord) -> EvalRecord:
-    """Return a record of which every result has lost its samples."""
-    outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
-    return replace(record, outcomes=outcomes)
 
 
 def has_score(sample: SampleScore) -> bool:
