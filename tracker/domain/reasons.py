@@ -78,7 +78,7 @@ def reason_for(
     if word is VerdictWord.INCONCLUSIVE:
         seen = "" if detectable is None else f"; a true loss below {detectable:.2g} can go unseen"
         return f"{change}: too little to conclude from {deciding.n_common} samples{seen}"
-    counted = f"{change}; lost {deciding.n_lost} of {deciding.n_common}, gained {deciding.n_gained}"
+    counted = f"{change}; {_flips_text(deciding)}"
     if trial.subject.measure is not Measure.SCORE:
         counted = change
     if word is VerdictWord.FORGOTTEN:
@@ -94,11 +94,20 @@ def reason_for(
 
 _BASELINES = {Baseline.PEAK: ", the peak", Baseline.PINNED: ", the pinned model"}
 
+_PAIR = 2
+"""Steps; what was right at most of so many was right at both."""
+
 _MEASURES = {
     Measure.SCORE: "",
     Measure.OUTPUT_LENGTH: "answers, as a share of the longest allowed: ",
     Measure.COMPLETENESS: "answers cut off: ",
 }
+
+
+def _flips_text(comparison: Comparison) -> str:
+    """Say whom a flip is counted against: where scores still rose, few samples were right at most of many steps."""
+    most = " (right at most of those steps)" if len(comparison.baseline_steps) > _PAIR and comparison.n_lost else ""
+    return f"lost {comparison.n_lost} of {comparison.n_common}{most}, gained {comparison.n_gained}"
 
 
 def _change(comparison: Comparison, means: tuple[float, float], measure: Measure) -> str:

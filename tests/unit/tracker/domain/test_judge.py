@@ -95,7 +95,9 @@ def test_ten_samples_are_judged() -> None:
 def test_a_drop_is_regressed_and_counted_in_samples() -> None:
     verdict = judged(run_of(186, 186, 186, 186, 4))
     assert verdict.word is VerdictWord.REGRESSED
-    assert verdict.reason == "0.93 -> 0.02 since steps 100-400; lost 182 of 200, gained 0"
+    assert (
+        verdict.reason == "0.93 -> 0.02 since steps 100-400; lost 182 of 200 (right at most of those steps), gained 0"
+    )
     assert [c.baseline for c in verdict.comparisons] == [Baseline.RECENT, Baseline.PEAK]
     assert ONE_CHECKPOINT / 100 < verdict.alpha_test < ONE_CHECKPOINT
     assert verdict.lost_since == 500
@@ -140,7 +142,7 @@ def test_the_same_answers_of_few_samples_conclude_nothing() -> None:
 def test_a_loss_that_one_checkpoint_alone_would_flag_is_suspect() -> None:
     verdict = judged(run_of(*[140] * 6, 131))
     assert verdict.word is VerdictWord.SUSPECT
-    assert "lost 9 of 200, gained 0: looks worse (p = " in verdict.reason
+    assert "lost 9 of 200 (right at most of those steps), gained 0: looks worse (p = " in verdict.reason
     assert verdict.reason.endswith("an alarm over a whole run needs less")
     assert verdict.comparisons[0].p_worse < 0.01
 
@@ -201,7 +203,7 @@ def test_lower_is_better_is_judged_the_other_way_round() -> None:
     assert words(run_of(190, 190, 10, suite=suite))[2] == "improved"
     verdict = judged(run_of(10, 10, 10, 10, 100, suite=suite))
     assert verdict.word is VerdictWord.REGRESSED
-    assert verdict.reason == "0.05 -> 0.50 since steps 100-400; lost 90 of 200, gained 0"
+    assert verdict.reason == "0.05 -> 0.50 since steps 100-400; lost 90 of 200 (right at most of those steps), gained 0"
     assert verdict.score == 0.5
     assert verdict.comparisons[0].delta == pytest.approx(-0.45)
 
