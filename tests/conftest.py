@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
@@ -13,9 +16,11 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+VLLM_CACHE = "VLLM_CACHE_ROOT"
 
-def pytest_configure() -> None:
-    """Let tests interrupt what they start, and bear a busy machine.
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let tests interrupt what they start, bear a busy machine, and start vLLM with what it found out before.
 
     `&` makes a shell's children, and theirs, ignore Ctrl-C, `nohup` SIGHUP.
     """
@@ -24,6 +29,10 @@ def pytest_configure() -> None:
     # Hypothesis would fail an example that takes 200 ms, which any can where other work holds the processor.
     settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("patient")
+    if VLLM_CACHE not in os.environ:  # else vLLM starts a Python more to inspect the model's class, each time anew
+        folder = tempfile.mkdtemp(prefix="vllm-cache-")
+        os.environ[VLLM_CACHE] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

@@ -73,8 +73,9 @@ def spec(tmp_path: Path) -> ServeSpec:
 
 
 def test_the_engine_gets_a_temporary_folder_of_its_own_and_it_is_removed(
-    engine: VllmEngine, checkpoint: Checkpoint, spec: ServeSpec, work_dir: Path
+    engine: VllmEngine, checkpoint: Checkpoint, spec: ServeSpec, work_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("VLLM_CACHE_ROOT")
     with engine.serving(checkpoint, spec, progress=nothing_to_show) as endpoint:
         environment = get(endpoint, "/environment")
         assert Path(environment["TMPDIR"]).is_dir()
