@@ -12,11 +12,11 @@ from eval_jobs.types import Percentiles
 from tests.unit.tracker.domain.records import record_of
 from tracker.cli.settings_text import Values, commented_toml, settings_markdown
 from tracker.config import load_gate_policy, parse_config
-from tracker.config.gating import QUANTILES, GateFile
+from tracker.config.gating import GateFile
 from tracker.config.reading import checked
 from tracker.domain.compare import RunNoise
 from tracker.domain.gate import gate
-from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate_rules import QUANTILES, BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate_types import GateWord
 from tracker.domain.types import LatencyMetric
 

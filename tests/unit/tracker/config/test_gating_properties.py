@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from eval_jobs.errors import ConfigError
 from tests.unit.tracker.config.test_gating import PROJECT_OF_TWO, policy_of
 from tracker.config import parse_config
-from tracker.config.gating import QUANTILES, SMALLEST_EFFECT
-from tracker.domain.gate_rules import GatePolicy
+from tracker.config.gating import SMALLEST_EFFECT
+from tracker.domain.gate_rules import QUANTILES, GatePolicy
 from tracker.domain.types import LatencyMetric
 
 HERE = Path("/project/tracker.toml")
