@@ -48,11 +48,10 @@ AFTER_A_KILL = (FORGOTTEN, PASSED_OVER)
 """Statements to which only a kill at another one leads."""
 OF_SWEEPS = (
     "world.wake_workers()",
-    "take_sweep(world, record)",
+    "swept += take_sweep(world, record)",
     "continue",
     "desk = world.sweeps",
-    "if desk is not None:",
-    "world.edge.reviewed(record, partial(take_over_sweep, record, desk))",
+    "return desk is not None and world.edge.reviewed(record, partial(take_over_sweep, record, desk)) is not None",
 )
 """These worlds have none: tests/unit/tracker/app/test_sweeps.py and tests/e2e/test_sweep.py kill those that have."""
 BY_LOT = 40

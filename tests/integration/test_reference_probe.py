@@ -17,7 +17,7 @@ from eval_jobs.serve.remote import RemoteEngine
 from eval_jobs.types import Endpoint, EngineKind, ProbeLoad, ProbeResult, ReferenceProbe, ServeSpec, Suite
 from tests.tiny_model import checkpoint_record, write_checkpoint
 from tracker.domain.latency import judge_latency
-from tracker.domain.types import LatencyMethod, LatencyPolicy
+from tracker.domain.types import LatencyMethod, LatencyMetric, LatencyPolicy
 
 pytestmark = pytest.mark.vllm
 
@@ -55,4 +55,6 @@ def test_a_real_server_gives_pairs_of_every_time_and_a_verdict_on_each(served: E
 
     verdicts = [v for v in judge_latency(record, (), LatencyPolicy()) if v.quantile == 0.5]
     assert {v.method for v in verdicts} == {LatencyMethod.INTERLEAVED}
-    assert all(v.ratio is not None and math.isfinite(v.ratio) and v.reason for v in verdicts)
+    assert all(v.reason and (v.ratio is None or math.isfinite(v.ratio)) for v in verdicts)
+    # What came as a whole has no time per token: on a busy machine too few pairs of it may be left, which is said.
+    assert {v.metric for v in verdicts if v.ratio is None} <= {LatencyMetric.TPOT}

@@ -235,9 +235,7 @@ def take_calibration(world: World, record: EvalRecord) -> tuple[Calibration, ...
 def take_sweep(world: World, record: EvalRecord) -> bool:
     """Keep what a plan of a sweep came to, and say whether it was: nothing of it is judged, and nobody is alerted."""
     desk = world.sweeps
-    if desk is None:
-        return False
-    return world.edge.reviewed(record, partial(take_over_sweep, record, desk)) is not None
+    return desk is not None and world.edge.reviewed(record, partial(take_over_sweep, record, desk)) is not None
 
 
 def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
