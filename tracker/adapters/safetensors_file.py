@@ -175,11 +175,17 @@ def _tensor(name: str, entry: Mapping[str, object], file: str, start: int) -> Te
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
         raise TypeError(f"tensor {name} is described by other types than dtype, shape and data_offsets should have")
-    begin, end = (int(offset) for offset in offsets)
-    size, sizes = ITEM_BYTES.get(dtype), tuple(int(n) for n in shape)
+    begin, end = (_natural(offset) for offset in offsets)
+    size, sizes = ITEM_BYTES.get(dtype), tuple(_natural(n) for n in shape)
     if end < begin or (size is not None and end - begin != size * math.prod(sizes)):
         raise ValueError(f"tensor {name} of shape {shape} and type {dtype} cannot fill bytes {begin} to {end}")
     return TensorFact(name=name, dtype=dtype, shape=sizes, file=file, begin=start + begin, end=start + end)
+
+
+def _natural(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is no size")
+    return value
 
 
 def _digest_head(file: BinaryIO, digest: hashlib._Hash) -> None:
