@@ -29,11 +29,11 @@ import psutil
 
 from benchmarks.instant_server import MODEL, instant_server
 from eval_jobs.errors import TrackerError
-from eval_jobs.evaluate.data_files import read_data_digest
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.scheduling import Whereabouts
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.scheduling import Whereabouts
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EngineKind, Generation, ServeSpec, Suite
 from tests.tiny_model import checkpoint_record, write_checkpoint
 

@@ -27,8 +27,8 @@ from rich.progress import track
 from benchmarks.gate_pairs import Kind, simulated_pair
 from benchmarks.verdicts.scoring import Rate
 from benchmarks.verdicts.table import aligned
-from tracker.domain.gate import gate
-from tracker.domain.gate_types import GateWord
+from tracker.domain.gate.decision import gate
+from tracker.domain.gate.types import GateWord
 
 SEED = 20_000_000
 PAIRS = 1000

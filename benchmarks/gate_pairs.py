@@ -31,13 +31,13 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
-from tracker.domain.compare import RunNoise
-from tracker.domain.gate_rules import BenchmarkRule, GatePolicy
-from tracker.domain.gate_types import GateCase
+from tracker.domain.compare.view import RunNoise
+from tracker.domain.gate.rules import BenchmarkRule, GatePolicy
+from tracker.domain.gate.types import GateCase
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.jitter import WINDOW
-from tracker.domain.regression.score_matrix import encoded, matrix_of
-from tracker.domain.score_series import series_key
+from tracker.domain.scores.matrix import encoded, matrix_of
+from tracker.domain.scores.series import series_key
 
 SIZES = (100, 500, 500, 1319, 1319)
 """Samples of each benchmark."""

@@ -30,11 +30,11 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
-from tracker.domain.judge import judge
-from tracker.domain.run_scores import RunScores, scores_of, with_record
-from tracker.domain.sample_columns import STATUSES, Questions, SampleColumns, make_columns, object_array
-from tracker.domain.trials import Memory
-from tracker.domain.types import Measure, Policy
+from tracker.domain.records.types import Measure, Policy
+from tracker.domain.scores.run_scores import RunScores, scores_of, with_record
+from tracker.domain.scores.sample_columns import STATUSES, Questions, SampleColumns, make_columns, object_array
+from tracker.domain.verdicts.judge import judge
+from tracker.domain.verdicts.trials import Memory
 
 NEWEST = 10
 """Checkpoints that are timed, at the end of the run."""

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
 
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.probe.priority import run_first
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.probe.client.priority import run_first
 from eval_jobs.probe.prober import LatencyProber
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Endpoint, Percentiles, ProbeLoad, ServeSpec
 from tests.tiny_model import checkpoint_record, write_checkpoint
 

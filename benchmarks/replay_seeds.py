@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tracker.domain.regression.score_matrix import FloatArray
+from tracker.domain.scores.matrix import FloatArray
 
 FILES = ("modded_nanogpt/val_loss.csv.gz", "mlperf_v4.0/series.csv.gz")
 DATA = Path(__file__).parent.parent.parent / "shared" / "data" / "seed_repeats"

@@ -22,13 +22,13 @@ import numpy as np
 
 from eval_jobs.errors import BadData
 from eval_jobs.harness.known_tasks import chance_of_task
-from tracker.domain.aggregate_verdict import aggregate_word, is_learned
-from tracker.domain.episodes import FORGOTTEN_AFTER
+from tracker.domain.records.types import Baseline, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
 from tracker.domain.regression.detector import Evidence, Level
-from tracker.domain.regression.score_matrix import FloatArray
-from tracker.domain.rules import Thresholds
-from tracker.domain.types import Baseline, VerdictWord
+from tracker.domain.scores.matrix import FloatArray
+from tracker.domain.verdicts.aggregate_verdict import aggregate_word, is_learned
+from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER
+from tracker.domain.verdicts.rules import Thresholds
 
 FILES = (
     "pythia/pythia_v1_open.csv",

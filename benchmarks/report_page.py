@@ -23,9 +23,9 @@ from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-from dashboards.checkpoint_view import build_checkpoint_view
-from dashboards.page import render_checkpoint, render_page
-from dashboards.view import build_view
+from dashboards.page.html import render_checkpoint, render_page
+from dashboards.views.checkpoint import build_checkpoint_view
+from dashboards.views.run import build_view
 from tests.records import RecordedRun, wide_run
 from tests.reports import checkpoint_data, run_data, timed
 

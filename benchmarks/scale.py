@@ -45,10 +45,10 @@ from benchmarks.scale_watching import FILES, idle_share
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.types import EvalPlan, EvalRecord
-from tracker.adapters.history_sql import SqlHistory
-from tracker.domain.judge import judge
-from tracker.domain.trials import Memory
-from tracker.domain.types import Policy
+from tracker.adapters.history.store_sql import SqlHistory
+from tracker.domain.records.types import Policy
+from tracker.domain.verdicts.judge import judge
+from tracker.domain.verdicts.trials import Memory
 
 QUICK = Size(plans=50, checkpoints=6, benchmarks=3, samples=40)
 TRACKER = "import sys; from tracker.cli.main import main; sys.argv[0] = 'tracker'; main()"

@@ -29,14 +29,14 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
-from tracker.adapters.history_sql import SqlHistory
-from tracker.adapters.history_tables_sql import RECORDS
-from tracker.adapters.samples_parquet import PackedSamples, SampleFiles, pack
-from tracker.domain.judge import judge
-from tracker.domain.run_scores import scores_of
-from tracker.domain.sample_columns import columns_of
-from tracker.domain.trials import Memory
-from tracker.domain.types import Policy, Report
+from tracker.adapters.history.store_sql import SqlHistory
+from tracker.adapters.history.tables_sql import RECORDS
+from tracker.adapters.samples.packed_parquet import PackedSamples, SampleFiles, pack
+from tracker.domain.records.types import Policy, Report
+from tracker.domain.scores.run_scores import scores_of
+from tracker.domain.scores.sample_columns import columns_of
+from tracker.domain.verdicts.judge import judge
+from tracker.domain.verdicts.trials import Memory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS = 500

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.scale_data import STEPS, write_project
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.host.clock import SystemClock
 from tracker.adapters.result_files import Asked, read_results
-from tracker.app.importing import Taken, import_results
+from tracker.app.commands.importing import Taken, import_results
 from tracker.config import load_config
 from tracker.domain.imports.records import Target, checkpoints_of
-from tracker.wiring import Project
+from tracker.wiring.project import Project
 
 BENCHMARKS = 5
 _SHARE = 10

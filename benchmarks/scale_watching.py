@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 from benchmarks.scale_data import write_training_output
-from eval_jobs.execute.clock import SystemClock
-from tracker.adapters.filesystem import FilesystemSource
+from eval_jobs.host.clock import SystemClock
+from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.app.daemon import TICK_S
-from tracker.domain.discovery import WatchOptions
+from tracker.domain.checkpoints.discovery import WatchOptions
 
 FILES = 10
 """In each checkpoint folder."""

@@ -30,7 +30,7 @@ from benchmarks.verdicts.scoring import score_run
 from benchmarks.verdicts.screened import watch
 from benchmarks.verdicts.series import CHECKPOINTS, PLANTS, simulate
 from eval_jobs.types import Screen
-from tracker.domain.screening import Screening
+from tracker.domain.verdicts.screening import Screening
 
 SEED = 4_000_000
 SIZES = (100, 500, 500, 1319, 1319, 14042)

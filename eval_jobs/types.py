@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from eval_jobs.imported_types import Aggregate
-from eval_jobs.probe_types import (
+from eval_jobs.records.imported import Aggregate
+from eval_jobs.records.probe import (
     Percentiles,
     ProbeFailure,
     ProbeLoad,
@@ -21,9 +21,9 @@ from eval_jobs.probe_types import (
     ReferenceProbe,
     RequestTiming,
 )
-from eval_jobs.program_types import Program
-from eval_jobs.serve_types import Between, EngineKind, OnlyWhen, ServeSpec, SwapPolicy
-from eval_jobs.sweep_types import SweepCell
+from eval_jobs.records.program import Program
+from eval_jobs.records.serve import Between, EngineKind, OnlyWhen, ServeSpec, SwapPolicy
+from eval_jobs.records.sweep import SweepCell
 
 __all__ = [
     "Between",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tracker.domain.alert_types import Alert, AlertKind, AlertMessage, AlertState, Evidence
+from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState, Evidence
 
 RAISED_AT = datetime(2026, 2, 1, 12, 30, tzinfo=UTC)
 

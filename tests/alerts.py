@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tracker.domain.alert_types import Alert, AlertKind, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState
 
 RUN = "run"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

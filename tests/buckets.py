@@ -22,11 +22,11 @@ from moto.server import ThreadedMotoServer
 from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.fakes.clock import FakeClock
-from tracker.adapters.bucket_client import Bucket
-from tracker.adapters.bucket_source import BucketSource
-from tracker.domain.buckets import S3Access, S3Location
-from tracker.domain.discovery import WatchOptions
-from tracker.domain.types import Gap
+from tracker.adapters.checkpoints.bucket.client import Bucket
+from tracker.adapters.checkpoints.bucket.source import BucketSource
+from tracker.domain.checkpoints.buckets import S3Access, S3Location
+from tracker.domain.checkpoints.discovery import WatchOptions
+from tracker.domain.records.types import Gap
 
 SETTLE_S, FIRST_S = 3.0, 30.0
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Clock
 from tests.fakes.chat_rules import (
     AlertmanagerRules,
@@ -20,8 +20,8 @@ from tests.fakes.chat_rules import (
 )
 from tests.fakes.chat_services import ChatService, Rules
 from tests.requires import requires_binary
-from tracker.adapters.channels.opening import open_channels
-from tracker.domain.channel_types import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
+from tracker.adapters.alerts.opening import open_channels
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
 from tracker.ports import Notifier
 
 SECRET = "SECdd07b0a3c5b94d0bb0e6d1a1+/=&"  # noqa: S105 - of services in this process

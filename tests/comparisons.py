@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracker.domain.types import Baseline, Comparison
+from tracker.domain.records.types import Baseline, Comparison
 
 
 def suspicious(*baseline_steps: int, pooled_steps: tuple[int, ...]) -> Comparison:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.evaluate.data_files import read_data_digest
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.evaluate.pauses import Pauses
+from eval_jobs.evaluate.common.pauses import Pauses
+from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.ports import Evaluator, Progress
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Generation, SampleScore, Suite
 from tests.fakes.openai_server import OpenAIServer, Reply, Request

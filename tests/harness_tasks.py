@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from eval_jobs.evaluate.data_files import read_data_digest
-from eval_jobs.evaluate.lm_eval_place import installed_version
+from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.evaluate.lm_eval.place import installed_version
 from eval_jobs.types import Benchmark, Program
 
 GENERATE = """

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.records import RUN, RecordedRun, forgetting_run
-from tracker.domain.types import (
+from tracker.domain.records.types import (
     Acceptance,
     Baseline,
     Closing,

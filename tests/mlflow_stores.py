@@ -20,8 +20,8 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Metric, Run
 
-from tracker.adapters.mlflow_client import connect
-from tracker.adapters.mlflow_runs import TrackingSettings
+from tracker.adapters.mlflow.client import connect
+from tracker.adapters.mlflow.runs import TrackingSettings
 
 EXPERIMENT = "tiny-forgetting"
 _ID_IN_LINK = re.compile(r"experiments/\d+/")

@@ -36,9 +36,9 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.verdicts import reports_of
-from tracker.domain.run_scores import RunScores, scores_of
-from tracker.domain.sample_columns import columns_of
-from tracker.domain.types import Acceptance, CurvePoint, Episode, Gap, Phase, Report
+from tracker.domain.records.types import Acceptance, CurvePoint, Episode, Gap, Phase, Report
+from tracker.domain.scores.run_scores import RunScores, scores_of
+from tracker.domain.scores.sample_columns import columns_of
 
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 RUN = "tiny-forgetting"

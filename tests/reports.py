@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dashboards.build_checkpoint import collect_checkpoint
-from dashboards.checkpoint_data import CheckpointData
-from dashboards.ledger import LOST_SAMPLES
-from dashboards.run_data import RunData, newest_records
-from dashboards.sources import Sources
+from dashboards.data.checkpoint import CheckpointData
+from dashboards.data.run import RunData, newest_records
+from dashboards.data.sources import Sources
+from dashboards.page.checkpoint import collect_checkpoint
+from dashboards.views.ledger import LOST_SAMPLES
 from eval_jobs.types import EvalRecord, ProbeResult, RequestTiming
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
@@ -17,7 +17,7 @@ from tests.fakes.queue import FakeQueue
 from tests.records import RecordedRun, scores_of_run, without_samples
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
-from tracker.domain.types import Policy
+from tracker.domain.records.types import Policy
 
 MADE_AT = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 

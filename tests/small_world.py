@@ -26,9 +26,9 @@ from pydantic import TypeAdapter
 
 from benchmarks.killing.inside import Bomb, arm, watch_lines
 from eval_jobs.errors import EndpointFailed, StoreError, TrackerError
-from eval_jobs.execute.interrupts import Interrupts, Stopped
 from eval_jobs.execute.nudge import Nudged
-from eval_jobs.execute.worker import IDLE_S, Worker, work
+from eval_jobs.execute.worker.interrupts import Interrupts, Stopped
+from eval_jobs.execute.worker.main import IDLE_S, Worker, work
 from eval_jobs.ports import Progress
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.rules import MAX_STALLED
@@ -43,16 +43,16 @@ from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
 from tests.small_world_around import Broken, Channel, Once, Sink
-from tracker.adapters.alert_outbox_sql import AlertOutbox
-from tracker.adapters.filesystem import FilesystemSource
-from tracker.adapters.history_sql import SqlHistory
-from tracker.adapters.outbox_sql import OutboxTracking
-from tracker.app.alerting import Crier
+from tracker.adapters.alerts.outbox_sql import AlertOutbox
+from tracker.adapters.checkpoints.folder.source import FilesystemSource
+from tracker.adapters.history.store_sql import SqlHistory
+from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.daemon import StopRule, watch
+from tracker.app.steps.alerting import Crier
 from tracker.config import load_config
-from tracker.domain.discovery import WatchOptions
-from tracker.domain.types import Pinned
-from tracker.wiring import Project
+from tracker.domain.checkpoints.discovery import WatchOptions
+from tracker.domain.records.types import Pinned
+from tracker.wiring.project import Project
 
 RUN = "run"
 STEPS = (10, 20, 30, 40, 50, 60, 70, 80)

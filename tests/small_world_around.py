@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 
 from eval_jobs.errors import ChannelUnreachable, StoreError, TrackingUnreachable
 from eval_jobs.identity import content_hash
-from tracker.domain.alert_types import AlertMessage
-from tracker.domain.tracking_types import TrackingItem
+from tracker.domain.records.alerts import AlertMessage
+from tracker.domain.records.tracking import TrackingItem
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
 

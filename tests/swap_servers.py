@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from eval_jobs.errors import CanaryFailed
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve import process
-from eval_jobs.serve.canary import ask_canaries
-from eval_jobs.serve.control import Reply, get, post
-from eval_jobs.serve.fingerprint import Fingerprint, fingerprint_of
-from eval_jobs.serve.port import ask, choose_port, model_names
-from eval_jobs.serve.swap import Swapped, extension_args, extension_environment, swap
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process import lifecycle as process
+from eval_jobs.serve.process.control import Reply, get, post
+from eval_jobs.serve.process.port import ask, choose_port, model_names
+from eval_jobs.serve.resident.canary import ask_canaries
+from eval_jobs.serve.resident.swap import Swapped, extension_args, extension_environment, swap
+from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_digest
 from eval_jobs.types import Canary, Checkpoint
 from tests.tiny_model import checkpoint_record
-from tracker.adapters.safetensors_file import digest_weights
+from tracker.adapters.checkpoints.files.safetensors_file import digest_weights
 
 START_TIMEOUT_S = 600.0
 SWAP_TIMEOUT_S = 60.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, TableHistory, bring_up_to_date
-from tracker.adapters.tables import TRACKER_TABLES
+from tracker.adapters.database.tables import TRACKER_TABLES
 
 HISTORIES = (QUEUE_TABLES, TRACKER_TABLES)
 

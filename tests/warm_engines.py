@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 from tests.contract.engine_rules import nothing_to_show
 from tests.fakes.vllm_stand_in import write_interpreter

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from eval_jobs.types import Checkpoint
 from tests.fakes.clock import FakeClock
-from tracker.adapters.filesystem import FilesystemSource
-from tracker.domain.discovery import WatchOptions
-from tracker.domain.watching import time_of_ns
+from tracker.adapters.checkpoints.folder.source import FilesystemSource
+from tracker.domain.checkpoints.discovery import WatchOptions
+from tracker.domain.checkpoints.watching import time_of_ns
 
 SETTLE_S = 3.0
 RESCAN_S = 10.0

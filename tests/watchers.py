@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.execute.clock import SystemClock
-from tracker.adapters.filesystem import FilesystemSource, pin_checkpoint
-from tracker.domain.discovery import WatchOptions
+from eval_jobs.host.clock import SystemClock
+from tracker.adapters.checkpoints.folder.source import FilesystemSource, pin_checkpoint
+from tracker.domain.checkpoints.discovery import WatchOptions
 
 CLOCK = SystemClock()
 OPTIONS = WatchOptions(settle_s=1.0, rescan_s=2.0)

@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.alert_types import Alert, AlertMessage, ChannelState, Silence
-from tracker.domain.calibration_types import Calibration
-from tracker.domain.leading import Leader
-from tracker.domain.run_scores import RunScores
+from tracker.domain.checkpoints.leading import Leader
+from tracker.domain.records.alerts import Alert, AlertMessage, ChannelState, Silence
+from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.tracking import Champion, TrackingItem
+from tracker.domain.records.types import Acceptance, CurvePoint, Episode, Gap, Measure, Report
+from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.sweeps.types import Look, Turn, TurnState
-from tracker.domain.tracking_types import Champion, TrackingItem
-from tracker.domain.types import Acceptance, CurvePoint, Episode, Gap, Measure, Report
 
 
 class CheckpointSource(Protocol):
@@ -159,7 +159,7 @@ class History(Protocol):
         """Return the run's reports ordered by step."""
 
     def outlines(self, run_id: str) -> tuple[Report, ...]:
-        """Return what `tracker.domain.outlines.outlined` makes of the run's reports, without reading them all."""
+        """Return what `records.outlines.outlined` makes of the run's reports, without reading them all."""
 
     def append_episode(self, episode: Episode) -> None:
         """Store an episode; one of the same run, suite, benchmark, subset, measure and opened_step is replaced.

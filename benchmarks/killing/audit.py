@@ -17,10 +17,10 @@ from benchmarks.killing.store import Store, read_store
 from benchmarks.killing.trainer import WEIGHTS, files_of, hash_of_weights, whole_saves
 from eval_jobs.queue_types import Hold
 from eval_jobs.types import EvalRecord, EvalResult, ProbeResult, SampleScore, SampleStatus
-from tracker.adapters.safetensors_file import digest_weights
+from tracker.adapters.checkpoints.files.safetensors_file import digest_weights
 from tracker.config import load_config
-from tracker.domain.types import Report
-from tracker.wiring import Project
+from tracker.domain.records.types import Report
+from tracker.wiring.project import Project
 
 Key = tuple[int, str]
 

@@ -27,9 +27,9 @@ HOME = "CHAOS_DIR"
 """Environment variable that names the round's folder."""
 OURS = re.compile(r"/((?:eval_jobs|tracker)/[a-z0-9_/]+\.py)$")
 ROLES = {
-    "eval_jobs.execute.worker": "worker",
-    "eval_jobs.evaluate.child": "evaluator",
-    "eval_jobs.probe.client": "prober",
+    "eval_jobs.execute.worker.main": "worker",
+    "eval_jobs.evaluate.evalscope.child.main": "evaluator",
+    "eval_jobs.probe.client.main": "prober",
 }
 COMMANDS = {"watch": "watcher", "worker": "worker"}
 Tracer = Callable[[FrameType, str, Any], Any]

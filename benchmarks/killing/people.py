@@ -12,9 +12,9 @@ from pathlib import Path
 
 PROC = Path("/proc")
 ROLES = (
-    ("eval_jobs.execute.worker", "worker"),
-    ("eval_jobs.evaluate.child", "evaluator"),
-    ("eval_jobs.probe.client", "prober"),
+    ("eval_jobs.execute.worker.main", "worker"),
+    ("eval_jobs.evaluate.evalscope.child.main", "evaluator"),
+    ("eval_jobs.probe.client.main", "prober"),
     ("vllm.entrypoints.openai.api_server", "engine"),
     ("benchmarks.killing.trainer", "trainer"),
     ("mlflow", "mlflow"),

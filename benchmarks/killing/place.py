@@ -25,13 +25,13 @@ BENCHMARKS = ("sums", "more")
 
 CONSTANTS: Mapping[str, Mapping[str, float]] = {
     "eval_jobs.queue.rules": {"LEASE_S": 5.0, "BEAT_S": 0.5, "FIRST_RETRY_DELAY_S": 0.3},
-    "eval_jobs.execute.worker": {"IDLE_S": 0.1, "STORE_RETRY_S": 0.5, "PARENT_CHECK_S": 0.2},
-    "eval_jobs.execute.local": {"QUICK_DEATH_S": 0.2},
-    "eval_jobs.serve.process": {"STOP_GRACE_S": 3.0, "GROUP_GRACE_S": 0.5},
-    "eval_jobs.probe.client": {"PARENT_CHECK_S": 0.2},
+    "eval_jobs.execute.worker.main": {"IDLE_S": 0.1, "STORE_RETRY_S": 0.5, "PARENT_CHECK_S": 0.2},
+    "eval_jobs.execute.launch.local": {"QUICK_DEATH_S": 0.2},
+    "eval_jobs.serve.process.lifecycle": {"STOP_GRACE_S": 3.0, "GROUP_GRACE_S": 0.5},
+    "eval_jobs.probe.client.main": {"PARENT_CHECK_S": 0.2},
     "tracker.app.daemon": {"TICK_S": 0.3},
     "tracker.app.leading": {"STAND_BY_S": 0.3},
-    "tracker.adapters.outbox_sql": {"FIRST_WAIT_S": 0.5, "LONGEST_WAIT_S": 4.0},
+    "tracker.adapters.tracking.outbox_sql": {"FIRST_WAIT_S": 0.5, "LONGEST_WAIT_S": 4.0},
 }
 """What becomes shorter, so that hundreds of kills fit into minutes; see `inside`."""
 
@@ -110,7 +110,7 @@ class Place:
             self.mlflow_port = postgres.free_port()
             uri = f"http://127.0.0.1:{self.mlflow_port}"
             # MLflow refuses for ever a database in which its server was killed while it created the tables.
-            make = f"from tracker.adapters.mlflow_client import connect; connect('sqlite:///{self.state}/mlflow.db')"
+            make = f"from tracker.adapters.mlflow.client import connect; connect('sqlite:///{self.state}/mlflow.db')"
             subprocess.run([sys.executable, "-c", make], cwd=REPOSITORY, check=True)
         if self.setting.cluster is not None:
             self.database_port = postgres.free_port()

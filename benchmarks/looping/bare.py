@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 import aiohttp
 
 from benchmarks.looping.material import BENCHMARKS, Workload, questions
-from eval_jobs.probe.ask import Asker, Dialect
-from eval_jobs.probe.priority import run_first
-from eval_jobs.probe.prompts import word_prompt
-from eval_jobs.scheduling import Whereabouts, stand_back, usable_cores
-from eval_jobs.serve.sharing import CLIENT_NICENESS
+from eval_jobs.host.scheduling import Whereabouts, stand_back, usable_cores
+from eval_jobs.probe.client.ask import Asker, Dialect
+from eval_jobs.probe.client.priority import run_first
+from eval_jobs.probe.client.prompts import word_prompt
+from eval_jobs.serve.process.sharing import CLIENT_NICENESS
 from eval_jobs.types import ProbeLoad
 
 

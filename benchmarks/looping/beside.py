@@ -21,9 +21,9 @@ from scipy import stats
 
 BLOCK_S = 4.0
 ROLES = {
-    "eval_jobs.execute.worker": "worker",
-    "eval_jobs.evaluate.child": "evaluator",
-    "eval_jobs.probe.client": "probe",
+    "eval_jobs.execute.worker.main": "worker",
+    "eval_jobs.evaluate.evalscope.child.main": "evaluator",
+    "eval_jobs.probe.client.main": "probe",
 }
 """Modules that our processes are started with; the watcher is the one that started them, all others are the engine."""
 

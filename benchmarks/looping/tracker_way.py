@@ -17,7 +17,7 @@ import psutil
 from benchmarks.looping.material import MAX_MODEL_LEN, Workload, write_questions
 from eval_jobs.types import EvalRecord
 from tracker.config import load_config
-from tracker.wiring import Project
+from tracker.wiring.project import Project
 
 RUN = "loop"
 POLL_S = 0.01

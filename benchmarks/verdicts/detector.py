@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.verdicts.view import Bools, Detector, Meta, View
-from tracker.domain.grouping import Grouping, grouping_of
+from tracker.domain.records.grouping import Grouping, grouping_of
+from tracker.domain.records.types import Policy
 from tracker.domain.regression.budget import DEFAULT as WEIGHTED
 from tracker.domain.regression.budget import ONE_SIZE, PLAIN, SCORE_SHARE
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_at
-from tracker.domain.regression.score_matrix import ScoreMatrix, empty_matrix, inserted
 from tracker.domain.regression.subsets import subset_evidence
-from tracker.domain.types import Policy
+from tracker.domain.scores.matrix import ScoreMatrix, empty_matrix, inserted
 
 DEFAULT = "tracker"
 """Name of the engine for benchmarks without subsets."""

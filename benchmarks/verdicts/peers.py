@@ -16,7 +16,7 @@ from benchmarks.verdicts.series import Floats
 from benchmarks.verdicts.view import ALPHA, BASELINES, Bools, Contrast, Meta, View
 from tracker.domain.regression.jitter import SecondDifferences, estimate_jitter
 from tracker.domain.regression.pooled_test import pooled_test
-from tracker.domain.regression.score_matrix import Contrast as ItemContrast
+from tracker.domain.scores.matrix import Contrast as ItemContrast
 
 Step = Callable[[View], Bools]
 """Judges a checkpoint that has an earlier one: (K,) flags."""

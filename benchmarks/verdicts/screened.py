@@ -17,14 +17,14 @@ from benchmarks.verdicts.series import CHECKPOINTS, Benchmark, Series
 from benchmarks.verdicts.view import ALPHA, Bools
 from eval_jobs.screening import Question, screen_of
 from eval_jobs.types import Screen
-from tracker.domain.episodes import strongest_of
+from tracker.domain.records.types import Policy, VerdictWord
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of, jitter_of
-from tracker.domain.regression.score_matrix import empty_matrix, inserted, without_rows
 from tracker.domain.regression.screened import ScreenedScores, Stratum
-from tracker.domain.rules import Thresholds, is_suspicious, suspects, word_of
-from tracker.domain.screening import Screening
-from tracker.domain.types import Policy, VerdictWord
+from tracker.domain.scores.matrix import empty_matrix, inserted, without_rows
+from tracker.domain.verdicts.episodes import strongest_of
+from tracker.domain.verdicts.rules import Thresholds, is_suspicious, suspects, word_of
+from tracker.domain.verdicts.screening import Screening
 
 EVERYTHING = range(CHECKPOINTS)
 THRESHOLDS = Thresholds(min_effect=Policy.min_effect, equivalence_margin=Policy.equivalence_margin)

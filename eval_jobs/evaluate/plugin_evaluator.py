@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eval_jobs.errors import EvaluateError, TrackerError
+from eval_jobs.host.plugins import EVALUATORS, find
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.plugins import EVALUATORS, find
 from eval_jobs.ports import Clock, Evaluator, Progress
 from eval_jobs.run import check_accounted
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.evaluate.lm_eval_command import LM_EVAL
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
+from eval_jobs.evaluate.lm_eval.command import LM_EVAL
 from eval_jobs.ports import Clock, Evaluator, Progress
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
 
@@ -81,7 +81,7 @@ class EvaluatorByName:
 
     def _opened(self, name: str) -> Evaluator:
         if name == LM_EVAL:
-            lm_eval: Evaluator = importlib.import_module("eval_jobs.evaluate.lm_eval").LmEvalEvaluator(
+            lm_eval: Evaluator = importlib.import_module("eval_jobs.evaluate.lm_eval.evaluator").LmEvalEvaluator(
                 self._work_dir, log_name=self._log_name
             )
             return lm_eval

@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import Self
 
 from eval_jobs.execute.worker_name import machine_hash
+from eval_jobs.host import proc
 from eval_jobs.ports import Clock
-from eval_jobs.serve import proc
 
 EVERY_S = 5.0
 """Between two signs in the file; a loop goes round more often."""

@@ -16,7 +16,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval_jobs.serve import proc
+from eval_jobs.host import proc
 
 _VMSTAT = Path("/proc/vmstat")
 _NAME = re.compile(

@@ -17,7 +17,7 @@ import time
 import weakref
 from typing import IO
 
-from eval_jobs.secrets import without_secrets
+from eval_jobs.host.secrets import without_secrets
 
 READ_BYTES = 1 << 16
 
@@ -37,7 +37,7 @@ class ClientProcess:
         self.keep_secret = keep_secret
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `_end`
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "eval_jobs.probe.client"],  # -P: see nothing of the current folder
+            [sys.executable, "-P", "-m", "eval_jobs.probe.client.main"],  # -P: see nothing of the current folder
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

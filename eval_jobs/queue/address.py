@@ -9,6 +9,10 @@ import re
 
 from eval_jobs.errors import ConfigError
 
+QUEUE_URL_VARIABLE = "TRACKER_DATABASE"
+PASSWORD_VARIABLE = "TRACKER_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable
+"""How a worker learns its queue: command lines are visible to everybody."""
+
 SCHEMES = {
     "sqlite": "sqlite",
     "postgresql": "postgresql+psycopg",

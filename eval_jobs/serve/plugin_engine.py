@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eval_jobs.errors import ServeError, TrackerError
-from eval_jobs.plugins import ENGINES, find
+from eval_jobs.host.plugins import ENGINES, find
 from eval_jobs.ports import Clock, Engine, Progress
 from eval_jobs.types import Checkpoint, Endpoint, ServeSpec
 

@@ -15,12 +15,12 @@ from urllib.parse import SplitResult, urlsplit
 import openai
 
 from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError, WrongModel
+from eval_jobs.host.loopback import LOOPBACK
+from eval_jobs.host.secrets import masked
 from eval_jobs.identity import content_hash
-from eval_jobs.loopback import LOOPBACK
 from eval_jobs.ports import Clock, Progress
-from eval_jobs.secrets import masked
-from eval_jobs.serve.checkpoint_files import tokenizer_folder
-from eval_jobs.serve.port import model_names
+from eval_jobs.serve.process.checkpoint_files import tokenizer_folder
+from eval_jobs.serve.process.port import model_names
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 ANSWER_TIMEOUT_S = 20.0

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from eval_jobs.ports import Clock, Engine, Progress
-from eval_jobs.serve.sglang import SglangEngine
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.serve.resident.vllm import VllmEngine
+from eval_jobs.serve.sglang.engine import SglangEngine
 from eval_jobs.types import Checkpoint, Endpoint, EngineKind, ServeSpec
 
 

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval_jobs.serve import proc
-from eval_jobs.serve.certificate import Proof, every_proof
-from eval_jobs.serve.process import RunningEngine, running_engines
+from eval_jobs.host import proc
+from eval_jobs.serve.process.lifecycle import RunningEngine, running_engines
+from eval_jobs.serve.resident.certificate import Proof, every_proof
 
 
 @dataclass(frozen=True, kw_only=True)

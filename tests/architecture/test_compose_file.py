@@ -18,9 +18,9 @@ import yaml
 
 from tests.containers import interpolated
 from tests.requires import PROJECT
-from tracker.cli import health, watch, worker
+from tracker.cli.commands import health, watch, worker
 from tracker.config import load_config
-from tracker.wiring import Project
+from tracker.wiring.project import Project
 
 TEXT = (PROJECT / "docker-compose.yml").read_text()
 DOCKERFILE = (PROJECT / "docker/Dockerfile").read_text()

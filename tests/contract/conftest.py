@@ -16,7 +16,7 @@ from tests.contract.queues import Reopen
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
 from tests.postgres import postgres_server
-from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.history.store_sql import SqlHistory
 from tracker.ports import History
 
 _NUMBERS = count(1)

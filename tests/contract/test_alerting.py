@@ -16,8 +16,8 @@ from eval_jobs.queue.database_sql import open_database
 from tests.alerts import RUN, alert, end_of
 from tests.fakes.alerting import FakeAlerting, FakeChannel
 from tests.fakes.clock import FakeClock
-from tracker.adapters.alert_outbox_sql import AlertOutbox
-from tracker.domain.alert_types import AlertMessage, AlertState, Silence
+from tracker.adapters.alerts.outbox_sql import AlertOutbox
+from tracker.domain.records.alerts import AlertMessage, AlertState, Silence
 from tracker.ports import Alerting
 
 FIRING, RESOLVED = AlertState.FIRING, AlertState.RESOLVED

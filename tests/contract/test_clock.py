@@ -6,7 +6,7 @@ from datetime import UTC, timedelta
 
 import pytest
 
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Clock
 from tests.fakes.clock import FakeClock
 

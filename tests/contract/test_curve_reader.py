@@ -14,7 +14,7 @@ from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests import trainer
 from tests.fakes.curves import FakeCurves
 from tracker.adapters.curves import TrainerCurves
-from tracker.domain.types import CurvePoint
+from tracker.domain.records.types import CurvePoint
 from tracker.ports import CurveReader
 
 LOSSES = {step: 5.0 / step for step in range(1, 21)}

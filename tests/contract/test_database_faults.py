@@ -28,7 +28,7 @@ from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.patience_sql import PatientConnection
 from eval_jobs.queue.sql_queue import SqlQueue
 from tests.postgres import PostgresServer, restartable_postgres
-from tracker.adapters.lock_sql import named_lock
+from tracker.adapters.database.lock_sql import named_lock
 
 NOBODY = 65534
 T = TypeVar("T")

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import ServeError, ServerDied, TrackerError
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Engine
 from eval_jobs.serve.remote import RemoteEngine
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.serve.selection import EngineByKind
-from eval_jobs.serve.sglang import SglangEngine
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.serve.sglang.engine import SglangEngine
 from eval_jobs.types import Between, Checkpoint, Endpoint, EngineInfo, EngineKind, ServeSpec
 from tests.contract.engine_rules import check_service, nothing_to_show
 from tests.fakes import sglang_stand_in

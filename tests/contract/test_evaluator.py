@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import BadData, EndpointFailed, EvaluateError, UnknownBenchmark
-from eval_jobs.evaluate.data_files import read_data_digest
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Evaluator
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Generation, Part, SampleStatus, Screen, Suite

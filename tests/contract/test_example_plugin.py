@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.evaluate.plugin_evaluator import PluginEvaluator
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.program_types import Program
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.records.program import Program
 from eval_jobs.serve.plugin_engine import PluginEngine
 from eval_jobs.types import Benchmark, EngineKind, ServeSpec
 from tests import trainer
@@ -44,8 +44,8 @@ from tests.evaluating import endpoint_of, evaluate_one, suite_of
 from tests.fakes.openai_server import OpenAIServer, Reply
 from tests.plugins import EXAMPLE, SERVER, environment, installed
 from tests.tiny_model import checkpoint_record, write_checkpoint
-from tracker.adapters.channels.plugin_channel import PluginChannel
-from tracker.adapters.plugin_source import PluginSource
+from tracker.adapters.alerts.channels.plugin_channel import PluginChannel
+from tracker.adapters.checkpoints.plugin_source import PluginSource
 from tracker.ports import CheckpointSource
 
 __all__ = [

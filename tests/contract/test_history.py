@@ -13,9 +13,9 @@ from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
 from tests.contract.conftest import ReopenHistory
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
-from tracker.domain.alert_types import Alert, AlertState
-from tracker.domain.outlines import outline_of, outlined
-from tracker.domain.types import Acceptance, Closing, Episode, Measure
+from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.outlines import outline_of, outlined
+from tracker.domain.records.types import Acceptance, Closing, Episode, Measure
 from tracker.ports import History
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from eval_jobs.types import BenchmarkFailure
 from tests.contract.conftest import ReopenHistory
 from tests.records import forgetting_run, without_samples
-from tracker.domain.calibration_types import AskedTwice, Calibration
+from tracker.domain.records.calibration import AskedTwice, Calibration
 
 RECORDS = forgetting_run(checkpoints=3, samples=4).records
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)

@@ -17,8 +17,8 @@ from sqlalchemy import Engine, text
 from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.queue.database_sql import open_database, transaction
 from tests.fakes.lead import FakeLead
-from tracker.adapters.lead_sql import SqlLead
-from tracker.adapters.lock_sql import named_lock
+from tracker.adapters.database.lead_sql import SqlLead
+from tracker.adapters.database.lock_sql import named_lock
 from tracker.ports import Lead
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)

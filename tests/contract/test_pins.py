@@ -11,10 +11,10 @@ import pytest
 from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.fakes.clock import FakeClock
-from tracker.adapters.filesystem import FilesystemSource, pin_checkpoint
-from tracker.adapters.filesystem_manifest import MANIFEST
-from tracker.adapters.pin_store import FolderOfPins
-from tracker.domain.discovery import WatchOptions
+from tracker.adapters.checkpoints.folder.source import FilesystemSource, pin_checkpoint
+from tracker.adapters.checkpoints.pins.manifest import MANIFEST
+from tracker.adapters.checkpoints.pins.store import FolderOfPins
+from tracker.domain.checkpoints.discovery import WatchOptions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -41,7 +41,7 @@ def test_a_client_whose_prober_is_gone_before_it_can_look_puts_no_load_on_anybod
         prober_pid=gone.pid,
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "eval_jobs.probe.client"], input=REQUEST.dump_json(request), check=False
+        [sys.executable, "-P", "-m", "eval_jobs.probe.client.main"], input=REQUEST.dump_json(request), check=False
     )
     assert done.returncode == 1
     assert server.requests == []
@@ -127,7 +127,7 @@ def test_a_client_that_is_killed_again_is_an_error(server: OpenAIServer) -> None
 
 def clients() -> list[psutil.Process]:
     gc.collect()  # an error that was caught may still hold the prober of another test
-    return [p for p in psutil.Process().children() if "eval_jobs.probe.client" in p.cmdline()]
+    return [p for p in psutil.Process().children() if "eval_jobs.probe.client.main" in p.cmdline()]
 
 
 def test_a_module_in_the_users_folder_is_not_taken_for_a_known_one(server: OpenAIServer, tmp_path: Path) -> None:

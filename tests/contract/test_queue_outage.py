@@ -14,7 +14,7 @@ from typing import TypeVar
 import pytest
 
 from eval_jobs.errors import StoreError
-from eval_jobs.execute.left_claims import take_back_left_claims
+from eval_jobs.execute.worker.left_claims import take_back_left_claims
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.queue_types import Backlog, Claim

@@ -16,9 +16,9 @@ from tests import trainer
 from tests.buckets import Uploads, open_source, s3_server
 from tests.fakes.clock import FakeClock
 from tests.fakes.source import FakeSource
-from tracker.adapters.filesystem import FilesystemSource
-from tracker.domain.discovery import WatchOptions
-from tracker.domain.types import Gap
+from tracker.adapters.checkpoints.folder.source import FilesystemSource
+from tracker.domain.checkpoints.discovery import WatchOptions
+from tracker.domain.records.types import Gap
 from tracker.ports import CheckpointSource
 
 LONG = timedelta(seconds=60)

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from eval_jobs.queue.database_sql import open_database
 from tests.fakes.sweeps import FakeSweeps
 from tests.sweeping import CHECKPOINTS, NOW, answered, sweep_of
-from tracker.adapters.sweeps_sql import SqlSweeps
+from tracker.adapters.history.sweeps_sql import SqlSweeps
 from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import Look, Turn, TurnState
 from tracker.ports import Sweeps

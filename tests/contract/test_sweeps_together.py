@@ -16,9 +16,9 @@ from eval_jobs.queue.sql_queue import SqlQueue
 from tests.fakes.history import FakeHistory
 from tests.fakes.tracking import FakeTracking
 from tests.sweeping import NOW, RECORDED, FakePins, answered, sweep_of
-from tests.unit.tracker.app.test_sweeps import nobody_registered
-from tracker.adapters.sweeps_sql import SqlSweeps
-from tracker.app.sweeps import SweepDesk, follow, take_over
+from tests.unit.tracker.app.steps.test_sweeps import nobody_registered
+from tracker.adapters.history.sweeps_sql import SqlSweeps
+from tracker.app.steps.sweeps import SweepDesk, follow, take_over
 from tracker.domain.sweeps.types import Timetable, Turn, TurnState
 
 WATCHERS = 6

@@ -20,7 +20,11 @@ from eval_jobs.queue import sql_queue
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.migrate_sql import TableHistory, bring_up_to_date
 from tests.tables import HISTORIES, bring_things_up_to_date, open_all, things
-from tracker.adapters import alert_tables_sql, history_tables_sql, lead_sql, outbox_sql, sweeps_sql
+from tracker.adapters.alerts import tables_sql as alert_tables_sql
+from tracker.adapters.database import lead_sql
+from tracker.adapters.history import sweeps_sql
+from tracker.adapters.history import tables_sql as history_tables_sql
+from tracker.adapters.tracking import outbox_sql
 
 METADATA = tuple(
     tables.METADATA for tables in (sql_queue, history_tables_sql, outbox_sql, lead_sql, alert_tables_sql, sweeps_sql)
@@ -137,7 +141,7 @@ def test_an_up_to_date_database_is_opened_without_alembic(url: str) -> None:
     open_all(url)
     code = (
         "import sys; from pathlib import Path; from eval_jobs.queue.database_sql import open_database as d;"
-        "from eval_jobs.queue.sql_queue import SqlQueue; from tracker.adapters.history_sql import SqlHistory;"
+        "from eval_jobs.queue.sql_queue import SqlQueue; from tracker.adapters.history.store_sql import SqlHistory;"
         f"e = d({url!r}); SqlQueue(e); SqlHistory(e, Path()); e.dispose(); sys.exit('alembic' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

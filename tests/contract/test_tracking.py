@@ -18,14 +18,14 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.tracking import FakeSink, FakeTracking
 from tests.mlflow_stores import MlflowFiles, locked
 from tests.records import forgetting_run
-from tracker.adapters.mlflow_store import MlflowStore
-from tracker.adapters.outbox_lock_sql import sender_lock
-from tracker.adapters.outbox_sql import OutboxTracking
-from tracker.domain.costs import with_cost_so_far
-from tracker.domain.screening import joined
-from tracker.domain.tracking import tracking_batch
-from tracker.domain.tracking_types import Champion, ChampionBatch, CurveBatch, TrackedMetric
-from tracker.domain.types import CurvePoint, VerdictWord
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.adapters.tracking.outbox_lock_sql import sender_lock
+from tracker.adapters.tracking.outbox_sql import OutboxTracking
+from tracker.domain.overview.costs import with_cost_so_far
+from tracker.domain.records.tracking import Champion, ChampionBatch, CurveBatch, TrackedMetric
+from tracker.domain.records.types import CurvePoint, VerdictWord
+from tracker.domain.tracking.batch import tracking_batch
+from tracker.domain.verdicts.screening import joined
 from tracker.ports import Tracking, TrackingSink
 
 RUN = forgetting_run(checkpoints=3, samples=6, trouble=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from tests.commands import TRACKER, tracker, write_project

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.execute import local
-from eval_jobs.execute.local import MAX_QUICK_DEATHS, LocalWorkers
+from eval_jobs.execute.launch import local
+from eval_jobs.execute.launch.local import MAX_QUICK_DEATHS, LocalWorkers
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from tests import trainer
 from tests.plugins import EXAMPLE, SERVER, environment, installed, written
 from tracker.config import load_config
-from tracker.wiring import Project
+from tracker.wiring.project import Project
 
 TRACKER = Path(sys.executable).parent / "tracker"
 CONFIG = f"""

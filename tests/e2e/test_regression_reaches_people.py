@@ -25,7 +25,7 @@ from tests.commands import TRACKER, tracker
 from tests.fakes.chat_rules import DingTalkRules
 from tests.fakes.chat_services import ChatService
 from tests.tiny_model import random_tensors, write_checkpoint
-from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.history.store_sql import SqlHistory
 
 GOOD, BAD = 1, 2
 PATIENCE_S = 400.0

@@ -36,7 +36,7 @@ WRONG_PASSWORD = "canary-wrong-password-03e9"  # noqa: S105 - of nobody
 STORE = "canary-mlflow-91ce"
 BASIC = base64.b64encode(f"me:{STORE}".encode()).decode()
 CANARIES = tuple(canary.encode() for canary in (KEY, DATABASE, WRONG_PASSWORD, STORE, BASIC))
-CHILDREN = ("eval_jobs.evaluate.child", "eval_jobs.probe.client")
+CHILDREN = ("eval_jobs.evaluate.evalscope.child.main", "eval_jobs.probe.client.main")
 
 CONFIG = """
 [run]

@@ -21,9 +21,9 @@ import psutil
 import pytest
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.evaluate.data_files import read_data_digest
-from eval_jobs.execute import local
-from eval_jobs.execute.local import LocalWorkers
+from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.execute.launch import local
+from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.identity import make_plan
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
@@ -76,7 +76,7 @@ class Site:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "eval_jobs.execute.worker", "--queue", self.url]
+        command = [sys.executable, "-m", "eval_jobs.execute.worker.main", "--queue", self.url]
         worker = subprocess.Popen([*command, "--work-dir", str(self.work_dir), *options], start_new_session=True)
         self.started.append(worker)
         return worker
@@ -269,7 +269,7 @@ def test_a_module_in_the_users_folder_is_not_taken_for_a_known_one(tmp_path: Pat
 def test_a_worker_ends_with_the_process_that_started_it(site: Site) -> None:
     site.server.answer = lambda _: Reply(fault=Fault.HANG)
     program = (
-        "import sys, threading; from pathlib import Path; from eval_jobs.execute.local import LocalWorkers\n"
+        "import sys, threading; from pathlib import Path; from eval_jobs.execute.launch.local import LocalWorkers\n"
         f"workers = LocalWorkers(1, {site.url!r}, Path({str(site.work_dir)!r})); workers.start()\n"
         "print(workers.pids[0], flush=True); threading.Event().wait()"
     )
@@ -361,7 +361,7 @@ def test_the_password_of_the_queue_is_not_on_the_command_line(tmp_path: Path) ->
 
 def test_a_worker_without_a_queue_says_what_is_missing(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if name != "TRACKER_DATABASE"}
-    command = [sys.executable, "-m", "eval_jobs.execute.worker", "--work-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "eval_jobs.execute.worker.main", "--work-dir", str(tmp_path)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "TRACKER_DATABASE" in done.stderr

@@ -9,7 +9,7 @@ from datetime import datetime
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable, TrackerError
 from eval_jobs.ports import Clock
 from tests.fakes.clock import FakeClock
-from tracker.domain.alert_delivery import (
+from tracker.domain.alerts.delivery import (
     BEHIND,
     SILENCED,
     QueuedAlert,
@@ -20,7 +20,7 @@ from tracker.domain.alert_delivery import (
     wait_s,
     without_pairs,
 )
-from tracker.domain.alert_types import Alert, AlertMessage, AlertState, ChannelState, Silence
+from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, ChannelState, Silence
 from tracker.ports import Notifier
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from eval_jobs.types import Checkpoint
-from tracker.domain.types import CurvePoint
+from tracker.domain.records.types import CurvePoint
 
 
 class FakeCurves:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.evaluate.data_files import check_benchmark, read_items
-from eval_jobs.evaluate.known_benchmarks import EXACT
-from eval_jobs.evaluate.rows import Item
-from eval_jobs.evaluate.scoring import chosen_letter, exact_score
+from eval_jobs.evaluate.data.files import check_benchmark, read_items
+from eval_jobs.evaluate.data.known_benchmarks import EXACT
+from eval_jobs.evaluate.data.rows import Item
+from eval_jobs.evaluate.evalscope.child.scoring import chosen_letter, exact_score
 from eval_jobs.identity import benchmark_fingerprint, numbered, sample_key
 from eval_jobs.ports import Progress
 from eval_jobs.screening import Question, screen_of

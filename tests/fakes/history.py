@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, Outcome
 from tests.records import without_samples
-from tracker.domain.alert_types import Alert, AlertState
-from tracker.domain.calibration_types import Calibration
-from tracker.domain.outlines import outlined
-from tracker.domain.run_scores import RunScores, with_record
-from tracker.domain.sample_columns import columns_of
-from tracker.domain.types import Acceptance, Closing, Episode, Gap, Measure, Report
+from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.outlines import outlined
+from tracker.domain.records.types import Acceptance, Closing, Episode, Gap, Measure, Report
+from tracker.domain.scores.run_scores import RunScores, with_record
+from tracker.domain.scores.sample_columns import columns_of
 
 
 class FakeHistory:

@@ -13,8 +13,8 @@ import sys
 import threading
 from pathlib import Path
 
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import ServeSpec
 from tests.requires import PROJECT
 from tests.tiny_model import checkpoint_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from eval_jobs.types import Checkpoint
-from tracker.domain.types import Gap
+from tracker.domain.records.types import Gap
 
 
 class FakeSource:

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from eval_jobs.serve.control import KEY, KEY_HEADER
+from eval_jobs.serve.process.control import KEY, KEY_HEADER
 
 Said = tuple[int, object]
 """Status and JSON; status 0 closes the connection without an answer, -1 answers late."""

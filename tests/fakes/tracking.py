@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from eval_jobs.errors import StoreError, TrackingUnreachable
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.domain.late import words_of
-from tracker.domain.tracking_types import Champion, TrackingItem
-from tracker.domain.types import CurvePoint, Report
+from tracker.domain.records.tracking import Champion, TrackingItem
+from tracker.domain.records.types import CurvePoint, Report
+from tracker.domain.verdicts.late import words_of
 
 
 class FakeTracking:

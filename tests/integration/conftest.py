@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Endpoint, ServeSpec
 from tests.browser import open_page
 from tests.tiny_model import checkpoint_record, write_checkpoint

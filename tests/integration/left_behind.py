@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from eval_jobs.serve import proc
-from eval_jobs.serve.process import EngineRecord
+from eval_jobs.host import proc
+from eval_jobs.serve.process.lifecycle import EngineRecord
 
 
 def writers(*logs: str | Path) -> list[int]:

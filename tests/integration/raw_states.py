@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.requires import PROJECT
-from tracker.adapters.raw_files import model_files
+from tracker.adapters.checkpoints.files.raw_files import model_files
 
 
 @pytest.fixture(scope="session")

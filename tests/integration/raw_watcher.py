@@ -10,8 +10,8 @@ from typing import Any
 
 from eval_jobs.types import Checkpoint
 from tests.watchers import CLOCK, WRITING_EVENTS
-from tracker.adapters.filesystem import FilesystemSource
-from tracker.domain.discovery import WatchOptions
+from tracker.adapters.checkpoints.folder.source import FilesystemSource
+from tracker.domain.checkpoints.discovery import WatchOptions
 
 STAND_IN = """#!{python}
 import json, pathlib, shutil, sys

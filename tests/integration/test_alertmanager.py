@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.host.clock import SystemClock
 from tests.alert_messages import alert, hostile, huge, message_of
 from tests.alertmanagers import AlertmanagerServer, eventually
 from tests.fakes.chat_services import Asked, ChatService, Said
-from tracker.adapters.channels.opening import open_channels
-from tracker.domain.alert_types import AlertMessage, AlertState
-from tracker.domain.channel_types import ChannelKind, ChannelSettings, Place
+from tracker.adapters.alerts.opening import open_channels
+from tracker.domain.records.alerts import AlertMessage, AlertState
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, Place
 from tracker.ports import Notifier
 
 HASH_OF_SECRET = "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW"  # noqa: S105 - of a server in this test

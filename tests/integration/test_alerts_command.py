@@ -16,11 +16,11 @@ from tests.commands import tracker
 from tests.fakes.chat_rules import FeishuRules, SlackRules
 from tests.fakes.chat_services import ChatService
 from tests.judged_run import judged_run
-from tracker.adapters.history_sql import SqlHistory
+from tracker.adapters.history.store_sql import SqlHistory
 from tracker.config import load_config
-from tracker.domain.alert_types import Alert, AlertKind, AlertState
-from tracker.domain.alerts import loss_alerts
-from tracker.wiring import Project
+from tracker.domain.alerts.rules import loss_alerts
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.wiring.project import Project
 
 RUN = judged_run()
 CONFIG = """

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.serve.fingerprint import fingerprint_of, never_swapped
+from eval_jobs.serve.weights.fingerprint import fingerprint_of, never_swapped
 from eval_jobs.types import CheckpointFormat
 from tests.requires import PROJECT
-from tracker.adapters.filesystem import pin_checkpoint
-from tracker.adapters.safetensors_file import read_tensors
-from tracker.domain.tensor_names import absent_by_config
+from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
+from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.domain.checkpoints.tensor_names import absent_by_config
 
 ALIKE = (
     *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "olmo", "olmo2", "phi3"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.identity import make_plan
 from eval_jobs.run import Tools, run_plan
 from eval_jobs.types import EvalResult, SampleStatus
@@ -14,8 +14,8 @@ from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_over
 from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.pipeline import review
-from tracker.domain.alert_types import AlertState
-from tracker.domain.types import VerdictWord
+from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.types import VerdictWord
 
 COUNT = 20
 REFUSED = 4

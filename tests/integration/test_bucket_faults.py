@@ -17,12 +17,13 @@ from tests.buckets import FIRST_S, Uploads, WatchedBucket, open_source, s3_serve
 from tests.fakes.clock import FakeClock
 from tests.fakes.http_proxy import Fault
 from tests.fakes.s3_proxy import S3Proxy
-from tracker.adapters import bucket_client, bucket_fetch
-from tracker.adapters.bucket_client import Bucket
-from tracker.adapters.bucket_once import pin_checkpoint
+from tracker.adapters.checkpoints.bucket import client as bucket_client
+from tracker.adapters.checkpoints.bucket import fetch as bucket_fetch
+from tracker.adapters.checkpoints.bucket.client import Bucket
+from tracker.adapters.checkpoints.bucket.once import pin_checkpoint
 from tracker.config import parse_config
-from tracker.domain.buckets import S3Access, S3Location, parse_location
-from tracker.wiring import Project
+from tracker.domain.checkpoints.buckets import S3Access, S3Location, parse_location
+from tracker.wiring.project import Project
 
 LARGE = (1024, 1024)
 """Three tensors of 4 MB: several blocks of a download."""
@@ -206,7 +207,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.buckets import *
-from tracker.adapters.bucket_source import BucketSource
+from tracker.adapters.checkpoints.bucket.source import BucketSource
 endpoint, bucket, pins, after = sys.argv[1:]
 location = S3Location(bucket=bucket, prefix="runs/sft/")
 client = Bucket(location, S3Access(endpoint_url=endpoint))

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.host.clock import SystemClock
 from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.buckets import FIRST_S, SETTLE_S, WatchedBucket, open_source, s3_server, watching_bucket
 from tests.fakes.s3_proxy import S3Proxy
 from tests.requires import small_disk
 from tests.tiny_model import write_lora, write_sharded_checkpoint
-from tracker.adapters.bucket_client import S3Object
-from tracker.adapters.bucket_source import BucketSource
+from tracker.adapters.checkpoints.bucket.client import S3Object
+from tracker.adapters.checkpoints.bucket.source import BucketSource
+from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.pins.hold import MANIFEST
 from tracker.adapters.curves import TrainerCurves
-from tracker.adapters.filesystem import pin_checkpoint
-from tracker.adapters.filesystem_pins import MANIFEST
-from tracker.domain import buckets
-from tracker.domain.discovery import WatchOptions
+from tracker.domain.checkpoints import buckets
+from tracker.domain.checkpoints.discovery import WatchOptions
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ from eval_jobs.errors import ConfigError, TrackerError
 from tests.commands import tracker
 from tests.mlflow_stores import MlflowFiles
 from tests.records import FORGETTING_TOML, forgetting_run
-from tracker.adapters.mlflow_runs import TrackingSettings
-from tracker.adapters.mlflow_store import MlflowStore
-from tracker.app.best_of_run import best_of_run
+from tracker.adapters.mlflow.runs import TrackingSettings
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.app.steps.best_of_run import best_of_run
 from tracker.cli.checkpoints import is_reference, named_checkpoint
 from tracker.cli.options import open_project
-from tracker.domain.tracking import tracking_batch
-from tracker.wiring import Project
+from tracker.domain.tracking.batch import tracking_batch
+from tracker.wiring.project import Project
 
 RUN = "tiny-forgetting"
 OTHER = "other"

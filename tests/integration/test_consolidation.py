@@ -20,14 +20,14 @@ from tests import trainer
 from tests.integration.raw_states import states
 from tests.integration.raw_watcher import STAND_IN, found_in_the_end, opened, stand_in, watch_until
 from tests.watchers import CLOCK, FRESH, pin_with_small_files_only, watch_for_ever
-from tracker.adapters.consolidate import CHILD, Consolidator
-from tracker.adapters.filesystem import pin_checkpoint
-from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
-from tracker.adapters.filesystem_manifest import Pin, read_pin
-from tracker.adapters.filesystem_pins import hold
-from tracker.cli.init import command as init
-from tracker.domain.discovery import Complete, WatchOptions, assess
-from tracker.domain.listing import Listing
+from tracker.adapters.checkpoints.consolidate.consolidator import CHILD, Consolidator
+from tracker.adapters.checkpoints.files.listing import Place, facts_of, read_listing
+from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.pins.hold import hold
+from tracker.adapters.checkpoints.pins.manifest import Pin, read_pin
+from tracker.cli.commands.init import command as init
+from tracker.domain.checkpoints.discovery import Complete, WatchOptions, assess
+from tracker.domain.checkpoints.listing import Listing
 
 __all__ = ["states"]
 

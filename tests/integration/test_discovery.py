@@ -19,10 +19,10 @@ from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.requires import PROJECT
 from tests.watchers import CLOCK, FRESH, OPTIONS, look_and_leave, opened, watch_for_ever
+from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.adapters.curves import TrainerCurves
-from tracker.adapters.filesystem import FilesystemSource
-from tracker.domain.discovery import WatchOptions
-from tracker.domain.types import Gap
+from tracker.domain.checkpoints.discovery import WatchOptions
+from tracker.domain.records.types import Gap
 
 PATIENCE_S = 120.0
 TRIES = 3

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import EndpointFailed, EndpointRefused, EvaluatorDied
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import EvalResult, SampleStatus
 from tests.evaluating import AT_ONCE, ask, by_number, endpoint_of, evaluate_one, number_of, right, suite_of, sums
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request, context_overflow

@@ -31,10 +31,10 @@ from eval_jobs.errors import (
     TrackerError,
     WrongModel,
 )
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve import proc
-from eval_jobs.serve.process import EngineRecord, mapped_os_errors, reap
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.host import proc
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process.lifecycle import EngineRecord, mapped_os_errors, reap
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Checkpoint, Endpoint, ServeSpec
 from tests.contract.engine_rules import nothing_to_show
 from tests.fakes.serving_worker import start_worker, wait_for_line

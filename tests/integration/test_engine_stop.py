@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve.process import STOP_GRACE_S
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process.lifecycle import STOP_GRACE_S
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Checkpoint, ServeSpec
 from tests.contract.engine_rules import nothing_to_show
 from tests.fakes.vllm_stand_in import write_interpreter

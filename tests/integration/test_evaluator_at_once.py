@@ -17,11 +17,11 @@ import psutil
 import pytest
 
 from eval_jobs.errors import BadData, EndpointFailed, EvaluatorDied, UnknownBenchmark
-from eval_jobs.evaluate import child_process
-from eval_jobs.evaluate.data_files import read_data_digest
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.evaluate.protocol import FAILURES_FILE
-from eval_jobs.evaluate.task_config import run_folder
+from eval_jobs.evaluate.common import child_process
+from eval_jobs.evaluate.common.protocol import FAILURES_FILE
+from eval_jobs.evaluate.common.task_config import run_folder
+from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
 from tests.evaluating import AT_ONCE, endpoint_of, evaluate_one, quiet, write_jsonl
 from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_overflow
@@ -264,7 +264,7 @@ def test_progress_is_one_line_for_all_and_never_goes_back(
 OVERRIDDEN = """
 import inspect
 from evalscope.evaluator import DefaultEvaluator
-from eval_jobs.evaluate.recorder import Recorder
+from eval_jobs.evaluate.evalscope.child.recorder import Recorder
 for name in sorted(set(vars(Recorder)) & set(vars(DefaultEvaluator)) - {"__init__"}):
     if inspect.isfunction(method := getattr(DefaultEvaluator, name)):
         print(name, *inspect.signature(method).parameters)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.evaluate.data_files import read_data_digest
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Generation, SampleScore, SampleStatus, Suite
 from tests.evaluating import ask, evaluate_one, quiet, suite_of, write_jsonl
 from tests.fakes.openai_server import OpenAIServer, Reply

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import DiskFull, StoreError
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from tests.evaluating import AT_ONCE, ask, number_of, right, sums
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.requires import small_disk

@@ -23,8 +23,8 @@ from eval_jobs.errors import (
     EvaluatorDied,
     StoreError,
 )
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.evaluate.task_config import run_folder
+from eval_jobs.evaluate.common.task_config import run_folder
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
 from tests.evaluating import AT_ONCE, ask, endpoint_of, evaluate_one, number_of, right, suite_of, sums, write_jsonl
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request, context_overflow
@@ -267,8 +267,8 @@ def test_an_interrupt_stops_the_evaluator(evaluator: EvalScopeEvaluator, tmp_pat
 PARENT = """
 import sys
 from pathlib import Path
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.evaluate.task_config import run_folder
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
+from eval_jobs.evaluate.common.task_config import run_folder
 from tests.evaluating import *
 from tests.fakes.openai_server import Fault
 

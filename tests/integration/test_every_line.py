@@ -30,8 +30,8 @@ pytestmark = pytest.mark.timeout(900)
 LOOPS = {
     "tracker/app/pipeline.py": None,
     "tracker/app/daemon.py": None,
-    "eval_jobs/execute/heartbeat.py": None,
-    "eval_jobs/execute/worker.py": (
+    "eval_jobs/execute/worker/heartbeat.py": None,
+    "eval_jobs/execute/worker/main.py": (
         "work",
         "carry_out",
         "_next_claim",
@@ -53,7 +53,7 @@ OF_SWEEPS = (
     "desk = world.sweeps",
     "return desk is not None and world.edge.reviewed(record, partial(take_over_sweep, record, desk)) is not None",
 )
-"""These worlds have none: tests/unit/tracker/app/test_sweeps.py and tests/e2e/test_sweep.py kill those that have."""
+"""These worlds have none: app/steps/test_sweeps.py and tests/e2e/test_sweep.py kill those that have."""
 BY_LOT = 40
 SEED = 1
 IN_WORKERS, IN_WATCHERS = 2, 3

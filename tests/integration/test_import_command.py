@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from tests.commands import TRACKER, tracker, write_project
 from tests.evaluating import ask, quiet, sums
 from tests.fakes.openai_server import OpenAIServer, Reply, Request

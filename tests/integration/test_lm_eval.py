@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from eval_jobs.errors import BadData, ConfigError, EndpointRefused, TrackerError
-from eval_jobs.evaluate.lm_eval_place import found_command
+from eval_jobs.evaluate.lm_eval.place import found_command
 from eval_jobs.evaluate.selection import EvaluatorByName
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Evaluator
 from eval_jobs.types import Benchmark, EvalResult, SampleStatus
 from tests.evaluating import endpoint_of, evaluate_one, quiet, suite_of
@@ -120,8 +120,8 @@ def test_a_key_that_is_refused_is_no_score_and_never_reaches_the_harness(
 PARENT = """
 import sys
 from pathlib import Path
-from eval_jobs.evaluate.lm_eval import LmEvalEvaluator
-from eval_jobs.execute.orphans import evaluator_log_name
+from eval_jobs.evaluate.lm_eval.evaluator import LmEvalEvaluator
+from eval_jobs.execute.worker.orphans import evaluator_log_name
 from tests.evaluating import *
 from tests.fakes.openai_server import Fault
 from tests.harness_tasks import sums, task

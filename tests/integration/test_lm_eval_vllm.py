@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from eval_jobs.evaluate.lm_eval import LmEvalEvaluator
+from eval_jobs.evaluate.lm_eval.evaluator import LmEvalEvaluator
 from eval_jobs.types import Endpoint, SampleStatus
 from tests.evaluating import evaluate_one, suite_of
 from tests.harness_tasks import CHOOSE, task

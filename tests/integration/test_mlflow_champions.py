@@ -13,11 +13,11 @@ from eval_jobs.types import Checkpoint
 from tests.fakes.history import FakeHistory
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles
 from tests.records import forgetting_run
-from tracker.adapters.mlflow_registry import registered_checkpoint
-from tracker.adapters.mlflow_store import MlflowStore
-from tracker.domain.champions import champions_of
-from tracker.domain.tracking import tracking_batch
-from tracker.domain.tracking_types import Champion, ChampionBatch
+from tracker.adapters.mlflow.registry import registered_checkpoint
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.domain.best.champions import champions_of
+from tracker.domain.records.tracking import Champion, ChampionBatch
+from tracker.domain.tracking.batch import tracking_batch
 
 RUN = forgetting_run(checkpoints=6, samples=30, trouble=False)
 CHECKPOINTS = [record.plan.checkpoint for record in RUN.records]

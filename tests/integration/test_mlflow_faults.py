@@ -17,10 +17,10 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.http_proxy import Fault, FaultyProxy
 from tests.mlflow_stores import MlflowFiles
 from tests.records import forgetting_run
-from tracker.adapters.mlflow_runs import run_key
-from tracker.adapters.mlflow_server import running_server
-from tracker.adapters.mlflow_store import MlflowStore
-from tracker.adapters.outbox_sql import LONGEST_WAIT_S, OutboxTracking
+from tracker.adapters.mlflow.runs import run_key
+from tracker.adapters.mlflow.server import running_server
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.adapters.tracking.outbox_sql import LONGEST_WAIT_S, OutboxTracking
 
 RUN = forgetting_run(checkpoints=3, samples=4, trouble=False)
 EXPERIMENTS = (f"round-{number}" for number in count())

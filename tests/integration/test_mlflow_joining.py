@@ -12,9 +12,9 @@ from mlflow.entities import Metric, Param, Run
 from eval_jobs.errors import ConfigError
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles
 from tests.records import forgetting_run
-from tracker.adapters.mlflow_store import MlflowStore
-from tracker.adapters.mlflow_view import VIEW_TAG
-from tracker.domain.tracking import curve_batch, timestamp_ms, tracking_batch
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.adapters.mlflow.view import VIEW_TAG
+from tracker.domain.tracking.batch import curve_batch, timestamp_ms, tracking_batch
 
 RUN = forgetting_run(checkpoints=2, samples=6, trouble=False)
 CHECKPOINT = replace(RUN.records[0].plan.checkpoint, source_uri="/out/checkpoint-100")

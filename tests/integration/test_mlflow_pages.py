@@ -21,14 +21,14 @@ from tests.browser import open_page, screenshot, wait_for_texts
 from tests.fakes.clock import FakeClock
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles
 from tests.records import forgetting_run
-from tracker.adapters.mlflow_runs import TrackingSettings
-from tracker.adapters.mlflow_samples import write_pages
-from tracker.adapters.mlflow_server import page_links, running_server, serve_ui
-from tracker.adapters.mlflow_store import MlflowStore
-from tracker.adapters.outbox_sql import LONGEST_WAIT_S, OutboxTracking
-from tracker.domain.sample_pages import sample_pages
-from tracker.domain.tracking import tracking_batch
-from tracker.domain.tracking_types import Champion, ChampionBatch
+from tracker.adapters.mlflow.runs import TrackingSettings
+from tracker.adapters.mlflow.samples import write_pages
+from tracker.adapters.mlflow.server import page_links, running_server, serve_ui
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.adapters.tracking.outbox_sql import LONGEST_WAIT_S, OutboxTracking
+from tracker.domain.compare.sample_pages import sample_pages
+from tracker.domain.records.tracking import Champion, ChampionBatch
+from tracker.domain.tracking.batch import tracking_batch
 
 RUN = forgetting_run(samples=80)
 STEPS = [record.plan.checkpoint.step for record in RUN.records]
@@ -184,7 +184,7 @@ def test_for_a_server_that_runs_already_only_its_links_are_given(url: str, tmp_p
 
 def test_ctrl_c_stops_the_server_and_all_its_processes(files: MlflowFiles) -> None:
     program = (
-        "import sys; from pathlib import Path; from tracker.adapters.mlflow_server import serve_ui\n"
+        "import sys; from pathlib import Path; from tracker.adapters.mlflow.server import serve_ui\n"
         f"sys.exit(serve_ui({files.uri!r}, Path({str(files.artifacts)!r}), 0, lambda link: print(link, flush=True)))"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:

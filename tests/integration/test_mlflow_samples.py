@@ -14,12 +14,12 @@ from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from eval_jobs.types import EvalResult, SampleStatus
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles, locked
 from tests.records import FORGETTING_TOML, forgetting_run
-from tracker.adapters.mlflow_samples import NOT_KEPT, SAMPLES_KEY_TAG, WrittenPage, write_pages
-from tracker.adapters.mlflow_store import MlflowStore
-from tracker.cli.compare import command
+from tracker.adapters.mlflow.samples import NOT_KEPT, SAMPLES_KEY_TAG, WrittenPage, write_pages
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.cli.commands.compare import command
 from tracker.cli.options import open_project
-from tracker.domain.sample_pages import SamplePage, sample_pages
-from tracker.domain.tracking import tracking_batch
+from tracker.domain.compare.sample_pages import SamplePage, sample_pages
+from tracker.domain.tracking.batch import tracking_batch
 
 RUN = forgetting_run(samples=6)
 BEFORE, AFTER = RUN.records[5], RUN.records[8]

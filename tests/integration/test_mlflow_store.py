@@ -21,10 +21,10 @@ from eval_jobs.errors import ConfigError, TrackingUnreachable
 from eval_jobs.types import Benchmark
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles, locked
 from tests.records import forgetting_run
-from tracker.adapters.mlflow_client import connect
-from tracker.adapters.mlflow_store import MlflowStore
-from tracker.domain.tracking import curve_batch, tracking_batch
-from tracker.domain.tracking_types import TrackingItem
+from tracker.adapters.mlflow.client import connect
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.domain.records.tracking import TrackingItem
+from tracker.domain.tracking.batch import curve_batch, tracking_batch
 
 RUN = forgetting_run(samples=8)
 RECORDS, REPORTS = RUN.records, RUN.reports
@@ -269,7 +269,7 @@ def _send_all(store: MlflowStore, items: list[TrackingItem]) -> None:
 KILLED_AT_THE_TENTH_TABLE = """
 import os, signal, sys
 from sqlalchemy import Engine, event
-from tracker.adapters.mlflow_client import connect
+from tracker.adapters.mlflow.client import connect
 created = []
 @event.listens_for(Engine, "after_cursor_execute")
 def count(connection, cursor, statement, *_):

@@ -15,11 +15,11 @@ from eval_jobs.run import record_of_failure
 from tests.fakes.clock import FakeClock
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles
 from tests.sweeping import CHECKPOINTS, LOADS, NOW, OTHER, RECORDED, answered, sweep_of
-from tracker.adapters.mlflow_store import MlflowStore
-from tracker.adapters.mlflow_sweeps import PARENT_TAG
-from tracker.adapters.outbox_sql import OutboxTracking
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.adapters.mlflow.sweeps import PARENT_TAG
+from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.domain.sweeps.matrix import plans_of
-from tracker.domain.tracking import sweep_batch
+from tracker.domain.tracking.batch import sweep_batch
 
 SWEEP = sweep_of(axes={"temperature": (0.0, 0.7)}, loads=LOADS, endpoints=(OTHER,))
 PLANS = plans_of(SWEEP, CHECKPOINTS[-1:], run=RECORDED.run_id, due_at=NOW)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import EvaluateError
-from eval_jobs.evaluate.child_process import ChildProcess
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.evaluate.mirror import open_mirror
-from eval_jobs.evaluate.protocol import Message, error_of
-from eval_jobs.evaluate.task_config import LocalData, benchmark_task, evaluate_request
+from eval_jobs.evaluate.common.child_process import ChildProcess
+from eval_jobs.evaluate.common.protocol import Message, error_of
+from eval_jobs.evaluate.common.task_config import LocalData, benchmark_task, evaluate_request
+from eval_jobs.evaluate.data.mirror import open_mirror
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, Endpoint
 from tests.evaluating import AT_ONCE, ask, endpoint_of, suite_of
 from tests.fakes.openai_server import OpenAIServer, Reply
@@ -86,7 +86,7 @@ def request_for(benchmark: Benchmark, endpoint: Endpoint, folder: Path) -> Messa
 
 def test_code_that_comes_with_a_data_set_is_not_trusted() -> None:
     program = (
-        "from eval_jobs.evaluate.child import DatasetHub, trust_no_data_set\n"
+        "from eval_jobs.evaluate.evalscope.child.main import DatasetHub, trust_no_data_set\n"
         "before = DatasetHub('x/y', trust_remote=True).trust_remote\n"
         "trust_no_data_set()\n"
         "print(before, DatasetHub('x/y', trust_remote=True).trust_remote, DatasetHub('x/y').trust_remote)"

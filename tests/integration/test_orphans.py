@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.execute.orphans import evaluator_log_name, reap_orphans
+from eval_jobs.execute.worker.orphans import evaluator_log_name, reap_orphans
+from eval_jobs.host.clock import SystemClock
 from tests.alertmanagers import eventually
 from tests.fakes.vllm_stand_in import write_interpreter
 from tests.integration.left_behind import writers
@@ -27,8 +27,8 @@ PATIENCE_S = 60
 PARENT = """
 import sys
 from pathlib import Path
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.execute.orphans import evaluator_log_name
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
+from eval_jobs.execute.worker.orphans import evaluator_log_name
 from tests.evaluating import *
 from tests.fakes.openai_server import Fault
 
@@ -57,7 +57,9 @@ def sleeper_writing_to(log: Path, sleepers: list[subprocess.Popen[bytes]]) -> su
     """Start a process whose errors go to `log`, and which calls itself an evaluator."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as errors:
-        process = subprocess.Popen(["eval_jobs.evaluate.child", "1000"], executable="/bin/sleep", stderr=errors)
+        process = subprocess.Popen(
+            ["eval_jobs.evaluate.evalscope.child.main", "1000"], executable="/bin/sleep", stderr=errors
+        )
     sleepers.append(process)
     return process
 
@@ -107,7 +109,7 @@ def test_only_what_writes_to_the_log_of_a_dead_owner_is_ended(
 
 
 def test_a_system_that_shows_no_processes_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval_jobs.serve.proc._PROC", tmp_path / "no-proc")
+    monkeypatch.setattr("eval_jobs.host.proc._PROC", tmp_path / "no-proc")
     assert reap_orphans(tmp_path) == ()
     assert evaluator_log_name() == f"evaluator-{os.getpid()}.log"
 

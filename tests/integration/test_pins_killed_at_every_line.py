@@ -14,11 +14,14 @@ from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.killing import killed_at
 from tests.watchers import AT_ONCE, CLOCK, opened
-from tracker.adapters import filesystem_manifest, filesystem_pins, filesystem_recovery, filesystem_soundness
-from tracker.adapters.filesystem_listing import Place, facts_of, read_listing
-from tracker.adapters.filesystem_pins import HELD, Pin, hold, publish
-from tracker.adapters.filesystem_recovery import find_pins
-from tracker.domain.discovery import Complete, assess
+from tracker.adapters.checkpoints.files.listing import Place, facts_of, read_listing
+from tracker.adapters.checkpoints.pins import hold as filesystem_pins
+from tracker.adapters.checkpoints.pins import manifest as filesystem_manifest
+from tracker.adapters.checkpoints.pins import recovery as filesystem_recovery
+from tracker.adapters.checkpoints.pins import soundness as filesystem_soundness
+from tracker.adapters.checkpoints.pins.hold import HELD, Pin, hold, publish
+from tracker.adapters.checkpoints.pins.recovery import find_pins
+from tracker.domain.checkpoints.discovery import Complete, assess
 
 # A killed process closes no file either; here the garbage collector finds them.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

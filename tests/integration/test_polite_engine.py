@@ -11,9 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve import proc, process
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.host import proc
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process import lifecycle as process
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import ServeSpec
 from tests.contract.engine_rules import nothing_to_show
 from tests.fakes.vllm_stand_in import write_interpreter

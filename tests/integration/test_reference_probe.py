@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
+from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import make_plan
 from eval_jobs.probe.prober import LatencyProber
 from eval_jobs.run import Tools, run_plan
 from eval_jobs.serve.remote import RemoteEngine
 from eval_jobs.types import Endpoint, EngineKind, ProbeLoad, ProbeResult, ReferenceProbe, ServeSpec, Suite
 from tests.tiny_model import checkpoint_record, write_checkpoint
-from tracker.domain.latency import judge_latency
-from tracker.domain.types import LatencyMethod, LatencyMetric, LatencyPolicy
+from tracker.domain.latency.judge import judge_latency
+from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy
 
 pytestmark = pytest.mark.vllm
 

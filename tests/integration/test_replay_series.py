@@ -14,9 +14,9 @@ import pytest
 from benchmarks.replay_seeds import configurations, seed_noise
 from benchmarks.replay_series import BROKEN, HEADLINE, TRAINED_FROM, Replayed, Run, read_runs, replay, since, without
 from tests.requires import PROJECT, shared_data
-from tracker.domain.aggregate_verdict import capped
-from tracker.domain.regression.score_matrix import FloatArray
-from tracker.domain.types import VerdictWord
+from tracker.domain.records.types import VerdictWord
+from tracker.domain.scores.matrix import FloatArray
+from tracker.domain.verdicts.aggregate_verdict import capped
 
 PYTHIA = tuple(name for name in HEADLINE if name.startswith("pythia"))
 

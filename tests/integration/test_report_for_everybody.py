@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from dashboards.checkpoint_view import build_checkpoint_view
-from dashboards.page import render_checkpoint, render_page
-from dashboards.view import build_view
+from dashboards.page.html import render_checkpoint, render_page
+from dashboards.views.checkpoint import build_checkpoint_view
+from dashboards.views.run import build_view
 from eval_jobs.types import Cost
 from tests.accessibility import BARRIERS, barriers_of_keyboard
 from tests.browser import LOW_CONTRAST, wait_for_texts
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import checkpoint_data, run_data, timed
-from tests.unit.dashboards.test_checkpoint_page import hostile
-from tracker.domain.costs import run_costs
+from tests.unit.dashboards.page.test_checkpoint_page import hostile
+from tracker.domain.overview.costs import run_costs
 
 pytestmark = pytest.mark.chromium
 

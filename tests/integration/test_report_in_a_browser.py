@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from dashboards.page import render_page
-from dashboards.run_data import RunData
-from dashboards.view import build_view
+from dashboards.data.run import RunData
+from dashboards.page.html import render_page
+from dashboards.views.run import build_view
 from eval_jobs.types import EvalRecord, EvalResult, Outcome
 from tests.browser import LOW_CONTRAST, screenshot, wait_for_texts
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
-from tracker.domain.types import Phase
+from tracker.domain.records.types import Phase
 
 pytestmark = pytest.mark.chromium
 

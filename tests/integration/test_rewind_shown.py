@@ -9,18 +9,18 @@ import pytest
 from rich.console import Console
 from sqlalchemy import create_engine
 
-from dashboards.run_data import newest_records
+from dashboards.data.run import newest_records
 from eval_jobs.types import EvalRecord
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.domain.judging import NOW
-from tests.unit.tracker.domain.test_rewind import BAD, GOOD, again, first_try, tried
-from tracker.adapters.history_sql import SqlHistory
+from tests.unit.tracker.domain.verdicts.test_rewind import BAD, GOOD, again, first_try, tried
+from tracker.adapters.history.store_sql import SqlHistory
 from tracker.app.pipeline import World, review
 from tracker.cli.checkpoints import known_checkpoint
-from tracker.domain.alert_types import AlertState
-from tracker.domain.overview import overview
-from tracker.domain.types import Closing
-from tracker.render import history_table
+from tracker.cli.tables.render import history_table
+from tracker.domain.overview.run import overview
+from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.types import Closing
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from eval_jobs.errors import ConfigError, ServerDied, StartTimeout, WrongModel
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve.sglang import SglangEngine
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.sglang.engine import SglangEngine
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, EngineKind, ServeSpec, SwapPolicy
 from tests.contract.engine_rules import nothing_to_show
 from tests.fakes.sglang_stand_in import write_interpreter
@@ -149,7 +149,7 @@ def test_any_doubt_about_a_swap_is_a_new_start_on_the_right_weights(bench: Bench
 
 def test_an_engine_that_stays_paused_is_started_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.certify()
-    monkeypatch.setattr("eval_jobs.serve.sglang_canary.CANARY_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("eval_jobs.serve.sglang.canary.CANARY_TIMEOUT_S", 0.5)
     bench.mode("stays-paused")
     info = bench.serve(3)
     assert info.load_method == "cold"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.serve import order
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.serve.resident import order
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Between, ServeSpec, SwapPolicy
 from tests.fakes.vllm_stand_in import write_interpreter
 from tests.integration.left_behind import writers

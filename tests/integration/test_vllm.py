@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from eval_jobs.errors import ServerDied
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve.process import reap
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process.lifecycle import reap
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Endpoint, ServeSpec
 from tests.contract.engine_rules import check_endpoint, nothing_to_show, offered_models
 from tests.fakes.serving_worker import start_worker, wait_for_line

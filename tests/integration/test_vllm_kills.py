@@ -14,14 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eval_jobs.evaluate.data_files import read_data_digest
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.execute.interrupts import Interrupts
-from eval_jobs.execute.worker import Worker, carry_out, make_tools
+from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.execute.worker.interrupts import Interrupts
+from eval_jobs.execute.worker.main import Worker, carry_out, make_tools
+from eval_jobs.host import proc
+from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import make_plan
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.serve import proc
 from eval_jobs.types import Benchmark, EvalPlan, EvalResult, Generation, SampleStatus, ServeSpec, Suite
 from tests.integration.left_behind import record_of, writers
 from tests.tiny_model import checkpoint_record, write_checkpoint
@@ -88,7 +88,7 @@ class Killer:
 @pytest.fixture
 def decoys() -> Iterator[list[psutil.Process]]:
     """Processes that are called like vLLM's and are none of ours."""
-    names = ("VLLM::EngineCore", "VLLM::Worker", "eval_jobs.evaluate.child")
+    names = ("VLLM::EngineCore", "VLLM::Worker", "eval_jobs.evaluate.evalscope.child.main")
     started = [subprocess.Popen([name, "1000"], executable="/bin/sleep") for name in names]
     yield [psutil.Process(process.pid) for process in started]
     for process in started:

@@ -13,8 +13,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from eval_jobs.errors import CheckpointUnreadable
-from eval_jobs.serve.launch import KEPT_ADAPTERS
-from eval_jobs.serve.resident_engine import KNOWN_ANSWERS
+from eval_jobs.serve.process.launch import KEPT_ADAPTERS
+from eval_jobs.serve.resident.engine import KNOWN_ANSWERS
 from eval_jobs.types import SwapPolicy
 from tests.contract.engine_rules import offered_models
 from tests.integration.left_behind import record_of

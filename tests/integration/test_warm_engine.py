@@ -16,8 +16,11 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import CheckpointNotFound, CheckpointUnreadable
-from eval_jobs.serve import cold, port, process, resident
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.serve.process import lifecycle as process
+from eval_jobs.serve.process import port
+from eval_jobs.serve.resident import cold
+from eval_jobs.serve.resident import loaded as resident
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Between, ServeSpec, SwapPolicy
 from tests.fakes.vllm_stand_in import write_interpreter
 from tests.integration.left_behind import record_of, wait_for_end, writers

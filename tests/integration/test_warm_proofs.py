@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.serve.readiness import UNKNOWN_VERSION
+from eval_jobs.serve.process.readiness import UNKNOWN_VERSION
 from tests.warm_engines import Bench, bench, work_dir
 
 __all__ = ["bench", "work_dir"]

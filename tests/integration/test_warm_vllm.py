@@ -13,14 +13,14 @@ import openai
 import psutil
 import pytest
 
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve.canary import ask_canaries
-from eval_jobs.serve.certificate import every_proof
-from eval_jobs.serve.control import post
-from eval_jobs.serve.order import runs_on_cpu
-from eval_jobs.serve.sleeping import DROP_WEIGHTS, fall_asleep, wake_cache, wake_weights
-from eval_jobs.serve.swap import swap
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process.control import post
+from eval_jobs.serve.resident.canary import ask_canaries
+from eval_jobs.serve.resident.certificate import every_proof
+from eval_jobs.serve.resident.order import runs_on_cpu
+from eval_jobs.serve.resident.sleeping import DROP_WEIGHTS, fall_asleep, wake_cache, wake_weights
+from eval_jobs.serve.resident.swap import swap
+from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 from tests.contract.engine_rules import check_endpoint, nothing_to_show
 from tests.swap_models import UNFIT

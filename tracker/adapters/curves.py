@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from eval_jobs.types import Checkpoint
-from tracker.domain.curves import points_of
-from tracker.domain.listing import TRAINER_STATE, is_training_log
-from tracker.domain.types import CurvePoint
+from tracker.domain.checkpoints.listing import TRAINER_STATE, is_training_log
+from tracker.domain.records.types import CurvePoint
+from tracker.domain.tracking.curves import points_of
 
 log = logging.getLogger(__name__)
 

@@ -23,12 +23,12 @@ from pydantic import TypeAdapter
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.types import EvalRecord
-from tracker.domain.calibration_types import Calibration
-from tracker.domain.compare import RunNoise
-from tracker.domain.gate_rules import GatePolicy
-from tracker.domain.gate_types import GateCase, GateReport, GateWord
+from tracker.domain.compare.view import RunNoise
+from tracker.domain.gate.rules import GatePolicy
+from tracker.domain.gate.types import GateCase, GateReport, GateWord
+from tracker.domain.records.calibration import Calibration
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.score_series import SeriesKey
+from tracker.domain.scores.series import SeriesKey
 
 VERSION = 2
 """2: with what was said, and by which program."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.secrets import remember
+from eval_jobs.host.secrets import remember
 
 _TAKEN: dict[str, str] = {}
 """What was taken out of the environment of this process, by variable."""

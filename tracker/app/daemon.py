@@ -13,7 +13,7 @@ from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
 from tracker.app.lookout import Lookout
 from tracker.app.pipeline import Tick, World, tick
-from tracker.domain.display import count_text
+from tracker.domain.records.display import count_text
 
 log = logging.getLogger(__name__)
 

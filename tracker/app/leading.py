@@ -13,8 +13,8 @@ from datetime import datetime
 from eval_jobs.errors import ConfigError, StoreUnavailable
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
-from tracker.domain.leading import Leader
-from tracker.domain.types import Gap
+from tracker.domain.checkpoints.leading import Leader
+from tracker.domain.records.types import Gap
 from tracker.ports import CheckpointSource, Lead
 
 log = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ from itertools import chain
 from eval_jobs.identity import suite_fingerprint
 from eval_jobs.queue_types import Hold, QueueState
 from eval_jobs.types import Checkpoint, EvalPlan
-from tracker.app.alerting import Crier
 from tracker.app.pipeline import Tick
-from tracker.domain.alert_types import Alert, AlertKind, Patience
-from tracker.domain.blind_spots import KEPT, PLANS, Rhythm, ends_of_unknown, idle_queue, over, overdue, slow_plan
+from tracker.app.steps.alerting import Crier
+from tracker.domain.alerts.blind_spots import KEPT, PLANS, Rhythm, ends_of_unknown, idle_queue, over, overdue, slow_plan
+from tracker.domain.records.alerts import Alert, AlertKind, Patience
 from tracker.ports import CurveReader
 
 SLOWER = 5.0

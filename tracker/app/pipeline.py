@@ -18,27 +18,27 @@ from eval_jobs.identity import make_plan
 from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ServeSpec, Suite
-from tracker.app.alerting import Crier
-from tracker.app.collect import Keeping, collect
-from tracker.app.conclude import Desk, take_over
-from tracker.app.edge import Edge
-from tracker.app.screening import Pace, pace_of, paced, plans_of_rest, whole_record
-from tracker.app.sweeps import SweepDesk, follow
-from tracker.app.sweeps import take_over as take_over_sweep
-from tracker.domain.alert_types import Patience
-from tracker.domain.alerts import alert_of_gap, alerts_for, loss_alerts
-from tracker.domain.branches import branches_of
-from tracker.domain.calibration_types import Calibration
-from tracker.domain.champions import champions_of
-from tracker.domain.costs import with_cost_so_far
-from tracker.domain.gaps import unsettled
-from tracker.domain.late import judged_again, overtaken_by, words_of
-from tracker.domain.rewind import left_behind, scores_of_newest
-from tracker.domain.run_scores import RunScores, series_key
-from tracker.domain.screening import Screening
+from tracker.app.steps.alerting import Crier
+from tracker.app.steps.collect import Keeping, collect
+from tracker.app.steps.conclude import Desk, take_over
+from tracker.app.steps.edge import Edge
+from tracker.app.steps.screening import Pace, pace_of, paced, plans_of_rest, whole_record
+from tracker.app.steps.sweeps import SweepDesk, follow
+from tracker.app.steps.sweeps import take_over as take_over_sweep
+from tracker.domain.alerts.rules import alert_of_gap, alerts_for, loss_alerts
+from tracker.domain.best.champions import champions_of
+from tracker.domain.checkpoints.gaps import unsettled
+from tracker.domain.overview.costs import with_cost_so_far
+from tracker.domain.records.alerts import Patience
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.types import Gap, Policy, Report
+from tracker.domain.scores.run_scores import RunScores, series_key
 from tracker.domain.sweeps.types import Turn
-from tracker.domain.trials import Memory
-from tracker.domain.types import Gap, Policy, Report
+from tracker.domain.verdicts.late import judged_again, overtaken_by, words_of
+from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
+from tracker.domain.verdicts.screening import Screening
+from tracker.domain.verdicts.trials import Memory
 from tracker.ports import CheckpointSource, CurveReader, History, Tracking
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from eval_jobs.errors import ConfigError
-from tracker.domain.overview import overview
-from tracker.domain.types import Report
+from tracker.domain.overview.run import overview
+from tracker.domain.records.types import Report
 from tracker.ports import History
 
 if TYPE_CHECKING:
-    from tracker.wiring import Project
+    from tracker.wiring.project import Project
 
 MODELS = "models:/"
 BEST = "best"
@@ -104,7 +104,7 @@ def _checkpoint(history: History, name: str, default_run: str, outlines: Outline
 
 
 def _best(history: History, run: str, benchmark: str | None, outlines: Outlines) -> Report:
-    from tracker.app.best_of_run import best_of_run, newest_scores  # noqa: PLC0415 - the statistics load for long
+    from tracker.app.steps.best_of_run import best_of_run, newest_scores  # noqa: PLC0415 - the statistics load for long
 
     best = best_of_run(run, history, benchmark)
     if best is None:

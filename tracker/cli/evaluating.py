@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from eval_jobs.execute.worker import make_tools
+from eval_jobs.execute.worker.main import make_tools
 from eval_jobs.types import EvalRecord
-from tracker.app.once import evaluate_once
-from tracker.domain.types import Report
-from tracker.wiring import Project
+from tracker.app.commands.once import evaluate_once
+from tracker.domain.records.types import Report
+from tracker.wiring.project import Project
 
 
 def evaluate_now(

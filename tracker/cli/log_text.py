@@ -8,8 +8,8 @@ import sys
 import traceback
 from types import TracebackType
 
-from eval_jobs.secrets import held_secrets, masked
-from tracker.domain.display import clean, one_line
+from eval_jobs.host.secrets import held_secrets, masked
+from tracker.domain.records.display import clean, one_line
 
 
 class CleanFormatter(logging.Formatter):

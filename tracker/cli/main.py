@@ -21,7 +21,7 @@ import click
 from eval_jobs.errors import ConfigError, TrackerError
 from tracker.cli import interrupts
 from tracker.cli.log_text import log_with, show_traceback, shown
-from tracker.domain.display import one_line
+from tracker.domain.records.display import one_line
 
 BROKEN = 4
 """Exit code of what nobody foresaw, as of every other failure that says nothing about a model."""
@@ -45,35 +45,55 @@ class LazyCommand:
 
 
 COMMANDS = {
-    "init": LazyCommand(module="tracker.cli.init", summary="Write a tracker.toml from what is in an output folder."),
-    "watch": LazyCommand(module="tracker.cli.watch", summary="Evaluate every checkpoint of a run as it appears."),
-    "worker": LazyCommand(module="tracker.cli.worker", summary="Evaluate plans of a database on this machine."),
-    "run": LazyCommand(module="tracker.cli.run", summary="Evaluate one checkpoint now."),
+    "init": LazyCommand(
+        module="tracker.cli.commands.init", summary="Write a tracker.toml from what is in an output folder."
+    ),
+    "watch": LazyCommand(
+        module="tracker.cli.commands.watch", summary="Evaluate every checkpoint of a run as it appears."
+    ),
+    "worker": LazyCommand(
+        module="tracker.cli.commands.worker", summary="Evaluate plans of a database on this machine."
+    ),
+    "run": LazyCommand(module="tracker.cli.commands.run", summary="Evaluate one checkpoint now."),
     "calibrate": LazyCommand(
-        module="tracker.cli.calibrate", summary="Ask a checkpoint twice: what does repeating an evaluation change?"
+        module="tracker.cli.commands.calibrate",
+        summary="Ask a checkpoint twice: what does repeating an evaluation change?",
     ),
-    "backfill": LazyCommand(module="tracker.cli.backfill", summary="Evaluate what a folder of checkpoints holds."),
-    "import": LazyCommand(module="tracker.cli.import_results", summary="Take over results that others measured."),
+    "backfill": LazyCommand(
+        module="tracker.cli.commands.backfill", summary="Evaluate what a folder of checkpoints holds."
+    ),
+    "import": LazyCommand(
+        module="tracker.cli.commands.import_results", summary="Take over results that others measured."
+    ),
     "sweep": LazyCommand(
-        module="tracker.cli.sweep", summary="Ask checkpoints and other models in many variants, by a timetable or now."
+        module="tracker.cli.commands.sweep",
+        summary="Ask checkpoints and other models in many variants, by a timetable or now.",
     ),
-    "history": LazyCommand(module="tracker.cli.history", summary="Show scores and verdicts by step."),
-    "costs": LazyCommand(module="tracker.cli.costs", summary="Show what every checkpoint cost."),
-    "bisect": LazyCommand(module="tracker.cli.bisect", summary="Find the step at which a benchmark was lost."),
-    "compare": LazyCommand(module="tracker.cli.compare", summary="Compare two checkpoints sample by sample."),
-    "gate": LazyCommand(module="tracker.cli.gate", summary="Say whether a checkpoint may take another one's place."),
+    "history": LazyCommand(module="tracker.cli.commands.history", summary="Show scores and verdicts by step."),
+    "costs": LazyCommand(module="tracker.cli.commands.costs", summary="Show what every checkpoint cost."),
+    "bisect": LazyCommand(module="tracker.cli.commands.bisect", summary="Find the step at which a benchmark was lost."),
+    "compare": LazyCommand(module="tracker.cli.commands.compare", summary="Compare two checkpoints sample by sample."),
+    "gate": LazyCommand(
+        module="tracker.cli.commands.gate", summary="Say whether a checkpoint may take another one's place."
+    ),
     "forgetting": LazyCommand(
-        module="tracker.cli.forgetting", summary="Show what a run forgot, and which samples are lost."
+        module="tracker.cli.commands.forgetting", summary="Show what a run forgot, and which samples are lost."
     ),
-    "gc": LazyCommand(module="tracker.cli.gc", summary="Give up weights and answers beyond the budget of [keep]."),
-    "accept": LazyCommand(module="tracker.cli.accept", summary="Accept a level of a benchmark as the new normal."),
+    "gc": LazyCommand(
+        module="tracker.cli.commands.gc", summary="Give up weights and answers beyond the budget of [keep]."
+    ),
+    "accept": LazyCommand(
+        module="tracker.cli.commands.accept", summary="Accept a level of a benchmark as the new normal."
+    ),
     "alerts": LazyCommand(
-        module="tracker.cli.alerts", summary="Show what is wrong and who was told, or try a channel."
+        module="tracker.cli.commands.alerts", summary="Show what is wrong and who was told, or try a channel."
     ),
-    "silence": LazyCommand(module="tracker.cli.silence", summary="Tell nobody of something for a while."),
-    "engine": LazyCommand(module="tracker.cli.engine", summary="Show what engines hold, and what is certified."),
-    "health": LazyCommand(module="tracker.cli.health", summary="Say whether the watcher or a worker goes on."),
-    "ui": LazyCommand(module="tracker.cli.ui", summary="Open the MLflow pages of this project."),
+    "silence": LazyCommand(module="tracker.cli.commands.silence", summary="Tell nobody of something for a while."),
+    "engine": LazyCommand(
+        module="tracker.cli.commands.engine", summary="Show what engines hold, and what is certified."
+    ),
+    "health": LazyCommand(module="tracker.cli.commands.health", summary="Say whether the watcher or a worker goes on."),
+    "ui": LazyCommand(module="tracker.cli.commands.ui", summary="Open the MLflow pages of this project."),
 }
 """In the order of a first use, which is also the order of the help."""
 
@@ -242,7 +262,7 @@ def _loaded(point: EntryPoint) -> click.Command:
     if _is_ours(point):
         ours: click.Command = point.load()
         return ours
-    plugins = importlib.import_module("eval_jobs.plugins")
+    plugins = importlib.import_module("eval_jobs.host.plugins")
     kind = plugins.Kind(group=PLUGIN_GROUP, what="command", setting="the command", built_in=tuple(COMMANDS))
     found = plugins.find(kind, point.name)
     command = found.load()

@@ -12,9 +12,9 @@ import click
 from pydantic import TypeAdapter
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.execute.orphans import reap_orphans
+from eval_jobs.execute.worker.orphans import reap_orphans
 from tracker.config import DEFAULT_NAME, load_config
-from tracker.wiring import Project
+from tracker.wiring.project import Project
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

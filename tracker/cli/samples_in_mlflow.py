@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eval_jobs.errors import TrackingUnreachable
-from tracker.domain.display import names_text, one_line
-from tracker.domain.sample_pages import Choice, ChosenPages, SamplePage
+from tracker.domain.compare.sample_pages import Choice, ChosenPages, SamplePage
+from tracker.domain.records.display import names_text, one_line
 
 if TYPE_CHECKING:
-    from tracker.wiring import Project
+    from tracker.wiring.project import Project
 
 UI_ADDRESS = "http://127.0.0.1:5000"
 """Of `tracker ui`, unless it is told another port."""

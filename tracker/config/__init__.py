@@ -23,8 +23,8 @@ from tracker.config.reading import checked, text_of
 from tracker.config.section import Section
 from tracker.config.storing import StoreSection
 from tracker.config.sweeping import ScheduleSection
-from tracker.domain.buckets import SCHEME
-from tracker.domain.types import Phase, Policy
+from tracker.domain.checkpoints.buckets import SCHEME
+from tracker.domain.records.types import Phase, Policy
 
 __all__ = ["DEFAULT_NAME", "FIRST", "Config", "load_config", "load_gate_policy", "parse_config"]
 

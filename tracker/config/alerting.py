@@ -9,8 +9,8 @@ from pydantic import Field, field_validator, model_validator
 
 from tracker.config.programs import Options, anchored_options, checked_name, program_of
 from tracker.config.section import Section, without_key
-from tracker.domain.alert_types import Patience
-from tracker.domain.channel_types import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
+from tracker.domain.records.alerts import Patience
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+")
 _PORTS = {MailSecurity.STARTTLS: 587, MailSecurity.TLS: 465, MailSecurity.NONE: 25}

@@ -7,12 +7,12 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.program_types import Program
 from eval_jobs.queue_types import Backlog
+from eval_jobs.records.program import Program
 from tracker.config.programs import Options, anchored_options, checked_name, program_of
 from tracker.config.section import Section
-from tracker.domain.buckets import SCHEME, S3Access, parse_location
-from tracker.domain.discovery import WatchOptions
+from tracker.domain.checkpoints.buckets import SCHEME, S3Access, parse_location
+from tracker.domain.checkpoints.discovery import WatchOptions
 
 
 class RunSection(Section):

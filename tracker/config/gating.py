@@ -21,8 +21,8 @@ from eval_jobs.errors import ConfigError
 from tracker.config.judging import PolicySection
 from tracker.config.reading import checked, text_of
 from tracker.config.section import Section, toml_key
-from tracker.domain.gate_rules import QUANTILES, BenchmarkRule, GatePolicy, LatencyLimit
-from tracker.domain.types import LatencyMetric
+from tracker.domain.gate.rules import QUANTILES, BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.records.types import LatencyMetric
 
 SMALLEST_EFFECT = 0.001
 """The least that a gate can be asked for: a loss of nothing is never excluded, and scores are shown with 3 decimals."""

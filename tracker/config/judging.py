@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from tracker.config.section import Section, without_key
-from tracker.domain.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy
+from tracker.domain.records.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy
 
 
 class PolicySection(Section):

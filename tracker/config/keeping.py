@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tracker.config.section import Section
-from tracker.domain.retention import KeepPolicy
+from tracker.domain.best.retention import KeepPolicy
 
 
 class KeepSection(Section):

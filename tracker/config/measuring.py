@@ -8,11 +8,11 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.execute.window import hours_of
+from eval_jobs.execute.worker.window import hours_of
 from eval_jobs.types import Benchmark, Between, EngineKind, OnlyWhen, ProbeLoad, Screen, ServeSpec, SwapPolicy
 from tracker.config.programs import Options, anchored_options, checked_name, program_of
 from tracker.config.section import Section, without_key
-from tracker.domain.screening import Screening
+from tracker.domain.verdicts.screening import Screening
 
 EXACT = "exact"
 OWN_ADAPTERS = (EXACT, "choice")

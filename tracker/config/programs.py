@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from eval_jobs.program_types import Program
-from eval_jobs.secrets import is_secret
+from eval_jobs.host.secrets import is_secret
+from eval_jobs.records.program import Program
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SAYS_WHERE = ("_env", "_file")

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 
 from eval_jobs.errors import ChannelUnreachable
-from eval_jobs.program_types import Program
-from tracker.domain.alert_types import AlertMessage
+from eval_jobs.records.program import Program
+from tracker.domain.records.alerts import AlertMessage
 
 
 class AppendToFile:

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError, ServerDied, StartTimeout
+from eval_jobs.host.machine import machine_id
+from eval_jobs.host.secrets import without_secrets
 from eval_jobs.ports import Clock, Progress
-from eval_jobs.secrets import without_secrets
-from eval_jobs.serve.machine import machine_id
-from eval_jobs.serve.port import ask, choose_port
-from eval_jobs.serve.process import EngineProcess, start
+from eval_jobs.serve.process.lifecycle import EngineProcess, start
+from eval_jobs.serve.process.port import ask, choose_port
 from eval_jobs.serve.remote import RemoteEngine
 from eval_jobs.types import Checkpoint, Endpoint, ServeSpec
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 
 from eval_jobs.errors import BadData, EndpointFailed, TrackerError
-from eval_jobs.evaluate.answer_check import CUT, check_answer
+from eval_jobs.evaluate.common.answer_check import CUT, check_answer
 from eval_jobs.identity import benchmark_fingerprint, numbered, sample_key
 from eval_jobs.ports import Clock, Progress
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, SampleScore, SampleStatus, Suite

@@ -11,12 +11,12 @@ from datetime import datetime
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, CheckpointNotFound
-from eval_jobs.program_types import Program
+from eval_jobs.records.program import Program
 from eval_jobs.types import Checkpoint
-from tracker.adapters.filesystem import pin_checkpoint
-from tracker.adapters.pin_store import FolderOfPins
-from tracker.domain.listing import usual_step_of
-from tracker.domain.types import Gap
+from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.pins.store import FolderOfPins
+from tracker.domain.checkpoints.listing import usual_step_of
+from tracker.domain.records.types import Gap
 
 
 class ListOfFolders:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from eval_jobs.serve.canary import ask_canaries
+from eval_jobs.serve.resident.canary import ask_canaries
 from eval_jobs.types import Canary, Endpoint
 from tests.swap_servers import SwapServer, swap_server
 from tests.tiny_model import VOCABULARY, write_checkpoint

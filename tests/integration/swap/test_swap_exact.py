@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import SwapRefused
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve import swap as swap_module
-from eval_jobs.serve.control import post
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process.control import post
+from eval_jobs.serve.resident import swap as swap_module
 from tests.integration.swap.conftest import Answers
 from tests.swap_servers import MODEL, SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of
 from tests.tiny_model import write_sharded_checkpoint

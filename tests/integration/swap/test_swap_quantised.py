@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from eval_jobs.errors import CanaryFailed, SwapRefused
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve.canary import ask_canaries
-from eval_jobs.serve.certificate import every_proof
-from eval_jobs.serve.control import Reply, post
-from eval_jobs.serve.fingerprint import fingerprint_of
-from eval_jobs.serve.swap import swap
-from eval_jobs.serve.vllm import VllmEngine
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process.control import Reply, post
+from eval_jobs.serve.resident.canary import ask_canaries
+from eval_jobs.serve.resident.certificate import every_proof
+from eval_jobs.serve.resident.swap import swap
+from eval_jobs.serve.resident.vllm import VllmEngine
+from eval_jobs.serve.weights.fingerprint import fingerprint_of
 from eval_jobs.types import Endpoint, EngineInfo, ServeSpec
 from tests.contract.engine_rules import check_endpoint, nothing_to_show
 from tests.integration.swap.conftest import Answers

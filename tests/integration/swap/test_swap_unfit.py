@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import CanaryFailed, SwapRefused
-from eval_jobs.serve.control import post
+from eval_jobs.serve.process.control import post
 from tests.integration.swap.conftest import Answers
 from tests.swap_models import UNFIT, edit_json, without
 from tests.swap_servers import MODEL, SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of, swap_server

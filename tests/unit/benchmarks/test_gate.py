@@ -9,7 +9,7 @@ from scipy import stats
 from benchmarks.gate import EQUAL, LOSSES, Outcome, judged, rates, summary, table
 from benchmarks.gate_pairs import NAMES, SIZES, Kind, simulated_pair
 from eval_jobs.types import EvalResult
-from tracker.domain.gate_types import GateWord
+from tracker.domain.gate.types import GateWord
 
 SEED = 100
 

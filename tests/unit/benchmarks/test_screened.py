@@ -12,7 +12,7 @@ from benchmarks.screening import Run, summary, table
 from benchmarks.verdicts.screened import watch
 from benchmarks.verdicts.series import Case, Series, simulate
 from eval_jobs.types import Screen
-from tracker.domain.screening import Screening
+from tracker.domain.verdicts.screening import Screening
 
 JUDGED = range(20, 70)
 

@@ -14,8 +14,8 @@ from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.screening import Question, screen_of
 from eval_jobs.types import Benchmark, EvalPlan, EvalResult, Outcome, SampleScore, SampleStatus, Screen
 from tests.unit.tracker.app.screening_bench import RUN, SUITE, Bench, through
-from tracker.domain.screening import Screening
-from tracker.domain.types import Policy
+from tracker.domain.records.types import Policy
+from tracker.domain.verdicts.screening import Screening
 
 SIZES = (500, 500)
 """Of the two benchmarks of the suite."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 
-from eval_jobs.plugins import ENGINES, EVALUATORS
+from eval_jobs.host.plugins import ENGINES, EVALUATORS
 from tests.plugins import EXAMPLE
 from tests.requires import PROJECT
-from tracker.adapters.channels.plugin_channel import CHANNELS
-from tracker.adapters.plugin_source import SOURCES
+from tracker.adapters.alerts.channels.plugin_channel import CHANNELS
+from tracker.adapters.checkpoints.plugin_source import SOURCES
 from tracker.cli.main import PLUGIN_GROUP
 from tracker.config import parse_config
 

@@ -12,9 +12,9 @@ import pytest
 
 from eval_jobs.errors import ConfigError, EvaluateError, ServeError, TrackerError
 from eval_jobs.evaluate.plugin_evaluator import PluginEvaluator
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.plugins import ENGINES, Kind, find
 from eval_jobs.identity import benchmark_fingerprint, serve_settings
-from eval_jobs.plugins import ENGINES, Kind, find
 from eval_jobs.serve.plugin_engine import PluginEngine
 from eval_jobs.serve.selection import EngineByKind
 from eval_jobs.types import (
@@ -32,8 +32,8 @@ from eval_jobs.types import (
 from tests.plugins import written
 from tests.tiny_model import checkpoint_record, write_checkpoint
 from tracker.config import parse_config
-from tracker.wiring import Project
-from tracker.wiring_checkpoints import open_source
+from tracker.wiring.checkpoints import open_source
+from tracker.wiring.project import Project
 
 CONFIG = """
 [run]

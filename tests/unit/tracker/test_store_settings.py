@@ -9,7 +9,7 @@ import pytest
 
 from eval_jobs.errors import ConfigError
 from tracker.config import parse_config
-from tracker.wiring import Project
+from tracker.wiring.project import Project
 
 MINIMAL = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "arc"\n[store]\n'
 WITH_PASSWORD = 'database = "postgresql://me:sesame@host/runs"\n'  # noqa: S105 - of no server

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.secrets import held_secrets, without_secrets
+from eval_jobs.host.secrets import held_secrets, without_secrets
 from tracker.config import parse_config
-from tracker.wiring import Project
+from tracker.wiring.project import Project
 
 MINIMAL = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "arc"\n[tracking]\n'
 SERVER = 'uri = "http://mlflow:5000"\n'

@@ -46,13 +46,13 @@ from tracker.domain.forgetting.types import (
     Since,
     Window,
 )
+from tracker.domain.records.types import Measure, Policy
 from tracker.domain.regression.blocks import peak_width
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.regression.score_matrix import FloatArray, IntArray
-from tracker.domain.run_scores import RunScores
-from tracker.domain.score_series import BenchmarkSeries
-from tracker.domain.types import Measure, Policy
+from tracker.domain.scores.matrix import FloatArray, IntArray
+from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.series import BenchmarkSeries
 
 
 def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> RunLedger:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri
 
-from tracker.domain.decision import LEARNED_EFFECT, LEARNED_P
 from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, second_difference_weights
 from tracker.domain.regression.detector import Track
 from tracker.domain.regression.jitter import WINDOW, Jitter
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
-from tracker.domain.regression.score_matrix import FloatArray, IntArray
+from tracker.domain.scores.matrix import FloatArray, IntArray
+from tracker.domain.verdicts.decision import LEARNED_EFFECT, LEARNED_P
 
 LAST = 4
 """Newest checkpoints that are averaged; in a short run no more than a block has, and one where two leave no blocks."""

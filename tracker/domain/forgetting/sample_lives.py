@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tracker.domain.regression.score_matrix import NO_VALUE, RIGHT, FloatArray, IntArray, ScoreMatrix, values_at
+from tracker.domain.scores.matrix import NO_VALUE, RIGHT, FloatArray, IntArray, ScoreMatrix, values_at
 
 BoolArray = NDArray[np.bool_]
 

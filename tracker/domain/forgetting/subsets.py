@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracker.domain.forgetting.levels import Unit
-from tracker.domain.grouping import grouping_of
+from tracker.domain.records.grouping import grouping_of
 from tracker.domain.regression.detector import Track, jitter_of
-from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray, ScoreMatrix, columns_of_matrix
+from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray, ScoreMatrix, columns_of_matrix
 
 _PSEUDO_SAMPLES = 20
 """Weight of the benchmark's variance in that of a subset: five samples that never changed are not free of error."""

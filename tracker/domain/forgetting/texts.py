@@ -12,8 +12,8 @@ from operator import itemgetter
 
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore
 from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, LostTexts, RunLedger
-from tracker.domain.regression.score_matrix import RIGHT
-from tracker.domain.scores import has_score
+from tracker.domain.scores.matrix import RIGHT
+from tracker.domain.scores.summary import has_score
 
 Read = Callable[[str, Collection[str]], EvalRecord | None]
 """Plan id and benchmarks -> record with the texts of those, at least."""

@@ -19,9 +19,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from tracker.domain.forgetting.levels import MIN_SAMPLES, Block, Unit, is_learned, last_width
+from tracker.domain.records.types import Phase
 from tracker.domain.regression.pooled_test import PooledTest
-from tracker.domain.regression.score_matrix import IntArray
-from tracker.domain.types import Phase
+from tracker.domain.scores.matrix import IntArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tracker.domain.forgetting.levels import Block, Forgetting
 from tracker.domain.forgetting.sample_lives import Event, Flow, StepEvents
 from tracker.domain.forgetting.transfer import BackwardTransfer
-from tracker.domain.types import Phase
+from tracker.domain.records.types import Phase
 
 
 @dataclass(frozen=True, kw_only=True)

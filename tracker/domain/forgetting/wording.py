@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from tracker.domain.display import count_text, names_text, one_line, percent_text, signed_text
 from tracker.domain.forgetting.sample_lives import Event
 from tracker.domain.forgetting.transfer import BackwardTransfer
 from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, RunLedger
+from tracker.domain.records.display import count_text, names_text, one_line, percent_text, signed_text
 
 _EVENTS = 6
 _STRETCHES = 6

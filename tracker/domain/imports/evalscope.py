@@ -4,7 +4,7 @@
     reports/<model>/<dataset>.json          one score for each data set
     predictions/, reviews/ <model>/<dataset>_<subset>.jsonl    answers, and their scores
 
-What is made of answers and scores is what our own evaluator makes of them (`eval_jobs.evaluate.parse`).
+What is made of answers and scores is what our own evaluator makes of them (`eval_jobs.evaluate.common.parse`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eval_jobs.errors import BadData
-from eval_jobs.evaluate.parse import Place, Planned, Row, by_place, metric_name, parse_samples, token_sum
+from eval_jobs.evaluate.common.parse import Place, Planned, Row, by_place, metric_name, parse_samples, token_sum
 from eval_jobs.harness.fields import Fields
 from eval_jobs.harness.known_tasks import SHARES_DOWN
 from eval_jobs.harness.samples import lost_samples
 from eval_jobs.identity import benchmark_fingerprint, content_hash
-from eval_jobs.imported_types import Aggregate
+from eval_jobs.records.imported import Aggregate
 from eval_jobs.types import Benchmark, EvalResult, Suite
 from tracker.domain.imports.lm_eval import stderr_of
 from tracker.domain.imports.steps import step_of_result

@@ -19,7 +19,7 @@ from eval_jobs.harness.fields import Fields, finite, shown
 from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
 from eval_jobs.harness.samples import Row, lost_samples, samples_of_task
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.imported_types import Aggregate
+from eval_jobs.records.imported import Aggregate
 from eval_jobs.types import Benchmark, BenchmarkFailure, EvalResult, Outcome, Suite
 from tracker.domain.imports.lm_eval_settings import HARNESS, few_shot_of, model_names, settings_of
 from tracker.domain.imports.steps import step_of_result

@@ -27,9 +27,9 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
-from tracker.domain.imported import IMPORTED, stands_for_import
 from tracker.domain.imports.steps import without_step
 from tracker.domain.imports.types import LeftOut, Measured, Sheet
+from tracker.domain.records.imported import IMPORTED, stands_for_import
 
 
 @dataclass(frozen=True, kw_only=True)

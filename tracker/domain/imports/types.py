@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from eval_jobs.types import Benchmark, EngineInfo, Outcome, ProbeResult
-from tracker.domain.imported import IMPORTED
+from tracker.domain.records.imported import IMPORTED
 
 
 @dataclass(frozen=True, kw_only=True)

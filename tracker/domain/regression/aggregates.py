@@ -22,7 +22,7 @@ from eval_jobs.errors import BadData
 from tracker.domain.regression.budget import PLAIN
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of
 from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter
-from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray
+from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray
 
 _OWN_JITTER_P = 0.05
 """A benchmark's own second differences bound its jitter from below at this level."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.domain.regression.score_matrix import FloatArray, IntArray
-from tracker.domain.types import Baseline
+from tracker.domain.records.types import Baseline
+from tracker.domain.scores.matrix import FloatArray, IntArray
 
 BLOCK = 10
 """Checkpoints of a baseline block. The best of blocks of 10 is too high by 0.6 standard errors after 100 checkpoints,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tracker.domain.types import Baseline
+from tracker.domain.records.types import Baseline
 
 POOLED = (1, 2, 4, 8)
 """Newest checkpoints that are averaged: pooling costs a little threshold and finds losses that one cannot show."""

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import (
     Blocks,
     peak_blocks,
@@ -29,9 +30,8 @@ from tracker.domain.regression.budget import DEFAULT, POOLED, Design, alpha_per_
 from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter
 from tracker.domain.regression.null_variance import null_variances
 from tracker.domain.regression.pooled_test import PooledTest, null_test, pooled_test
-from tracker.domain.regression.score_matrix import Contrast, FloatArray, IntArray, ScoreMatrix
 from tracker.domain.regression.screened import ScreenedScores, screened_differences, screened_variances
-from tracker.domain.types import Baseline
+from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray, ScoreMatrix
 
 BASELINES = (Baseline.RECENT, Baseline.PEAK)
 

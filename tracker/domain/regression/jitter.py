@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracker.domain.regression.score_matrix import FloatArray
+from tracker.domain.scores.matrix import FloatArray
 
 WINDOW = 40
 """Second differences that count: the newest ones."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import BLOCK, Blocks
-from tracker.domain.regression.score_matrix import MIN_VARIANCE, FloatArray, IntArray, ScoreMatrix
-from tracker.domain.types import Baseline
+from tracker.domain.scores.matrix import MIN_VARIANCE, FloatArray, IntArray, ScoreMatrix
 
 HISTORY = 30
 """Earlier checkpoints whose contrasts count: the newest ones."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.null_variance import GUARD
-from tracker.domain.regression.score_matrix import Contrast
-from tracker.domain.statistics import t_cdf, t_quantile
+from tracker.domain.scores.matrix import Contrast
+from tracker.domain.scores.statistics import t_cdf, t_quantile
 
 _DF_RANGE = (4.0, 1e6)
 _NO_VARIANCE = 1e-30

@@ -23,7 +23,7 @@ import numpy as np
 from tracker.domain.regression.blocks import Blocks, second_difference_weights
 from tracker.domain.regression.jitter import WINDOW, SecondDifferences
 from tracker.domain.regression.null_variance import null_variances
-from tracker.domain.regression.score_matrix import (
+from tracker.domain.scores.matrix import (
     BoolArray,
     Contrast,
     FloatArray,

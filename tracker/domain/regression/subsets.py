@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from tracker.domain.grouping import Grouping
+from tracker.domain.records.grouping import Grouping
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, recent_blocks
 from tracker.domain.regression.detector import Evidence, Level, Track
 from tracker.domain.regression.jitter import WINDOW, Jitter
 from tracker.domain.regression.pooled_test import PooledTest
-from tracker.domain.regression.score_matrix import FloatArray, IntArray, ScoreMatrix, values_at
-from tracker.domain.types import Baseline
+from tracker.domain.scores.matrix import FloatArray, IntArray, ScoreMatrix, values_at
 
 SUBSET_POOLED = 4
 MIN_SAMPLES = 5

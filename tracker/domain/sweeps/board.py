@@ -15,13 +15,13 @@ from statistics import fmean
 import numpy as np
 
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, Outcome, ProbeFailure, ProbeOutcome, ProbeResult
-from tracker.domain.calibration import share_interval
-from tracker.domain.decision import MIN_COMMON
-from tracker.domain.grouping import cluster_index
-from tracker.domain.pairing import Unlike, pair
-from tracker.domain.scores import SampleMean, sample_means, summarise
-from tracker.domain.statistics import FloatArray, interval, paired_test, standard_error, t_quantile
+from tracker.domain.calibration.noise import share_interval
+from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.pairing import Unlike, pair
+from tracker.domain.scores.statistics import FloatArray, interval, paired_test, standard_error, t_quantile
+from tracker.domain.scores.summary import SampleMean, sample_means, summarise
 from tracker.domain.sweeps.types import Turn, TurnState
+from tracker.domain.verdicts.decision import MIN_COMMON
 
 
 @dataclass(frozen=True, kw_only=True)

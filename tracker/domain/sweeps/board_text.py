@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracker.domain.display import signed_text
+from tracker.domain.records.display import signed_text
 from tracker.domain.sweeps.board import Board, Change, variant_text
 
 

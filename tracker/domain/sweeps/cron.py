@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from tracker.domain.display import count_text
+from tracker.domain.records.display import count_text
 from tracker.domain.sweeps.types import Look, Missed, Timetable, Turn, TurnState
 
 LATE_S = 600.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from eval_jobs.types import EngineKind, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ProbeResult
-from tracker.domain.display import count_text, duration_text, names_text
+from tracker.domain.records.display import count_text, duration_text, names_text
 from tracker.domain.sweeps.reuse import plan_without_scores
 
 

@@ -23,7 +23,7 @@ from eval_jobs.types import (
     Suite,
     SweepCell,
 )
-from tracker.domain.retention import is_of
+from tracker.domain.best.retention import is_of
 from tracker.domain.sweeps.types import OtherModel, Setting, Sweep
 
 GENERATION_AXES = ("temperature", "top_p", "top_k", "seed")

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, SampleStatus
-from tracker.domain.pairing import served_alike
+from tracker.domain.scores.pairing import served_alike
 
 
 def run_of_target(plan: EvalPlan) -> str:

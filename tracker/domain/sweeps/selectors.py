@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from eval_jobs.types import Checkpoint
-from tracker.domain.branches import branches_of
+from tracker.domain.records.branches import branches_of
 from tracker.domain.sweeps.types import Pick, Selector
 
 FORMS = (

@@ -11,12 +11,12 @@ from benchmarks.verdicts.campaign import NULLS, detectors
 from benchmarks.verdicts.detector import DEFAULT
 from benchmarks.verdicts.series import CLUSTERS, PLANTS
 from tests.requires import PROJECT
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import Level
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import pooled_test
-from tracker.domain.regression.score_matrix import Contrast
-from tracker.domain.types import Baseline
+from tracker.domain.scores.matrix import Contrast
 
 DOC = (PROJECT / "docs" / "verdicts.md").read_text()
 LEVEL = Level(alpha=0.05 * SCORE_SHARE, planned=100, benchmarks=20)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.evaluate.evalscope import EvalScopeEvaluator
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, Generation, Suite
 
 LOCAL = Suite(

@@ -10,7 +10,7 @@ import pytest
 
 from eval_jobs.errors import ConfigError, EvaluateError
 from eval_jobs.evaluate.selection import EvaluatorByName
-from eval_jobs.execute.clock import SystemClock
+from eval_jobs.host.clock import SystemClock
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Program, Suite
 from tests.evaluating import quiet
 from tests.plugins import written

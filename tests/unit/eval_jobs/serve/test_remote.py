@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import ConfigError, EndpointUnreachable, WrongModel
-from eval_jobs.execute.clock import SystemClock
-from eval_jobs.serve.port import choose_port
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.remote import RemoteEngine, checked_url, chosen_model, model_name
 from eval_jobs.types import Endpoint, EngineKind, ServeSpec
 from tests.contract.engine_rules import nothing_to_show

@@ -9,7 +9,7 @@ import pytest
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests.requires import shared_data
 from tracker.adapters.curves import TrainerCurves
-from tracker.domain.types import CurvePoint
+from tracker.domain.records.types import CurvePoint
 
 REAL_STATES = (
     "trainer_state/Fujump__qlora.trainer_state.json",

@@ -18,8 +18,8 @@ from tracker.adapters.free_memory import do_without
 do_without(*sys.argv[2:])
 from tests.mlflow_stores import MlflowFiles
 from tests.records import forgetting_run
-from tracker.adapters.mlflow_store import MlflowStore
-from tracker.domain.tracking import tracking_batch
+from tracker.adapters.mlflow.store import MlflowStore
+from tracker.domain.tracking.batch import tracking_batch
 run, store = forgetting_run(samples=8), MlflowStore(MlflowFiles(Path(sys.argv[1])).settings())
 for record, report in list(zip(run.records, run.reports, strict=True))[:2]:
     store.send(tracking_batch(record, report))
@@ -28,7 +28,7 @@ print(*sorted({"pandas", "pygments"} & set(sys.modules)))
 
 WATCH = """
 import sys
-from tracker.cli.watch import command
+from tracker.cli.commands.watch import command
 command.main(["--config", sys.argv[1], "--until-idle", "--workers", "0"], standalone_mode=False)
 import pyarrow
 print("mlflow" in sys.modules, "pandas" in sys.modules, pyarrow.default_memory_pool().backend_name)

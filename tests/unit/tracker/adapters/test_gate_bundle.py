@@ -12,15 +12,15 @@ import pytest
 
 from eval_jobs.errors import ConfigError, StoreError
 from tests.records import forgetting_run, scores_of_run
-from tests.unit.tracker.domain.records import record_of
+from tests.unit.tracker.domain.making import record_of
 from tracker.adapters import gate_bundle
 from tracker.adapters.gate_bundle import Said, read_bundle, words_of, write_bundle
-from tracker.app.gate import gate_of
-from tracker.domain.compare import RunNoise
-from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
-from tracker.domain.gate_types import GateCase, GateWord
-from tracker.domain.trials import known_jitter
-from tracker.domain.types import LatencyMetric
+from tracker.app.commands.gate import gate_of
+from tracker.domain.compare.view import RunNoise
+from tracker.domain.gate.rules import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate.types import GateCase, GateWord
+from tracker.domain.records.types import LatencyMetric
+from tracker.domain.verdicts.trials import known_jitter
 
 POLICY = GatePolicy(
     alpha=0.01,

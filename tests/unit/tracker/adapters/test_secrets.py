@@ -7,11 +7,11 @@ import os
 import pytest
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.secrets import held_secrets
+from eval_jobs.host.secrets import held_secrets
 from tests.unit.tracker.config.test_alerting import HERE, PROJECT
 from tracker.adapters.secrets import read_secret, take_out
 from tracker.config import parse_config
-from tracker.wiring import Project
+from tracker.wiring.project import Project
 
 
 def test_a_variable_is_gone_for_children_and_still_found_as_often_as_it_is_asked_for(

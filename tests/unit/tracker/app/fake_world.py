@@ -16,13 +16,13 @@ from tests.fakes.queue import FakeQueue
 from tests.fakes.source import FakeSource
 from tests.fakes.tracking import FakeTracking
 from tests.records import RecordedRun, forgetting_run
-from tracker.adapters.pin_store import FolderOfPins
-from tracker.app.alerting import Crier
-from tracker.app.collect import Keeping
+from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.app.pipeline import Measurement, Order, World
-from tracker.domain.judge import judge
-from tracker.domain.retention import KeepPolicy
-from tracker.domain.types import Policy
+from tracker.app.steps.alerting import Crier
+from tracker.app.steps.collect import Keeping
+from tracker.domain.best.retention import KeepPolicy
+from tracker.domain.records.types import Policy
+from tracker.domain.verdicts.judge import judge
 
 NOWHERE = Path("/nowhere/pins")
 """The checkpoints of a recorded run were never on a disk."""

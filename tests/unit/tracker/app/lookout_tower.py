@@ -12,11 +12,11 @@ from tests.fakes.alerting import FakeAlerting
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
-from tracker.app.alerting import Crier
 from tracker.app.lookout import Lookout
 from tracker.app.pipeline import Tick
-from tracker.domain.alert_types import AlertKind, AlertState, Patience
-from tracker.domain.types import CurvePoint, Gap, Report
+from tracker.app.steps.alerting import Crier
+from tracker.domain.records.alerts import AlertKind, AlertState, Patience
+from tracker.domain.records.types import CurvePoint, Gap, Report
 
 RECORDED = forgetting_run(checkpoints=3, samples=4, trouble=False)
 RUN = RECORDED.run_id

@@ -30,9 +30,9 @@ from eval_jobs.types import (
 )
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.pipeline import Measurement, World, tick
-from tracker.domain.alert_types import AlertState
-from tracker.domain.screening import Screening
-from tracker.domain.types import Policy, VerdictWord
+from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.types import Policy, VerdictWord
+from tracker.domain.verdicts.screening import Screening
 
 RUN = "screened"
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)

@@ -22,8 +22,8 @@ from tests.unit.tracker.app.lookout_tower import (
     seconds,
     waiting,
 )
-from tracker.domain.alert_types import AlertKind, Patience
-from tracker.domain.types import Gap
+from tracker.domain.records.alerts import AlertKind, Patience
+from tracker.domain.records.types import Gap
 
 
 def test_a_trainer_that_falls_silent_is_told_once_and_so_is_its_next_checkpoint() -> None:

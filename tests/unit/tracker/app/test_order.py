@@ -13,9 +13,9 @@ from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_pipeline import Fuse, Killed, cut
 from tracker.app.pipeline import Order, tick
-from tracker.domain.alert_types import AlertState
-from tracker.domain.late import words_of
-from tracker.domain.types import Pinned, Report, VerdictWord
+from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.types import Pinned, Report, VerdictWord
+from tracker.domain.verdicts.late import words_of
 
 NEWEST = Order(max_waiting=3)
 

@@ -13,11 +13,11 @@ from eval_jobs.types import EvalRecord
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.alerting import Crier
 from tracker.app.pipeline import World, plans_for, remember_gaps, review, tick
-from tracker.domain.alert_types import Alert, AlertState
-from tracker.domain.judge import judge
-from tracker.domain.types import Gap, Pinned, Report, VerdictWord
+from tracker.app.steps.alerting import Crier
+from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.types import Gap, Pinned, Report, VerdictWord
+from tracker.domain.verdicts.judge import judge
 
 GAP = forgetting_run().gaps[0]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from tests.unit.tracker.domain.records import failure_of, record_of
-from tracker.domain.compare import RunNoise
-from tracker.domain.gate import gate
-from tracker.domain.gate_rules import BenchmarkRule, GatePolicy, LatencyLimit
-from tracker.domain.gate_types import GateReport
-from tracker.domain.types import LatencyMetric
+from tests.unit.tracker.domain.making import failure_of, record_of
+from tracker.domain.compare.view import RunNoise
+from tracker.domain.gate.decision import gate
+from tracker.domain.gate.rules import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate.types import GateReport
+from tracker.domain.records.types import LatencyMetric
 
 SAME = [1.0] * 900 + [0.0] * 100
 LOST = [0.0] * 60 + SAME[60:]

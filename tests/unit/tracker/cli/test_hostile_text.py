@@ -15,9 +15,9 @@ from eval_jobs.queue_types import QueueState, Running
 from tests.records import forgetting_run
 from tracker.app.pipeline import Tick
 from tracker.cli.options import json_text
-from tracker.cli.watch_display import WatchDisplay, _status
+from tracker.cli.tables.watch_display import WatchDisplay, _status
 from tracker.config import parse_config
-from tracker.domain.types import Gap
+from tracker.domain.records.types import Gap
 
 RUN = forgetting_run()
 HOSTILE = [

@@ -12,7 +12,7 @@ import pytest
 from eval_jobs.errors import ServerDied
 from tracker.cli import main as cli_main
 from tracker.cli.log_text import CleanFormatter, log_with, show_traceback
-from tracker.domain.display import REPLACEMENT
+from tracker.domain.records.display import REPLACEMENT
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jstep\r\u202e"
 

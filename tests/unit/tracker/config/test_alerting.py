@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.secrets import held_secrets
+from eval_jobs.host.secrets import held_secrets
 from tests.alert_messages import alert, message_of, ordinary
 from tests.channels import opened
 from tests.fakes.chat_rules import WebhookRules
 from tests.fakes.chat_services import ChatService
 from tests.fakes.clock import FakeClock
 from tests.requires import PROJECT as PROJECT_FOLDER
-from tracker.adapters.channels.alertmanager import alerts_of
-from tracker.adapters.channels.opening import open_channels
+from tracker.adapters.alerts.channels.alertmanager import alerts_of
+from tracker.adapters.alerts.opening import open_channels
 from tracker.cli.settings_text import settings_markdown
 from tracker.config import Config, parse_config
-from tracker.domain.alert_types import AlertKind
-from tracker.domain.channel_types import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
+from tracker.domain.records.alerts import AlertKind
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
 
 HERE = Path("/project/tracker.toml")
 PROJECT = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "gsm8k"\n'

@@ -9,16 +9,16 @@ import pytest
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.types import Percentiles
-from tests.unit.tracker.domain.records import record_of
+from tests.unit.tracker.domain.making import record_of
 from tracker.cli.settings_text import Values, commented_toml, settings_markdown
 from tracker.config import load_gate_policy, parse_config
 from tracker.config.gating import GateFile
 from tracker.config.reading import checked
-from tracker.domain.compare import RunNoise
-from tracker.domain.gate import gate
-from tracker.domain.gate_rules import QUANTILES, BenchmarkRule, GatePolicy, LatencyLimit
-from tracker.domain.gate_types import GateWord
-from tracker.domain.types import LatencyMetric
+from tracker.domain.compare.view import RunNoise
+from tracker.domain.gate.decision import gate
+from tracker.domain.gate.rules import QUANTILES, BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate.types import GateWord
+from tracker.domain.records.types import LatencyMetric
 
 HERE = Path("/project/tracker.toml")
 PROJECT_OF_TWO = (

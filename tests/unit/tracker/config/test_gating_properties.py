@@ -12,8 +12,8 @@ from eval_jobs.errors import ConfigError
 from tests.unit.tracker.config.test_gating import PROJECT_OF_TWO, policy_of
 from tracker.config import parse_config
 from tracker.config.gating import SMALLEST_EFFECT
-from tracker.domain.gate_rules import QUANTILES, GatePolicy
-from tracker.domain.types import LatencyMetric
+from tracker.domain.gate.rules import QUANTILES, GatePolicy
+from tracker.domain.records.types import LatencyMetric
 
 HERE = Path("/project/tracker.toml")
 

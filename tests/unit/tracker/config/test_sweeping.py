@@ -12,7 +12,7 @@ from eval_jobs.types import EngineKind
 from tracker.config import parse_config
 from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import Missed, Pick
-from tracker.wiring import Project
+from tracker.wiring.project import Project
 
 HERE = Path("/project/tracker.toml")
 PROJECT = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "exact"\ndata = "sums.jsonl"\n'

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
-from tests.unit.tracker.domain.records import Scores, record_of
-from tracker.domain.judge import judge
-from tracker.domain.run_scores import RunScores, with_record
-from tracker.domain.sample_columns import columns_of
-from tracker.domain.trials import Memory
-from tracker.domain.types import Episode, Policy, Report, Verdict
+from tests.unit.tracker.domain.making import Scores, record_of
+from tracker.domain.records.types import Episode, Policy, Report, Verdict
+from tracker.domain.scores.run_scores import RunScores, with_record
+from tracker.domain.scores.sample_columns import columns_of
+from tracker.domain.verdicts.judge import judge
+from tracker.domain.verdicts.trials import Memory
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 POLICY = Policy(planned_checkpoints=10)

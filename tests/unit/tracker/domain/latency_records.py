@@ -23,7 +23,7 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
-from tracker.domain.statistics import FloatArray
+from tracker.domain.scores.statistics import FloatArray
 
 NOW = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 LOAD = ProbeLoad(requests=100)

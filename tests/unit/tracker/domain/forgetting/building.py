@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from tracker.domain.forgetting.levels import Unit
 from tracker.domain.regression.detector import Track
 from tracker.domain.regression.jitter import TAU_START, Jitter
-from tracker.domain.regression.score_matrix import ScoreMatrix, empty_matrix, inserted
+from tracker.domain.scores.matrix import ScoreMatrix, empty_matrix, inserted
 
 JITTER = Jitter(tau2=TAU_START**2, variance=3 * TAU_START**4)
 

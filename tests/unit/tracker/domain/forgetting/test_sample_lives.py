@@ -19,7 +19,7 @@ from tracker.domain.forgetting.sample_lives import (
     step_events,
     windows_around,
 )
-from tracker.domain.regression.score_matrix import FloatArray
+from tracker.domain.scores.matrix import FloatArray
 
 NAN = float("nan")
 TABLES = arrays.arrays(

@@ -11,9 +11,9 @@ from tests.requires import shared_data
 from tests.unit.tracker.domain.forgetting.building import JITTER, levels, steps_of, unit_of
 from tracker.domain.forgetting.levels import Unit
 from tracker.domain.forgetting.transfer import Teaching, backward_transfer, phase_spans, teaching_of
+from tracker.domain.records.types import Phase
 from tracker.domain.regression.detector import Track
-from tracker.domain.regression.score_matrix import Contrast, FloatArray
-from tracker.domain.types import Phase
+from tracker.domain.scores.matrix import Contrast, FloatArray
 
 PHASES = (Phase(name="a", from_step=0), Phase(name="b", from_step=600), Phase(name="c", from_step=1200))
 ROWS = np.arange(18)

@@ -16,7 +16,7 @@ from tracker.domain.forgetting.wording import (
     transfer_sentences,
     whole_text,
 )
-from tracker.domain.types import Policy
+from tracker.domain.records.types import Policy
 
 RUN = forgetting_run()
 LEDGER = run_ledger(scores_of_run(RUN), Policy(phases=RUN.phases), details=1)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eval_jobs.errors import BadData
-from eval_jobs.imported_types import Aggregate
+from eval_jobs.records.imported import Aggregate
 from eval_jobs.types import BenchmarkFailure, EvalResult, SampleStatus
 from tests.evaluating import quiet
 from tests.imported import AT, fields, given, lm_eval, lm_eval_rows

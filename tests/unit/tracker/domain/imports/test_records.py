@@ -11,7 +11,7 @@ from tracker.domain.imports.bench_serve import sheet_of_bench_serve
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import Target, checkpoints_of, known_chances, models_of
 from tracker.domain.imports.types import Sheet
-from tracker.domain.pairing import explain_difference
+from tracker.domain.scores.pairing import explain_difference
 
 TARGET = Target(run_id="run", suite="suite")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracker.domain.regression.detector import Track
-from tracker.domain.regression.score_matrix import FloatArray, ScoreMatrix, empty_matrix, inserted
+from tracker.domain.scores.matrix import FloatArray, ScoreMatrix, empty_matrix, inserted
 
 
 def matrix_of(table: FloatArray) -> ScoreMatrix:

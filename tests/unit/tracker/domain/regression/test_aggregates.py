@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.errors import BadData
-from tracker.domain.aggregate_verdict import aggregate_word, capped, is_learned
+from tracker.domain.records.types import Baseline, VerdictWord
 from tracker.domain.regression.aggregates import (
     AggregateSeries,
     aggregate_evidence,
@@ -18,9 +18,9 @@ from tracker.domain.regression.aggregates import (
 )
 from tracker.domain.regression.blocks import second_difference_weights
 from tracker.domain.regression.detector import Evidence, Level
-from tracker.domain.regression.score_matrix import FloatArray, empty_matrix, inserted
-from tracker.domain.rules import Thresholds
-from tracker.domain.types import Baseline, VerdictWord
+from tracker.domain.scores.matrix import FloatArray, empty_matrix, inserted
+from tracker.domain.verdicts.aggregate_verdict import aggregate_word, capped, is_learned
+from tracker.domain.verdicts.rules import Thresholds
 
 N = 1000
 THRESHOLDS = Thresholds(min_effect=0.01, equivalence_margin=0.01)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.budget import (
     BEHAVIOUR_SHARE,
     DEFAULT,
@@ -20,7 +21,6 @@ from tracker.domain.regression.budget import (
     alpha_per_checkpoint,
 )
 from tracker.domain.regression.detector import Level
-from tracker.domain.types import Baseline
 
 ALPHA = 0.05
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.tracker.domain.regression.tables import flipping, matrix_of, track_of
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_at, evidence_of, jitter_of
 from tracker.domain.regression.jitter import Jitter
-from tracker.domain.regression.score_matrix import FloatArray, empty_matrix, inserted
-from tracker.domain.types import Baseline
+from tracker.domain.scores.matrix import FloatArray, empty_matrix, inserted
 
 LEVEL = Level(alpha=0.05, planned=50, benchmarks=2)
 EFFECT = 0.01

@@ -13,15 +13,15 @@ import pytest
 from tests.requires import PROJECT, shared_data
 from tests.unit.tracker.domain.regression import oracle
 from tests.unit.tracker.domain.regression.tables import matrix_of, table_of, track_of
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, second_difference_weights
 from tracker.domain.regression.budget import DEFAULT, PLAIN, Design
 from tracker.domain.regression.detector import Evidence, Level, evidence_at
 from tracker.domain.regression.jitter import Jitter, SecondDifferences, _raw, estimate_jitter
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
-from tracker.domain.regression.score_matrix import Contrast, FloatArray
-from tracker.domain.rules import Thresholds, word_of
-from tracker.domain.statistics import Spread, mde, paired_test, samples_needed, t_cdf, tost_p
-from tracker.domain.types import Baseline
+from tracker.domain.scores.matrix import Contrast, FloatArray
+from tracker.domain.scores.statistics import Spread, mde, paired_test, samples_needed, t_cdf, tost_p
+from tracker.domain.verdicts.rules import Thresholds, word_of
 
 GOLDEN: dict[str, Any] = json.loads((PROJECT / "tests" / "golden" / "verdicts.json").read_text(encoding="utf-8"))
 THRESHOLDS = Thresholds(min_effect=0.01, equivalence_margin=0.01)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.domain.regression.jitter import MIN_HISTORY, TAU_START, WINDOW, SecondDifferences, estimate_jitter
-from tracker.domain.regression.score_matrix import FloatArray
+from tracker.domain.scores.matrix import FloatArray
 
 FLOOR = 0.0015
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.tracker.domain.regression.tables import flipping, matrix_of
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, peak_blocks, recent_blocks
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.null_variance import GUARD, HISTORY, MIN_HISTORY, null_variances
 from tracker.domain.regression.pooled_test import null_test, pooled_test
-from tracker.domain.regression.score_matrix import Contrast, FloatArray, inserted
-from tracker.domain.types import Baseline
+from tracker.domain.scores.matrix import Contrast, FloatArray, inserted
 
 
 def recent(table: FloatArray, m: int, since: int = 0) -> float | None:

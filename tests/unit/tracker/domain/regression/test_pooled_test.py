@@ -12,7 +12,7 @@ from scipy import stats
 
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
-from tracker.domain.regression.score_matrix import Contrast
+from tracker.domain.scores.matrix import Contrast
 
 NOISE = Jitter(tau2=9e-6, variance=1e-10)
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.detector import Level, Track, evidence_of, jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import pooled_test
-from tracker.domain.regression.score_matrix import BoolArray, FloatArray, ScoreMatrix, empty_matrix, inserted
 from tracker.domain.regression.screened import MIN_CORE, ScreenedScores, screened_differences, screened_scores
-from tracker.domain.types import Baseline
+from tracker.domain.scores.matrix import BoolArray, FloatArray, ScoreMatrix, empty_matrix, inserted
 
 N = 60
 PART = np.arange(N) % 3 == 0

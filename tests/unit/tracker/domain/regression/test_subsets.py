@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.tracker.domain.regression.tables import flipping, matrix_of, track_of
-from tracker.domain.grouping import grouping_of
+from tracker.domain.records.grouping import grouping_of
+from tracker.domain.records.types import Baseline
 from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import Evidence, Level
-from tracker.domain.regression.score_matrix import FloatArray
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
-from tracker.domain.types import Baseline
+from tracker.domain.scores.matrix import FloatArray
 
 LEVEL = Level(alpha=0.05, planned=50, benchmarks=1, design=ONE_SIZE)
 

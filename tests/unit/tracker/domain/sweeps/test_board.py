@@ -11,8 +11,8 @@ from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, ProbeResult, SampleStatus
 from tests.sweeping import CHECKPOINTS, LOADS, NOW, RECORDED, SUITE, answered, sweep_of
-from tracker.domain.calibration import share_interval
-from tracker.domain.statistics import interval, paired_test
+from tracker.domain.calibration.noise import share_interval
+from tracker.domain.scores.statistics import interval, paired_test
 from tracker.domain.sweeps.board import Board, BoardScore, board_of, variant_text, without_texts
 from tracker.domain.sweeps.board_text import first_text
 from tracker.domain.sweeps.matrix import plans_of

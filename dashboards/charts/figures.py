@@ -1,0 +1,185 @@
+"""What a line chart shows, and where on the paper each part lies: records and geometry, no drawing. Pure.
+
+A figure is one or more panels above each other on one step axis; `dashboards.charts.svg` draws it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tracker.domain.records.types import Phase
+
+LEFT = 46
+RIGHT = 14
+LABEL_CHARS = 34
+"""Longer names at the ends of lines are cut."""
+LABEL_CHAR_WIDTH = 7.3
+LABELS_FROM_WIDTH = 700
+"""Narrower figures leave the names of lines to the legend beside them."""
+TITLE_HEIGHT = 24
+LANE_HEIGHT = 20
+AXIS_HEIGHT = 24
+PANEL_GAP = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One value of a line, with its interval where it has one."""
+
+    step: int
+    value: float
+    low: float | None = None
+    high: float | None = None
+    tip: str = ""
+    """What the pointer shows beside the line's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a panel."""
+
+    name: str
+    points: tuple[Point, ...]
+    slot: int = 0
+    """Which colour and marker."""
+    dashed: bool = False
+    marked: bool = True
+    breaks: tuple[int, ...] = ()
+    """Steps where the line is interrupted: those without a value, and those from which on it was measured otherwise."""
+    ring_step: int | None = None
+    """A point to point out."""
+    label: str = ""
+    """Written at the line's end where there is room."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absence:
+    """A step that has no value, and why; shown below the panel, never as a value."""
+
+    step: int
+    text: str
+    slot: int | None = None
+    """Of the line that lacks it; None: all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """Lines that share a value axis."""
+
+    title: str
+    lines: tuple[Line, ...]
+    low: float
+    high: float
+    height: int = 240
+    absences: tuple[Absence, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """Panels above each other on one step axis."""
+
+    ident: str
+    """Unique on the page; letters, digits and hyphens."""
+    title: str
+    description: str
+    """What a person who cannot see it should know."""
+    panels: tuple[Panel, ...]
+    x_min: int
+    x_max: int
+    phases: tuple[Phase, ...] = ()
+    tips: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """Where a panel's plot lies, and its two scales."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+    low: float
+    high: float
+    x_min: int
+    x_max: int
+    labelled: bool
+    """Whether there is room for names at the lines' ends."""
+
+    def x(self, step: float) -> float:
+        """Return the horizontal place of a step; a single step lies in the middle."""
+        if self.x_max == self.x_min:
+            return (self.left + self.right) / 2
+        return self.left + (step - self.x_min) / (self.x_max - self.x_min) * (self.right - self.left)
+
+    def y(self, value: float) -> float:
+        """Return the vertical place of a value, held inside the plot."""
+        share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        return self.bottom - min(1.0, max(0.0, share)) * (self.bottom - self.top)
+
+
+def frames(figure: Figure, width: int) -> tuple[Frame, ...]:
+    """Return the place of each panel in a figure `width` units wide."""
+    longest = max((len(line.label) for panel in figure.panels for line in panel.lines), default=0)
+    labelled = width >= LABELS_FROM_WIDTH and longest > 0
+    right = width - (34 + LABEL_CHAR_WIDTH * min(longest, LABEL_CHARS) if labelled else RIGHT)
+    result = []
+    top = 0
+    for panel in figure.panels:
+        top += TITLE_HEIGHT
+        result.append(
+            Frame(
+                left=LEFT,
+                right=right,
+                top=top,
+                bottom=top + panel.height,
+                low=panel.low,
+                high=panel.high,
+                x_min=figure.x_min,
+                x_max=figure.x_max,
+                labelled=labelled,
+            )
+        )
+        top += panel.height + lane_height(panel) + PANEL_GAP
+    return tuple(result)
+
+
+def lane_height(panel: Panel) -> int:
+    """Return the height of the lane below a panel that shows steps without a value."""
+    return LANE_HEIGHT if panel.absences else 0
+
+
+def runs(line: Line) -> Iterator[tuple[Point, ...]]:
+    """Yield the stretches of a line between its breaks."""
+    run: list[Point] = []
+    for point in line.points:
+        if run and any(run[-1].step < b <= point.step for b in line.breaks):
+            yield tuple(run)
+            run = []
+        run.append(point)
+    if run:
+        yield tuple(run)
+
+
+def ticks(low: float, high: float, *, at_most: int) -> tuple[float, ...]:
+    """Return round values between `low` and `high`, evenly spaced, about `at_most` of them."""
+    if not high > low:
+        return (low,)
+    raw = (high - low) / max(1, at_most - 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    spacing = next(power * m for m in (1, 2, 5, 10) if power * m >= raw * (1 - 1e-9))
+    first = math.ceil(low / spacing - 1e-9)
+    return tuple(spacing * i for i in range(first, math.floor(high / spacing + 1e-9) + 1))
+
+
+def apart(wanted: Sequence[float], *, low: float, high: float, distance: float) -> list[float]:
+    """Return places at least `distance` apart, in order, between `low` and `high` where they all fit."""
+    places: list[float] = []
+    for place in wanted:
+        places.append(max(place, places[-1] + distance if places else low))
+    limit = high
+    for index in range(len(places) - 1, -1, -1):
+        places[index] = min(places[index], limit)
+        limit = places[index] - distance
+    return places

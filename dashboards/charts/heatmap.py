@@ -1,0 +1,187 @@
+"""How far every benchmark is below its best, step by step, as coloured strips. Pure.
+
+    rows = heat_rows(ledger)         # a row for each benchmark, its subsets folded below it
+    rows[0].strip                    # inline SVG, stretched by the page to the width there is
+
+Colour shows the distance to the best block: what is at its best, what was still to be learned before it, and what was
+lost after it. A checkpoint without a score is a thin line, never a colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from dashboards.charts.svg import text
+from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
+from tracker.domain.records.display import NOTHING, one_line, score_text, signed_text
+from tracker.domain.records.types import Phase
+
+MAX_COLUMNS = 100
+"""In a longer run, neighbouring checkpoints share a column."""
+
+DEPTHS = (0.01, 0.02, 0.05, 0.10, 0.20, 0.40)
+"""Distances to the best at which the colour changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeatRow:
+    """One benchmark or subset."""
+
+    name: str
+    strip: str
+    """SVG, escaped."""
+    now: str
+    change: str
+    lost: bool
+    """Whether the interval of its forgetting is above 0."""
+    subsets: tuple[HeatRow, ...] = ()
+
+
+def heat_rows(ledger: RunLedger) -> tuple[HeatRow, ...]:
+    """Return the rows of a ledger, in its order."""
+    columns = _columns(ledger.steps)
+    return tuple(
+        _row(_Place(ident=f"heat-{at}", benchmark=benchmark, columns=columns, phases=ledger.phases))
+        for at, benchmark in enumerate(ledger.benchmarks)
+    )
+
+
+def shade_of(depth: float) -> int:
+    """Return 0 (at its best) to `len(DEPTHS)` for a distance to the best, as a share of the score's range."""
+    return sum(depth > limit for limit in DEPTHS)
+
+
+# --- private: columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cell:
+    """One column of a strip."""
+
+    first_step: int
+    last_step: int
+    mean: float | None
+    """As the benchmark reports it; None: no score."""
+    kind: str
+    """CSS class: `none`, `best`, `b1` to `b6` before the best, `a1` to `a6` after it."""
+
+
+def _columns(steps: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    size = -(-len(steps) // MAX_COLUMNS)
+    return tuple(tuple(steps[at : at + size]) for at in range(0, len(steps), max(1, size)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """What the strips of one benchmark share."""
+
+    ident: str
+    """Unique on the page."""
+    benchmark: BenchmarkLedger
+    columns: tuple[tuple[int, ...], ...]
+    phases: tuple[Phase, ...]
+
+
+def _row(place: _Place) -> HeatRow:
+    subsets = (
+        _heat_row(replace(place, ident=f"{place.ident}-{at}"), row) for at, row in enumerate(place.benchmark.subsets)
+    )
+    return replace(_heat_row(place, place.benchmark.whole), subsets=tuple(subsets))
+
+
+def _heat_row(place: _Place, row: LedgerRow) -> HeatRow:
+    found = row.forgetting
+    newest = next((mean for mean in reversed(row.means) if mean is not None), None)
+    return HeatRow(
+        name=one_line(row.subset or place.benchmark.benchmark),
+        strip=_strip(place, row),
+        now=score_text(newest if found is None else found.last.mean),
+        change=NOTHING if found is None else signed_text(-found.forgetting),
+        lost=found is not None and found.ci_low > 0,
+    )
+
+
+def _cells(benchmark: BenchmarkLedger, row: LedgerRow, columns: Sequence[tuple[int, ...]]) -> list[_Cell]:
+    by_step = dict(zip(benchmark.steps, row.means, strict=True))
+    known = [mean for mean in row.means if mean is not None]
+    up = 1.0 if benchmark.higher_is_better else -1.0
+    best = row.forgetting.peak.mean if row.forgetting else max(known, key=lambda mean: up * mean, default=0.0)
+    scale = 1.0 if all(0 <= mean <= 1 for mean in known) else max(known) - min(known) or 1.0
+    cells = []
+    for steps in columns:
+        there = [mean for step in steps if (mean := by_step.get(step)) is not None]
+        mean = sum(there) / len(there) if there else None
+        kind = "none" if mean is None else _kind(row, steps[0], shade_of(up * (best - mean) / scale))
+        cells.append(_Cell(first_step=steps[0], last_step=steps[-1], mean=mean, kind=kind))
+    return cells
+
+
+def _kind(row: LedgerRow, step: int, shade: int) -> str:
+    if not shade:
+        return "best"
+    is_after = row.forgetting is not None and step > row.forgetting.peak.last_step
+    return f"{'a' if is_after else 'b'}{shade}"
+
+
+def _peak(row: LedgerRow, columns: Sequence[tuple[int, ...]]) -> tuple[int, int] | None:
+    """Return the first column of the best block and the one behind it."""
+    if row.forgetting is None:
+        return None
+    peak = row.forgetting.peak
+    at = [i for i, steps in enumerate(columns) if steps[-1] >= peak.first_step and steps[0] <= peak.last_step]
+    return at[0], at[-1] + 1
+
+
+def _borders(columns: Sequence[tuple[int, ...]], phases: Sequence[Phase]) -> list[int]:
+    """Return the columns before which a phase begins; the checkpoint at a border belongs to the phase before."""
+    starts = (sum(steps[-1] <= phase.from_step for steps in columns) for phase in phases)
+    return sorted({at for at in starts if 0 < at < len(columns)})
+
+
+# --- private: drawing
+
+
+def _strip(place: _Place, row: LedgerRow) -> str:
+    cells = _cells(place.benchmark, row, place.columns)
+    size = f'viewBox="0 0 {len(cells)} 1" preserveAspectRatio="none"'
+    peak = _peak(row, place.columns)
+    return "".join(
+        [
+            f'<svg class="strip" {size} role="img" aria-labelledby="{place.ident}">',
+            f'<desc id="{place.ident}">{text(_description(cells))}</desc>',
+            *_stretches(cells),
+            *(f'<path class="border" d="M{at} 0v1"/>' for at in _borders(place.columns, place.phases)),
+            f'<path class="peak" d="M{peak[0]} 0H{peak[1]}V1H{peak[0]}z"/>' if peak else "",
+            "</svg>",
+        ]
+    )
+
+
+def _stretches(cells: Sequence[_Cell]) -> Iterator[str]:
+    at = 0
+    for kind, group in groupby(cells, key=lambda cell: cell.kind):
+        stretch = list(group)
+        path = f"M{at} .5h{len(stretch)}" if kind == "none" else f"M{at} 0h{len(stretch)}v1h-{len(stretch)}z"
+        yield f'<path class="{kind}" d="{path}"><title>{text(_said(stretch))}</title></path>'
+        at += len(stretch)
+
+
+def _said(stretch: Sequence[_Cell]) -> str:
+    """Return what the pointer shows: `steps 700 to 800: 0.438 to 0.163`."""
+    first, last = stretch[0].first_step, stretch[-1].last_step
+    steps = f"step {first}" if first == last else f"steps {first} to {last}"
+    means = [score_text(cell.mean) for cell in (stretch[0], stretch[-1]) if cell.mean is not None]
+    return f"{steps}: {' to '.join(dict.fromkeys(means)) or 'no score'}"
+
+
+def _description(cells: Sequence[_Cell]) -> str:
+    stretches = [(word, list(group)) for word, group in groupby(cells, key=_word)]
+    return "; ".join(f"{word} at {_said(stretch)}" for word, stretch in stretches)
+
+
+def _word(cell: _Cell) -> str:
+    if cell.kind in ("none", "best"):
+        return {"none": "not measured", "best": "at its best"}[cell.kind]
+    return "lost" if cell.kind.startswith("a") else "still learning"

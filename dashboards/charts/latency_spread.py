@@ -1,0 +1,154 @@
+"""How the times of single requests are spread, at one checkpoint and beside what it is compared with. Pure.
+
+loads = load_spreads(record, before)      # one for each load of the checkpoint's plan
+loads[0].metrics[0].curves                # what `dashboards.charts.ecdf` draws
+
+A median alone hides a tail that half of the users of a server wait in; here is every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dashboards.charts.ecdf import Curve, Ecdf
+from eval_jobs.types import EvalRecord, Percentiles, ProbeFailure, ProbeLoad, ProbeResult, ReferenceProbe, RequestTiming
+from tracker.domain.records.display import count_text, one_line
+
+SHOWN = (5, 25, 50, 75, 90, 95, 99)
+"""Percentiles of the table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpreadRow:
+    """One metric of one side, in ms."""
+
+    metric: str
+    side: str
+    requests: int
+    percentiles: tuple[str, ...]
+    """As in `SHOWN`, then the longest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadSpread:
+    """One load at one checkpoint."""
+
+    load: str
+    note: str
+    """What it is compared with, and how far that can be trusted; or why there is nothing to show."""
+    figures: tuple[Ecdf, ...]
+    rows: tuple[SpreadRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One of the times of a request."""
+
+    title: str
+    name: str
+    time_ms: Callable[[RequestTiming], float | None]
+    percentiles: Callable[[ProbeResult], Percentiles | None]
+
+
+TTFT = Metric(
+    title="Time to first token (TTFT), ms", name="TTFT", time_ms=lambda r: r.ttft_ms, percentiles=lambda p: p.ttft_ms
+)
+TPOT = Metric(
+    title="Time per further token (TPOT), ms", name="TPOT", time_ms=lambda r: r.tpot_ms, percentiles=lambda p: p.tpot_ms
+)
+E2E = Metric(
+    title="Time to last token (E2E), ms", name="E2E", time_ms=lambda r: r.e2e_ms, percentiles=lambda p: p.e2e_ms
+)
+METRICS = (TTFT, TPOT, E2E)
+
+
+def load_spreads(record: EvalRecord, before: EvalRecord | None) -> tuple[LoadSpread, ...]:
+    """Return every load of a record beside its reference, else beside the checkpoint before.
+
+    Args:
+        record: the checkpoint's; where a reference was timed in between, that is what it is shown with.
+        before: of the checkpoint before it; None: there is none.
+    """
+    return tuple(_spread(record, before, probe.load, f"spread-{at}") for at, probe in enumerate(record.probes))
+
+
+def times_of(requests: Sequence[RequestTiming], metric: Metric) -> tuple[float, ...]:
+    """Return the times of one metric in ms, ascending; requests that have none are left out."""
+    return tuple(sorted(time for request in requests if (time := metric.time_ms(request)) is not None))
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Side:
+    name: str
+    requests: tuple[RequestTiming, ...]
+
+
+def _spread(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad, ident: str) -> LoadSpread:
+    name = one_line(load.name)
+    sides, note = _sides(record, before, load)
+    figures = (_figure(f"{ident}-{metric.name}", name, metric, sides) for metric in METRICS)
+    return LoadSpread(
+        load=name,
+        note=note,
+        figures=tuple(figure for figure in figures if figure.curves),
+        rows=tuple(row for metric in METRICS for side in sides for row in _rows(metric, side)),
+    )
+
+
+def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tuple[tuple[_Side, ...], str]:
+    step = record.plan.checkpoint.step
+    for pairs in record.reference_probes:
+        if isinstance(pairs, ReferenceProbe) and pairs.load.name == load.name:
+            both = (
+                _Side(name=f"step {step}", requests=pairs.candidate),
+                _Side(name=f"step {pairs.reference_step}, the reference", requests=pairs.reference),
+            )
+            return both, f"{count_text(len(pairs.candidate), 'pair')} of requests, timed by turns on the same engine."
+    own = _probe(record, load)
+    if isinstance(own, ProbeFailure):
+        return (), f"Not measured: {one_line(own.message)} ({one_line(own.code)})."
+    sides = [_Side(name=f"step {step}", requests=own.requests)] if own is not None and own.requests else []
+    if not sides:
+        return (), "Only percentiles are known of it, no single requests."
+    earlier = None if before is None else _probe(before, load)
+    if before is None or not isinstance(earlier, ProbeResult) or earlier.load != load or not earlier.requests:
+        return tuple(sides), "Nothing earlier was measured under the same load."
+    sides.append(_Side(name=f"step {before.plan.checkpoint.step}, before it", requests=earlier.requests))
+    return tuple(sides), "Measured at different hours: what the machine did besides is part of the difference."
+
+
+def _probe(record: EvalRecord, load: ProbeLoad) -> ProbeResult | ProbeFailure | None:
+    return next((probe for probe in record.probes if probe.load.name == load.name), None)
+
+
+def _figure(ident: str, load: str, metric: Metric, sides: Sequence[_Side]) -> Ecdf:
+    curves = [
+        Curve(name=side.name, slot=slot, values=times)
+        for slot, side in enumerate(sides)
+        if (times := times_of(side.requests, metric))
+    ]
+    medians = ", ".join(f"{curve.name} has a median of {float(np.median(curve.values)):.3g} ms" for curve in curves)
+    return Ecdf(
+        ident=ident,
+        title=metric.title,
+        description=f"Share of the requests under load {load} that were faster than a time; {medians}.",
+        curves=tuple(curves),
+    )
+
+
+def _rows(metric: Metric, side: _Side) -> Iterator[SpreadRow]:
+    times = times_of(side.requests, metric)
+    if times:
+        found = [*np.percentile(times, SHOWN).tolist(), times[-1]]
+        yield SpreadRow(
+            metric=metric.name,
+            side=side.name,
+            requests=len(times),
+            percentiles=tuple(f"{value:.2f}" if value < 10 else f"{value:.1f}" for value in found),
+        )

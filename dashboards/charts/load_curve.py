@@ -1,0 +1,154 @@
+"""How latency grows with throughput: what was timed -> inline SVG. Pure.
+
+svg = draw_curve(curve_chart("nightly", curves), width=960)
+
+Each target is a line, each load a point of it: to the right more tokens a second, upwards a longer wait. No script, as
+in `svg`; a point says its load where the pointer rests on it, and the table beside it says everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dashboards.charts.figures import ticks
+from dashboards.charts.svg import legend_mark, marker, text
+from eval_jobs.types import Percentiles, ProbeResult
+from tracker.domain.records.display import one_line
+from tracker.domain.sweeps.board import LoadCurve
+
+LEFT, RIGHT, TOP, BOTTOM = 58, 16, 24, 36
+PANEL_HEIGHT = 220
+SLOTS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """One load on one target."""
+
+    tokens_per_s: float
+    value_ms: float
+    tip: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveLine:
+    """One target, by rising load."""
+
+    name: str
+    slot: int
+    points: tuple[CurvePoint, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePanel:
+    """One latency of all targets."""
+
+    title: str
+    lines: tuple[CurveLine, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveChart:
+    """Everything that one chart shows."""
+
+    ident: str
+    """Unique on the page; letters, digits and hyphens."""
+    title: str
+    panels: tuple[CurvePanel, ...]
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """For each line its picture, as SVG, and its name."""
+        return tuple((legend_mark(line.slot), one_line(line.name)) for line in self.panels[0].lines)
+
+
+def curve_chart(ident: str, curves: Sequence[LoadCurve]) -> CurveChart | None:
+    """Return the chart of a sweep's loads; None when no target has two loads to be joined by a line."""
+    if not any(len(curve.probes) > 1 for curve in curves):
+        return None
+    return CurveChart(
+        ident=ident,
+        title="Latency over throughput",
+        panels=(
+            CurvePanel(title="Time to first token (TTFT), median, ms", lines=_lines(curves, lambda p: p.ttft_ms)),
+            CurvePanel(title="Time per further token (TPOT), median, ms", lines=_lines(curves, lambda p: p.tpot_ms)),
+        ),
+    )
+
+
+def draw_curve(chart: CurveChart, *, width: int) -> str:
+    """Return the chart as an `<svg>` element that is `width` units wide and scales down with its place."""
+    height = (PANEL_HEIGHT + TOP + BOTTOM) * len(chart.panels)
+    ident = f"{chart.ident}-{width}"
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    parts = [
+        f'<svg class="chart" {size} role="img" aria-labelledby="{ident}-t {ident}-d">',
+        f'<title id="{ident}-t">{text(chart.title)}</title>',
+        f'<desc id="{ident}-d">{text("; ".join(_described(chart)))}</desc>',
+    ]
+    for index, panel in enumerate(chart.panels):
+        parts += _panel(panel, top=TOP + index * (PANEL_HEIGHT + TOP + BOTTOM), right=width - RIGHT)
+    return "".join([*parts, "</svg>"])
+
+
+# --- private
+
+
+def _lines(curves: Sequence[LoadCurve], figure: Callable[[ProbeResult], Percentiles | None]) -> tuple[CurveLine, ...]:
+    return tuple(
+        CurveLine(
+            name=curve.target,
+            slot=slot % SLOTS,
+            points=tuple(
+                CurvePoint(tokens_per_s=p.output_tokens_per_s, value_ms=found.p50, tip=_tip(curve, p, found))
+                for p in curve.probes
+                if (found := figure(p)) is not None
+            ),
+        )
+        for slot, curve in enumerate(curves)
+    )
+
+
+def _tip(curve: LoadCurve, probe: ProbeResult, found: Percentiles) -> str:
+    load = probe.load
+    pace = (
+        f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} requests per second"
+    )
+    return f"{curve.target}, {pace}: {probe.output_tokens_per_s:.0f} tokens/s, median {found.p50:.1f} ms"
+
+
+def _described(chart: CurveChart) -> Iterator[str]:
+    for line in chart.panels[0].lines:
+        if line.points:
+            rates = [point.tokens_per_s for point in line.points]
+            yield f"{line.name}: {min(rates):.0f} to {max(rates):.0f} tokens per second"
+
+
+def _panel(panel: CurvePanel, *, top: float, right: float) -> Iterator[str]:
+    points = [point for line in panel.lines for point in line.points]
+    most_x = max((point.tokens_per_s for point in points), default=0.0) * 1.05 or 1.0
+    most_y = max((point.value_ms for point in points), default=0.0) * 1.1 or 1.0
+    bottom = top + PANEL_HEIGHT
+
+    def x(rate: float) -> float:
+        return LEFT + rate / most_x * (right - LEFT)
+
+    def y(value: float) -> float:
+        return bottom - value / most_y * PANEL_HEIGHT
+
+    yield f'<text class="ptitle" x="{LEFT}" y="{top - 9:.1f}">{text(panel.title)}</text>'
+    for value in ticks(0.0, most_y, at_most=5):
+        yield f'<path class="grid" d="M{LEFT} {y(value):.1f}H{right:.1f}"/>'
+        yield f'<text class="tick" text-anchor="end" x="{LEFT - 6}" y="{y(value):.1f}" dy="4">{value:g}</text>'
+    for rate in ticks(0.0, most_x, at_most=max(3, int((right - LEFT) // 90))):
+        yield f'<text class="tick" text-anchor="middle" x="{x(rate):.1f}" y="{bottom:.1f}" dy="14">{rate:g}</text>'
+    name = "output tokens per second"
+    yield f'<text class="tick" text-anchor="end" x="{right:.1f}" y="{bottom:.1f}" dy="28">{name}</text>'
+    for line in panel.lines:
+        if line.points:
+            path = "L".join(f"{x(p.tokens_per_s):.1f} {y(p.value_ms):.1f}" for p in line.points)
+            yield f'<path class="line s{line.slot}" d="M{path}"/>'
+        for point in line.points:
+            shape = marker(line.slot, x(point.tokens_per_s), y(point.value_ms))
+            yield f"<g><title>{text(point.tip)}</title>{shape}</g>"

@@ -1,0 +1,273 @@
+"""Figures -> inline SVG. Pure.
+
+svg = draw(Figure(ident="scores", title="Scores", description="...", panels=(panel,), x_min=100, x_max=1000), width=960)
+
+No script: colours come from the page's CSS variables (so dark, light and print need nothing), and what appears under
+the pointer is CSS too. All text is cleaned and escaped here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import pairwise
+
+from dashboards.charts.figures import (
+    AXIS_HEIGHT,
+    LABEL_CHARS,
+    LANE_HEIGHT,
+    Figure,
+    Frame,
+    Line,
+    Panel,
+    apart,
+    frames,
+    lane_height,
+    runs,
+    ticks,
+)
+from tracker.domain.records.display import one_line
+
+LINE_HEIGHT = 15
+MIN_TIP_WIDTH = 2.0
+"""Of a column that a pointer can hit."""
+CHAR_WIDTH = 6.7
+"""Of the tip's 12 px text, a little generous."""
+MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "bar")
+"""One for each colour, so that lines are told apart without colours."""
+TITLE_CHAR_WIDTH = 8.0
+PHASE_CHAR_WIDTH = 6.3
+MIN_PHASE_CHARS = 4
+NAMED_FROM_WIDTH = 300
+"""Narrower plots show where a phase begins and leave its name out."""
+MAX_MARKED = 60
+"""With more points than this, markers would only blur the line."""
+
+
+def draw(figure: Figure, *, width: int) -> str:
+    """Return the figure as an `<svg>` element that is `width` units wide and scales down with its place."""
+    places = frames(figure, width)
+    height = int(places[-1].bottom) + lane_height(figure.panels[-1]) + AXIS_HEIGHT
+    ident = f"{figure.ident}-{width}"
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    parts = [
+        f'<svg class="chart" {size} role="img" aria-labelledby="{ident}-t {ident}-d">',
+        f'<title id="{ident}-t">{text(figure.title)}</title><desc id="{ident}-d">{text(figure.description)}</desc>',
+        *_phase_marks(figure, places),
+    ]
+    for panel, frame in zip(figure.panels, places, strict=True):
+        parts += _panel(panel, frame)
+    parts += _step_axis(places[-1], top=height - AXIS_HEIGHT)
+    if figure.tips:
+        parts += _tips(figure, places)
+    return "".join([*parts, "</svg>"])
+
+
+def legend_mark(slot: int) -> str:
+    """Return a small picture of a line of this slot, for a legend in HTML."""
+    return (
+        f'<svg class="key" viewBox="0 0 28 12" width="28" height="12" aria-hidden="true">'
+        f'<path class="line s{_slot(slot)}" d="M0 6H28"/>{marker(slot, 14, 6)}</svg>'
+    )
+
+
+def marker(slot: int, x: float, y: float, radius: float = 4.0) -> str:
+    """Return the marker of a slot as an SVG element."""
+    return f'<path class="m s{_slot(slot)}" d="{_shape(MARKERS[_slot(slot)], x, y, radius)}"/>'
+
+
+def text(value: str) -> str:
+    """Return `value` cleaned, on one line and escaped for element content and attributes."""
+    return escape(one_line(value))
+
+
+# --- private: what is drawn
+
+
+def _slot(slot: int) -> int:
+    return slot % len(MARKERS)
+
+
+def _panel(panel: Panel, frame: Frame) -> Iterator[str]:
+    title = _cut(panel.title, int((frame.right - frame.left) / TITLE_CHAR_WIDTH))
+    yield f'<text class="ptitle" x="{frame.left}" y="{_n(frame.top - 9)}">{text(title)}</text>'
+    for value in ticks(panel.low, panel.high, at_most=6 if panel.height > 150 else 5):
+        y = _n(frame.y(value))
+        yield f'<path class="grid" d="M{frame.left} {y}H{_n(frame.right)}"/>'
+        yield f'<text class="tick" text-anchor="end" x="{frame.left - 6}" y="{y}" dy="4">{value:g}</text>'
+    for line in panel.lines:
+        yield from _band(line, frame)
+    for line in panel.lines:
+        yield from _line(line, frame)
+    yield from _absences(panel, frame)
+    if frame.labelled:
+        yield from _labels(panel, frame)
+
+
+def _band(line: Line, frame: Frame) -> Iterator[str]:
+    for run in runs(line):
+        ranged = [(frame.x(p.step), p.low, p.high) for p in run if p.low is not None and p.high is not None]
+        if len(ranged) < 2:
+            continue
+        upper = [f"{_n(x)} {_n(frame.y(high))}" for x, _, high in ranged]
+        lower = [f"{_n(x)} {_n(frame.y(low))}" for x, low, _ in reversed(ranged)]
+        yield f'<path class="band s{_slot(line.slot)}" d="M{"L".join(upper + lower)}Z"/>'
+
+
+def _line(line: Line, frame: Frame) -> Iterator[str]:
+    stretches = list(runs(line))
+    for run in stretches:
+        path = "L".join(f"{_n(frame.x(p.step))} {_n(frame.y(p.value))}" for p in run)
+        yield f'<path class="{_kind(line)}" d="M{path}"/>'
+    marked = line.marked and len(line.points) <= MAX_MARKED
+    # A point between two breaks has no line to be seen by.
+    for point in line.points if marked else [run[0] for run in stretches if len(run) == 1]:
+        yield marker(line.slot, frame.x(point.step), frame.y(point.value))
+    for point in line.points:
+        if point.step == line.ring_step:
+            x, y = _n(frame.x(point.step)), _n(frame.y(point.value))
+            yield f'<circle class="ring s{_slot(line.slot)}" cx="{x}" cy="{y}" r="8"/>'
+
+
+def _kind(line: Line) -> str:
+    if not line.marked:
+        return f"line thin c{_slot(line.slot)}"
+    return f"line s{_slot(line.slot)}{' dashed' if line.dashed else ''}"
+
+
+def _key(line: Line, x: float, y: float) -> str:
+    """Return what stands for a line beside its name."""
+    return marker(line.slot, x, y) if line.marked else f'<path class="{_kind(line)}" d="M{_n(x - 6)} {_n(y)}h12"/>'
+
+
+def _absences(panel: Panel, frame: Frame) -> Iterator[str]:
+    if not panel.absences:
+        return
+    y = frame.bottom + LANE_HEIGHT / 2 + 2
+    yield f'<path class="lane" d="M{frame.left} {_n(y)}H{_n(frame.right)}"/>'
+    yield f'<text class="tick" text-anchor="end" x="{frame.left - 6}" y="{_n(y)}" dy="4">none</text>'
+    for absence in panel.absences:
+        slot = "gap" if absence.slot is None else f"s{_slot(absence.slot)}"
+        path = _shape("cross", frame.x(absence.step), y, 4)
+        yield f'<path class="m absent {slot}" d="{path}"><title>{text(absence.text)}</title></path>'
+
+
+def _labels(panel: Panel, frame: Frame) -> Iterator[str]:
+    """Write each line's name at its end, pushed apart where they would overlap."""
+    ends = sorted(
+        (frame.y(line.points[-1].value), index) for index, line in enumerate(panel.lines) if line.label and line.points
+    )
+    places = apart([y for y, _ in ends], low=frame.top, high=frame.bottom, distance=LINE_HEIGHT)
+    for place, (_, index) in zip(places, ends, strict=True):
+        line = panel.lines[index]
+        yield _key(line, frame.right + 18, place)
+        label = text(_cut(line.label, LABEL_CHARS))
+        yield f'<text class="label" x="{_n(frame.right + 29)}" y="{_n(place)}" dy="4">{label}</text>'
+
+
+def _cut(label: str, chars: int) -> str:
+    """Return a label cut in its middle: its end says how the line stands."""
+    label = one_line(label)
+    if len(label) <= chars:
+        return label
+    tail = min(14, chars // 2)
+    return f"{label[: max(1, chars - tail - 1)]}…{label[-tail:]}"
+
+
+def _phase_marks(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
+    first, bottom = places[0], places[-1].bottom
+    title_end = first.left + TITLE_CHAR_WIDTH * len(figure.panels[0].title) + 12
+    # At the very beginning a phase separates nothing.
+    marked = [p for p in figure.phases if figure.x_min < p.from_step <= figure.x_max]
+    edges = [*(first.x(p.from_step) for p in marked), first.right]
+    for phase, (x, end) in zip(marked, pairwise(edges), strict=True):
+        yield f'<path class="phase" d="M{_n(x)} {_n(first.top)}V{_n(bottom)}"/>'
+        chars = int((end - x - 8) / PHASE_CHAR_WIDTH)
+        if first.right - first.left >= NAMED_FROM_WIDTH and chars >= MIN_PHASE_CHARS:
+            y = first.top - 9 if x > title_end else first.top + 12
+            yield f'<text class="phase-name" x="{_n(x + 4)}" y="{_n(y)}">{text(_cut(phase.name, chars))}</text>'
+
+
+def _step_axis(frame: Frame, *, top: float) -> Iterator[str]:
+    yield f'<text class="tick" x="0" y="{_n(top)}" dy="14">step</text>'
+    count = max(3, int((frame.right - frame.left) // 65))
+    for step in ticks(frame.x_min, frame.x_max, at_most=count):
+        if step == int(step):
+            x = frame.x(step)
+            at_edge = not frame.labelled and x > frame.right - 8
+            place = f'text-anchor="end" x="{_n(frame.right + 10)}"' if at_edge else f'text-anchor="middle" x="{_n(x)}"'
+            yield f'<text class="tick" {place} y="{_n(top)}" dy="14">{int(step)}</text>'
+
+
+# --- private: what the pointer shows
+
+
+def _tips(figure: Figure, places: Sequence[Frame]) -> Iterator[str]:
+    """Yield one invisible column per step; CSS shows its box while the pointer is over it.
+
+    Of columns that no pointer could hit there are none: of thousands of checkpoints they were half of the page.
+    """
+    steps = sorted({p.step for panel in figure.panels for line in panel.lines if line.marked for p in line.points})
+    top, bottom = places[0].top, places[-1].bottom
+    frame = places[0]
+    if frame.right - frame.left < MIN_TIP_WIDTH * len(steps):
+        return
+    for index, step in enumerate(steps):
+        left = frame.left if index == 0 else (frame.x(steps[index - 1]) + frame.x(step)) / 2
+        right = frame.right if index == len(steps) - 1 else (frame.x(step) + frame.x(steps[index + 1])) / 2
+        hit = f'<rect x="{_n(left)}" y="{_n(top)}" width="{_n(right - left)}" height="{_n(bottom - top)}"/>'
+        yield f'<g class="hit">{hit}<g class="tip">{"".join(_tip(figure, frame, step, bottom))}</g></g>'
+
+
+def _tip(figure: Figure, frame: Frame, step: int, bottom: float) -> Iterator[str]:
+    chars = int((frame.right - frame.left - 32) / CHAR_WIDTH)
+    rows = [(line, _cut(f"{line.name} {tip}", chars)) for line, tip in _values_at(figure, step)]
+    width = 32 + CHAR_WIDTH * max([len(f"step {step}"), *(len(words) for _, words in rows)])
+    x = frame.x(step)
+    left = x + 12 if x + 12 + width <= frame.right else max(2.0, x - 12 - width)
+    top = frame.top + 6
+    yield f'<path class="cursor" d="M{_n(x)} {_n(frame.top)}V{_n(bottom)}"/>'
+    height = 14 + LINE_HEIGHT * (len(rows) + 1)
+    yield f'<rect class="tipbox" x="{_n(left)}" y="{_n(top)}" width="{_n(width)}" height="{height}" rx="5"/>'
+    yield f'<text class="tiphead" x="{_n(left + 10)}" y="{_n(top + 17)}">step {step}</text>'
+    for index, (line, words) in enumerate(rows):
+        y = top + 17 + LINE_HEIGHT * (index + 1)
+        yield _key(line, left + 14, y - 4)
+        yield f'<text x="{_n(left + 26)}" y="{_n(y)}">{text(words)}</text>'
+
+
+def _values_at(figure: Figure, step: int) -> Iterator[tuple[Line, str]]:
+    for panel in figure.panels:
+        for line in panel.lines:
+            # A training curve has its own steps: the last value up to here is what was known here.
+            index = bisect_right(line.points, step, key=lambda p: p.step) - 1
+            if index >= 0 and (line.points[index].step == step or not line.marked):
+                point = line.points[index]
+                yield line, point.tip or f"{point.value:.3g}"
+
+
+# --- private: shapes
+
+
+_SHAPES = {
+    "circle": "M{a} {y}a{r} {r} 0 1 0 {dd} 0a{r} {r} 0 1 0 -{dd} 0Z",
+    "square": "M{a} {c}H{b}V{d}H{a}Z",
+    "triangle": "M{x} {c}L{b} {d}H{a}Z",
+    "diamond": "M{x} {c}L{b} {y}L{x} {d}L{a} {y}Z",
+    "down": "M{x} {d}L{b} {c}H{a}Z",
+    "plus": "M{x} {c}V{d}M{a} {y}H{b}",
+    "cross": "M{a} {c}L{b} {d}M{b} {c}L{a} {d}",
+    "bar": "M{x} {c}V{d}",
+}
+
+
+def _shape(kind: str, x: float, y: float, r: float) -> str:
+    """Return the path of a marker around (x, y), `r` from its middle to its edges."""
+    places = {"x": x, "y": y, "a": x - r, "b": x + r, "c": y - r, "d": y + r, "r": r, "dd": 2 * r}
+    return _SHAPES[kind].format(**{name: _n(value) for name, value in places.items()})
+
+
+def _n(value: float) -> str:
+    """Return a coordinate with one digit after the point, none where it is whole."""
+    return f"{value:.1f}".removesuffix(".0")

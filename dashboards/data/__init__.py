@@ -1,0 +1,1 @@
+"""Reads the records of a run or a checkpoint for its page."""

@@ -1,0 +1,83 @@
+"""What a report of one checkpoint is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dashboards.data.run import RunData, newest_records
+from eval_jobs.types import EvalRecord
+from tracker.domain.compare.view import ComparisonView
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.types import Baseline, Comparison, Report, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointData:
+    """One checkpoint, and what it is held against."""
+
+    own: RunData
+    """The run as far as it is this checkpoint: one record, one report, and the record's samples among its texts."""
+    before: EvalRecord | None = None
+    """Of the checkpoint before it on its branch, without samples; None: it is the first."""
+    report_before: Report | None = None
+    means: tuple[Report, ...] = ()
+    """Outlines of the run: the score of every benchmark at every step."""
+    views: tuple[ComparisonView, ...] = ()
+    """What changed since the checkpoint before, then since the best of the benchmarks."""
+    titles: tuple[str, ...] = ()
+    """Aliases that name it, such as `champion`."""
+    left_for: int | None = None
+    """Step that training went back to, and so left this checkpoint behind; None: it did not."""
+    run_page: str = ""
+    """File name of the run's own page, where it lies beside this one; empty: it does not."""
+
+    @property
+    def record(self) -> EvalRecord:
+        """What was measured, without samples."""
+        return self.own.records[0]
+
+    @property
+    def report(self) -> Report:
+        """What was concluded."""
+        return self.own.reports[0]
+
+
+def own_record(whole: EvalRecord, known: Iterable[EvalRecord]) -> EvalRecord:
+    """Return the record of a checkpoint with the latency that an earlier part of the same evaluation has measured.
+
+    Args:
+        whole: what was judged.
+        known: of its run.
+    """
+    c, suite = whole.plan.checkpoint, whole.plan.suite.name
+    same = [r for r in known if r.plan.checkpoint.digest == c.digest and r.plan.checkpoint.step == c.step]
+    same = [r for r in same if r.plan.suite.name == suite and r.finished_at <= whole.finished_at]
+    found = newest_records(same)
+    return found[-1] if found else whole
+
+
+def path_to(record: EvalRecord, known: Sequence[EvalRecord]) -> tuple[EvalRecord, ...]:
+    """Return the records of the checkpoints before one, by step: those of its suite that it was trained from."""
+    mine = record.plan.checkpoint
+    branches = branches_of(r.plan.checkpoint for r in known)
+    earlier = (
+        r
+        for r in known
+        if r.plan.checkpoint.step < mine.step
+        and r.plan.suite.name == record.plan.suite.name
+        and branches.sees(mine, r.plan.checkpoint)
+    )
+    return newest_records(earlier)
+
+
+def best_comparison(verdict: Verdict, step: int) -> Comparison | None:
+    """Return the comparison with the best block of earlier checkpoints, that of the candidate alone before others."""
+    found = [c for c in verdict.comparisons if c.baseline is Baseline.PEAK]
+    return next((c for c in found if c.pooled_steps == (step,)), next(iter(found), None))
+
+
+def best_step(verdict: Verdict, step: int) -> int | None:
+    """Return the newest checkpoint of the best block, None where there is none."""
+    found = best_comparison(verdict, step)
+    return None if found is None else found.baseline_steps[-1]

@@ -1,0 +1,1 @@
+"""Builds the HTML files, and the command `tracker report`."""

@@ -1,0 +1,115 @@
+"""Reads from the history what the report of one checkpoint needs. `dashboards.page.run` writes the page.
+
+data = collect_checkpoint(report, sources, now=now)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from dashboards.data.checkpoint import CheckpointData, best_step, own_record, path_to
+from dashboards.data.run import RunData, newest_repetitions
+from dashboards.data.sources import Sources
+from eval_jobs.types import EvalRecord
+from tracker.app.steps.comparing import noise_of_run, whole_record_of
+from tracker.domain.best.champions import champions_of
+from tracker.domain.compare.view import ComparisonView, RunNoise, compare_what_can_be
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.types import Measure, Report
+from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.verdicts.rewind import scores_of_newest
+
+EXAMPLES = 3
+"""Changed samples of each benchmark, lost and gained, that are shown with both answers."""
+
+
+def collect_checkpoint(
+    report: Report, sources: Sources, *, now: datetime, noise: RunNoise | None = None
+) -> CheckpointData:
+    """Read everything about one checkpoint; samples only of it, of the one before, and of the best before it.
+
+    Args:
+        report: the checkpoint's, perhaps without its evidence.
+        sources: where facts come from.
+        now: time to write on the page.
+        noise: of the run, where it is known already.
+
+    Raises:
+        StoreError: what was judged is gone, or its samples are.
+    """
+    history = sources.history
+    whole, known = whole_record_of(report, history), history.records(report.run_id)
+    record, path = own_record(whole, known), path_to(whole, known)
+    before = path[-1] if path else None
+    judged = history.report(report.plan_id) or report
+    left_by = branches_of(r.plan.checkpoint for r in known).left_by(whole.plan.checkpoint)
+    return CheckpointData(
+        own=_own(record, judged, whole, sources, now),
+        before=before,
+        report_before=None if before is None else history.report(before.plan.id),
+        means=history.outlines(report.run_id),
+        views=tuple(_views(judged, whole, path, sources, noise)),
+        titles=_titles(whole, known, sources),
+        left_for=None if left_by is None else left_by.step,
+    )
+
+
+# --- private
+
+
+def _own(record: EvalRecord, report: Report, whole: EvalRecord, sources: Sources, now: datetime) -> RunData:
+    calibrations, min_effect = sources.history.calibrations(), sources.policy.min_effect
+    return RunData(
+        run_id=report.run_id,
+        records=(record,),
+        scores=RunScores(run_id=report.run_id, series={}),
+        reports=(report,),
+        episodes=report.episodes,
+        texts={record.plan.id: whole},
+        repetitions=newest_repetitions((record,), calibrations, min_effect=min_effect),
+        made_at=now,
+    )
+
+
+def _views(
+    report: Report, whole: EvalRecord, path: Sequence[EvalRecord], sources: Sources, known_noise: RunNoise | None
+) -> Iterator[ComparisonView]:
+    """Yield what changed since the checkpoint before, and since each checkpoint that is the best of a benchmark."""
+    if not path:
+        return
+    noise = known_noise or noise_of_run(report.run_id, sources.history, sources.policy)
+    by_step = {record.plan.checkpoint.step: record for record in path}
+    wanted: dict[int, list[str]] = {path[-1].plan.checkpoint.step: [o.benchmark for o in whole.outcomes]}
+    for verdict in report.verdicts:
+        step = best_step(verdict, report.step)
+        if step is not None and step in by_step and step != path[-1].plan.checkpoint.step:
+            wanted.setdefault(step, []).append(verdict.benchmark)
+    for step, benchmarks in wanted.items():
+        view = _view(by_step[step], whole, benchmarks, noise, sources)
+        if view is not None:
+            yield view
+
+
+def _view(
+    before: EvalRecord, whole: EvalRecord, benchmarks: Sequence[str], noise: RunNoise, sources: Sources
+) -> ComparisonView | None:
+    earlier = sources.history.record(before.plan.id, benchmarks)
+    if earlier is None:  # given up between two readings
+        return None
+    left, right = _only(earlier, benchmarks), _only(whole, benchmarks)
+    return compare_what_can_be(left, right, sources.policy, noise, examples=EXAMPLES)
+
+
+def _only(record: EvalRecord, benchmarks: Sequence[str]) -> EvalRecord:
+    return replace(record, outcomes=tuple(o for o in record.outcomes if o.benchmark in benchmarks))
+
+
+def _titles(whole: EvalRecord, known: Sequence[EvalRecord], sources: Sources) -> tuple[str, ...]:
+    checkpoint = whole.plan.checkpoint
+    branches = branches_of(r.plan.checkpoint for r in known)
+    scores = scores_of_newest(sources.history.scores(checkpoint.run_id, (Measure.SCORE,)), branches)
+    champions = champions_of(scores, min_coverage=sources.policy.min_coverage)
+    own = checkpoint.step, checkpoint.digest
+    return tuple(c.alias for c in champions if (c.checkpoint.step, c.checkpoint.digest) == own)

@@ -1,0 +1,127 @@
+"""View -> one HTML file that needs nothing else: no script, no request, dark and light, print.
+
+html = render_page(view, version="0.1.0")
+
+Whatever a model or a person wrote is cleaned (`records.display.clean`) and escaped here, all values alike.
+The page forbids itself scripts and requests by a Content-Security-Policy, so even a mistake here could not run any.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import groupby
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from dashboards.charts.ecdf import Curve, Ecdf, draw_ecdf, legend_line
+from dashboards.charts.figures import Figure
+from dashboards.charts.heatmap import HeatRow
+from dashboards.charts.latency_spread import SHOWN
+from dashboards.charts.load_curve import CurveChart, draw_curve
+from dashboards.charts.svg import draw, legend_mark
+from dashboards.views.changes import MAX_TOLD
+from dashboards.views.checkpoint import CheckpointView
+from dashboards.views.lost import LostSample, Moment
+from dashboards.views.run import RunView
+from tracker.domain.records.display import clean
+
+WIDE_WIDTH = 1032
+NARROW_WIDTH = 380
+SMALL_WIDTH = 330
+FIRST_FIGURES = 13
+"""Of many curves, how many are shown without a click."""
+FIRST_CASES = 12
+"""Of many newest verdicts, how many are shown without a click; they are in order of urgency."""
+
+
+def render_page(view: RunView, *, version: str) -> str:
+    """Return the whole HTML document."""
+    template = _environment().get_template("report.html.j2")
+    return template.render(view=view, version=version, first_figures=FIRST_FIGURES, first_cases=FIRST_CASES)
+
+
+def render_checkpoint(view: CheckpointView, *, version: str) -> str:
+    """Return the whole HTML document of one checkpoint."""
+    template = _environment().get_template("checkpoint.html.j2")
+    shown = {"first_cases": FIRST_CASES, "max_told": MAX_TOLD, "percentiles": SHOWN}
+    return template.render(view=view, version=version, **shown)
+
+
+# --- private
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("dashboards"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        figure=_figure, small=_small, life=_life, strip=_strip, curve=_curve, ecdf=_ecdf, key=_key
+    )
+    return environment
+
+
+def _harmless(value: object) -> object:
+    """Clean every text before it is escaped; markup of ours passes."""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _figure(figure: Figure) -> Markup:
+    """Return a figure for wide screens and paper, and one for narrow screens with its lines named below."""
+    lines = [line for panel in figure.panels for line in panel.lines if line.marked and line.points]
+    named = {line.name: line for line in lines}
+    keys = [Markup("<li>{} {}</li>").format(_markup(legend_mark(n.slot)), n.label or n.name) for n in named.values()]
+    return Markup(
+        '<figure><div class="wide-only">{}</div><div class="narrow">{}<ul class="keys">{}</ul></div></figure>'
+    ).format(_markup(draw(figure, width=WIDE_WIDTH)), _markup(draw(figure, width=NARROW_WIDTH)), Markup().join(keys))
+
+
+def _curve(chart: CurveChart) -> Markup:
+    """Return the chart for wide screens and paper, and for narrow screens, with its lines named below."""
+    keys = [Markup("<li>{} {}</li>").format(_markup(mark), name) for mark, name in chart.keys]
+    wide, narrow = (_markup(draw_curve(chart, width=width)) for width in (WIDE_WIDTH, NARROW_WIDTH))
+    return Markup(
+        '<figure><div class="wide-only">{}</div><div class="narrow">{}</div><ul class="keys">{}</ul></figure>'
+    ).format(wide, narrow, Markup().join(keys))
+
+
+def _ecdf(figure: Ecdf) -> Markup:
+    return _markup(draw_ecdf(figure, width=SMALL_WIDTH))
+
+
+def _key(curve: Curve) -> Markup:
+    return _markup(legend_line(curve.slot, dashed=curve.slot > 0))
+
+
+def _small(figure: Figure) -> Markup:
+    return _markup(draw(figure, width=SMALL_WIDTH))
+
+
+def _strip(row: HeatRow) -> Markup:
+    return _markup(row.strip)
+
+
+def _markup(svg: str) -> Markup:
+    return Markup(svg)  # noqa: S704 - dashboards.charts.svg and dashboards.charts.heatmap escape every text that they draw
+
+
+def _life(sample: LostSample) -> str:
+    """Say when a sample was right: `wrong at 100 to 200, right at 300 to 600, wrong at 700 to 1000`."""
+    words = {True: "right", False: "wrong", None: "no score"}
+    stretches = [(right, list(group)) for right, group in groupby(sample.moments, key=_right)]
+    return ", ".join(f"{words[right]} at {_span(group)}" for right, group in stretches)
+
+
+def _right(moment: Moment) -> bool | None:
+    return moment.right
+
+
+def _span(moments: list[Moment]) -> str:
+    first, last = moments[0].step, moments[-1].step
+    return str(first) if first == last else f"{first} to {last}"

@@ -1,0 +1,195 @@
+"""From a project to a file: chooses the run or checkpoint, reads what its report needs, writes the page.
+
+path = write_report(config_path, named=None, output=None)        # of the project's own run
+path = write_report(config_path, named="sft@600", output=None)   # of one checkpoint
+path = write_report(config_path, named=None, output=None, with_checkpoints=True)   # the run's and those of all of them
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from dashboards.data.checkpoint import CheckpointData
+from dashboards.data.run import RunData, newest_records, newest_repetitions
+from dashboards.data.sources import Sources
+from dashboards.page.checkpoint import collect_checkpoint
+from dashboards.page.html import render_checkpoint, render_page
+from dashboards.views.checkpoint import build_checkpoint_view
+from dashboards.views.ledger import LOST_SAMPLES
+from dashboards.views.lost import plans_with_texts
+from dashboards.views.measured import plans_with_counts
+from dashboards.views.run import build_view
+from eval_jobs.errors import ConfigError, DiskFull, StoreError
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.adapters.curves import TrainerCurves
+from tracker.app.steps.comparing import noise_of_run
+from tracker.cli.checkpoints import is_reference, named_checkpoint
+from tracker.cli.options import choose_run, open_project
+from tracker.domain.best.champions import champions_of
+from tracker.domain.forgetting.ledger import run_ledger
+from tracker.domain.forgetting.texts import with_texts
+from tracker.domain.overview.costs import run_costs
+from tracker.domain.overview.run import open_gaps, overview
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.types import Measure, Report
+from tracker.domain.sweeps.board import Board, board_of
+from tracker.domain.verdicts.rewind import scores_of_newest
+from tracker.ports import Sweeps
+from tracker.wiring.project import Project
+
+
+def write_report(config_path: Path, *, named: str | None, output: Path | None, with_checkpoints: bool = False) -> Path:
+    """Write the report of a run, by default the project's own, or of one checkpoint, and return its absolute path.
+
+    Args:
+        config_path: of the project.
+        named: a run, or what names a checkpoint (`tracker.cli.checkpoints`); of a name that is both, the run.
+        output: where to write it; None: into the state folder.
+        with_checkpoints: write the page of every checkpoint of the run beside it, each linked to the other.
+
+    Raises:
+        ConfigError: the configuration is wrong, or no such run or checkpoint was evaluated.
+        TrackingUnreachable: the name is one of MLflow's registry, which does not answer.
+        DiskFull, StoreError: the report could not be written, or samples are gone.
+    """
+    project = open_project(config_path)
+    known = project.history.runs()
+    if named is not None and named not in known and is_reference(named):
+        if with_checkpoints:
+            hint = "name the run, or leave --checkpoints out"
+            raise ConfigError(f"{named} names one checkpoint, and --checkpoints is for those of a run", hint=hint)
+        return _write_checkpoint(project, named_checkpoint(project, named), output)
+    run_id = choose_run(known, named, own=project.config.run.name)
+    data = collect(run_id, _sources(project), now=SystemClock().now())
+    if run_id == project.config.run.name:
+        data = replace(data, boards=newest_boards(project.sweep_store, [one.name for one in project.config.schedule]))
+    path = (output or project.state_dir / "reports" / file_name(run_id)).absolute()
+    if with_checkpoints:
+        _write_checkpoints(project, data, path)
+    data = replace(data, pages=pages_beside(path.parent, data.records))
+    write_page(render_page(build_view(data), version=version("checkpoint-tracker")), path)
+    return path
+
+
+def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
+    """Read everything about one run; texts of samples only where examples show them."""
+    known, reports = sources.history.records(run_id), sources.history.reports(run_id)
+    records = newest_records(known)
+    scored = sources.history.scores(run_id, (Measure.SCORE,))
+    scores = scores_of_newest(scored, branches_of(r.plan.checkpoint for r in known))
+    data = RunData(
+        run_id=run_id,
+        records=records,
+        scores=scores,
+        reports=reports,
+        episodes=sources.history.episodes(run_id),
+        acceptances=sources.history.acceptances(run_id),
+        gaps=open_gaps(reports, sources.history.gaps(run_id)),
+        # The newest checkpoint's file holds the whole curve up to it.
+        curves=sources.curves.read(records[-1].plan.checkpoint) if records else (),
+        phases=sources.policy.phases,
+        costs=run_costs(run_id, known),
+        ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
+        repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),
+        unfinished=sources.queue.state().unfinished.get(run_id, 0),
+        champions=champions_of(scores, min_coverage=sources.policy.min_coverage),
+        alerts=sources.history.open_alerts(run_id),
+        made_at=now,
+    )
+    wanted = dict.fromkeys((*plans_with_texts(data, overview(data.reports)), *plans_with_counts(data)))
+    found = {plan_id: sources.history.record(plan_id) for plan_id in wanted}
+    return replace(data, texts={plan_id: record for plan_id, record in found.items() if record is not None})
+
+
+def newest_boards(sweeps: Sweeps, names: Sequence[str]) -> tuple[Board, ...]:
+    """Return what came of the newest turn of each of these sweeps; one that never asked anything is left out."""
+    newest = [next((turn for turn in sweeps.turns(name) if turn.plans), None) for name in names]
+    return tuple(board_of(t, sweeps.results([plan.id for plan in t.plans])) for t in newest if t is not None)
+
+
+def file_name(run_id: str) -> str:
+    """Return a file name for a run; a name that had to be changed carries a hash, so that no two runs share one."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).lstrip(".-")[:100]
+    if safe and safe == run_id:
+        return f"{safe}.html"
+    digest = hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()
+    return f"{safe or 'run'}-{digest[:12]}.html"
+
+
+def checkpoint_file_name(checkpoint: Checkpoint) -> str:
+    """Return a file name for a checkpoint: other weights saved under the same step have another one."""
+    return f"{file_name(checkpoint.run_id).removesuffix('.html')}@{checkpoint.step}-{checkpoint.digest[:8]}.html"
+
+
+def pages_beside(folder: Path, records: Iterable[EvalRecord]) -> Mapping[int, str]:
+    """Return the file names of the checkpoints' own pages that are in a folder, by step."""
+    names = {r.plan.checkpoint.step: checkpoint_file_name(r.plan.checkpoint) for r in records}
+    return {step: name for step, name in names.items() if (folder / name).is_file()}
+
+
+def write_page(html: str, path: Path) -> None:
+    """Write the page; a reader never sees half of it.
+
+    Raises:
+        DiskFull, StoreError: it could not be written.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(html, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        kind = DiskFull if error.errno == errno.ENOSPC else StoreError
+        raise kind(
+            f"the report {path} cannot be written: {error.strerror}", hint="choose another place with --output"
+        ) from error
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+# --- private
+
+
+def _sources(project: Project) -> Sources:
+    return Sources(
+        history=project.history,
+        queue=project.queue,
+        curves=TrainerCurves(),
+        policy=project.config.to_policy(),
+    )
+
+
+def _write_checkpoint(project: Project, report: Report, output: Path | None) -> Path:
+    data = collect_checkpoint(report, _sources(project), now=SystemClock().now())
+    checkpoint = data.record.plan.checkpoint
+    path = (output or project.state_dir / "reports" / checkpoint_file_name(checkpoint)).absolute()
+    run_page = file_name(checkpoint.run_id)
+    _write_page_of(replace(data, run_page=run_page if (path.parent / run_page).is_file() else ""), path)
+    return path
+
+
+def _write_checkpoints(project: Project, data: RunData, run_page: Path) -> None:
+    """Write the page of every checkpoint that the page of the run has a row for, beside that page."""
+    sources = _sources(project)
+    judged = {r.plan_id: r for r in sorted(data.reports, key=lambda r: r.created_at)}
+    of_step = {r.plan.checkpoint.step: judged[r.plan.id] for r in data.records if r.plan.id in judged}
+    noise = noise_of_run(data.run_id, sources.history, sources.policy)
+    for report in of_step.values():
+        one = collect_checkpoint(report, sources, now=data.made_at, noise=noise)
+        one = replace(one, run_page=run_page.name)
+        _write_page_of(one, run_page.with_name(checkpoint_file_name(one.record.plan.checkpoint)))
+
+
+def _write_page_of(data: CheckpointData, path: Path) -> None:
+    write_page(render_checkpoint(build_checkpoint_view(data), version=version("checkpoint-tracker")), path)

@@ -1,0 +1,1 @@
+"""Records -> what a page says: texts, rows, tiles and figures. Pure."""

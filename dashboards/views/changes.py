@@ -1,0 +1,119 @@
+"""Samples that changed between two checkpoints, with both answers side by side. Pure.
+
+changed = changes_of_views(data.views)        # one for each benchmark and earlier checkpoint
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example
+from tracker.domain.records.display import clean, one_line, score_text, shortened
+
+MAX_TOLD = 12
+"""Benchmarks and earlier checkpoints whose changed samples are shown with their texts."""
+MAX_CHARS = 700
+"""Of a prompt, target or answer; a report is for looking, not for archiving."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """An answer at one checkpoint."""
+
+    heading: str
+    is_better: bool
+    """Of the two."""
+    answer: str | None
+    """None: not kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedSample:
+    """One sample."""
+
+    kind: str
+    """`lost` or `gained`."""
+    name: str
+    """Its subset where it has one."""
+    prompt: str
+    target: str
+    before: Said
+    after: Said
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """What changed in one benchmark since one earlier checkpoint."""
+
+    benchmark: str
+    before_step: int
+    is_best: bool
+    """Whether that is the newest one of the best block, and not the one before."""
+    lost: int
+    gained: int
+    compared: int
+    samples: tuple[ChangedSample, ...]
+
+
+def changes_of_views(views: Sequence[ComparisonView], order: Sequence[str]) -> tuple[Changed, ...]:
+    """Return the benchmarks with changed samples, those with most urgent verdicts first.
+
+    Args:
+        views: since the checkpoint before, then since better ones.
+        order: benchmarks, the most urgent one first.
+    """
+    found = [
+        _changed(one, view.before.step, is_best=at > 0)
+        for at, view in enumerate(views)
+        for one in view.benchmarks
+        if one.lost or one.gained
+    ]
+    place = {one_line(name): at for at, name in enumerate(order)}
+    return tuple(sorted(found, key=lambda one: (place.get(one.benchmark, len(place)), one.is_best)))
+
+
+# --- private
+
+
+def _changed(one: ComparedBenchmark, step: int, *, is_best: bool) -> Changed:
+    return Changed(
+        benchmark=one_line(one.benchmark),
+        before_step=step,
+        is_best=is_best,
+        lost=one.comparison.n_lost,
+        gained=one.comparison.n_gained,
+        compared=one.comparison.n_common,
+        samples=tuple(_samples(one, (step, *one.comparison.pooled_steps))),
+    )
+
+
+def _samples(one: ComparedBenchmark, steps: tuple[int, ...]) -> Iterator[ChangedSample]:
+    for kind, examples in (("lost", one.lost), ("gained", one.gained)):
+        for example in examples:
+            yield _sample(kind, example, steps)
+
+
+def _sample(kind: str, example: Example, steps: tuple[int, ...]) -> ChangedSample:
+    subset = one_line(example.subset)
+    return ChangedSample(
+        kind=kind,
+        name="" if subset == "default" else subset,
+        prompt=_shown(example.prompt),
+        target=_shown(example.target),
+        before=_said(example.answer_before, example.score_before, steps[0], is_better=kind == "lost"),
+        after=_said(example.answer_after, example.score_after, steps[-1], is_better=kind == "gained"),
+    )
+
+
+def _said(answer: str | None, score: float, step: int, *, is_better: bool) -> Said:
+    word = score_text(score) if score not in (0.0, 1.0) else "Right" if is_better else "Wrong"
+    return Said(
+        heading=f"{'✓' if is_better else '✗'} {word} at step {step}",
+        is_better=is_better,
+        answer=None if answer is None else _shown(answer),
+    )
+
+
+def _shown(value: str) -> str:
+    return shortened(clean(value).strip(), MAX_CHARS)

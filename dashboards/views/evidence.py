@@ -1,0 +1,148 @@
+"""What verdicts rest on, for a person who doubts them: comparisons -> rows of text. Pure.
+
+cases = evidence(view, found)         # the newest verdict on each benchmark, most urgent first
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dashboards.views.tables import Badge, badge, coverage_text
+from tracker.domain.calibration.repetition_text import repetition_text
+from tracker.domain.overview.run import WORSE, Overview, Standing
+from tracker.domain.records.calibration import Repetition
+from tracker.domain.records.display import (
+    NOTHING,
+    baseline_text,
+    count_text,
+    one_line,
+    p_text,
+    score_text,
+    signed_text,
+    steps_text,
+)
+from tracker.domain.records.types import Comparison, Verdict, VerdictWord
+from tracker.domain.verdicts.screening import mean_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """One comparison behind a verdict."""
+
+    against: str
+    """Baseline and its steps."""
+    chosen: str
+    """How many checkpoints it is the mean of, and of how many blocks it is the best."""
+    newest: str
+    """Steps of the candidate's side."""
+    pooled: str
+    """How many checkpoints that side is the mean of; empty for the candidate alone."""
+    delta: str
+    interval: str
+    flips: str
+    common: str
+    p: str
+    """One-sided, jitter included, of the direction that was seen."""
+    p_items: str
+    """What the samples alone say; empty for a gain, where nothing rests on it."""
+    level: str
+    """What p was held to; empty where the verdict rests on another comparison."""
+    jitter: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A newest verdict with everything that it rests on."""
+
+    benchmark: str
+    step: int
+    badge: Badge
+    reason: str
+    score: str
+    notes: tuple[str, ...]
+    """Since when it is lost; what could not have been seen; what repetition alone does."""
+    proofs: tuple[Proof, ...]
+    """The one that decided first."""
+
+
+def evidence(
+    view: Overview, found: Iterable[Standing], repetitions: Mapping[str, Repetition] = MappingProxyType({})
+) -> tuple[Evidence, ...]:
+    """Return the newest verdict on each benchmark, in the order of `found`.
+
+    Args:
+        view: the run.
+        found: where each benchmark stands.
+        repetitions: what repeating the evaluation alone changes, by benchmark.
+    """
+    newest = ((s.step, view.at(s.step, s.benchmark)) for s in found)
+    return tuple(_evidence(step, v, repetitions.get(v.benchmark)) for step, v in newest if v is not None)
+
+
+def proofs_of(verdict: Verdict) -> tuple[Proof, ...]:
+    """Return the comparisons of a verdict, the deciding one first."""
+    return tuple(_proof(c, verdict.alpha_test if at == 0 else None) for at, c in enumerate(verdict.comparisons))
+
+
+def onset_text(verdict: Verdict) -> str:
+    """Return since when a benchmark is lost, or was; empty where no loss is known."""
+    if verdict.lost_since is None:
+        return ""
+    if verdict.word in WORSE:
+        return f"lost since step {verdict.lost_since}"
+    if verdict.word is VerdictWord.RECOVERED:
+        return f"had been lost since step {verdict.lost_since}"
+    return f"the loss since step {verdict.lost_since} is not over"
+
+
+# --- private
+
+
+def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> Evidence:
+    coverage = coverage_text(verdict)
+    repeated = "" if known is None or not verdict.comparisons else one_line(repetition_text(known))
+    return Evidence(
+        benchmark=one_line(verdict.benchmark),
+        step=step,
+        badge=badge(verdict.word),
+        reason=one_line(verdict.reason),
+        score=f"{mean_text(verdict)} ({coverage} of samples)" if coverage else mean_text(verdict),
+        notes=tuple(note for note in (onset_text(verdict), _unseen(verdict), repeated) if note),
+        proofs=proofs_of(verdict),
+    )
+
+
+def _unseen(verdict: Verdict) -> str:
+    if verdict.word is not VerdictWord.INCONCLUSIVE or verdict.mde is None:
+        return ""
+    together = "" if verdict.mde_pooled is None else f", {score_text(verdict.mde_pooled)} by four together"
+    return f"smallest loss to be seen: {score_text(verdict.mde)} alone{together}"
+
+
+def _proof(comparison: Comparison, level: float | None) -> Proof:
+    better, pooled = comparison.delta > 0, len(comparison.pooled_steps)
+    return Proof(
+        against=baseline_text(comparison.baseline, comparison.baseline_steps),
+        chosen=_chosen(comparison),
+        newest=steps_text(comparison.pooled_steps),
+        pooled=f"mean of {pooled}" if pooled > 1 else "",
+        delta=signed_text(comparison.delta),
+        interval=f"{signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}",
+        flips=f"{comparison.n_lost} / {comparison.n_gained}",
+        common=f"of {comparison.n_common}",
+        p=f"{p_text(comparison.p_better if better else comparison.p_worse)} {'better' if better else 'worse'}",
+        p_items="" if better else f"samples alone {p_text(comparison.p_worse_items)}",
+        level="" if level is None else p_text(level),
+        jitter=f"{100 * comparison.jitter:.2f}" if comparison.jitter > 0 else NOTHING,
+    )
+
+
+def _chosen(comparison: Comparison) -> str:
+    width, blocks = len(comparison.baseline_steps), comparison.selected_from
+    parts = (
+        f"mean of {width}" if width > 1 else "",
+        f"best of {count_text(blocks, 'block')}" if blocks > 1 else "",
+    )
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,100 @@
+"""What was concluded about latency: verdicts -> rows of text. Pure.
+
+found = latency_verdicts(data.reports)      # None where latency was never judged
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dashboards.views.tables import Badge, badge
+from tracker.domain.records.display import NOTHING, count_text, one_line, p_text
+from tracker.domain.records.types import LatencyMethod, LatencyVerdict, Report, VerdictWord
+
+TOLD = frozenset({VerdictWord.REGRESSED, VerdictWord.IMPROVED, VerdictWord.SUSPECT})
+"""Words that are shown of every checkpoint, not of the newest one only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyVerdictRow:
+    """One quantile of one metric under one load at one checkpoint."""
+
+    step: int
+    subject: str
+    load: str
+    badge: Badge
+    ratio: str
+    interval: str
+    p: str
+    level: str
+    against: str
+    """Step of the reference, or how many earlier checkpoints."""
+    method: str
+    """What that is, and how many checkpoints the ratio is the mean of."""
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyVerdicts:
+    """What the report shows."""
+
+    step: int
+    """The newest checkpoint that has any."""
+    newest: tuple[LatencyVerdictRow, ...]
+    earlier: tuple[LatencyVerdictRow, ...]
+    """Changes at earlier checkpoints, the newest first."""
+
+
+def latency_verdicts(reports: Iterable[Report]) -> LatencyVerdicts | None:
+    """Return the verdicts of the newest checkpoint and the changes before it; None without any.
+
+    Where a step was judged twice, the newest report counts.
+    """
+    by_step = {r.step: r.latency for r in sorted(reports, key=lambda r: r.created_at) if r.latency}
+    if not by_step:
+        return None
+    newest = max(by_step)
+    changes = ((step, v) for step in sorted(by_step, reverse=True) for v in by_step[step] if v.word in TOLD)
+    return LatencyVerdicts(
+        step=newest,
+        newest=tuple(_row(newest, verdict) for verdict in by_step[newest]),
+        earlier=tuple(_row(step, verdict) for step, verdict in changes if step != newest),
+    )
+
+
+# --- private
+
+
+def _row(step: int, verdict: LatencyVerdict) -> LatencyVerdictRow:
+    ratio, low, high = verdict.ratio, verdict.ci_low, verdict.ci_high
+    return LatencyVerdictRow(
+        step=step,
+        subject=f"{verdict.metric.upper()} p{verdict.quantile * 100:.0f}",
+        load=one_line(verdict.load),
+        badge=badge(verdict.word),
+        ratio=NOTHING if ratio is None else f"{ratio:.3f}",
+        interval="" if low is None or high is None else f"{low:.3f} to {high:.3f}",
+        p=_p(verdict),
+        level=p_text(verdict.alpha_test),
+        against=_against(verdict),
+        method=_method(verdict),
+        reason=one_line(verdict.reason),
+    )
+
+
+def _p(verdict: LatencyVerdict) -> str:
+    slower = verdict.ratio is not None and verdict.ratio >= 1
+    p = verdict.p_slower if slower else verdict.p_faster
+    return NOTHING if p is None else f"{p_text(p)} {'slower' if slower else 'faster'}"
+
+
+def _against(verdict: LatencyVerdict) -> str:
+    if verdict.method is LatencyMethod.HISTORY:
+        return count_text(verdict.learned_from, "checkpoint") if verdict.learned_from else NOTHING
+    return NOTHING if verdict.reference_step is None else f"step {verdict.reference_step}"
+
+
+def _method(verdict: LatencyVerdict) -> str:
+    name = "earlier in this run" if verdict.method is LatencyMethod.HISTORY else "reference"
+    return f"{name}, mean of {verdict.sessions}" if verdict.sessions > 1 else name

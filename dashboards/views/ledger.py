@@ -1,0 +1,227 @@
+"""The forgetting ledger as the report shows it: rows of text, a heatmap, lost samples. Pure.
+
+view = ledger_view(ledger)        # None where nothing was scored
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dashboards.charts.heatmap import HeatRow, heat_rows
+from tracker.domain.forgetting.levels import Forgetting
+from tracker.domain.forgetting.sample_lives import Flow
+from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, LostSample, LostTexts, RunLedger
+from tracker.domain.forgetting.wording import chance_text, life_text, notes, span_text, transfer_sentences, whole_text
+from tracker.domain.records.display import (
+    NOTHING,
+    clean,
+    count_text,
+    one_line,
+    p_text,
+    percent_text,
+    score_text,
+    shortened,
+    signed_text,
+)
+
+LOST_SAMPLES = 3
+"""Of each benchmark, that are shown with their texts."""
+MAX_TOLD = 8
+"""Benchmarks whose lost samples are shown."""
+MAX_CHARS = 700
+"""Of a prompt, target or answer; a report is for looking, not for archiving."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of the ledger: a benchmark or a subset."""
+
+    name: str
+    samples: str
+    best: str
+    best_at: str
+    now: str
+    change: str
+    interval: str
+    p: str
+    kept: str
+    lost: str
+    by_chance: str
+    net: str
+    lowest: str
+    lowest_by_chance: str
+    raw: str
+    raw_by_chance: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """One lost sample."""
+
+    sample_id: str
+    subset: str
+    texts: LostTexts | None
+    """Cleaned and shortened."""
+    cells: tuple[str, ...]
+    """CSS class of every checkpoint: `r`, `w` or `n`, and `mark` where an answer is shown."""
+    life: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToldBenchmark:
+    """The lost samples of one benchmark."""
+
+    benchmark: str
+    lost: str
+    by_chance: str
+    before: str
+    after: str
+    before_step: int
+    after_step: int
+    changes: str
+    """How many changes of single samples there were along the run."""
+    samples: tuple[Told, ...]
+    more: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerView:
+    """The section of the report."""
+
+    heat: tuple[HeatRow, ...]
+    first_step: int
+    last_step: int
+    phases: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    subsets: tuple[tuple[str, tuple[Entry, ...]], ...]
+    """Benchmark and its subsets, where there are any."""
+    transfers: tuple[str, ...]
+    notes: tuple[str, ...]
+    told: tuple[ToldBenchmark, ...]
+
+
+def ledger_view(ledger: RunLedger | None) -> LedgerView | None:
+    """Return what the report shows of a ledger; None where there is none, or nothing was scored."""
+    if ledger is None or not ledger.steps:
+        return None
+    return LedgerView(
+        heat=heat_rows(ledger),
+        first_step=ledger.steps[0],
+        last_step=ledger.steps[-1],
+        phases=tuple(f"{one_line(p.name)} from step {p.from_step}" for p in ledger.phases),
+        entries=tuple(_entry(one_line(one.benchmark), one.whole) for one in ledger.benchmarks),
+        subsets=tuple(
+            (one_line(one.benchmark), tuple(_entry(one_line(row.subset), row) for row in one.subsets))
+            for one in ledger.benchmarks
+            if one.subsets
+        ),
+        transfers=transfer_sentences(ledger),
+        notes=tuple(note for benchmark in ledger.benchmarks for note in notes(benchmark)),
+        told=tuple(_told(ledger))[:MAX_TOLD],
+    )
+
+
+# --- private: lines
+
+
+def _entry(name: str, row: LedgerRow) -> Entry:
+    found, flow = row.forgetting, row.flow
+    newest = next((mean for mean in reversed(row.means) if mean is not None), None)
+    return Entry(
+        name=name,
+        samples=count_text(row.samples, "sample"),
+        now=score_text(found.last.mean if found else newest),
+        **(_levels(found) if found else _NO_LEVELS),
+        **_flow(flow),
+    )
+
+
+_NO_LEVELS = {
+    **dict.fromkeys(("best", "change", "p", "kept", "lowest", "raw"), NOTHING),
+    **dict.fromkeys(("best_at", "interval", "lowest_by_chance", "raw_by_chance"), ""),
+}
+
+
+def _levels(found: Forgetting) -> dict[str, str]:
+    fell = found.dip.depth > 0
+    return {
+        "best": score_text(found.peak.mean),
+        "best_at": f"steps {span_text((found.peak.first_step, found.peak.last_step))}",
+        "change": signed_text(-found.forgetting),
+        "interval": f"{signed_text(-found.ci_high)} to {signed_text(-found.ci_low)}",
+        "p": p_text(found.p_value),
+        "kept": NOTHING if found.retention is None else percent_text(min(max(found.retention, 0.0), 1.0)),
+        "lowest": f"{signed_text(-found.dip.depth)} at {found.dip.step}" if fell else NOTHING,
+        "lowest_by_chance": f"{signed_text(-found.dip.by_chance)} by chance" if fell else "",
+        "raw": signed_text(-found.raw),
+        "raw_by_chance": f"{signed_text(-found.raw_by_chance)} by chance",
+    }
+
+
+def _flow(flow: Flow | None) -> dict[str, str]:
+    if flow is None:
+        return {"lost": NOTHING, "by_chance": "", "net": NOTHING}
+    return {
+        "lost": f"{flow.lost} / {flow.gained}",
+        "by_chance": f"{chance_text(flow.expected_false)} by chance",
+        "net": whole_text(flow.net_lost),
+    }
+
+
+# --- private: samples
+
+
+def _told(ledger: RunLedger) -> Iterator[ToldBenchmark]:
+    for one in ledger.benchmarks:
+        window, flow = one.window, one.whole.flow
+        if window is None or flow is None or not one.details:
+            continue
+        before, after = window.before_steps[-1], window.after_steps[-1]
+        yield ToldBenchmark(
+            benchmark=one_line(one.benchmark),
+            lost=f"{flow.lost} of {count_text(one.whole.samples, 'sample')}",
+            by_chance=chance_text(flow.expected_false),
+            before=span_text(window.before_steps),
+            after=span_text(window.after_steps),
+            before_step=before,
+            after_step=after,
+            changes=_changes(one),
+            samples=tuple(_sample(sample, one.steps, (before, after)) for sample in one.details),
+            more=flow.lost - len(one.details),
+        )
+
+
+def _changes(benchmark: BenchmarkLedger) -> str:
+    learned, forgotten, relearned = (
+        sum(getattr(event, name) for event in benchmark.events) for name in ("learned", "forgotten", "relearned")
+    )
+    return f"learned {learned} times, forgotten {forgotten} times, relearned {relearned} times"
+
+
+def _sample(sample: LostSample, steps: tuple[int, ...], shown: tuple[int, int]) -> Told:
+    kinds = {True: "r", False: "w", None: "n"}
+    return Told(
+        sample_id=one_line(sample.sample_id),
+        subset=one_line(sample.subset),
+        texts=None if sample.texts is None else _short(sample.texts),
+        cells=tuple(
+            kinds[right] + (" mark" if step in shown else "") for right, step in zip(sample.right, steps, strict=True)
+        ),
+        life=life_text(sample, steps),
+    )
+
+
+def _short(texts: LostTexts) -> LostTexts:
+    return LostTexts(
+        prompt=_shown(texts.prompt),
+        target=_shown(texts.target),
+        answer_before=None if texts.answer_before is None else _shown(texts.answer_before),
+        right_before=texts.right_before,
+        answer_after=None if texts.answer_after is None else _shown(texts.answer_after),
+        right_after=texts.right_after,
+    )
+
+
+def _shown(value: str) -> str:
+    return shortened(clean(value).strip(), MAX_CHARS)

@@ -1,0 +1,255 @@
+"""How a run was measured: suite, generation, engine, time per checkpoint. Pure.
+
+Nothing secret is shown: an address loses its user name and password, an argument that looks like a key its value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from urllib.parse import urlsplit
+
+from dashboards.data.run import RunData, changes_of
+from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec, Suite
+from tracker.domain.calibration.repetition_text import NOT_CALIBRATED, effect_text, is_unfit
+from tracker.domain.overview.costs import headline
+from tracker.domain.records.calibration import Fitness, Repetition
+from tracker.domain.records.display import NOTHING, count_text, duration_text, names_text, one_line
+from tracker.domain.records.imported import is_imported
+from tracker.domain.scores.summary import summarise
+
+FINGERPRINT_CHARS = 12
+MAX_STEPS_NAMED = 12
+_SECRET = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredBenchmark:
+    """One benchmark as it was last measured."""
+
+    name: str
+    adapter: str
+    metric: str
+    samples: str
+    settings: str
+    fingerprint: str
+    repeated: str
+    """What repeating the evaluation alone changes."""
+    is_unfit: bool
+    changed_at: tuple[int, ...]
+    """Steps from which on it was measured otherwise than before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """How the run was measured, ready to show: (name, value) pairs and one row per benchmark."""
+
+    facts: tuple[tuple[str, str], ...]
+    benchmarks: tuple[MeasuredBenchmark, ...]
+
+
+def measured(data: RunData) -> Measured:
+    """Return how the newest checkpoint was measured, and where that changed along the run."""
+    if not data.records:
+        return Measured(facts=(), benchmarks=())
+    newest, changes = data.records[-1], changes_of(data.records)
+    return Measured(
+        facts=(
+            *_asked_facts(newest),
+            ("Engine", _engines_text(data.records)),
+            ("Weights loaded", _loads_text(data.records)),
+            *_trust_facts(data.records),
+            ("Time per checkpoint, median", _times_text(data.records)),
+            *_cost_facts(data),
+        ),
+        benchmarks=tuple(_benchmark(b, data, changes.get(b.name, ())) for b in newest.plan.suite.benchmarks),
+    )
+
+
+def plans_with_counts(data: RunData) -> tuple[str, ...]:
+    """Return the ids of the plans whose samples are counted: of each benchmark, the newest that gave a result."""
+    benchmarks = data.records[-1].plan.suite.benchmarks if data.records else ()
+    found = (_newest(data, benchmark.name) for benchmark in benchmarks)
+    return tuple(dict.fromkeys(newest[0] for newest in found if newest is not None))
+
+
+# --- private
+
+
+def _asked_facts(newest: EvalRecord) -> Iterator[tuple[str, str]]:
+    suite = newest.plan.suite
+    if is_imported(newest):
+        yield ("Suite", f"{one_line(suite.name)}, measured by others and imported")
+        return
+    yield ("Suite", _suite_text(suite))
+    yield ("Generation", _generation_text(suite.generation))
+    yield ("Served with", _serve_text(newest.plan.serve))
+
+
+def _suite_text(suite: Suite) -> str:
+    return f"{one_line(suite.name)}, {suite.concurrency} requests in flight, {suite.request_timeout_s:g} s each at most"
+
+
+def _generation_text(generation: Generation) -> str:
+    kind = "greedy" if generation.temperature == 0 else f"temperature {generation.temperature:g}"
+    top_k = "" if generation.top_k < 0 else f", top_k {generation.top_k}"
+    return f"{kind}, top_p {generation.top_p:g}{top_k}, at most {generation.max_tokens} tokens, seed {generation.seed}"
+
+
+def _engines_text(records: Sequence[EvalRecord]) -> str:
+    """Return every engine version that served the run: a change of version can change scores."""
+    first_step: dict[str, int] = {}
+    for record in records:
+        if record.engine is not None:
+            name = f"{one_line(record.engine.name)} {one_line(record.engine.version)}"
+            first_step.setdefault(name, record.plan.checkpoint.step)
+    if len(first_step) <= 1:
+        return next(iter(first_step), "none could be started")
+    return ", ".join(f"{name} from step {step}" for name, step in first_step.items())
+
+
+def _loads_text(records: Sequence[EvalRecord]) -> str:
+    methods = Counter(record.engine.load_method for record in records if record.engine is not None)
+    failed = sum(record.engine is None for record in records)
+    parts = [f"{one_line(method)} {count_text(count, 'time')}" for method, count in methods.most_common()]
+    return ", ".join([*parts, *([f"failed {count_text(failed, 'time')}"] if failed else [])])
+
+
+def _serve_text(spec: ServeSpec) -> str:
+    if spec.engine is EngineKind.REMOTE:
+        return f"{one_line(without_user(spec.base_url))}, model {one_line(spec.model) or 'the only one'}"
+    length = f", context {spec.max_model_len} tokens" if spec.max_model_len else ""
+    return f"dtype {one_line(spec.dtype)}{length}{''.join(f' {one_line(a)}' for a in without_secrets(spec.args))}"
+
+
+def _trust_facts(records: Sequence[EvalRecord]) -> Iterator[tuple[str, str]]:
+    """Yield what was allowed to run code of others, with the steps; nothing where nothing was."""
+    trusting = {
+        r.plan.checkpoint.step
+        for r in records
+        if r.plan.serve.trust_remote_code and r.plan.serve.engine is not EngineKind.REMOTE
+    }
+    if trusting:
+        yield ("Code of the checkpoint", f"trusted (serve.trust_remote_code), {_steps_text(trusting)}")
+    unpickled = {r.plan.checkpoint.step for r in records if r.plan.checkpoint.unpickled}
+    if unpickled:
+        yield ("Pickles", f"weights were unpickled (watch.allow_pickle), {_steps_text(unpickled)}")
+
+
+def _steps_text(steps: set[int]) -> str:
+    ordered = [str(step) for step in sorted(steps)]
+    return f"{'step' if len(ordered) == 1 else 'steps'} {names_text(ordered, at_most=MAX_STEPS_NAMED)}"
+
+
+def without_user(url: str) -> str:
+    """Return an address without the user name and password in it, and without its query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not an address)"
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="", fragment="").geturl()
+
+
+def without_secrets(args: Iterable[str]) -> tuple[str, ...]:
+    """Return command-line arguments with the values of those that look like keys replaced."""
+    shown: list[str] = []
+    secret = False
+    for arg in args:
+        name, equals, _ = arg.partition("=")
+        if not arg.startswith("-"):
+            shown.append("***" if secret else arg)
+            continue
+        secret = _SECRET.search(name) is not None  # and stays so: `--api-key` takes several
+        shown.append(f"{name}=***" if secret and equals else arg)
+    return tuple(shown)
+
+
+def _times_text(records: Sequence[EvalRecord]) -> str:
+    served = [record for record in records if record.engine is not None and not is_imported(record)]
+    if not served:
+        return NOTHING
+
+    def typical(values: Iterable[float]) -> str:
+        return duration_text(median(values))
+
+    total = typical((r.finished_at - r.started_at).total_seconds() for r in served)
+    load = typical(r.engine.load_s for r in served if r.engine is not None)
+    scoring = typical(sum(o.duration_s for o in r.outcomes if isinstance(o, EvalResult)) for r in served)
+    probing = typical(sum(p.duration_s for p in r.probes if isinstance(p, ProbeResult)) for r in served)
+    return f"{total}: loading {load}, scoring {scoring}, latency {probing}"
+
+
+def _cost_facts(data: RunData) -> Iterator[tuple[str, str]]:
+    if data.costs is not None and data.costs.checkpoints:
+        yield ("Cost", headline(data.costs))
+
+
+def _benchmark(benchmark: Benchmark, data: RunData, changed_at: tuple[int, ...]) -> MeasuredBenchmark:
+    newest, known = _newest(data, benchmark.name), data.repetitions.get(benchmark.name)
+    fingerprints = (o.fingerprint for r in reversed(data.records) for o in r.outcomes if o.benchmark == benchmark.name)
+    return MeasuredBenchmark(
+        name=one_line(benchmark.name),
+        adapter=one_line(_asked_by(benchmark)),
+        metric=one_line(newest[1].metric) if newest else NOTHING,
+        samples=_samples_text(data, newest[0], benchmark.name) if newest else NOTHING,
+        settings=_settings_text(benchmark),
+        fingerprint=next(fingerprints)[:FINGERPRINT_CHARS],
+        repeated=_repeated_text(known),
+        is_unfit=is_unfit(known),
+        changed_at=changed_at,
+    )
+
+
+def _asked_by(benchmark: Benchmark) -> str:
+    program = benchmark.program
+    return benchmark.adapter if program is None else f"{benchmark.adapter} ({program.version})"
+
+
+def _newest(data: RunData, benchmark: str) -> tuple[str, EvalResult] | None:
+    """Return a benchmark's newest result and its plan id."""
+    for record in reversed(data.records):
+        for outcome in record.outcomes:
+            if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
+                return record.plan.id, outcome
+    return None
+
+
+def _samples_text(data: RunData, plan_id: str, benchmark: str) -> str:
+    """Return the counts of samples; only the kinds that occurred."""
+    full = data.texts.get(plan_id)
+    for outcome in full.outcomes if full else ():
+        if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
+            summary = summarise(outcome)
+            kinds = (
+                (summary.truncated, "cut at the token limit"),
+                (summary.unscored, "without a score"),
+                (summary.error, "never answered"),
+            )
+            return ", ".join([str(summary.planned), *(f"{count} {words}" for count, words in kinds if count)])
+    return NOTHING
+
+
+def _repeated_text(known: Repetition | None) -> str:
+    if known is None:
+        return NOT_CALIBRATED
+    verdict = f", {known.fitness}" if known.fitness is not Fitness.UNSURE and not known.stale else ""
+    when = f"step {known.step}, {known.measured_at:%Y-%m-%d}"
+    return f"{one_line(effect_text(known))}{verdict} ({when})"
+
+
+def _settings_text(benchmark: Benchmark) -> str:
+    parts = (
+        f"subsets {', '.join(map(one_line, benchmark.subsets))}" if benchmark.subsets else "",
+        f"at most {benchmark.limit} per subset" if benchmark.limit is not None else "",
+        f"{benchmark.few_shot} examples in the prompt" if benchmark.few_shot is not None else "",
+        f"{benchmark.repeats} answers each" if benchmark.repeats != 1 else "",
+        f"at most {benchmark.max_tokens} tokens" if benchmark.max_tokens is not None else "",
+        "own prompt template" if benchmark.prompt_template is not None else "",
+        *(f"{one_line(name)} {one_line(value)}" for name, value in benchmark.measured_with),
+        "" if benchmark.higher_is_better else "lower is better",
+    )
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,74 @@
+"""How one checkpoint was served, and what that cost: a record -> (name, value) pairs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eval_jobs.types import EngineInfo, EvalRecord
+from tracker.domain.overview.costs import tokens_text
+from tracker.domain.records.display import count_text, duration_text, one_line
+from tracker.domain.records.imported import is_imported
+
+DIGEST_CHARS = 12
+
+_LOADED = {
+    "cold": "a new start of the engine",
+    "swap": "put into the running engine",
+    "adapter": "an adapter beside its base model",
+    "remote": "served by somebody else",
+    "imported": "measured by others and imported",
+}
+
+
+def served_facts(record: EvalRecord) -> tuple[tuple[str, str], ...]:
+    """Return which engine answered, and how the weights got into it."""
+    return tuple(_served(record))
+
+
+def cost_facts(record: EvalRecord) -> tuple[tuple[str, str], ...]:
+    """Return what the evaluation took, part by part; nothing where it is not known."""
+    return tuple(_costs(record))
+
+
+# --- private
+
+
+def _served(record: EvalRecord) -> Iterator[tuple[str, str]]:
+    engine = record.engine
+    if engine is None:
+        yield ("Engine", "none could be started")
+        return
+    yield ("Engine", f"{one_line(engine.name)} {one_line(engine.version)}".strip())
+    yield ("Weights", _weights(engine))
+    if engine.certificate:
+        short = one_line(engine.certificate)[:DIGEST_CHARS]
+        yield ("Certificate", f"{short}: a cold start of an engine like this gave the same answers, to the bit")
+    if engine.canaries:
+        asked = count_text(len(engine.canaries), "fixed prompt")
+        yield ("Asked first", f"{asked}, whose answers are kept with the result")
+    if engine.device:
+        gpus = f", {count_text(engine.gpus, 'GPU')}" if engine.gpus else ""
+        yield ("Device", f"{one_line(engine.device)}{gpus}")
+    yield ("Checkpoint", f"{record.plan.checkpoint.format}, digest {one_line(record.plan.checkpoint.digest)}")
+
+
+def _weights(engine: EngineInfo) -> str:
+    how = _LOADED.get(engine.load_method, one_line(engine.load_method))
+    took = f" in {duration_text(engine.load_s)}" if engine.load_s else ""
+    return f"{how}{took}{f': {one_line(engine.load_reason)}' if engine.load_reason else ''}"
+
+
+def _costs(record: EvalRecord) -> Iterator[tuple[str, str]]:
+    cost = record.cost
+    if cost is None or is_imported(record):
+        return
+    yield ("Altogether", duration_text(cost.wall_s))
+    yield ("Loading", duration_text(cost.loading_s))
+    yield ("Benchmarks", duration_text(cost.evaluating_s))
+    yield ("Latency", duration_text(cost.probing_s))
+    if cost.input_tokens is not None or cost.output_tokens is not None:
+        yield ("Tokens", f"{tokens_text(cost.input_tokens)} asked, {tokens_text(cost.output_tokens)} answered")
+    if cost.gpu_s is not None:
+        yield ("GPU time", duration_text(cost.gpu_s))
+    if cost.cpu_s is not None:
+        yield ("CPU time of the engine", duration_text(cost.cpu_s))

@@ -1,0 +1,143 @@
+"""What came of a run's sweeps, as the report shows it: a leaderboard and latency over load. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dashboards.charts.load_curve import CurveChart, curve_chart
+from eval_jobs.types import Percentiles, ProbeLoad
+from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
+from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
+from tracker.domain.sweeps.board_text import difference_text, first_text
+
+WHOLE = 0.995
+"""Coverage from which on nothing is said of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreCell:
+    """A score of a leaderboard."""
+
+    score: str
+    interval: str = ""
+    change: str = ""
+    """From the first row, with its interval."""
+    note: str = ""
+    """Why there is none, or how much of it is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankRow:
+    """One target in one variant."""
+
+    target: str
+    settings: tuple[str, ...]
+    """One for each column of the matrix."""
+    scores: tuple[ScoreCell, ...]
+    mean: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRow:
+    """One load on one target."""
+
+    target: str
+    load: str
+    requests_per_s: str
+    tokens_per_s: str
+    ttft: str
+    tpot: str
+    failed: str
+    """Requests, or why nothing was timed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepView:
+    """The newest turn of one sweep."""
+
+    name: str
+    headline: str
+    axes: tuple[str, ...]
+    benchmarks: tuple[str, ...]
+    rows: tuple[RankRow, ...]
+    first: str
+    """Which row the others are held against; empty: none."""
+    chart: CurveChart | None
+    loads: tuple[LoadRow, ...]
+    note: str
+
+
+def sweep_views(boards: Sequence[Board]) -> tuple[SweepView, ...]:
+    """Return what is shown of each sweep."""
+    return tuple(_view(board, f"sweep-{index}") for index, board in enumerate(boards))
+
+
+# --- private
+
+
+def _view(board: Board, ident: str) -> SweepView:
+    axes = tuple(dict.fromkeys(axis for row in board.rows for axis, _ in row.variant))
+    left = f", {count_text(board.unanswered, 'evaluation')} still to come" if board.unanswered else ""
+    return SweepView(
+        name=one_line(board.sweep),
+        headline=f"Turn of {board.due_at:%Y-%m-%d %H:%M} UTC, {board.state}{left}.",
+        axes=axes,
+        benchmarks=tuple(map(one_line, board.benchmarks)),
+        rows=tuple(_rank(row, axes, board.benchmarks) for row in board.rows),
+        first=one_line(first_text(board)),
+        chart=curve_chart(ident, board.curves),
+        loads=tuple(_loads(board)),
+        note=one_line(board.note),
+    )
+
+
+def _rank(row: BoardRow, axes: Sequence[str], benchmarks: Sequence[str]) -> RankRow:
+    settings, scores = dict(row.variant), {score.benchmark: score for score in row.scores}
+    return RankRow(
+        target=one_line(row.target),
+        settings=tuple(one_line(settings.get(axis, NOTHING)) for axis in axes),
+        scores=tuple(_cell(scores.get(name)) for name in benchmarks),
+        mean=score_text(row.mean),
+    )
+
+
+def _cell(score: BoardScore | None) -> ScoreCell:
+    if score is None:
+        return ScoreCell(score=NOTHING, note="not asked yet")
+    if score.mean is None:
+        return ScoreCell(score=NOTHING, note=one_line(score.failure))
+    is_known = score.low is not None and score.high is not None
+    return ScoreCell(
+        score=score_text(score.mean),
+        interval=f"{score_text(score.low)} to {score_text(score.high)}" if is_known else "",
+        change="" if score.change is None else difference_text(score.change),
+        note="" if score.coverage >= WHOLE else f"{percent_text(score.coverage)} answered",
+    )
+
+
+def _loads(board: Board) -> Iterator[LoadRow]:
+    for curve in board.curves:
+        for probe in curve.probes:
+            yield LoadRow(
+                target=one_line(curve.target),
+                load=_pace(probe.load),
+                requests_per_s=f"{probe.requests_per_s:.2f}",
+                tokens_per_s=f"{probe.output_tokens_per_s:.1f}",
+                ttft=_ms(probe.ttft_ms),
+                tpot=_ms(probe.tpot_ms),
+                failed=str(probe.failed),
+            )
+        for failure in curve.failures:
+            nothing = dict.fromkeys(("requests_per_s", "tokens_per_s", "ttft", "tpot"), NOTHING)
+            yield LoadRow(
+                target=one_line(curve.target), load=_pace(failure.load), failed=one_line(failure.message), **nothing
+            )
+
+
+def _pace(load: ProbeLoad) -> str:
+    return f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} per second"
+
+
+def _ms(percentiles: Percentiles | None) -> str:
+    return NOTHING if percentiles is None else f"{percentiles.p50:.1f} / {percentiles.p95:.1f}"

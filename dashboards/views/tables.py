@@ -1,0 +1,227 @@
+"""The tables of a report: verdicts by step, latency, what is missing. Records -> rows of text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from eval_jobs.types import BenchmarkFailure, EvalRecord, Percentiles, ProbeFailure, ProbeOutcome
+from tracker.domain.overview.costs import CostOfStep, RunCosts, tokens_text
+from tracker.domain.overview.run import SYMBOLS, Overview, Standing
+from tracker.domain.records.display import (
+    NOTHING,
+    duration_text,
+    names_text,
+    one_line,
+    percent_text,
+)
+from tracker.domain.records.types import Gap, Verdict, VerdictWord
+from tracker.domain.verdicts.screening import mean_text
+
+WIDE = 8
+"""With more benchmarks than this, the verdict table shows symbols and puts the most urgent benchmarks first."""
+PAPER_COLUMNS = 10
+"""Benchmarks that fit beside each other on a sheet."""
+RECENT_ROWS = 40
+"""More checkpoints than this are folded away, the newest stay."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Badge:
+    """A verdict word with its symbol."""
+
+    word: str
+    symbol: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One benchmark at one step; `badge` is None where it was not part of the evaluation."""
+
+    badge: Badge | None
+    score: str = ""
+    coverage: str = ""
+    """Share of samples with a score, where that is not all."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One checkpoint in the verdict table."""
+
+    step: int
+    cells: tuple[Cell, ...]
+    gap: str = ""
+    """Why it was not evaluated; then there are no cells."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictTable:
+    """Steps by benchmarks."""
+
+    benchmarks: tuple[str, ...]
+    earlier: tuple[Row, ...]
+    recent: tuple[Row, ...]
+    wide: bool
+    legend: tuple[Badge, ...]
+
+    @property
+    def on_paper(self) -> tuple[range, ...]:
+        """Which of the benchmarks stand beside each other on paper; about as many in each part."""
+        count = len(self.benchmarks)
+        size = -(-count // max(1, -(-count // PAPER_COLUMNS)))
+        return tuple(range(at, min(at + size, count)) for at in range(0, count, max(1, size)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyRow:
+    """One load at one checkpoint."""
+
+    step: int
+    load: str
+    numbers: tuple[str, ...]
+    """TTFT p50, p95, TPOT p50, p95, E2E p50 in ms, output tokens per second."""
+    requests: str
+    failure: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostRow:
+    """What one evaluation cost."""
+
+    step: int
+    asked: str
+    times: tuple[str, ...]
+    """Altogether, loading, evaluating, probing."""
+    tokens: str
+    computed: str
+    """GPU time, else CPU time of the engine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """Something that was not measured, why, and what to do."""
+
+    step: int
+    what: str
+    why: str
+    code: str
+    hint: str
+
+
+def badge(word: VerdictWord) -> Badge:
+    """Return the word with its symbol."""
+    return Badge(word=word.value, symbol=SYMBOLS[word])
+
+
+def coverage_text(verdict: Verdict) -> str:
+    """Return the share of samples that the score rests on; empty where that is all, or there is no score."""
+    return percent_text(verdict.coverage) if verdict.score is not None and verdict.coverage < 1 else ""
+
+
+def verdict_table(view: Overview, found: Sequence[Standing]) -> VerdictTable:
+    """Return steps by benchmarks, checkpoints that were not evaluated among them."""
+    wide = len(view.benchmarks) > WIDE
+    names = tuple(s.benchmark for s in found) if wide else view.benchmarks
+    gaps = (Row(step=g.step, cells=(), gap=f"{one_line(g.message)} ({one_line(g.code)})") for g in view.gaps)
+    steps = (Row(step=step, cells=tuple(_cell(view.at(step, name)) for name in names)) for step in view.steps)
+    rows = sorted((*steps, *gaps), key=lambda row: row.step)
+    used = {verdict.word for verdict in view.verdicts.values()}
+    return VerdictTable(
+        benchmarks=tuple(one_line(name) for name in names),
+        earlier=tuple(rows[:-RECENT_ROWS]),
+        recent=tuple(rows[-RECENT_ROWS:]),
+        wide=wide,
+        legend=tuple(badge(word) for word in VerdictWord if word in used),
+    )
+
+
+def latency_rows(records: Iterable[EvalRecord]) -> tuple[LatencyRow, ...]:
+    """Return every load at every checkpoint."""
+    return tuple(_latency(r.plan.checkpoint.step, probe) for r in records for probe in r.probes)
+
+
+def cost_rows(costs: RunCosts | None) -> tuple[CostRow, ...]:
+    """Return what every evaluation of a run cost, by step; none where that is not known."""
+    return () if costs is None else tuple(_cost(one) for one in costs.checkpoints)
+
+
+def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Trouble, ...]:
+    """Return everything that was not measured, by step; what failed for one reason is one row."""
+    found = [_trouble(g.step, ["the whole checkpoint"], (g.message, g.code, g.hint)) for g in gaps]
+    for record in records:
+        by_cause: dict[tuple[str, str, str], list[str]] = {}
+        for what, cause in _failures(record):
+            by_cause.setdefault(cause, []).append(what)
+        found += [_trouble(record.plan.checkpoint.step, what, cause) for cause, what in by_cause.items()]
+    return tuple(sorted(found, key=lambda trouble: trouble.step))
+
+
+# --- private: verdicts
+
+_CALM = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
+
+
+def _cell(verdict: Verdict | None) -> Cell:
+    if verdict is None:
+        return Cell(badge=None)
+    return Cell(
+        badge=badge(verdict.word),
+        score=mean_text(verdict),
+        coverage=coverage_text(verdict),
+        reason="" if verdict.word in _CALM else one_line(verdict.reason),
+    )
+
+
+# --- private: latency and what is missing
+
+
+def _latency(step: int, probe: ProbeOutcome) -> LatencyRow:
+    name = one_line(probe.load.name)
+    if isinstance(probe, ProbeFailure):
+        failure = f"{one_line(probe.message)} ({one_line(probe.code)})"
+        return LatencyRow(step=step, load=name, numbers=(), requests="", failure=failure)
+    speed = f"{probe.output_tokens_per_s:.0f}" if probe.completed else NOTHING
+    return LatencyRow(
+        step=step,
+        load=name,
+        numbers=(*_p50_p95(probe.ttft_ms), *_p50_p95(probe.tpot_ms), _p50_p95(probe.e2e_ms)[0], speed),
+        requests=str(probe.completed) if probe.failed == 0 else f"{probe.completed}, {probe.failed} failed",
+        failure="",
+    )
+
+
+def _cost(one: CostOfStep) -> CostRow:
+    cost = one.cost
+    parts = (cost.wall_s, cost.loading_s, cost.evaluating_s, cost.probing_s)
+    computed = f"{duration_text(cost.gpu_s)} of GPUs" if cost.gpu_s is not None else NOTHING
+    if cost.gpu_s is None and cost.cpu_s is not None:
+        computed = f"{duration_text(cost.cpu_s)} of CPUs"
+    known = [count for count in (cost.input_tokens, cost.output_tokens) if count is not None]
+    return CostRow(
+        step=one.step,
+        asked=one.asked.value,
+        times=tuple(duration_text(seconds) for seconds in parts),
+        tokens=tokens_text(sum(known) if known else None),
+        computed=computed,
+    )
+
+
+def _p50_p95(percentiles: Percentiles | None) -> tuple[str, str]:
+    if percentiles is None:
+        return NOTHING, NOTHING
+    return f"{percentiles.p50:.1f}", f"{percentiles.p95:.1f}"
+
+
+def _failures(record: EvalRecord) -> Iterator[tuple[str, tuple[str, str, str]]]:
+    for outcome in record.outcomes:
+        if isinstance(outcome, BenchmarkFailure):
+            yield outcome.benchmark, (outcome.message, outcome.code, outcome.hint)
+    for probe in record.probes:
+        if isinstance(probe, ProbeFailure):
+            yield f"latency under load {probe.load.name}", (probe.message, probe.code, probe.hint)
+
+
+def _trouble(step: int, what: list[str], cause: tuple[str, str, str]) -> Trouble:
+    message, code, hint = (one_line(part) for part in cause)
+    return Trouble(step=step, what=names_text(what), why=message, code=code, hint=hint)

@@ -1,0 +1,1 @@
+"""What every evaluation harness needs: its child process, requests to it, reading of results."""

@@ -1,0 +1,142 @@
+"""Records -> what EvalScope's `TaskConfig` takes, and the request that the child gets. Pure.
+
+Two rules of EvalScope shape this: a parameter that is not sent falls back to the server's default, so all are sent,
+but for a `top_k` that is off, which only vLLM is sure to know; and its resume check covers the URL but not the data, so
+the URL stays out (the child passes a model object) and the run's folder is named by our own fingerprint, which covers
+the data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eval_jobs.evaluate.common.parts import part_to_json
+from eval_jobs.identity import benchmark_fingerprint
+from eval_jobs.types import Benchmark, Endpoint, EngineKind, Suite
+
+MODEL_ID = "model"
+"""Names EvalScope's folders; constant, because a run's folder already belongs to one plan."""
+SHUFFLE_SEED = 42
+"""For benchmarks that shuffle their questions; the sampling seed is `Generation.seed`."""
+TOP_K_OFF = -1
+OWN_NAMES = {"exact": "tracker_exact", "choice": "tracker_choice"}
+"""Names under which our own adapters are registered with EvalScope."""
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalData:
+    """A copy of the benchmark's data that EvalScope may do with what it likes."""
+
+    folder: str
+    subsets: tuple[str, ...]
+    """What the data holds; () when unknown."""
+
+
+def run_folder(benchmark: Benchmark, suite: Suite, plan_id: str) -> str:
+    """Return the relative folder of one evaluation: equal for a retry, different when anything that scores changed."""
+    name = f"{_safe(benchmark.name)}-{benchmark_fingerprint(benchmark, suite)[:16]}"
+    return f"{plan_folder(plan_id)}/{name}"
+
+
+def plan_folder(plan_id: str) -> str:
+    """Return the relative folder of all evaluations of a plan."""
+    return _safe(plan_id)
+
+
+def evalscope_name(benchmark: Benchmark) -> str:
+    """Return the name by which EvalScope knows the benchmark; it starts the names of its files."""
+    return OWN_NAMES.get(benchmark.adapter, benchmark.adapter)
+
+
+def max_tokens(benchmark: Benchmark, suite: Suite) -> int:
+    """Return how long an answer may be."""
+    return suite.generation.max_tokens if benchmark.max_tokens is None else benchmark.max_tokens
+
+
+def evaluate_request(suite: Suite, endpoint: Endpoint, tasks: Sequence[Json]) -> Json:
+    """Return the child's request. The API key is not in it, only the name of its environment variable."""
+    return {
+        "base_url": endpoint.base_url,
+        "model": endpoint.model,
+        "api_key_env": endpoint.api_key_env,
+        "own_engine": endpoint.info.name == EngineKind.VLLM,
+        "client_cores": list(endpoint.client_cores),
+        "client_niceness": endpoint.client_niceness,
+        "concurrency": suite.concurrency,
+        "timeout_s": suite.request_timeout_s,
+        "tasks": list(tasks),
+    }
+
+
+def benchmark_task(
+    benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: LocalData | None
+) -> Json:
+    """Return one task of a request."""
+    return {
+        "benchmark": benchmark.name,
+        "repeats": benchmark.repeats,
+        **part_to_json(suite.part),
+        "task": task_config(benchmark, suite, endpoint, folder=folder, data=data),
+    }
+
+
+def task_config(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: str, data: LocalData | None) -> Json:
+    """Return the keyword arguments of `TaskConfig`, its model excepted."""
+    name = evalscope_name(benchmark)
+    return {
+        "datasets": [name],
+        "dataset_args": {name: _dataset_args(benchmark, data)},
+        "generation_config": _generation(benchmark, suite, endpoint),
+        "model_id": MODEL_ID,
+        "eval_type": "openai_api",
+        "eval_batch_size": suite.concurrency,
+        "limit": benchmark.limit,
+        "repeats": benchmark.repeats,
+        "seed": SHUFFLE_SEED,
+        "work_dir": folder,
+        "no_timestamp": True,
+        "ignore_errors": True,
+        "collect_perf": False,
+    }
+
+
+# --- private
+
+
+def _generation(benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> Json:
+    generation = suite.generation
+    # vLLM's default may come from the model's own files. A strict server refuses a field that it does not know.
+    sends_top_k = generation.top_k != TOP_K_OFF or endpoint.info.name == EngineKind.VLLM
+    return {
+        "max_tokens": max_tokens(benchmark, suite),
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        **({"top_k": generation.top_k} if sends_top_k else {}),
+        "seed": generation.seed,
+        "timeout": suite.request_timeout_s,
+        "retries": 1,
+        "stream": False,
+    }
+
+
+def _dataset_args(benchmark: Benchmark, data: LocalData | None) -> Json:
+    args: Json = {}
+    subsets: Sequence[str] = benchmark.subsets
+    if data is not None:
+        args["local_path"] = data.folder
+        subsets = subsets or data.subsets
+    if subsets:
+        args["subset_list"] = list(subsets)
+    if benchmark.few_shot is not None:
+        args["few_shot_num"] = benchmark.few_shot
+    if benchmark.prompt_template is not None:
+        args["prompt_template"] = benchmark.prompt_template
+    return args
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name).strip(".") or "_"

@@ -1,0 +1,1 @@
+"""Local data of benchmarks: where it is, its rows, its content's digest."""

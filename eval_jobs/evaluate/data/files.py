@@ -1,0 +1,228 @@
+"""A benchmark's local data: is it sound, and what is its content? Asked before anything is served.
+
+digest = read_data_digest(path)      # goes into Benchmark.data_digest
+check_benchmark(benchmark)           # raises with file and line
+"""
+
+from __future__ import annotations
+
+import hashlib
+import string
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+
+from eval_jobs.errors import BadData
+from eval_jobs.evaluate.data.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, few_shot_of, subsets_of
+from eval_jobs.evaluate.data.layouts import LAYOUTS, Layout, Part, Row, data_suffixes, evaluated
+from eval_jobs.evaluate.data.row_files import bad_row, read_rows
+from eval_jobs.evaluate.data.rows import Item, choice_item, exact_item
+from eval_jobs.types import Benchmark
+
+CHUNK_BYTES = 1 << 20
+TEMPLATE_FIELDS = {EXACT: ({"question"}, {"question"}), CHOICE: ({"question", "choices"}, {"letters"})}
+"""Fields that a prompt template must have, and may have beside them."""
+
+
+def read_data_digest(path: str | Path) -> str:
+    """Return the hex SHA-256 of a file's content, or of a folder's relative names and contents; hidden files excluded.
+
+    Raises:
+        BadData: nothing is there or it cannot be read.
+    """
+    path = Path(path)
+    try:
+        if path.is_file():
+            return _file_digest(path)
+        total = hashlib.sha256()
+        for file in visible_files(path):
+            name = file.relative_to(path).as_posix()
+            total.update(f"{len(name)}:{name}:{_file_digest(file)};".encode())
+    except OSError as error:
+        raise BadData(
+            f"{error.filename or path} cannot be read: {error.strerror}", hint="check its permissions"
+        ) from error
+    return total.hexdigest()
+
+
+def check_benchmark(benchmark: Benchmark) -> None:
+    """Check everything about a benchmark that can be checked without a model.
+
+    Raises:
+        UnknownBenchmark: no such benchmark.
+        BadData: its data, its subsets or its template cannot work; a broken line is named.
+        EvaluateError: it cannot be run here.
+    """
+    check_name(benchmark.adapter)
+    if benchmark.adapter in OWN_ADAPTERS:
+        _check_own_settings(benchmark)
+        _check_subsets(benchmark, {item.subset for item in read_items(benchmark)})
+    elif benchmark.data is None:
+        _check_subsets(benchmark, set(subsets_of(benchmark.adapter)))
+    else:
+        layout = raw_layout(benchmark)
+        if layout is not None:
+            _check_raw(benchmark, layout)
+
+
+def read_items(benchmark: Benchmark) -> tuple[Item, ...]:
+    """Read the rows of an `exact` or `choice` file.
+
+    Raises:
+        BadData: names file and line of the first broken row.
+    """
+    if benchmark.data is None:
+        raise BadData(f"benchmark `{benchmark.name}` has no data", hint="set data to the path of a JSONL file")
+    path = Path(benchmark.data)
+    if path.is_dir():
+        raise BadData(f"{path} is a folder", hint=f"`{benchmark.adapter}` reads one JSONL file")
+    read = exact_item if benchmark.adapter == EXACT else choice_item
+    items = []
+    for numbered in read_rows(path):
+        try:
+            items.append(read(numbered.row))
+        except ValueError as error:
+            raise bad_row(path, numbered.line, str(error)) from error
+    if not items:
+        raise BadData(f"{path} holds no rows", hint="one JSON object per line: a question and an answer")
+    return tuple(items)
+
+
+def raw_layout(benchmark: Benchmark) -> Layout | None:
+    """Return how to read the benchmark's raw folder, or None when the folder describes itself or is not known.
+
+    Raises:
+        BadData: nothing is there.
+    """
+    folder = Path(benchmark.data or "")
+    if not folder.exists():
+        raise BadData(f"the data of `{benchmark.name}` is not there: {folder}", hint="check the path in data")
+    return None if describes_itself(folder) else LAYOUTS.get(benchmark.adapter)
+
+
+def describes_itself(folder: Path) -> bool:
+    """Tell whether the folder has a README with a `configs:` header, as data sets on the hubs have."""
+    card = folder / "README.md"
+    return card.is_file() and "\nconfigs:" in card.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0]
+
+
+def read_parts(benchmark: Benchmark, layout: Layout) -> Iterator[tuple[Part, Row]]:
+    """Yield the rows of a raw folder with the config and split they belong to, in the order of the files' names.
+
+    Raises:
+        BadData: nothing that can be read, or a broken row.
+    """
+    root = Path(benchmark.data or "")
+    files = _raw_files(root, layout)
+    target = evaluated(layout, files.values())
+    to_evaluate = 0
+    for file, part in files.items():
+        for row in _converted(file, file.relative_to(root) if root.is_dir() else PurePath(file.name), layout):
+            to_evaluate += target[part].split == layout.eval_split
+            yield target[part], row
+    if not to_evaluate:
+        raise BadData(f"{root} holds no data for `{benchmark.adapter}`", hint=f"expected: {layout.expects}")
+
+
+def visible_files(folder: Path) -> tuple[Path, ...]:
+    """Return all files below a folder, sorted by relative name; hidden files and folders excluded.
+
+    Raises:
+        BadData: the folder is not there or is empty.
+    """
+    if not folder.exists():
+        raise BadData(f"there is no data at {folder}", hint="check the path in data")
+    files = [
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(folder).parts)
+    ]
+    if not files:
+        raise BadData(f"the data folder {folder} is empty", hint="check the path in data")
+    return tuple(sorted(files, key=lambda f: f.relative_to(folder).as_posix()))
+
+
+# --- private
+
+
+def _file_digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _check_own_settings(benchmark: Benchmark) -> None:
+    if benchmark.few_shot:
+        raise BadData(
+            f"`{benchmark.name}`: `{benchmark.adapter}` has no few-shot examples",
+            hint="take few_shot out and write the examples into the questions or the prompt_template",
+        )
+    if benchmark.prompt_template is None:
+        return
+    needed, allowed = TEMPLATE_FIELDS[benchmark.adapter]
+    try:
+        fields = {name for _, name, _, _ in string.Formatter().parse(benchmark.prompt_template) if name is not None}
+    except ValueError as error:
+        raise _bad_template(benchmark, f"is broken ({error})") from error
+    if not needed <= fields <= needed | allowed:
+        raise _bad_template(benchmark, f"has the fields {sorted(fields)}")
+
+
+def _bad_template(benchmark: Benchmark, what: str) -> BadData:
+    needed = " and ".join(f"{{{name}}}" for name in sorted(TEMPLATE_FIELDS[benchmark.adapter][0]))
+    return BadData(
+        f"the prompt_template of `{benchmark.name}` {what}",
+        hint=f"it needs {needed}; write other braces as {{{{ and }}}}",
+    )
+
+
+def _check_subsets(benchmark: Benchmark, known: set[str]) -> None:
+    unknown = [subset for subset in benchmark.subsets if subset not in known]
+    if unknown and known:
+        raise BadData(
+            f"benchmark `{benchmark.name}` has no subset {', '.join(f'`{s}`' for s in unknown)}",
+            hint=f"it has: {', '.join(sorted(known))}",
+        )
+
+
+def _check_raw(benchmark: Benchmark, layout: Layout) -> None:
+    parts = {part for part, _ in read_parts(benchmark, layout)}
+    if layout.configs_are_subsets:
+        _check_subsets(benchmark, {part.config for part in parts if part.split == layout.eval_split})
+    by_default, split = few_shot_of(benchmark.adapter)
+    wanted = by_default if benchmark.few_shot is None else benchmark.few_shot
+    if wanted and split and split not in {part.split for part in parts}:
+        raise BadData(
+            f"`{benchmark.name}` shows {wanted} examples, and {benchmark.data} has no `{split}` split for them",
+            hint=f"add it, or set few_shot = 0; expected: {layout.expects}",
+        )
+
+
+def _raw_files(root: Path, layout: Layout) -> Mapping[Path, Part]:
+    files = (root,) if root.is_file() else visible_files(root)
+    found = {}
+    for file in files:
+        part = layout.part(file.relative_to(root) if root.is_dir() else PurePath(file.name))
+        if part is not None and file.suffix.lower() in data_suffixes():
+            found[file] = part
+    return found
+
+
+def _converted(file: Path, relative: PurePath, layout: Layout) -> Iterator[Row]:
+    for numbered in read_rows(file, header=_header(file, layout)):
+        try:
+            yield layout.convert(numbered.row, relative)
+        except KeyError as error:
+            raise bad_row(file, numbered.line, f"no key `{error.args[0]}`; expected {layout.expects}") from error
+        except (ValueError, TypeError, IndexError) as error:
+            raise bad_row(file, numbered.line, f"{error}; expected {layout.expects}") from error
+
+
+def _header(file: Path, layout: Layout) -> tuple[str, ...]:
+    """Return the column names of a CSV file that has none itself."""
+    if file.suffix.lower() != ".csv" or not layout.header:
+        return ()
+    with file.open(encoding="utf-8-sig", errors="replace") as text:
+        first = text.readline().lower()
+    return () if "question" in first and "answer" in first else layout.header

@@ -1,0 +1,139 @@
+"""Our own copy of a benchmark's data, kept by content: EvalScope deletes files in the folder that it is given.
+
+A copy is made once per content and never changed; a user who edits the data later does not disturb it. Its folder is
+named by the content, because `datasets` caches by a folder's name and config: of two folders called `gsm8k` with equal
+headers and different files, the second would silently be answered with the rows of the first.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from eval_jobs.errors import BadData
+from eval_jobs.evaluate.data.files import raw_layout, read_data_digest, read_items, read_parts, visible_files
+from eval_jobs.evaluate.data.known_benchmarks import OWN_ADAPTERS
+from eval_jobs.evaluate.data.layouts import Layout, Part, file_name, readme
+from eval_jobs.evaluate.data.rows import Item
+from eval_jobs.host.storage import storage_error
+from eval_jobs.types import Benchmark
+
+MIRROR_VERSION = 1
+"""Raised whenever the copies are written in another way."""
+MANIFEST = "mirror.json"
+OWN_SPLIT = "test"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mirror:
+    """A finished copy."""
+
+    folder: Path
+    subsets: tuple[str, ...]
+    """What there is to evaluate; () when only EvalScope can tell."""
+
+
+def open_mirror(benchmark: Benchmark, folder: Path) -> Mirror | None:
+    """Return the copy of the benchmark's data below `folder`, made now if need be; None for a benchmark without data.
+
+    Raises:
+        BadData: the data cannot be read, or is no longer what `benchmark.data_digest` names.
+        DiskFull, StoreError: the copy cannot be written.
+    """
+    if benchmark.data is None:
+        return None
+    digest = benchmark.data_digest or read_data_digest(benchmark.data)
+    final = folder / f"{benchmark.adapter}-{digest[:32]}-v{MIRROR_VERSION}"
+    if not (final / MANIFEST).is_file():
+        _check_unchanged(benchmark, digest)
+        _write(benchmark, final)
+    manifest = json.loads((final / MANIFEST).read_text(encoding="utf-8"))
+    return Mirror(folder=_data_folder(final, final), subsets=tuple(manifest["subsets"]))
+
+
+# --- private
+
+
+def _check_unchanged(benchmark: Benchmark, digest: str) -> None:
+    if read_data_digest(benchmark.data or "") != digest:
+        raise BadData(
+            f"the data of `{benchmark.name}` has changed since it was read at the start: {benchmark.data}",
+            hint="start again, so that new results are kept apart from the old ones",
+        )
+
+
+def _write(benchmark: Benchmark, final: Path) -> None:
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=final.parent, prefix=".new-") as temporary:
+            made = Path(temporary) / "copy"
+            data = _data_folder(made, final)
+            data.mkdir(parents=True)
+            subsets = _fill(benchmark, data)
+            (made / MANIFEST).write_text(json.dumps({"subsets": subsets}), encoding="utf-8")
+            _publish(made, final)
+    except OSError as error:
+        raise storage_error(final.parent, error) from error
+
+
+def _data_folder(parent: Path, final: Path) -> Path:
+    return parent / final.name
+
+
+def _publish(made: Path, final: Path) -> None:
+    """Move the copy to its place; another worker may have been faster, with the same content."""
+    try:
+        made.rename(final)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+
+
+def _fill(benchmark: Benchmark, folder: Path) -> tuple[str, ...]:
+    if benchmark.adapter in OWN_ADAPTERS:
+        return _write_items(read_items(benchmark), folder)
+    layout = raw_layout(benchmark)
+    if layout is not None:
+        return _write_parts(benchmark, layout, folder)
+    _copy(Path(benchmark.data or ""), folder)
+    return ()
+
+
+def _write_items(items: Iterable[Item], folder: Path) -> tuple[str, ...]:
+    by_subset: dict[str, list[Mapping[str, object]]] = {}
+    for item in items:
+        by_subset.setdefault(item.subset, []).append(asdict(item))
+    for subset, rows in by_subset.items():
+        _write_jsonl(folder / file_name(Part(config=subset, split=OWN_SPLIT)), rows)
+    return tuple(sorted(by_subset))
+
+
+def _write_parts(benchmark: Benchmark, layout: Layout, folder: Path) -> tuple[str, ...]:
+    by_part: dict[Part, list[Mapping[str, object]]] = {}
+    for part, row in read_parts(benchmark, layout):
+        by_part.setdefault(part, []).append(row)
+    for part, rows in by_part.items():
+        _write_jsonl(folder / file_name(part), rows)
+    (folder / "README.md").write_text(readme(by_part), encoding="utf-8")
+    found = sorted({part.config for part in by_part if part.split == layout.eval_split})
+    return tuple(found) if layout.configs_are_subsets else ()
+
+
+def _write_jsonl(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def _copy(source: Path, folder: Path) -> None:
+    if source.is_file():
+        shutil.copy2(source, folder / source.name)
+        return
+    for file in visible_files(source):
+        target = folder / file.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, target)

@@ -1,0 +1,103 @@
+"""The HTTP client of the evaluator's child: no answer may take for ever, fill the memory or repeat our key.
+
+It is also where requests in flight are counted: nothing that asks the model gets around it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import cache
+from ssl import SSLContext
+from typing import Any
+
+import httpx
+
+from eval_jobs.evaluate.evalscope.child.slots import Slots
+from eval_jobs.host.secrets import masked
+
+MAX_ANSWER_BYTES = 64 * 2**20
+MAX_CONNECTIONS = 1000
+
+
+def http_client(timeout_s: float, slots: Slots, *, secret: str = "") -> httpx.Client:
+    """Return a client whose answers must be whole `timeout_s` after their first line, with `secret` masked in them.
+
+    Every question (POST) takes one of `slots`; what was not answered well keeps it until its thread gives it back.
+
+    The timeout of an HTTP library counts from one byte to the next: a server that sends a byte now and then, or that
+    never stops sending, would keep a request busy for ever. A server that repeats the key that it was sent, in an error
+    or in an answer, would bring it into files, databases and reports.
+    """
+
+    def limit(response: httpx.Response) -> None:
+        if isinstance(response.stream, httpx.SyncByteStream):
+            response.stream = _Limited(response.stream, response.request, time.monotonic() + timeout_s)
+
+    return _Client(
+        slots,
+        secret,
+        verify=_certificates(),
+        timeout=timeout_s,
+        limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
+        follow_redirects=True,
+        event_hooks={"response": [limit]},
+    )
+
+
+# --- private
+
+
+@cache
+def _certificates() -> SSLContext:
+    """Read the machine's certificates once a process: it takes longer than everything else about a client."""
+    return httpx.create_ssl_context()
+
+
+class _Client(httpx.Client):
+    def __init__(self, slots: Slots, secret: str, **options: Any) -> None:  # noqa: ANN401 - httpx's own
+        super().__init__(**options)
+        self._slots = slots
+        self._secret = secret
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
+        if request.method != "POST":
+            return self._sent(request, **options)
+        if not self._slots.take():
+            raise httpx.ConnectError("the evaluation was stopped before this was sent", request=request)
+        response = self._sent(request, **options)
+        if response.is_success:
+            self._slots.give()
+        return response
+
+    def _sent(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
+        response = super().send(request, **options)
+        if options.get("stream"):  # nobody asks for one
+            response.read()
+        text = response.content.decode("latin-1")  # any byte, and back to the same
+        shown = masked(text, (self._secret,))
+        if shown == text:
+            return response
+        left_out = ("content-length", "content-encoding", "transfer-encoding")
+        headers = [(name, value) for name, value in response.headers.multi_items() if name not in left_out]
+        return httpx.Response(response.status_code, headers=headers, content=shown.encode("latin-1"), request=request)
+
+
+class _Limited(httpx.SyncByteStream):
+    def __init__(self, stream: httpx.SyncByteStream, request: httpx.Request, deadline_s: float) -> None:
+        self._stream = stream
+        self._request = request
+        self._deadline_s = deadline_s
+
+    def __iter__(self) -> Iterator[bytes]:
+        received = 0
+        for part in self._stream:
+            received += len(part)
+            if time.monotonic() > self._deadline_s:
+                raise httpx.ReadTimeout("the answer did not end in time", request=self._request)
+            if received > MAX_ANSWER_BYTES:
+                raise httpx.ReadError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes", request=self._request)
+            yield part
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,0 +1,220 @@
+"""The evaluator's child process, which drives EvalScope: `python -m eval_jobs.evaluate.evalscope.child.main`.
+
+EvalScope resets logging when it is imported and reseeds the global random state, so it lives here. One request is all
+benchmarks of a suite: each has a thread that prepares and counts, and all of them share the threads that ask.
+The process ends when its stdin closes, so it never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import random
+import shutil
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from evalscope import TaskConfig
+from evalscope.api.dataset.hub import DatasetHub
+
+from eval_jobs.errors import BadData, EndpointFailed, EvaluateError, EvaluatorDied, TrackerError, UnknownBenchmark
+from eval_jobs.evaluate.common.answer_check import is_overflow
+from eval_jobs.evaluate.common.outputs import Outputs
+from eval_jobs.evaluate.common.parse import Place
+from eval_jobs.evaluate.common.protocol import PLANNED_FILE, Message, error_message
+from eval_jobs.evaluate.evalscope.child.journal import Journal, PlanChanged
+from eval_jobs.evaluate.evalscope.child.model_api import StrictAPI
+from eval_jobs.evaluate.evalscope.child.own_benchmarks import register_own
+from eval_jobs.evaluate.evalscope.child.pipes import Send, own_stdout, requests_from_stdin
+from eval_jobs.evaluate.evalscope.child.recorder import Recorder
+from eval_jobs.evaluate.evalscope.child.shared_pool import SharedPool
+from eval_jobs.host.plan_lock import held
+from eval_jobs.host.scheduling import Whereabouts, stand_back
+from eval_jobs.host.storage import is_full, is_storage_error, storage_error
+
+log = logging.getLogger("eval_jobs.evaluate.evalscope.child.main")
+
+MAX_DOUBTFUL = 0.1
+"""More samples than this share without an answer, for which the server may be to blame: try all of it again later."""
+
+
+def main() -> None:
+    """Serve requests until stdin closes."""
+    send = own_stdout()
+    requests = requests_from_stdin()
+    trust_no_data_set()
+    register_own()
+    gc.freeze()  # what was imported stays: there is no use in looking at it again and again
+    whereabouts = Whereabouts()
+    send({"type": "ready"})
+    while True:
+        request = requests.get()
+        whereabouts.go_to(request["client_cores"])
+        stand_back(os.getpgrp(), request["client_niceness"])
+        carry_out(request, send)
+
+
+def trust_no_data_set() -> None:
+    """Keep code that comes with a data set from being run: EvalScope trusts every one of ModelScope's."""
+    DatasetHub.trust_remote = property(lambda _: False, lambda _, __: None)
+
+
+def carry_out(request: Message, send: Send) -> None:
+    """Evaluate the benchmarks of one request at the same time, and send for each what became of it."""
+    try:
+        api = StrictAPI(request)
+    except TrackerError as error:
+        for task in request["tasks"]:
+            send(error_message(error) | {"benchmark": task["benchmark"], "asking_s": 0.0})
+        return
+    with SharedPool(n_threads(request["concurrency"])) as pool:
+        shared = _Shared(api=api, pool=pool, loading=threading.Lock(), lost_s=tuple(request["pauses"]["lost_s"]))
+        threads = []
+        for task in request["tasks"]:
+            journal = Journal(task, send)
+            shared.loading.acquire()  # so they load in the order of the request
+            threads.append(threading.Thread(target=_send_outcome, args=(task, journal, shared, send), daemon=True))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+    api.client.close()
+
+
+def n_threads(concurrency: int) -> int:
+    """Return how many threads keep `concurrency` requests in flight while others score and write down."""
+    return concurrency + max(2, concurrency // 2)
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shared:
+    """What the benchmarks of one request share."""
+
+    api: StrictAPI
+    pool: SharedPool
+    loading: threading.Lock
+    """Held by who loads data: benchmarks draw from the one random state of the process."""
+    lost_s: tuple[float, ...]
+    """Pauses before what got no answer from a server that lives is asked again."""
+
+
+def _send_outcome(task: Message, journal: Journal, shared: _Shared, send: Send) -> None:
+    """Evaluate one benchmark, with `shared.loading` held at first; whatever happens becomes a message."""
+    # The lock of our parent ends with it; if we are stuck then and do not notice, nobody else may write here.
+    ours = journal.folder.parent / f"{journal.folder.name}.lock"
+    message: Message
+    with ExitStack() as loading:
+        loading.callback(shared.loading.release)
+        try:
+            with held(ours, on_wait=lambda: log.warning("another evaluator still works in %s", journal.folder)):
+                _evaluate(task, journal, shared, loading)
+            counts = {"planned": journal.planned, "left_out": journal.left_out}
+            message = {"type": "result", "metric": journal.metric, **counts}
+        except TrackerError as error:
+            message = error_message(error)
+        except BaseException as error:  # code of a benchmark may call `sys.exit`: our parent would wait for ever
+            log.exception("evaluating %s failed while %s", journal.name, journal.stage)
+            message = error_message(_explained(error, journal))
+    send(message | {"benchmark": journal.name, "asking_s": journal.asking_s})
+
+
+def _evaluate(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) -> None:
+    """Ask everything; then, after a while and again, what got no answer from a server that lives."""
+    for pause_s in (*shared.lost_s, None):
+        _pass(task["task"], journal, shared, loading)
+        outputs = Outputs(journal.folder, task["task"]["datasets"][0])
+        lost = outputs.lost_answers(journal.failures)
+        again = (*journal.doubtful, *lost, *outputs.lost_scores(journal.failures))
+        if pause_s is None or not again:
+            break
+        log.warning("%s: asking again, in %.0f s, for %s", journal.name, pause_s, again)
+        shared.api.slots.closed.wait(pause_s)
+        journal.begin_again()
+        loading.enter_context(shared.loading)
+    _check_complete(journal, lost)
+
+
+def _pass(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) -> None:
+    """Ask what has no answer yet; `shared.loading` is held at first, and given back with `loading`."""
+    journal.drop_torn_lines()
+    try:
+        _run(task, journal, shared, loading)
+    except PlanChanged:
+        # Another EvalScope version, other data, or a file torn by a kill: nothing there can be trusted.
+        log.warning("starting %s anew, what was there cannot be used", journal.name)
+        shutil.rmtree(journal.folder)
+        _run(task, journal, shared, loading)
+
+
+def _run(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) -> None:
+    journal.stage = "configuring"
+    resumed = str(journal.folder) if (journal.folder / PLANNED_FILE).is_file() else None
+    try:
+        config = TaskConfig(model=shared.api, api_url=None, use_cache=resumed, **task)
+        random.seed(config.seed)
+        np.random.seed(config.seed)
+        Recorder(config, journal=journal, pool=shared.pool, on_loaded=loading.close).eval()
+    except Exception as error:
+        closed = shared.api.gate.error
+        if closed is None:  # an error of another sample may come first
+            raise
+        again = "what was answered is kept, the next try asks only the rest"
+        raise type(closed)(
+            f"{shared.api.base_url} cannot be asked any more, {journal.answered} of {journal.planned} samples of "
+            f"`{journal.name}` are answered: {closed.message}",
+            hint=again if closed.retryable else closed.hint,
+        ) from error
+
+
+def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
+    """Refuse a result that only shows that the server was not well, or the disk.
+
+    Raises:
+        BadData: there was nothing to ask.
+        EndpointFailed: too many answers are missing.
+        EvaluatorDied: answers that were written are gone.
+    """
+    name = journal.name
+    if not journal.planned:
+        raise BadData(f"`{name}` has no samples", hint="check its data and subsets")
+    details = journal.unanswered
+    if len(details) == journal.planned and not any(map(is_overflow, details)):
+        raise EndpointFailed(f"every request of `{name}` failed: {details[0]}", hint="the server refuses such requests")
+    journal.finish()
+    # Once: in another evaluation, of a server that was perhaps started anew, the same samples count as not answered.
+    if len(journal.newly_doubtful) > MAX_DOUBTFUL * journal.planned:
+        raise EndpointFailed(
+            f"{len(journal.doubtful)} of {journal.planned} requests of `{name}` got no proper answer: {details[0]}",
+            hint="read the server's log; raise suite.request_timeout_s if it is only slow",
+        )
+    if lost:
+        raise EvaluatorDied(
+            f"{len(lost)} of {journal.planned} answers of `{name}` were written to {journal.folder} and are gone",
+            hint="is its disk full or broken, or does something else delete there? The next try asks them again",
+        )
+
+
+def _explained(error: BaseException, journal: Journal) -> TrackerError:
+    """Say in our own words what an error of EvalScope means."""
+    name, stage, text = journal.name, journal.stage, f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError) and (is_full(error) or (stage == "asking" and is_storage_error(error))):
+        return storage_error(Path(journal.folder), error)
+    if isinstance(error, ImportError):
+        return EvaluateError(f"`{name}` needs a package that is not installed: {error}", hint="install it")
+    if stage == "loading":
+        hint = "give a local copy with data, or check that this machine can reach the hub"
+        return BadData(f"the data of `{name}` cannot be loaded: {text}", hint=hint)
+    if stage == "configuring" and "not found" in str(error):
+        return UnknownBenchmark(f"EvalScope does not know the benchmark of `{name}`: {error}", hint="check its name")
+    return EvaluateError(f"EvalScope failed on `{name}` while {stage}: {text}", hint="read the traceback")
+
+
+if __name__ == "__main__":
+    main()

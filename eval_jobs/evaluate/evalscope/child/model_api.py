@@ -1,0 +1,118 @@
+"""EvalScope's client of a model, made strict. Only the evaluator's child imports this."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import openai
+from evalscope.api.dataset import Sample
+from evalscope.api.messages import ChatMessage, ChatMessageUser
+from evalscope.api.model import GenerateConfig, ModelOutput
+from evalscope.models.openai_compatible import OpenAICompatibleAPI
+
+from eval_jobs.errors import EndpointFailed
+from eval_jobs.evaluate.common.answer_check import check_answer
+from eval_jobs.evaluate.common.pauses import Pauses
+from eval_jobs.evaluate.common.protocol import Message
+from eval_jobs.evaluate.evalscope.child.answering import CONTROL_FAILURES, Gate
+from eval_jobs.evaluate.evalscope.child.blame import describe
+from eval_jobs.evaluate.evalscope.child.http_client import http_client
+from eval_jobs.evaluate.evalscope.child.slots import Slots
+
+log = logging.getLogger("eval_jobs.evaluate.evalscope.child.main")
+
+ALIVE_TIMEOUT_S = 10.0
+
+
+class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
+    """EvalScope's client, except that a refused request is an error and not an answer to be scored.
+
+    One for all benchmarks of a request: they share its connections, its slots and what it knows of the server.
+    """
+
+    def __init__(self, request: Message) -> None:
+        key = _api_key(request["api_key_env"])
+        self.slots = Slots(request["concurrency"])
+        super().__init__(
+            model_name=request["model"],
+            base_url=request["base_url"],
+            api_key=key,
+            config=GenerateConfig(**request["tasks"][0]["task"]["generation_config"]),
+            max_retries=0,
+            timeout=request["timeout_s"],
+            http_client=http_client(request["timeout_s"], self.slots, secret=key),
+        )
+        own_engine = bool(request["own_engine"])
+        pauses = Pauses(**request["pauses"])
+        self.gate = Gate(is_alive=self._is_alive, slots=self.slots, own_engine=own_engine, pauses=pauses)
+        self._signed_by = str(request["model"]) if own_engine else ""
+        """Our own engine goes by a random name; what a gateway calls the model is its own business."""
+        self.thread = threading.local()
+        """`seed`: what this thread's sample is to be asked with."""
+        self._answered: Sample | None = None
+        self._unanswered: tuple[Sample, ...] = ()
+
+    def generate(
+        self, input: list[ChatMessage], tools: list[Any], tool_choice: object, config: GenerateConfig
+    ) -> ModelOutput:
+        """Ask through the gate, with the seed of the sample's repeat."""
+        seed = getattr(self.thread, "seed", config.seed)
+        config = config.model_copy(update={"seed": seed})
+        return self.gate.ask(lambda: super(StrictAPI, self).generate(input, tools, tool_choice, config))
+
+    def take_controls(self, answered: Sequence[Sample], to_ask: Sequence[Sample]) -> None:
+        """Choose what shows that the server lives: a question that was answered before, else a short and a late one.
+
+        They are chosen among all that the benchmarks bring, one after the other.
+        """
+        self._answered = self._answered or next(iter(answered), None)
+        short = sorted((*self._unanswered[:1], *to_ask), key=lambda sample: len(str(sample.input)))[:1]
+        self._unanswered = (*short, *(to_ask[-1:] or self._unanswered[1:]))
+        self.gate.control = self._ask_controls
+
+    def on_response(self, response: Message) -> None:
+        """Refuse what is no answer: EvalScope would score a missing text as an empty one."""
+        check_answer(response, model=self._signed_by)
+
+    def handle_bad_request(self, ex: Exception) -> ModelOutput:
+        """Let a refusal through: EvalScope would score its text as the model's answer."""
+        raise ex
+
+    # --- private
+
+    def _ask_controls(self) -> None:
+        """Return when one of these is answered; what the last one raises is raised."""
+        samples = self._unanswered if self._answered is None else (self._answered,)
+        for sample in samples:
+            question = [ChatMessageUser(content=sample.input)] if isinstance(sample.input, str) else sample.input
+            try:
+                super().generate(question, [], "none", self.config)
+            except CONTROL_FAILURES:
+                if sample is samples[-1]:
+                    raise
+            else:
+                return
+
+    def _is_alive(self) -> bool:
+        try:
+            self.client.with_options(timeout=ALIVE_TIMEOUT_S).models.list()
+        except openai.APIStatusError as error:
+            return error.status_code < 500
+        except (openai.OpenAIError, ValueError) as error:
+            log.info("the server does not answer: %s", describe(error))
+            return False
+        return True
+
+
+# --- private
+
+
+def _api_key(variable: str) -> str:
+    key = os.environ.get(variable, "") if variable else "EMPTY"
+    if not key:
+        raise EndpointFailed(f"the environment variable {variable} is not set", hint="set it to the endpoint's API key")
+    return key

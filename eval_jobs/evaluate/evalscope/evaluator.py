@@ -1,0 +1,275 @@
+"""`Evaluator` with EvalScope: a client of one resident child process.
+
+evaluator = EvalScopeEvaluator(state / "evaluations")
+outcomes = evaluator.evaluate(suite, endpoint, plan_id=plan.id, progress=print)
+
+benchmark + data -> own copy (mirror) -> request (task_config) -> child -> files in the run's folder -> scores (parse)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from eval_jobs.errors import EndpointFailed, EvaluatorDied, TrackerError
+from eval_jobs.evaluate.common.child_process import ChildProcess
+from eval_jobs.evaluate.common.outputs import Outputs
+from eval_jobs.evaluate.common.parse import metric_name, token_sum
+from eval_jobs.evaluate.common.pauses import Pauses
+from eval_jobs.evaluate.common.plan_folders import forget_plan, kept_plans, lock_path
+from eval_jobs.evaluate.common.protocol import Message, error_of
+from eval_jobs.evaluate.common.task_config import (
+    Json,
+    LocalData,
+    benchmark_task,
+    evalscope_name,
+    evaluate_request,
+    max_tokens,
+    run_folder,
+)
+from eval_jobs.evaluate.data.known_benchmarks import check_name
+from eval_jobs.evaluate.data.mirror import open_mirror
+from eval_jobs.evaluate.evalscope.progress_line import ProgressLine
+from eval_jobs.host.plan_lock import held
+from eval_jobs.identity import benchmark_fingerprint
+from eval_jobs.ports import Progress
+from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
+
+log = logging.getLogger(__name__)
+
+MIN_SILENCE_S = 900.0
+"""A child that says nothing for so long hangs; loading and scoring say nothing while they run."""
+
+
+class EvalScopeEvaluator:
+    """`eval_jobs.ports.Evaluator`. Everything it writes lies below `work_dir`."""
+
+    def __init__(
+        self,
+        work_dir: Path,
+        python: str = sys.executable,
+        *,
+        pauses: Pauses | None = None,
+        log_name: str = "",
+    ) -> None:
+        """Prepare; the child is started with the first evaluation.
+
+        Args:
+            work_dir: for data, half-done evaluations, caches and logs.
+            python: the interpreter of the child.
+            pauses: before the server is asked again.
+            log_name: of the child's log; a default names this process.
+        """
+        self.work_dir = work_dir.absolute()
+        self._pauses = pauses or Pauses()
+        self._log_name = log_name or f"evaluator-{os.getpid()}.log"
+        self._python = python
+        self._child: ChildProcess | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def child_pid(self) -> int | None:
+        """Process id of the child, None while there is none."""
+        return self._child.pid if self._child is not None else None
+
+    def prepare(self, suite: Suite, *, api_key_env: str) -> None:
+        """Start the child, whose imports take seconds; see the port."""
+        try:
+            self._startable_child(offline=all(b.data is not None for b in suite.benchmarks), key=api_key_env)
+        except (EvaluatorDied, OSError) as error:
+            log.info("the evaluator is not started ahead: %s", error)
+
+    def evaluate(
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+    ) -> tuple[EvalResult | TrackerError, ...]:
+        """Ask every sample of every benchmark and score it; see the port.
+
+        UnknownBenchmark, BadData, EvaluateError: asking again is useless.
+        EndpointRefused: asking again is useless until the key is corrected.
+        EndpointFailed, EvaluatorDied: asking again may help; it asks only what is missing.
+        DiskFull, StoreError: no space for data or answers, or no permission.
+        """
+        outcomes: dict[str, EvalResult | TrackerError] = {}
+        tasks: list[_Task] = []
+        for benchmark in suite.benchmarks:
+            try:
+                tasks.append(self._task(benchmark, suite, endpoint, plan_id))
+            except TrackerError as error:
+                outcomes[benchmark.name] = error
+        waiting = "waiting for another evaluation of the same checkpoint"
+        try:
+            if tasks:
+                with held(lock_path(self.work_dir, plan_id), on_wait=lambda: progress(waiting)), self._lock:
+                    outcomes |= self._carry_out(tasks, suite, endpoint, progress)
+        except TrackerError as error:
+            outcomes |= dict.fromkeys((task.benchmark.name for task in tasks), error)
+        return tuple(outcomes[benchmark.name] for benchmark in suite.benchmarks)
+
+    def kept(self) -> tuple[str, ...]:
+        """Return the plans that have a folder; see the port."""
+        return kept_plans(self.work_dir)
+
+    def forget(self, plan_id: str) -> None:
+        """Delete what is kept of a plan, unless another process works on it; see the port."""
+        forget_plan(self.work_dir, plan_id)
+
+    def close(self) -> None:
+        """Stop the child. Calling it twice is harmless; evaluating again starts a new one."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
+
+    # --- private
+
+    @property
+    def _log_path(self) -> Path:
+        return self.work_dir / "logs" / self._log_name
+
+    def _logs(self, endpoint: Endpoint) -> str:
+        server = f", the server's {endpoint.info.log}" if endpoint.info.log else ""
+        return f"the evaluator's log is {self._log_path}{server}"
+
+    def _task(self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, plan_id: str) -> _Task:
+        check_name(benchmark.adapter)
+        _check_key(endpoint)
+        mirror = open_mirror(benchmark, self.work_dir / "data")
+        data = None if mirror is None else LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
+        folder = self.work_dir / "runs" / run_folder(benchmark, suite, plan_id)
+        message = benchmark_task(benchmark, suite, endpoint, folder=str(folder), data=data)
+        fingerprint = benchmark_fingerprint(benchmark, suite)
+        return _Task(benchmark=benchmark, fingerprint=fingerprint, folder=folder, data=data, json=message)
+
+    def _carry_out(
+        self, tasks: Sequence[_Task], suite: Suite, endpoint: Endpoint, progress: Progress
+    ) -> dict[str, EvalResult | TrackerError]:
+        """Have the child carry out all tasks; one that it dies over keeps the others' results."""
+        # What has the longest answers is begun first; the order of the suite decides among equals.
+        in_order = sorted(tasks, key=lambda task: -max_tokens(task.benchmark, suite))
+        request = evaluate_request(suite, endpoint, [task.json for task in in_order])
+        request["pauses"] = asdict(self._pauses)
+        outcomes: dict[str, EvalResult | TrackerError] = {}
+        asking_s: dict[str, float] = {}
+        started_s = time.monotonic()
+        try:
+            offline = all(task.data is not None for task in tasks)
+            with closing(self._replies(request, progress, offline=offline)) as replies:
+                for reply in replies:
+                    task = next(task for task in tasks if task.benchmark.name == reply["benchmark"])
+                    outcomes[task.benchmark.name] = _outcome(task, reply, logs=self._logs(endpoint))
+                    asking_s[task.benchmark.name] = reply["asking_s"]
+        except EvaluatorDied as error:
+            outcomes = dict.fromkeys((task.benchmark.name for task in tasks), error) | outcomes
+        return _with_durations(outcomes, asking_s, time.monotonic() - started_s)
+
+    def _replies(self, request: Message, progress: Progress, *, offline: bool) -> Generator[Message, None, None]:
+        """Yield what became of each task, as they end."""
+        counts = ProgressLine([task["benchmark"] for task in request["tasks"]])
+        finished = False
+        try:
+            child = self._running_child(progress, offline=offline, key=request["api_key_env"])
+            progress(counts.loading)
+            for message in child.ask(request, silence_s=MIN_SILENCE_S + 3 * request["timeout_s"]):
+                if message["type"] == "progress":
+                    progress(counts.after(message))
+                else:
+                    yield message
+            finished = not child.is_worn()
+        finally:
+            if not finished:  # died, or we were interrupted: it must not go on asking behind our back
+                self.close()
+
+    def _running_child(self, progress: Progress, *, offline: bool, key: str) -> ChildProcess:
+        child = self._startable_child(offline=offline, key=key)
+        if not child.is_ready:
+            progress("starting the evaluator")
+            child.wait_ready()
+        return child
+
+    def _startable_child(self, *, offline: bool, key: str) -> ChildProcess:
+        """Return a child that runs, or has just been started."""
+        # The hub's client reads its switch once, at its import: where all data are local, the child never asks the hub.
+        # And a child has no other key than that of its endpoint.
+        child = self._child
+        if child is not None and not (child.is_running() and (child.offline, child.key) == (offline, key)):
+            self.close()
+        if self._child is None:
+            self._child = ChildProcess(self._python, self.work_dir, self._log_path, offline=offline, key=key)
+        return self._child
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    benchmark: Benchmark
+    fingerprint: str
+    folder: Path
+    data: LocalData | None
+    json: Json
+
+
+def _outcome(task: _Task, reply: Message, *, logs: str) -> EvalResult | TrackerError:
+    if reply["type"] != "result":
+        return error_of(_with_path_of_user(reply, task.data, task.benchmark), logs=logs)
+    outputs = Outputs(task.folder, evalscope_name(task.benchmark))
+    try:
+        _check_planned(outputs, reply["planned"], logs=logs)
+    except EvaluatorDied as error:
+        return error
+    return EvalResult(
+        benchmark=task.benchmark.name,
+        fingerprint=task.fingerprint,
+        metric=metric_name(outputs.reviews.values(), default=reply["metric"]),
+        samples=outputs.samples(),
+        duration_s=0.0,
+        higher_is_better=task.benchmark.higher_is_better,
+        left_out=reply.get("left_out", 0),
+        input_tokens=token_sum(outputs.predictions.values(), "input_tokens"),
+        output_tokens=token_sum(outputs.predictions.values(), "output_tokens"),
+    )
+
+
+def _with_durations(
+    outcomes: Mapping[str, EvalResult | TrackerError], asking_s: Mapping[str, float], wall_s: float
+) -> dict[str, EvalResult | TrackerError]:
+    """Share out the time that all took together, by how long the requests of each were in flight."""
+    total_s = sum(asking_s.values())
+    return {
+        name: replace(outcome, duration_s=wall_s * (asking_s[name] / total_s if total_s else 1 / len(asking_s)))
+        if isinstance(outcome, EvalResult)
+        else outcome
+        for name, outcome in outcomes.items()
+    }
+
+
+def _with_path_of_user(reply: Message, data: LocalData | None, benchmark: Benchmark) -> Message:
+    """Name the user's data where EvalScope names our copy of it."""
+    if data is None or benchmark.data is None:
+        return reply
+    return reply | {"message": str(reply["message"]).replace(data.folder, benchmark.data)}
+
+
+def _check_planned(outputs: Outputs, planned: int, *, logs: str) -> None:
+    """Refuse files that are not what the child has just reported: a result without its samples would look like one."""
+    found = len(outputs.planned) - len(outputs.lost_answers(outputs.failures))
+    if not found or found != planned:
+        raise EvaluatorDied(
+            f"the evaluator's folder {outputs.folder} accounts for {found} of {planned} planned samples",
+            hint=f"did something else delete or write there? The next try asks what is missing; {logs}",
+        )
+
+
+def _check_key(endpoint: Endpoint) -> None:
+    if endpoint.api_key_env and not os.environ.get(endpoint.api_key_env):
+        raise EndpointFailed(
+            f"the API key of {endpoint.base_url} is not set",
+            hint=f"set the environment variable {endpoint.api_key_env} and start again",
+        )

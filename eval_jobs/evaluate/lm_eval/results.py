@@ -1,0 +1,159 @@
+"""The files of one run of lm-evaluation-harness, and what its relay saw -> one result."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from eval_jobs.errors import ConfigError, EvaluateError
+from eval_jobs.evaluate.lm_eval.command import METRIC
+from eval_jobs.evaluate.lm_eval.relay import Relay, RequestOutcome
+from eval_jobs.harness.fields import Fields
+from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
+from eval_jobs.harness.samples import Row, contexts_of, lost_samples, samples_of_task, through_filter
+from eval_jobs.identity import benchmark_fingerprint, content_hash
+from eval_jobs.types import Benchmark, EvalResult, SampleScore, SampleStatus, Suite
+
+GENERATES = "generate_until"
+
+
+def result_of(folder: Path, benchmark: Benchmark, suite: Suite, relay: Relay) -> EvalResult:
+    """Read what the harness wrote below `folder`.
+
+    Raises:
+        EvaluateError: the files are not there or not whole, or no metric of the task is a score.
+        ConfigError: another version of the harness wrote them than was planned.
+    """
+    document = _document(folder)
+    _check_version(document, benchmark)
+    rows = {task: _rows(folder, task) for task in document.mapping("configs").values}
+    if not rows:
+        raise _odd(folder, "it names no task")
+    metrics = {task: _metric(document, task, benchmark) for task in rows}
+    keys = sorted({metric.key for metric in metrics.values()})
+    if len(keys) > 1:
+        raise EvaluateError(
+            f"the tasks of `{benchmark.adapter}` have no metric in common: {', '.join(keys)}",
+            hint=f"name one that all of them have with options.{METRIC}, or take the tasks one by one",
+        )
+    samples: list[SampleScore] = []
+    for task, metric in metrics.items():
+        generates = document.mapping("configs").mapping(task).values.get("output_type") == GENERATES
+        found = _samples(document, task, metric, rows[task], relay, generates=generates)
+        samples += found if len(metrics) == 1 else _of_subset(found, task)
+    input_tokens, output_tokens = relay.tokens()
+    return EvalResult(
+        benchmark=benchmark.name,
+        fingerprint=benchmark_fingerprint(benchmark, suite),
+        metric=keys[0],
+        samples=tuple(samples),
+        duration_s=0.0,
+        higher_is_better=benchmark.higher_is_better,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+    )
+
+
+# --- private
+
+
+def _document(folder: Path) -> Fields:
+    paths = sorted(folder.glob("**/results_*.json"))
+    if not paths:
+        raise _odd(folder, "there is no results file")
+    try:
+        values = json.loads(paths[-1].read_bytes())
+    except (OSError, ValueError) as error:
+        raise _odd(paths[-1], str(error)) from error
+    if not isinstance(values, dict):
+        raise _odd(paths[-1], "it is no JSON object")
+    return Fields(source=str(paths[-1]), values=values)
+
+
+def _check_version(document: Fields, benchmark: Benchmark) -> None:
+    """Believe the harness itself: it may have been updated since this worker looked."""
+    wrote, program = f"lm-eval {document.text('lm_eval_version')}", benchmark.program
+    if program is not None and wrote != program.version:
+        raise ConfigError(
+            f"`{benchmark.name}` was planned with {program.version}, and {wrote} measured it",
+            hint="the harness was updated meanwhile: start tracker anew on every machine",
+        )
+
+
+def _rows(folder: Path, task: str) -> tuple[Row, ...]:
+    # The whole name: that of `gsm8k` begins that of `gsm8k_cot`, whose samples lie beside it.
+    name = re.compile(rf"samples_{re.escape(task)}_\d{{4}}-\d\d-\d\dT[\d.-]+\.jsonl")
+    paths = sorted(path for path in folder.rglob("samples_*.jsonl") if name.fullmatch(path.name))
+    if not paths:
+        raise _odd(folder, f"there are no samples of {task}")
+    try:
+        with paths[-1].open(encoding="utf-8") as lines:
+            return tuple(json.loads(line) for line in lines)
+    except (OSError, ValueError) as error:
+        raise _odd(paths[-1], str(error)) from error
+
+
+def _metric(document: Fields, task: str, benchmark: Benchmark) -> Metric:
+    wanted = benchmark.program.option(METRIC) if benchmark.program is not None else ""
+    entry = document.mapping("results").mapping(task)
+    try:
+        metric = chosen_metric(metrics_of(document, entry, task), (wanted,) if wanted else ())
+    except NoScore as problem:
+        raise EvaluateError(f"`{task}` has no score: {problem}", hint="take another task") from problem
+    if wanted and wanted not in (metric.name, metric.key):
+        known = ", ".join(one.key for one in metrics_of(document, entry, task))
+        raise EvaluateError(f"`{task}` has no metric `{wanted}` that is a score", hint=f"it reports {known}")
+    if metric.up is not benchmark.higher_is_better:
+        better = str(metric.up).lower()
+        raise EvaluateError(
+            f"of `{metric.name}` {'more' if metric.up else 'less'} is better, and `{benchmark.name}` says otherwise",
+            hint=f"set higher_is_better = {better}",
+        )
+    return metric
+
+
+def _samples(
+    document: Fields, task: str, metric: Metric, rows: Sequence[Row], relay: Relay, *, generates: bool
+) -> tuple[SampleScore, ...]:
+    entry = document.mapping("results").mapping(task)
+    filters = sum(one.name == metric.name for one in metrics_of(document, entry, task))
+    read = samples_of_task(rows, metric=metric.name, through=metric.filter, filters=filters)
+    if isinstance(read, str):
+        raise EvaluateError(f"the samples of `{task}` cannot be used: {read}", hint=f"see {document.source}")
+    if generates:
+        own = through_filter(rows, metric.filter)
+        read = tuple(_seen(sample, row, relay) for sample, row in zip(read, own, strict=True))
+    elif refusal := relay.first_refusal():
+        read = tuple(replace(one, detail=refusal) if one.status is SampleStatus.ERROR else one for one in read)
+    count = document.mapping("n-samples").mapping(task).values.get("effective")
+    return (*read, *lost_samples(len(read), count if isinstance(count, int) else None))
+
+
+def _seen(sample: SampleScore, row: Mapping[str, object], relay: Relay) -> SampleScore:
+    """Return a sample with what the relay saw of its requests: the harness scores cut and refused answers alike."""
+    contexts = contexts_of(row)
+    seen = [outcome for context in contexts for outcome in relay.outcomes(context)]
+    if len(seen) < len(contexts):
+        seen.append(RequestOutcome(status=SampleStatus.ERROR, detail="nobody saw its request"))
+    tokens = [one.output_tokens for one in seen if one.output_tokens is not None]
+    sample = replace(sample, output_tokens=max(tokens) if tokens else None)
+    failed = next((one for one in seen if one.status is SampleStatus.ERROR), None)
+    if failed is not None:
+        return replace(sample, score=None, status=SampleStatus.ERROR, answer="", detail=failed.detail)
+    if sample.status is SampleStatus.SCORED and any(one.status is SampleStatus.TRUNCATED for one in seen):
+        return replace(sample, status=SampleStatus.TRUNCATED)
+    return sample
+
+
+def _of_subset(samples: Sequence[SampleScore], task: str) -> Iterator[SampleScore]:
+    for sample in samples:
+        yield replace(sample, subset=task, sample_id=content_hash([task, sample.sample_id]))
+
+
+def _odd(place: Path, what: str) -> EvaluateError:
+    return EvaluateError(
+        f"{place} is not what lm_eval writes: {what}", hint="is it a version that docs/import.md names?"
+    )

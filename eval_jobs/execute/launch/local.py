@@ -1,0 +1,206 @@
+"""Workers on this machine, as processes of their own.
+
+workers = LocalWorkers(1, "sqlite:////state/tracker.db", Path("/state/work"))
+workers.start()
+workers.check()     # now and then: starts dead ones again
+workers.nudge()     # there may be something to do
+workers.stop()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_jobs.errors import TrackerError
+from eval_jobs.execute.nudge import nudge, pass_on
+from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
+
+log = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S = 40.0
+"""A worker that is stopped ends its engine and its evaluator first."""
+QUICK_DEATH_S = 30.0
+MAX_QUICK_DEATHS = 5
+REST_S = 60.0
+"""Between two starts of a worker that dies again and again."""
+TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Running:
+    process: subprocess.Popen[bytes]
+    started_s: float
+    quick_deaths: int
+    """How often in a row its forerunners died soon after their start."""
+
+
+class LocalWorkers:
+    """`count` workers on the queue behind `queue_url`; dead ones are started again."""
+
+    def __init__(
+        self,
+        count: int,
+        queue_url: str,
+        work_dir: Path,
+        *,
+        password: str = "",
+        on_news: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Describe the workers; none is started yet. `on_news` is called, from a thread, when a record is there."""
+        self._count = count
+        self._on_news = on_news
+        self._password = password
+        self._queue_url = queue_url
+        self._work_dir = work_dir.absolute()
+        self._workers: list[_Running] = []
+        self._has_lived = False
+        """Whether any worker ever lived for longer than a quick death: then workers can live here."""
+        self._resting: set[int] = set()
+        """Process ids of dead ones that are not started again at once."""
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the workers."""
+        return tuple(worker.process.pid for worker in self._workers)
+
+    def start(self) -> None:
+        """Start the workers that are missing."""
+        while len(self._workers) < self._count:
+            self._workers.append(self._started(quick_deaths=0))
+
+    def check(self) -> None:
+        """Start workers that are missing, and dead ones again; after many quick deaths only once in a while.
+
+        Raises:
+            TrackerError: one died again and again soon after its start, and none has ever lived for longer.
+        """
+        for index, worker in enumerate(self._workers):
+            code = worker.process.poll()
+            lived_s = time.monotonic() - worker.started_s
+            if code is None:
+                self._has_lived |= lived_s >= QUICK_DEATH_S
+            elif worker.process.pid in self._resting:
+                if lived_s >= REST_S:
+                    self._resting.discard(worker.process.pid)
+                    self._workers[index] = self._started(quick_deaths=MAX_QUICK_DEATHS - 1)
+            else:
+                self._has_ended(index, code, is_quick=lived_s < QUICK_DEATH_S)
+        self.start()
+
+    def nudge(self) -> None:
+        """Let workers that wait look into the queue now."""
+        for worker in self._workers:
+            if worker.process.stdin is not None and not worker.process.stdin.closed:
+                nudge(worker.process.stdin.fileno())
+
+    def stop(self) -> None:
+        """Stop all workers; each gives its plan back and ends its engine. Calling it twice is harmless."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.process.terminate()
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        for worker in workers:
+            _end(worker.process, deadline_s)
+
+    # --- private
+
+    def _has_ended(self, index: int, code: int, *, is_quick: bool) -> None:
+        """Start a worker again, or let it rest: a machine that is short of memory for a night must not end a watch."""
+        worker = self._workers[index]
+        _hang_up(worker.process)
+        pid, quick_deaths = worker.process.pid, worker.quick_deaths + 1 if is_quick else 0
+        how, where = _how(code), self._log(pid)
+        if quick_deaths < MAX_QUICK_DEATHS:
+            log.warning("worker %d ended %s and is started again; its log: %s", pid, how, where)
+            self._workers[index] = self._started(quick_deaths=quick_deaths)
+            return
+        often = f"a worker ended {quick_deaths} times within {QUICK_DEATH_S:.0f} s of its start, at last {how}"
+        if not self._has_lived:
+            raise TrackerError(f"{often}: {_last_line(where)}", hint=f"read {where}")
+        log.error("%s; the next one is started in %.0f s; its log: %s", often, REST_S, where)
+        self._resting.add(pid)
+
+    @property
+    def _start_log(self) -> Path:
+        """Takes what a worker says before it has a log of its own."""
+        return self._work_dir / "worker-start.log"
+
+    def _started(self, *, quick_deaths: int) -> _Running:
+        self._work_dir.mkdir(parents=True, exist_ok=True)
+        # -P: see nothing of the current folder.
+        command = [sys.executable, "-P", "-m", "eval_jobs.execute.worker.main", "--work-dir", str(self._work_dir)]
+        with self._start_log.open("ab") as output:
+            process = subprocess.Popen(
+                [*command, "--nudged", "--exit-with-parent", str(os.getpid())],
+                env=os.environ | {QUEUE_URL_VARIABLE: self._queue_url, PASSWORD_VARIABLE: self._password},
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for us: we stop the workers in good order
+            )
+        log.info("worker %d started", process.pid)
+        self._listen(process)
+        return _Running(process=process, started_s=time.monotonic(), quick_deaths=quick_deaths)
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is None or process.stdout is None:
+            raise TypeError("workers are spoken to through pipes")
+        os.set_blocking(process.stdin.fileno(), False)
+        told = process.stdout
+
+        def listen() -> None:
+            with told:
+                pass_on(told.fileno(), self._on_news)
+
+        threading.Thread(target=listen, name=f"news of worker {process.pid}", daemon=True).start()
+
+    def _log(self, pid: int) -> Path:
+        own = self._work_dir / f"worker-{pid}.log"
+        return own if own.exists() else self._start_log
+
+
+# --- private
+
+
+def _end(process: subprocess.Popen[bytes], deadline_s: float) -> None:
+    try:
+        process.wait(max(0.0, deadline_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        log.warning("worker %d did not stop within %.0f s and is killed", process.pid, STOP_TIMEOUT_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    _hang_up(process)
+
+
+def _hang_up(process: subprocess.Popen[bytes]) -> None:
+    """Close our end of the pipe to it; the thread that listens to it closes the other one."""
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"with exit code {code}"
+    return f"by signal {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"by signal {-code}"
+
+
+def _last_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return "its log cannot be read"
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")

@@ -1,0 +1,1 @@
+"""One worker process: claims plans, carries them out, hands in the records."""

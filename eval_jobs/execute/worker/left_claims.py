@@ -1,0 +1,98 @@
+"""Takes back the claims of workers of this machine that are gone, without waiting for their leases to run out.
+
+A claim of a living process is never touched, nor one of another machine or container: nothing is known of those, and
+their leases decide. One exception: a worker that was stopped (SIGSTOP, Ctrl-Z) and has slept past its lease. It would
+keep the plan's folder locked and its engine in the GPU's memory for as long as it sleeps, and nothing that it does
+later is of use. It is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+from datetime import datetime
+from pathlib import Path
+
+from eval_jobs.execute.worker_name import WorkerName, machine_hash, oom_kills, parse_name
+from eval_jobs.host import proc
+from eval_jobs.ports import Queue
+from eval_jobs.queue.rules import has_run_out
+from eval_jobs.queue_types import Hold, HoldEnd
+
+log = logging.getLogger(__name__)
+
+UNEXPECTED_END = "the worker ends by an unexpected error"
+_SIGNS_OF_A_CRASH = (b"Fatal Python error: ", UNEXPECTED_END.encode())
+"""In a worker's log: the first is what Python's faulthandler writes, such as at a segmentation fault."""
+_TAIL_BYTES = 65536
+_STOPPED = "T"
+"""By a signal; a process under a debugger has another state."""
+
+
+def take_back_left_claims(queue: Queue, own: str, now: datetime) -> int:
+    """Let the plans of this machine's dead workers wait again, and return how many there were.
+
+    To be called while the worker `own` carries out nothing: a claim in its name is one whose answer was lost.
+
+    Raises:
+        StoreError: the queue does not answer.
+    """
+    taken = 0
+    for hold in queue.holds():
+        end = HoldEnd.INTERRUPTED if hold.worker == own else _end_of(hold, now)
+        if end is not None and queue.take_back(hold, end):
+            taken += 1
+            log.warning("plan %s waits again: its worker %s is gone (%s)", hold.plan_id, hold.worker, end)
+    return taken
+
+
+# --- private
+
+
+def _end_of(hold: Hold, now: datetime) -> HoldEnd | None:
+    """Return how the holder went away; None while it may still be at work."""
+    name = parse_name(hold.worker)
+    if name is None or name.machine != machine_hash():
+        return None
+    if _is_gone(name):
+        return HoldEnd.CRASHED if _has_crashed(name) else HoldEnd.KILLED
+    if has_run_out(hold, now) and _is_stopped(name):
+        log.warning("worker %d sleeps and has lost its plan: it is killed", name.pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(name.pid, signal.SIGKILL)
+            return HoldEnd.KILLED
+    return None
+
+
+def _is_gone(name: WorkerName) -> bool:
+    try:
+        os.kill(name.pid, 0)  # says of processes that /proc may hide from us, too, whether they are there
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    found = proc.stat(name.pid)
+    return found is not None and not (found.alive and found.start_time == name.started)
+
+
+def _is_stopped(name: WorkerName) -> bool:
+    found = proc.stat(name.pid)
+    return found is not None and found.start_time == name.started and found.state == _STOPPED
+
+
+def _has_crashed(name: WorkerName) -> bool:
+    """Say whether the worker may have died of its plan: it left a sign, or the machine ran out of memory meanwhile.
+
+    Who is killed from outside leaves none.
+    """
+    if oom_kills() > name.oom_kills:
+        return True
+    try:
+        with Path(name.log).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            tail = file.read()
+    except OSError:
+        return True  # nothing speaks for it
+    return any(sign in tail for sign in _SIGNS_OF_A_CRASH)

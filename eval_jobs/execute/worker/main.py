@@ -1,0 +1,398 @@
+"""One worker: claims a plan, carries it out, hands in the record, again and again.
+
+    python -m eval_jobs.execute.worker.main --queue sqlite:////state/tracker.db --work-dir /state/work
+
+It may be killed at any moment: the next worker on the machine sees that it is gone, or its lease runs out, and another
+one takes the plan, asking only what is missing. SIGTERM and Ctrl-C give the plan back at once.
+A database that does not answer is waited for. Logs go to WORK_DIR/worker-PID.log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from eval_jobs.errors import ConfigError, StoreError, TrackerError
+from eval_jobs.evaluate.selection import EvaluatorByName
+from eval_jobs.execute.life import SignOfLife
+from eval_jobs.execute.nudge import Nudged
+from eval_jobs.execute.worker.claiming import Chooser
+from eval_jobs.execute.worker.heartbeat import Heartbeat
+from eval_jobs.execute.worker.interrupts import Interrupts, LeaseLost, Stopped
+from eval_jobs.execute.worker.left_claims import UNEXPECTED_END, take_back_left_claims
+from eval_jobs.execute.worker.orphans import evaluator_log_name, reap_orphans
+from eval_jobs.execute.worker.pause import Pauses
+from eval_jobs.execute.worker.sight import Sight
+from eval_jobs.execute.worker.twice import run_asked
+from eval_jobs.execute.worker_name import own_name
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.masking import MaskingFormatter
+from eval_jobs.host.secrets import remember
+from eval_jobs.ports import Clock, Progress, Queue
+from eval_jobs.probe.prober import LatencyProber
+from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
+from eval_jobs.queue.database_sql import open_database
+from eval_jobs.queue.rules import (
+    LEASE_S,
+    MAX_LEASE_S,
+    is_worn_out,
+    lease_end,
+    may_pass,
+    poisoned,
+    retry_delay_s,
+    should_retry,
+    tries,
+)
+from eval_jobs.queue.sql_queue import SqlQueue
+from eval_jobs.queue_types import Claim
+from eval_jobs.run import Tools, record_of_failure
+from eval_jobs.serve.selection import EngineByKind
+from eval_jobs.types import EvalRecord
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 0.5
+"""Time between two looks at an empty queue."""
+STORE_RETRY_S = 5.0
+"""Time between two tries of a database that refuses."""
+PARENT_CHECK_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """What one worker works with."""
+
+    name: str
+    queue: Queue
+    tools: Tools
+    interrupts: Interrupts
+    lease_s: float = LEASE_S
+    chooser: Chooser = field(default_factory=lambda: Chooser(sight=None, pauses=None))
+    """Which plans are for this worker, and when."""
+    show: Progress = log.debug
+    """Told what goes on now, again and again."""
+    nudged: Nudged | None = None
+    """None: nobody says when there is something to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """What a worker process is started with."""
+
+    queue_url: str
+    password: str = field(default="", repr=False)
+    work_dir: Path
+    lease_s: float = LEASE_S
+    parent: int | None = None
+    """Process with which the worker ends."""
+    sight: Sight | None = None
+    show: Progress = log.debug
+    is_nudged: bool = False
+    """Stdin and stdout are pipes to the process that started this one (see `nudge`)."""
+
+
+def make_tools(work_dir: Path, clock: Clock | None = None) -> Tools:
+    """Return the real tools, keeping everything they write below `work_dir`; what a killed worker left is ended."""
+    clock = clock or SystemClock()
+    reap_orphans(work_dir)
+    return Tools(
+        engine=EngineByKind(work_dir, clock),
+        evaluator=EvaluatorByName(work_dir, clock, log_name=evaluator_log_name()),
+        prober=LatencyProber(),
+        clock=clock,
+    )
+
+
+def work(worker: Worker) -> None:
+    """Carry out plans until the worker is stopped.
+
+    Raises:
+        Stopped: always, in the end.
+    """
+    _forget_what_is_done(worker)
+    while True:
+        claim = _next_claim(worker)
+        if claim is None:
+            continue
+        plan = claim.plan
+        log.info("plan %s claimed: %s step %d, try %d", plan.id, plan.suite.name, plan.checkpoint.step, tries(claim))
+        try:
+            carry_out(claim, worker)
+        except LeaseLost:
+            log.warning("plan %s was taken by another worker; its half-done work is left to it", plan.id)
+
+
+def carry_out(claim: Claim, worker: Worker) -> None:
+    """Run one claimed plan to its end: finished or given back.
+
+    Raises:
+        Stopped: the plan was given back because the worker is to end.
+        LeaseLost: the plan belongs to another worker.
+    """
+    clock, interrupts = worker.tools.clock, worker.interrupts
+    what = f"{claim.plan.checkpoint.run_id} step {claim.plan.checkpoint.step}"
+
+    def progress(line: str) -> None:
+        heartbeat.note(line)
+        worker.show(f"{what}: {line}")
+
+    def extend(note: str, answered: int) -> bool:
+        worker.show(f"{what}: {note}")  # however long the plan itself has nothing to say
+        until = lease_end(clock.now(), worker.lease_s)
+        return worker.queue.extend(claim, lease_until=until, note=note, answered=answered)
+
+    with Heartbeat(extend, on_lost=lambda: interrupts.lose(claim), lease_s=worker.lease_s) as heartbeat:
+        try:
+            with interrupts.allowed(claim):
+                record = _attempt(claim, worker.tools, progress)
+                again = should_retry(record, claim)
+                if again:
+                    worker.tools.engine.close()  # it may be the engine's fault: the next try gets another one
+                    # Held while waiting, so that no other worker uses up the tries on a server that is restarting.
+                    heartbeat.note(f"not everything could be measured; waiting before try {tries(claim) + 1}")
+                    clock.sleep(retry_delay_s(tries(claim)))
+        except Stopped:
+            _give_back(claim, worker, counts=False)
+            raise
+        if again:
+            _give_back(claim, worker, counts=True)
+        else:
+            _hand_in(record, claim, worker)
+
+
+def database_from_environment() -> tuple[str, str]:
+    """Return URL and password of the queue's database, and take both out of what our child processes inherit."""
+    return os.environ.pop(QUEUE_URL_VARIABLE, ""), remember(os.environ.pop(PASSWORD_VARIABLE, ""))
+
+
+def run_worker(options: WorkerOptions) -> None:
+    """Claim and carry out plans until a signal stops it; logs go to a file in `work_dir`.
+
+    Raises:
+        ConfigError: the queue's database cannot be used.
+        StoreError: it is there and refuses.
+    """
+    log_path = options.work_dir / f"worker-{os.getpid()}.log"
+    _log_to(log_path)
+    nudged = Nudged() if options.is_nudged else None
+    interrupts = Interrupts()
+    interrupts.install()
+    if options.parent is not None:
+        _stop_with_parent(options.parent, interrupts)
+    try:
+        with ExitStack() as closing:
+            sign = closing.enter_context(SignOfLife(options.work_dir, "worker", SystemClock()))
+            options = replace(options, show=_shown(sign, options.show))
+            tools = make_tools(options.work_dir)
+            closing.callback(tools.engine.close)
+            closing.callback(tools.evaluator.close)
+            queue = _open_queue(options, tools.clock, interrupts)
+            name = str(own_name(log_path))
+            log.info("worker %d is ready; its log: %s", os.getpid(), log_path)
+            worker = Worker(
+                name=name,
+                queue=queue,
+                tools=tools,
+                interrupts=interrupts,
+                lease_s=options.lease_s,
+                chooser=Chooser(sight=options.sight, pauses=Pauses(tools.clock)),
+                show=options.show,
+                nudged=nudged,
+            )
+            work(worker)
+    except Stopped:
+        log.info("stopped")
+    except TrackerError:
+        log.exception("the worker cannot go on")
+        raise
+    except Exception:
+        log.exception(UNEXPECTED_END)
+        raise
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a worker until it is told to stop; return the exit code."""
+    try:
+        run_worker(_parse(arguments))
+    except TrackerError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+# --- private
+
+
+def _open_queue(options: WorkerOptions, clock: Clock, interrupts: Interrupts) -> Queue:
+    """Open the queue, however long its database is away.
+
+    Raises:
+        StoreError: it is there and cannot be used.
+        Stopped: the worker is to end.
+    """
+    engine = open_database(options.queue_url, password=options.password)
+    while True:
+        try:
+            return SqlQueue(engine)
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            log.warning("the queue cannot be opened, trying again in %.0f s: %s", STORE_RETRY_S, error)
+            options.show("waiting for the database")
+        with interrupts.allowed():
+            clock.sleep(STORE_RETRY_S)
+
+
+def _shown(sign: SignOfLife, show: Progress) -> Progress:
+    """Return what shows what goes on now, and renews the sign of life."""
+
+    def both(line: str) -> None:
+        sign.give(line)
+        show(line)
+
+    return both
+
+
+def _next_claim(worker: Worker) -> Claim | None:
+    """Ask the queue; when it has nothing or does not answer, wait a little and return None."""
+    clock = worker.tools.clock
+    now = clock.now()
+    wait_s = IDLE_S
+    try:
+        take_back_left_claims(worker.queue, worker.name, now)
+        lease_until = lease_end(now, worker.lease_s)
+        claim_next = partial(worker.queue.claim, worker=worker.name, now=now, lease_until=lease_until)
+        claim = worker.chooser.choose(worker.queue, lambda runs: claim_next(except_runs=runs), now)
+        worker.show(worker.chooser.shown or "waiting for plans")
+    except StoreError as error:
+        log.warning("the queue does not answer, trying again in %.0f s: %s", STORE_RETRY_S, error)
+        claim, wait_s = None, STORE_RETRY_S
+        worker.show("waiting for the database")
+    if claim is None:
+        with worker.interrupts.allowed():
+            worker.tools.engine.rest()
+            worker.tools.prober.rest()
+            nap = clock.sleep if worker.nudged is None else worker.nudged.nap
+            nap(wait_s)
+    return claim
+
+
+def _attempt(claim: Claim, tools: Tools, progress: Progress) -> EvalRecord:
+    """Carry the plan out; whatever goes wrong is a record too."""
+    started_at = tools.clock.now()
+    try:
+        if is_worn_out(claim):
+            raise poisoned(claim)
+        return run_asked(claim.plan, tools=tools, progress=progress)
+    except TrackerError as error:
+        log.warning("plan %s failed: %s", claim.plan.id, error)
+        reason = error
+    except Exception as error:
+        # The edge of the daemon: one plan with a bug in its path must not end the evaluation of the whole run.
+        log.exception("plan %s: unexpected error", claim.plan.id)
+        reason = TrackerError(
+            f"unexpected {type(error).__name__}: {error}", hint=f"its traceback is in worker-{os.getpid()}.log"
+        )
+    return record_of_failure(claim.plan, reason, started_at=started_at, finished_at=tools.clock.now())
+
+
+def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
+    """Store the record, however long the database is away: hours of work may be in it."""
+    while True:
+        try:
+            stored = worker.queue.finish(claim, record, now=worker.tools.clock.now())
+            break
+        except StoreError as error:
+            log.warning("plan %s: results wait %.0f s for the database: %s", claim.plan.id, STORE_RETRY_S, error)
+            worker.show("results wait for the database")
+        with worker.interrupts.allowed(claim):
+            worker.tools.clock.sleep(STORE_RETRY_S)
+    if not stored:
+        log.warning("plan %s was finished or taken by another worker; these results are dropped", claim.plan.id)
+        return
+    if not may_pass(record):
+        worker.tools.evaluator.forget(claim.plan.id)  # else a later repair asks only what is missing
+    if worker.nudged is not None:
+        worker.nudged.tell()
+    log.info("plan %s finished", claim.plan.id)
+
+
+def _forget_what_is_done(worker: Worker) -> None:
+    """Delete the answers that a worker which was killed after it had handed in its results could not delete."""
+    evaluator = worker.tools.evaluator
+    try:
+        done = worker.queue.done(evaluator.kept())
+    except StoreError as error:  # the next start does it
+        log.warning("what earlier workers left is not cleared away now: %s", error)
+        return
+    for plan_id in sorted(done):
+        evaluator.forget(plan_id)
+
+
+def _give_back(claim: Claim, worker: Worker, *, counts: bool) -> None:
+    try:
+        worker.queue.release(claim, counts=counts)
+        log.info("plan %s given back", claim.plan.id)
+    except StoreError as error:
+        log.warning("plan %s could not be given back, its lease will run out: %s", claim.plan.id, error)
+
+
+def _parse(arguments: Sequence[str] | None) -> WorkerOptions:
+    parser = argparse.ArgumentParser(prog="python -m eval_jobs.execute.worker.main", description=__doc__)
+    parser.add_argument("--queue", default="", help=f"URL of the queue's database; default: ${QUEUE_URL_VARIABLE}")
+    parser.add_argument("--work-dir", required=True, type=Path, help="folder for logs and half-done work")
+    parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="stop when the starting process is gone")
+    parser.add_argument("--nudged", action="store_true", help="stdin and stdout are pipes to that process")
+    parser.add_argument("--lease-s", type=float, default=LEASE_S, help="how long a claim outlives a dead worker")
+    options = parser.parse_args(arguments)
+    if not 0 < options.lease_s <= MAX_LEASE_S:
+        parser.error(f"--lease-s must be above 0 and at most {MAX_LEASE_S:.0f}")
+    url, password = database_from_environment()
+    if not (options.queue or url):
+        raise ConfigError("no queue is named", hint=f"pass --queue URL or set {QUEUE_URL_VARIABLE}")
+    return WorkerOptions(
+        queue_url=options.queue or url,
+        password=password,
+        work_dir=options.work_dir,
+        lease_s=options.lease_s,
+        parent=options.exit_with_parent,
+        is_nudged=options.nudged,
+    )
+
+
+def _log_to(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    formatter = MaskingFormatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s")
+    formatter.converter = time.gmtime
+    file = path.open("a", encoding="utf-8")
+    handler = logging.StreamHandler(file)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    faulthandler.enable(file)  # whoever finds this worker dead sees that it was not killed from outside
+
+
+def _stop_with_parent(parent: int, interrupts: Interrupts) -> None:
+    """Stop when `parent` is gone. It is told and not asked for: it may have gone while we were starting."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            threading.Event().wait(PARENT_CHECK_S)
+        log.warning("process %d, which started this worker, is gone", parent)
+        interrupts.stop_from_thread()
+
+    threading.Thread(target=watch, name="parent watch", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Finds processes that a killed worker left behind, and ends them. Nothing that is not ours is touched.
+
+    reap_orphans(work_dir)     # at every start of a worker and of a `tracker` command
+
+An engine leaves a pid file (see `serve.process`). An evaluator ends by itself when its worker dies, unless it is stuck
+where it cannot notice; it is known by its log, whose name says which process on which machine started it, and which
+nobody else writes to. A name of a program or a port is never enough: somebody else's may be the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from eval_jobs.host import proc
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process.lifecycle import reap
+
+log = logging.getLogger(__name__)
+
+_EVALUATOR_LOG = re.compile(r"evaluator-(\d+)-(\d+)-([0-9a-f]{8})\.log")
+
+
+def evaluator_log_name() -> str:
+    """Return the name of the log for evaluators that this process starts: process id, start time and machine."""
+    own = proc.stat(os.getpid())
+    return f"evaluator-{os.getpid()}.log" if own is None else f"evaluator-{own.pid}-{own.start_time}-{_machine()}.log"
+
+
+def reap_orphans(work_dir: Path) -> tuple[str, ...]:
+    """End engines and evaluators below `work_dir` whose worker is gone; return the names of their logs."""
+    if not proc.is_visible():
+        return ()
+    folder = work_dir.resolve()
+    places = (folder / "engines", *sorted(folder.glob("plugins/engines/*")))
+    engines = tuple(name for place in places if place.is_dir() for name in reap(place, SystemClock()))
+    found = [(process.pid, name) for process in proc.every_process() if (name := _evaluator_of(process, folder))]
+    for pid, name in found:
+        log.warning("ending process %d of an evaluator that a killed worker left behind, see %s", pid, name)
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return (*engines, *dict.fromkeys(name for _, name in found))
+
+
+# --- private
+
+
+def _evaluator_of(process: proc.ProcessStat, work_dir: Path) -> str:
+    """Return the name of the evaluator's log that an orphan writes to; "" for all other processes."""
+    path = proc.error_file(process.pid)
+    if path is None or path.parent != work_dir / "logs" or not process.alive:
+        return ""
+    known = _EVALUATOR_LOG.fullmatch(path.name)
+    if known is None or known.group(3) != _machine() or proc.is_running(int(known.group(1)), int(known.group(2))):
+        return ""
+    return path.name
+
+
+def _machine() -> str:
+    """Process ids mean nothing on another machine, or in another container."""
+    return hashlib.sha256(proc.this_machine().encode()).hexdigest()[:8]

@@ -1,0 +1,127 @@
+"""Why a worker does not begin with a plan now: `serve.only_when` of the plan asks it to wait.
+
+    pauses = Pauses(clock)
+    pauses.paused_runs()                 # their plans are not worth a claim
+    pauses.reason(plan)                  # "" or: waits until 20:00 Europe/Berlin (serve.only_when)
+
+The engine that a worker keeps between two plans has nothing to do while its worker waits, so the load of a GPU at that
+time is somebody else's. What was read before or while a plan was worked on is forgotten for the same reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.execute.worker.window import Load, average_pct, hours_of, is_idle
+from eval_jobs.host.gpus import busiest_gpu_pct
+from eval_jobs.ports import Clock
+from eval_jobs.types import EvalPlan, OnlyWhen
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 60.0
+"""How long what a plan said counts for its run: the next plan may have other settings, or none."""
+READ_EVERY_S = 1.0
+"""A reading by `nvidia-smi` takes half a second of a CPU."""
+GAP_S = 3.0
+"""Between two readings; after a longer one the average begins anew."""
+KEPT_LOADS = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Paused:
+    only_when: OnlyWhen
+    looked_at_s: float
+    why: str
+
+
+class Pauses:
+    """Remembers which runs are to wait, and how busy the GPUs were in the last seconds."""
+
+    def __init__(self, clock: Clock, read_busy_pct: Callable[[], float] = busiest_gpu_pct) -> None:
+        """Begin with nothing known.
+
+        Args:
+            clock: decides about hours; its monotonic time about everything else.
+            read_busy_pct: raises ConfigError where it cannot be found out.
+        """
+        self._clock = clock
+        self._read_busy_pct = read_busy_pct
+        self._runs: dict[str, _Paused] = {}
+        self._told: set[str] = set()
+        self._loads: tuple[Load, ...] = ()
+
+    def reason(self, plan: EvalPlan) -> str:
+        """Return why this plan has to wait now, "" when it may begin."""
+        run_id, only_when = plan.checkpoint.run_id, plan.serve.only_when
+        if self._may_begin(only_when):
+            self._runs.pop(run_id, None)
+            self._told.discard(run_id)
+            self._loads = ()
+            return ""
+        why = self._why(only_when)
+        if run_id not in self._told:
+            self._told.add(run_id)
+            log.info("run %s %s", run_id, why)
+        self._runs[run_id] = _Paused(only_when=only_when, looked_at_s=self._clock.monotonic_s(), why=why)
+        return why
+
+    def paused_runs(self) -> tuple[str, ...]:
+        """Return the runs whose plans are not worth a claim now."""
+        now_s = self._clock.monotonic_s()
+        self._runs = {run: p for run, p in self._runs.items() if now_s - p.looked_at_s < LOOK_AGAIN_S}
+        return tuple(run for run, paused in self._runs.items() if not self._may_begin(paused.only_when))
+
+    @property
+    def shown(self) -> str:
+        """Why the worker waits, in a line; "" when no run is paused."""
+        return next((f"{run} {paused.why}" for run, paused in self._runs.items()), "")
+
+    # --- private
+
+    def _may_begin(self, only_when: OnlyWhen) -> bool:
+        """Asked twice a second: the words for it take longer."""
+        try:
+            hours = hours_of(only_when)
+            return (hours is None or hours.has(self._clock.now())) and self._is_idle(only_when)
+        except ConfigError:
+            return False
+
+    def _is_idle(self, only_when: OnlyWhen) -> bool:
+        if only_when.gpu_below_pct is None:
+            return True
+        now_s = self._clock.monotonic_s()
+        self._read(now_s)
+        return bool(is_idle(self._loads, now_s=now_s, only_when=only_when))
+
+    def _read(self, now_s: float) -> None:
+        since_s = now_s - self._loads[-1].at_s if self._loads else GAP_S + 1
+        if since_s < READ_EVERY_S:
+            return
+        kept = () if since_s > GAP_S else self._loads[-KEPT_LOADS:]
+        self._loads = (*kept, Load(at_s=now_s, busy_pct=self._read_busy_pct()))
+
+    def _why(self, only_when: OnlyWhen) -> str:
+        try:
+            return self._hours(only_when) or self._gpu(only_when)
+        except ConfigError as error:
+            return f"waits: {error.message} ({error.hint})"
+
+    def _hours(self, only_when: OnlyWhen) -> str:
+        hours, now = hours_of(only_when), self._clock.now()
+        if hours is None or hours.has(now):
+            return ""
+        opens = hours.next_opening(now)
+        when = f"until {opens.astimezone(hours.zone):%H:%M} {only_when.time_zone}" if opens else "for its hours"
+        return f"waits {when} (serve.only_when.hours = {only_when.hours})"
+
+    def _gpu(self, only_when: OnlyWhen) -> str:
+        self._read(self._clock.monotonic_s())  # says it where nothing can be read
+        average = average_pct(self._loads, now_s=self._clock.monotonic_s(), over_s=only_when.gpu_over_s)
+        if average is None:
+            return f"looks for {only_when.gpu_over_s:g} s how busy the GPU is (serve.only_when.gpu_below_pct)"
+        busy = f"the GPU is busy for {average:.0f} % of the time"
+        return f"waits: {busy} (serve.only_when.gpu_below_pct = {only_when.gpu_below_pct:g})"

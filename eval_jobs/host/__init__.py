@@ -1,0 +1,1 @@
+"""The machine: clock, processes, GPUs, disk, locks, secrets, installed plugins."""

@@ -1,0 +1,90 @@
+"""One evaluation at a time in a plan's folder, across processes.
+
+with held(runs / "plan.lock", on_wait=...):     # waits for whoever holds it
+    ...
+
+`tracker run` beside a watcher, or a worker that sleeps past its lease, come to the same plan; both would write, and
+the first to finish would delete what the other is about to read. The kernel drops the lock of a process that dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from eval_jobs.host.storage import storage_error
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.5
+
+
+@contextmanager
+def held(path: Path, *, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock for the block; `on_wait` is called once when another process has it.
+
+    Raises:
+        DiskFull, StoreError: the lock file cannot be made.
+    """
+    file = _taken(path)
+    if file is None:
+        log.warning("another process holds %s (`fuser %s` names it); waiting for it", path, path)
+        on_wait()
+    while file is None:
+        threading.Event().wait(POLL_S)
+        file = _taken(path)
+    with file:
+        yield
+
+
+@contextmanager
+def held_if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock for the block if nobody else does, and tell so; the lock file is deleted at its end.
+
+    Raises:
+        DiskFull, StoreError: the lock file cannot be made.
+    """
+    file = _taken(path)
+    if file is None:
+        yield False
+        return
+    with file:
+        yield True
+        path.unlink(missing_ok=True)
+
+
+# --- private
+
+
+def _taken(path: Path) -> IO[bytes] | None:
+    """Return the locked file, None when another process has it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            file = path.open("ab")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                return None
+            except OSError:
+                file.close()
+                raise
+            if _is_at(path, file):
+                return file
+            file.close()  # it was deleted in between: a lock on it keeps nobody out
+    except OSError as error:
+        raise storage_error(path.parent, error) from error
+
+
+def _is_at(path: Path, file: IO[bytes]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False

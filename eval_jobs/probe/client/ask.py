@@ -1,0 +1,171 @@
+"""One streaming request to an OpenAI-compatible endpoint, timed. The only file that imports aiohttp."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from eval_jobs.host.loopback import LOOPBACK
+from eval_jobs.probe.client.stream import DataLines, StreamEvent, read_event, refusal
+from eval_jobs.probe.latency import Timeline
+
+CONNECT_TIMEOUT_S = 10.0
+MAX_ERROR_CHARS = 300
+
+Session = aiohttp.ClientSession
+
+FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+"""All that may go wrong with one request, `Refused` included."""
+
+
+class Refused(ValueError):
+    """The endpoint answered with another status than 200."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"HTTP {status}: {refusal(text)[:MAX_ERROR_CHARS]}")
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """One way to ask for an answer of a fixed length."""
+
+    chat: bool = False
+    ignore_eos: bool = True
+    cache_salt: str = ""
+    """vLLM: keeps prompts of an earlier probe from being answered out of the prefix cache."""
+
+    @property
+    def path(self) -> str:
+        """The path below the base URL."""
+        return "/chat/completions" if self.chat else "/completions"
+
+    def body(self, model: str, prompt: str, max_tokens: int) -> dict[str, object]:
+        """Return the request; the sampling parameters are sent, because a server's defaults differ."""
+        body: dict[str, object] = {
+            "model": model,
+            "max_tokens": max_tokens,
+            "temperature": 0.0,
+            "top_p": 1.0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        body |= {"messages": [{"role": "user", "content": prompt}]} if self.chat else {"prompt": prompt}
+        if self.ignore_eos:
+            body["ignore_eos"] = True
+        if self.cache_salt:
+            body["cache_salt"] = self.cache_salt
+        return body
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asker:
+    """Asks one model at one endpoint in one dialect."""
+
+    session: Session
+    base_url: str
+    model: str
+    dialect: Dialect
+
+    @property
+    def url(self) -> str:
+        """Where requests go."""
+        return self.base_url.rstrip("/") + self.dialect.path
+
+    async def try_ask(self, prompt: str, max_tokens: int) -> Timeline:
+        """Ask and time the answer.
+
+        Raises:
+            FAILURES: there was no complete answer.
+        """
+        body = self.dialect.body(self.model, prompt, max_tokens)
+        sent_s = time.perf_counter()
+        async with self.session.post(self.url, json=body) as response:
+            if response.status != 200:
+                raise Refused(response.status, await response.text(errors="replace"))
+            return await _read(response, sent_s)
+
+    async def call(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
+        """Call one of vLLM's own routes, which lie beside /v1, and return its JSON object.
+
+        Raises:
+            FAILURES: the server has no such route, or refuses.
+        """
+        url = self.base_url.rstrip("/").removesuffix("/v1") + path
+        async with self.session.post(url, json={"model": self.model, **body}) as response:
+            text = await response.text(errors="replace")
+        if response.status != 200:
+            raise Refused(response.status, text)
+        value = json.loads(text)
+        return value if isinstance(value, dict) else {}
+
+    async def ask(self, prompt: str, max_tokens: int) -> Timeline:
+        """Ask and time the answer; a failure is a timeline with its reason."""
+        sent_s = time.perf_counter()
+        try:
+            return await self.try_ask(prompt, max_tokens)
+        except FAILURES as error:
+            return Timeline(sent_s=sent_s, error=reason(error))
+
+
+def open_session(base_url: str, *, api_key: str, request_timeout_s: float) -> Session:
+    """Return a session that keeps its connections, so that only the first requests pay for them."""
+    return Session(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+        timeout=aiohttp.ClientTimeout(total=request_timeout_s, sock_connect=CONNECT_TIMEOUT_S),
+        # A proxy from the environment is for the outside world, never for a server on this machine.
+        trust_env=urlsplit(base_url).hostname not in LOOPBACK,
+        headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
+    )
+
+
+def api_key_from(name: str) -> str:
+    """Return the key in environment variable `name`; no name, no key.
+
+    Raises:
+        ValueError: the variable is not set.
+    """
+    if not name:
+        return ""
+    key = os.environ.get(name, "")
+    if not key:
+        raise ValueError(f"the environment variable {name}, which is to hold the key, is not set")
+    return key
+
+
+def reason(error: BaseException) -> str:
+    """Return one line for a person."""
+    if isinstance(error, TimeoutError):
+        return f"no complete answer in time ({error})" if str(error) else "no complete answer in time"
+    if isinstance(error, Refused) or type(error) is ValueError:
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+# --- private
+
+
+async def _read(response: aiohttp.ClientResponse, sent_s: float) -> Timeline:
+    lines, last = DataLines(), StreamEvent()
+    events_s: list[float] = []
+    done, output_tokens, prompt_tokens = False, None, None
+    async for chunk in response.content.iter_any():
+        for data in lines.feed(chunk):
+            last = read_event(data)
+            if last.error:
+                raise ValueError(last.error)
+            if last.has_choices:
+                events_s.append(time.perf_counter())
+            done = done or last.done
+            # Some servers send usage with every event: the last one counts.
+            output_tokens = output_tokens if last.output_tokens is None else last.output_tokens
+            prompt_tokens = prompt_tokens if last.prompt_tokens is None else last.prompt_tokens
+    if not (done and events_s):
+        raise ValueError("the stream ended before the answer was complete")
+    return Timeline(sent_s=sent_s, events_s=tuple(events_s), output_tokens=output_tokens, prompt_tokens=prompt_tokens)

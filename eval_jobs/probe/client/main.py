@@ -1,0 +1,227 @@
+"""The load itself, in a process of its own, so that nothing else of ours delays a timestamp.
+
+    python -m eval_jobs.probe.client.main < REQUESTS > REPLIES     # one JSON document a line, see wire.py
+
+`concurrency` workers each send one streaming request after the other, as `vllm bench serve --max-concurrency` does; or
+requests arrive at random times, as with its `--request-rate`.
+Before that it finds out how the endpoint wants to be asked: one that somebody else runs may only know
+/v1/chat/completions, and may refuse `ignore_eos`: then answers may be shorter than the load says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eval_jobs.host.secrets import masked
+from eval_jobs.probe.client.arrivals import arrivals_s
+from eval_jobs.probe.client.ask import FAILURES, Asker, Dialect, Refused, Session, api_key_from, open_session, reason
+from eval_jobs.probe.client.priority import run_first, waited_for_cpu_s
+from eval_jobs.probe.client.prompts import LONG_WORDS, SHORT_WORDS, calibrate, word_prompt
+from eval_jobs.probe.latency import Measurement, Timeline
+from eval_jobs.probe.wire import REPLY, REQUEST, ClientReply, ClientRequest
+from eval_jobs.types import ProbeLoad
+
+PARENT_CHECK_S = 1.0
+COUNTED_AT_ONCE = 4
+"""Prompts whose tokens are counted at once."""
+
+DIALECTS = (Dialect(), Dialect(chat=True), Dialect(chat=True, ignore_eos=False))
+"""For endpoints that somebody else runs, in the order in which they are tried."""
+
+OTHER_DIALECT_MAY_HELP = (400, 404, 405, 415, 422, 501)
+
+
+class CannotMeasureError(Exception):
+    """The endpoint gave no answer at all; the text says why."""
+
+
+def main() -> None:
+    """Answer each line on stdin with one on stdout, until whoever asks is gone."""
+    run_first()
+    known: KnownPrompts = {}
+    for line in sys.stdin.buffer:
+        request = REQUEST.validate_json(line)
+        reply = REPLY.dump_json(asyncio.run(_reply(request, known))).decode()
+        # A server may say back to us which key it was sent.
+        sys.stdout.buffer.write(masked(reply, [os.environ.get(request.api_key_env, "")]).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+KnownPrompts = dict[tuple[str, ProbeLoad], Sequence[str]]
+"""Digest of a tokenizer and a load -> prompts that have the right length there, warm-up first."""
+
+
+async def measure(request: ClientRequest, known: KnownPrompts) -> Measurement:
+    """Warm the endpoint up, put the load on it and return the timelines.
+
+    Args:
+        request: what to measure.
+        known: prompts of earlier measurements; of an own engine new ones are added.
+
+    Raises:
+        CannotMeasureError: the endpoint gave no answer at all.
+    """
+    load = request.load
+    try:
+        api_key = api_key_from(request.api_key_env)
+    except ValueError as error:
+        raise CannotMeasureError(str(error)) from error
+    async with open_session(request.base_url, api_key=api_key, request_timeout_s=request.request_timeout_s) as session:
+        traffic = await _traffic(request, session, known)
+        await _run(traffic.asker, traffic.prompts[: load.warmup_requests], load)
+        started_s, waited_s = time.perf_counter(), waited_for_cpu_s()
+        timelines = await _run(traffic.asker, traffic.prompts[load.warmup_requests :], load)
+        return Measurement(
+            timelines=timelines,
+            duration_s=time.perf_counter() - started_s,
+            client_waited_s=waited_for_cpu_s() - waited_s,
+        )
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Traffic:
+    asker: Asker
+    prompts: Sequence[str]
+    """Warm-up first."""
+
+
+async def _reply(request: ClientRequest, known: KnownPrompts) -> ClientReply:
+    watch = asyncio.create_task(_end_with(request.prober_pid))
+    await asyncio.sleep(0)  # it looks before the first request is sent
+    try:
+        return ClientReply(measurement=await measure(request, known))
+    except CannotMeasureError as error:
+        return ClientReply(error=str(error))
+    finally:
+        watch.cancel()
+
+
+async def _end_with(prober_pid: int) -> None:
+    """Put no load on anybody for a prober that was killed."""
+    while os.getppid() == prober_pid:
+        await asyncio.sleep(PARENT_CHECK_S)
+    os._exit(1)
+
+
+async def _run(asker: Asker, prompts: Sequence[str], load: ProbeLoad) -> tuple[Timeline, ...]:
+    """Send all prompts as the load says and return their timelines in order of sending."""
+    if load.request_rate is not None:
+        return await _run_open(asker, prompts, arrivals_s(len(prompts), load.request_rate, seed=load.seed), load)
+    waiting = iter(prompts)
+
+    async def worker() -> list[Timeline]:
+        # One iterator for all workers: each takes the next prompt as soon as its answer is complete.
+        return [await asker.ask(prompt, load.output_tokens) for prompt in waiting]
+
+    parts = await asyncio.gather(*(worker() for _ in range(load.concurrency)))
+    return tuple(sorted((timeline for part in parts for timeline in part), key=lambda timeline: timeline.sent_s))
+
+
+async def _run_open(
+    asker: Asker, prompts: Sequence[str], at_s: Sequence[float], load: ProbeLoad
+) -> tuple[Timeline, ...]:
+    """Send each prompt at its time from now, whether or not those before are answered."""
+    started_s = time.perf_counter()
+
+    async def send(prompt: str, after_s: float) -> Timeline:
+        await asyncio.sleep(max(0.0, started_s + after_s - time.perf_counter()))
+        return await asker.ask(prompt, load.output_tokens)
+
+    timelines = await asyncio.gather(*(send(prompt, after_s) for prompt, after_s in zip(prompts, at_s, strict=True)))
+    return tuple(sorted(timelines, key=lambda timeline: timeline.sent_s))
+
+
+async def _traffic(request: ClientRequest, session: Session, known: KnownPrompts) -> _Traffic:
+    """Find the first dialect in which the endpoint answers."""
+    # A warm server must not answer from what an earlier probe left in its cache: vLLM is given a new salt every time,
+    # which keeps the prompts the same; others, which know no salt, get new prompts.
+    nonce = secrets.token_hex(8)
+    dialects = (Dialect(cache_salt=nonce),) if request.vllm else DIALECTS
+    seed = str(request.load.seed) if request.vllm else nonce
+    refusals = []
+    for dialect in dialects:
+        asker = Asker(session=session, base_url=request.base_url, model=request.model, dialect=dialect)
+        try:
+            return _Traffic(asker=asker, prompts=await _prompts_once(asker, request, seed, known))
+        except FAILURES as error:
+            refusals.append(f"{asker.url}: {reason(error)}")
+            if not (isinstance(error, Refused) and error.status in OTHER_DIALECT_MAY_HELP):
+                break
+    raise CannotMeasureError("; ".join(refusals))
+
+
+async def _prompts_once(asker: Asker, request: ClientRequest, seed: str, known: KnownPrompts) -> Sequence[str]:
+    """Return the prompts; of an own engine those of before, as long as its tokenizer is the same."""
+    key = (request.tokenizer, request.load)
+    if request.vllm and key in known:
+        await asker.try_ask(word_prompt(SHORT_WORDS, seed=seed, index=-1), 1)  # does it answer?
+        return known[key]
+    prompts = await _prompts(asker, request.load, seed)
+    if request.vllm and request.tokenizer:
+        for other in [old for old in known if old[0] != request.tokenizer]:
+            del known[other]  # a run has one tokenizer and few loads
+        known[key] = prompts
+    return prompts
+
+
+async def _prompts(asker: Asker, load: ProbeLoad, seed: str) -> Sequence[str]:
+    """Return the prompts for warm-up and load, having asked the endpoint twice for one token."""
+    short = await asker.try_ask(word_prompt(SHORT_WORDS, seed=seed, index=-1), 1)
+    long = await asker.try_ask(word_prompt(LONG_WORDS, seed=seed, index=-2), 1)
+    calibration = calibrate(short.prompt_tokens, long.prompt_tokens)
+    indices = range(load.warmup_requests + load.requests)
+    if not asker.dialect.chat:
+        words = calibration.words_for_more_than(load.input_tokens)
+        try:
+            return await _cut(asker, [word_prompt(words, seed=seed, index=i) for i in indices], load.input_tokens)
+        except FAILURES:
+            pass  # only vLLM can count; the calibrated number of words is near enough
+    words = calibration.words_for(load.input_tokens)
+    return [word_prompt(words, seed=seed, index=i) for i in indices]
+
+
+async def _cut(asker: Asker, prompts: Sequence[str], tokens: int) -> Sequence[str]:
+    """Cut each prompt to exactly `tokens` tokens, start token included.
+
+    Raises:
+        FAILURES: the endpoint does not offer vLLM's /tokenize and /detokenize.
+    """
+    with_special = await _tokens(asker, prompts[0], special=True)
+    without = await _tokens(asker, prompts[0], special=False)
+    keep = max(1, tokens - (len(with_special) - len(without)))
+
+    turns = asyncio.Semaphore(COUNTED_AT_ONCE)
+
+    async def cut(prompt: str) -> str:
+        async with turns:
+            return await cut_now(prompt)
+
+    async def cut_now(prompt: str) -> str:
+        ids = await _tokens(asker, prompt, special=False)
+        text = (await asker.call("/detokenize", {"tokens": ids[:keep]})).get("prompt")
+        if not isinstance(text, str):
+            raise ValueError("/detokenize answered without a prompt")  # noqa: TRY004 - one of FAILURES
+        return text
+
+    return await asyncio.gather(*map(cut, prompts))
+
+
+async def _tokens(asker: Asker, prompt: str, *, special: bool) -> list[int]:
+    answer = await asker.call("/tokenize", {"prompt": prompt, "add_special_tokens": special})
+    tokens = answer.get("tokens")
+    if not isinstance(tokens, list):
+        raise ValueError("/tokenize answered without tokens")  # noqa: TRY004 - one of FAILURES
+    return tokens
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""An engine as a process: launch, readiness, control, stop."""

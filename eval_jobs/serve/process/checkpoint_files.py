@@ -1,0 +1,61 @@
+"""What serving reads from a checkpoint's folder: where its tokenizer is, and an adapter's rank."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointNotFound, CheckpointUnreadable
+from eval_jobs.serve.process.launch import rank_of
+from eval_jobs.types import Checkpoint, CheckpointFormat
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+
+
+def require_folders(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointNotFound when the checkpoint or its base is gone, before an engine spends 20 s on it."""
+    if not Path(checkpoint.uri).is_dir():
+        raise CheckpointNotFound(
+            f"no checkpoint at {checkpoint.uri}", hint="it was moved or deleted after its evaluation was planned"
+        )
+    base = checkpoint.base_model
+    # A relative one may be a name in the Hugging Face cache, which only the engine can look up.
+    if base and Path(base).is_absolute() and not Path(base).is_dir():
+        raise CheckpointNotFound(
+            f"the adapter {checkpoint.uri} needs its base model at {base}, and nothing is there",
+            hint="put the base model back, or correct base_model_name_or_path in adapter_config.json",
+        )
+
+
+def tokenizer_folder(checkpoint: Checkpoint) -> str:
+    """Return the folder that holds the checkpoint's tokenizer, "" when there is none.
+
+    What was saved beside an adapter comes before its base's: its chat template is the one that was trained with.
+    """
+    folders = [checkpoint.uri, checkpoint.base_model or ""]
+    return next((folder for folder in folders if folder and _has_tokenizer(Path(folder))), "")
+
+
+def lora_rank(checkpoint: Checkpoint) -> int:
+    """Return the adapter's largest rank, 0 for a full checkpoint.
+
+    Raises:
+        CheckpointUnreadable: adapter_config.json is missing, broken or names no rank.
+    """
+    if checkpoint.format is not CheckpointFormat.LORA:
+        return 0
+    path = Path(checkpoint.uri) / "adapter_config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointUnreadable(
+            f"cannot read {path}: {error}", hint="the adapter is incomplete; evaluate another step"
+        ) from error
+    return rank_of(config if isinstance(config, dict) else {}, where=str(path))
+
+
+# --- private
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)

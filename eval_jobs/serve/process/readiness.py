@@ -1,0 +1,111 @@
+"""Waits until an engine that was started answers as itself, or says why it never will.
+
+An answer at the port proves nothing: another server may have taken it while ours was importing. So the process is
+watched, and /v1/models must list the random name that only this start was given.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eval_jobs.errors import PortTaken, ServeError, ServerDied, ServerKilled, StartTimeout, WrongModel
+from eval_jobs.ports import Clock, Progress
+from eval_jobs.serve.process import logfile
+from eval_jobs.serve.process.launch import HOST, Launch
+from eval_jobs.serve.process.lifecycle import EngineProcess
+from eval_jobs.serve.process.port import Answer, ask, model_names
+
+POLL_S = 0.25
+PROGRESS_EVERY_S = 2.0
+LOG_TAIL_BYTES = 256_000
+UNKNOWN_VERSION = "unknown"
+
+
+def wait_until_ready(
+    engine: EngineProcess, launch: Launch, clock: Clock, *, timeout_s: float, progress: Progress
+) -> None:
+    """Return as soon as the engine lists what it was started with.
+
+    Raises:
+        ServerDied, ServerKilled, PortTaken: it ended.
+        StartTimeout: it said nothing for `timeout_s`.
+        WrongModel: somebody else answers at its port.
+    """
+    started_s = clock.monotonic_s()
+    shown_s = -PROGRESS_EVERY_S
+    while not _answers(engine, launch):
+        waited_s = clock.monotonic_s() - started_s
+        if waited_s >= timeout_s:
+            raise _timed_out(engine.log, timeout_s)
+        if waited_s - shown_s >= PROGRESS_EVERY_S:
+            progress(f"starting the engine ({waited_s:.0f} s)")
+            shown_s = waited_s
+        clock.sleep(POLL_S)
+
+
+def engine_version(port: int) -> str:
+    """Return the version that the engine names, `UNKNOWN_VERSION` where it names none."""
+    answer = ask(port, "/version")
+    body = answer.body if answer is not None else None
+    return str(body.get("version") or UNKNOWN_VERSION) if isinstance(body, dict) else UNKNOWN_VERSION
+
+
+# --- private
+
+
+def _answers(engine: EngineProcess, launch: Launch) -> bool:
+    """Return whether the engine is ready; raise when it never will be."""
+    code = engine.exit_code()
+    if code is not None:
+        raise _died(engine.log, code, launch)
+    answer = ask(launch.port, "/v1/models")
+    if answer is None or answer.status == 503:
+        return False
+    wanted = launch.adapter or launch.name
+    if wanted in model_names(answer.body):
+        return True
+    raise _wrong(answer, launch, engine.log)
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _wrong(answer: Answer, launch: Launch, log_file: Path) -> WrongModel:
+    said = f"HTTP {answer.status} with {', '.join(model_names(answer.body)) or 'no list of models'}"
+    return WrongModel(
+        f"another server answers on port {launch.port} of {HOST}: "
+        f"{said if answer.status else 'something that is not HTTP'} instead of {launch.name}",
+        hint=f"set serve.port = 0 to pick a free port; the engine's own log is {log_file}",
+        port=launch.port,
+    )
+
+
+def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
+    text = _tail(log_file)
+    if logfile.PORT_IN_USE in text.lower():
+        return PortTaken(
+            f"port {launch.port} on {HOST} was taken by another process while the engine started",
+            hint=f"try again, or set serve.port = 0 to pick a free port; the engine's log is {log_file}",
+            port=launch.port,
+        )
+    reason = logfile.last_error(text) or "it wrote nothing"
+    kind = ServerKilled if code < 0 else ServerDied
+    return kind(
+        f"the engine ended while loading {launch.checkpoint.uri} ({logfile.exit_words(code)}): {reason}",
+        hint=f"{logfile.advice(reason, code)}the whole log is {log_file}",
+        exit_code=code,
+    )
+
+
+def _timed_out(log_file: Path, timeout_s: float) -> StartTimeout:
+    lines = [line for line in map(logfile.clean, _tail(log_file).splitlines()) if line]
+    return StartTimeout(
+        f"the engine did not answer within {timeout_s:g} s; its last line was: {lines[-1] if lines else 'nothing'}",
+        hint=f"raise serve.startup_timeout_s, or see {log_file}",
+    )

@@ -1,0 +1,89 @@
+"""Which command and environment start SGLang for one checkpoint. Pure.
+
+    argv = command(launch, spec, python="/opt/sglang/bin/python")
+    env = environment(os.environ)
+
+Order of the arguments as in `launch`: our defaults, then the user's `serve.args`, then what identity rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.host.secrets import HUB_TOKENS, without_secrets
+from eval_jobs.serve.process.launch import HOST, Launch
+from eval_jobs.types import CheckpointFormat, ServeSpec
+
+RESERVED_ARGS: Mapping[str, str] = {
+    "--config": "a file of further arguments could hold what is decided elsewhere: write them into serve.args",
+    "--model-path": "the checkpoint is the model",
+    "--tokenizer-path": "the tokenizer is the checkpoint's",
+    "--host": "the engine answers on this machine only",
+    "--port": "set serve.port",
+    "--served-model-name": "the engine is known by a random name",
+    "--weight-version": "the weights are known by the checkpoint's digest",
+    "--api-key": "a key on the command line is visible to everybody on the machine, and none is needed",
+    "--admin-api-key": "a key on the command line is visible to everybody on the machine, and none is needed",
+    "--dtype": "set serve.dtype",
+    "--context-length": "set serve.max_model_len",
+    "--mem-fraction-static": "set serve.gpu_memory_utilization",
+    "--trust-remote-code": "set serve.trust_remote_code",
+    "--enable-lora": "only whole checkpoints are served through SGLang",
+    "--lora-paths": "only whole checkpoints are served through SGLang",
+    "--dp-size": "each of several copies would have to be asked what it holds",
+    "--data-parallel-size": "each of several copies would have to be asked what it holds",
+}
+
+DETERMINISTIC = "--enable-deterministic-inference"
+"""Of SGLang: answers that do not depend on what else is in the batch."""
+
+
+def command(launch: Launch, spec: ServeSpec, *, python: str) -> tuple[str, ...]:
+    """Return the argument vector that serves the checkpoint as `launch.name`.
+
+    Raises:
+        ConfigError: the checkpoint is an adapter, or `serve.args` holds something that is decided elsewhere.
+    """
+    checkpoint = launch.checkpoint
+    if checkpoint.format is not CheckpointFormat.FULL:
+        raise ConfigError(
+            f"{checkpoint.source_uri} is an adapter, and only whole checkpoints are served through SGLang",
+            hint='merge adapters into their base, or set serve.engine = "vllm"',
+        )
+    refuse_reserved(spec.args)
+    argv = [python, "-m", "sglang.launch_server", "--dtype", spec.dtype]
+    # Else temperature and the like come from the checkpoint's generation_config.json where a request says nothing.
+    argv += ["--sampling-defaults", "openai", "--tokenizer-path", launch.tokenizer]
+    if spec.max_model_len is not None:
+        argv += ["--context-length", str(spec.max_model_len)]
+    if spec.gpu_memory_utilization is not None:
+        argv += ["--mem-fraction-static", str(spec.gpu_memory_utilization)]
+    if spec.trust_remote_code:
+        argv += ["--trust-remote-code"]
+    argv += spec.args
+    argv += ["--model-path", checkpoint.uri, "--served-model-name", launch.name]
+    argv += ["--weight-version", checkpoint.digest]
+    return (*argv, "--host", HOST, "--port", str(launch.port))
+
+
+def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the engine's environment: the inherited one without our keys, and our defaults where it says nothing."""
+    defaults = {
+        "DO_NOT_TRACK": "1",
+        # Without it a wrong path is looked up on the Hub, and the error speaks of repositories.
+        "HF_HUB_OFFLINE": "1",
+        # `python -m` puts the current folder first on sys.path: a file there must not shadow a module of SGLang.
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    return defaults | without_secrets(inherited, keep=HUB_TOKENS)
+
+
+def refuse_reserved(args: tuple[str, ...]) -> None:
+    """Raise ConfigError when `serve.args` sets what is decided elsewhere; argparse takes `--served` for it too."""
+    for argument in args:
+        name = argument.split("=", 1)[0]
+        meant = [known for known in RESERVED_ARGS if len(name) > len("--") and known.startswith(name)]
+        if meant:
+            raise ConfigError(f"serve.args must not contain {name}", hint=RESERVED_ARGS[meant[0]])

@@ -1,0 +1,118 @@
+"""Fixed prompts that show whether two engines are the same: greedy answers with the probability of each token.
+
+    before = ask_canaries(port, model, vocab_size=fingerprint.vocab_size)
+    ...
+    assert ask_canaries(port, model, vocab_size=...) == before     # bit by bit
+
+Token ids and not texts, so that no tokenizer is between. One prompt is longer than a block of the engine's cache of
+prompts (128 tokens on a CPU, 16 on a GPU), because what is left of other weights in there shows nowhere else.
+One is asked after the other, of an engine that does nothing else and right after its weights were loaded: in
+bfloat16 an answer depends on what is computed beside it, and on whether its prompt was in the cache.
+"""
+
+from __future__ import annotations
+
+import math
+
+from eval_jobs.errors import CanaryFailed
+from eval_jobs.serve.process.control import Reply, get, post
+from eval_jobs.types import Canary
+
+PROMPT_TOKENS = (3, 40, 170)
+"""Lengths of the prompts; the last fills a block of 128, and more."""
+ANSWER_TOKENS = 8
+CANARY_TIMEOUT_S = 120.0
+
+_FIRST, _STEP = 7_919, 104_729
+"""Primes: the ids run over the whole vocabulary, and no prompt begins like another."""
+
+
+def canary_prompts(vocab_size: int, max_model_len: int) -> tuple[tuple[int, ...], ...]:
+    """Return the prompts for a vocabulary, cut so that an answer fits behind them. Pure."""
+    longest = max(1, max_model_len - ANSWER_TOKENS)
+    return tuple(
+        tuple((_FIRST * (row + 1) + _STEP * place) % vocab_size for place in range(min(length, longest)))
+        for row, length in enumerate(PROMPT_TOKENS)
+    )
+
+
+def ask_canaries(port: int, model: str, *, vocab_size: int, timeout_s: float = CANARY_TIMEOUT_S) -> tuple[Canary, ...]:
+    """Ask the engine on `port` of this machine all canaries, one after the other.
+
+    Args:
+        port: of our own engine.
+        model: name that it is served under.
+        vocab_size: `Fingerprint.vocab_size`.
+        timeout_s: for each answer.
+
+    Raises:
+        CanaryFailed: the engine does not answer, or an answer is too short or holds NaN or Inf.
+    """
+    models = get(port, "/v1/models", timeout_s=timeout_s)
+    prompts = canary_prompts(vocab_size, _max_model_len(models))
+    return tuple(_asked(port, model, prompt, timeout_s) for prompt in prompts)
+
+
+def read_canary(prompt: tuple[int, ...], body: object) -> Canary:
+    """Return the canary of one answer of /v1/completions. Pure.
+
+    Raises:
+        CanaryFailed: as in `ask_canaries`.
+    """
+    try:
+        (choice,) = body["choices"]  # type: ignore[index]
+        tokens = tuple(map(int, choice["token_ids"]))
+        logprobs = tuple(map(float, choice["logprobs"]["token_logprobs"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _failed(f"an answer lacks tokens or their probabilities ({error!r})") from error
+    if not all(map(math.isfinite, logprobs)):
+        raise _failed(_NOT_FINITE)
+    if len(tokens) != ANSWER_TOKENS or len(logprobs) != ANSWER_TOKENS:
+        raise _failed(f"an answer has {len(tokens)} tokens instead of {ANSWER_TOKENS}")
+    return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
+
+
+# --- private
+
+
+_NOT_FINITE = "the probability of a token is NaN or Inf: the weights have diverged, or were loaded wrong"
+
+
+def _asked(port: int, model: str, prompt: tuple[int, ...], timeout_s: float) -> Canary:
+    body = {
+        "model": model,
+        "prompt": list(prompt),
+        "max_tokens": ANSWER_TOKENS,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "seed": 0,
+        "logprobs": 0,
+        "ignore_eos": True,
+        "return_token_ids": True,
+    }
+    reply = post(port, "/v1/completions", body, timeout_s=timeout_s)
+    if reply.is_ok:
+        return read_canary(prompt, reply.body)
+    # The body of such an answer would hold NaN, which JSON does not know.
+    raise _failed(_NOT_FINITE if "not JSON compliant" in reply.text else _words(reply))
+
+
+def _max_model_len(reply: Reply) -> int:
+    """Return the context of what /v1/models lists; an adapter's entry does not say it, its base's does."""
+    models = reply.body.get("data") if isinstance(reply.body, dict) else None
+    lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
+    known = [length for length in lengths if isinstance(length, int)]
+    if not known:
+        raise _failed(f"/v1/models does not say how long a prompt may be ({_words(reply)})")
+    return min(known)
+
+
+def _words(reply: Reply) -> str:
+    return f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
+
+
+def _failed(why: str) -> CanaryFailed:
+    return CanaryFailed(
+        f"the engine did not answer the fixed prompts that tell weights apart: {why}",
+        hint="it is started anew; if that happens again, look at the training's loss before this step",
+    )

@@ -1,0 +1,159 @@
+"""Starts vLLM on one checkpoint and stops it again: one process at a time, proved to serve what was asked for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from pathlib import Path
+
+from eval_jobs.errors import CanaryFailed
+from eval_jobs.ports import Clock, Progress
+from eval_jobs.serve.process import lifecycle as process
+from eval_jobs.serve.process.launch import RUNTIME_ADAPTERS, Launch, command, environment
+from eval_jobs.serve.process.port import choose_port
+from eval_jobs.serve.process.readiness import engine_version, wait_until_ready
+from eval_jobs.serve.process.sharing import client_niceness, share_cores
+from eval_jobs.serve.resident.loaded import Loaded, Resident, folder_state
+from eval_jobs.serve.resident.order import Order, runs_on_cpu
+from eval_jobs.serve.resident.shape import Shape, shape_of
+from eval_jobs.serve.resident.swap import extension_args, extension_environment
+from eval_jobs.serve.weights.digest_check import DigestCheck
+from eval_jobs.types import Canary, EngineKind, ServeSpec, SwapPolicy
+
+log = logging.getLogger(__name__)
+
+SICK_STOP_GRACE_S = 2.0
+"""For one that does not answer (yet): vLLM ignores SIGTERM while it imports and loads, and has nothing to lose."""
+
+
+class ColdStarts:
+    """Starts engines, one after the other. Logs stay in `<work_dir>/engines`, one file per start."""
+
+    resident_type: type[Resident] = Resident
+    """Of the engines that it starts."""
+
+    def __init__(self, work_dir: Path, clock: Clock) -> None:
+        self.folder = work_dir.absolute() / "engines"
+        self._cache_dir = work_dir.absolute() / "vllm-cache"
+        self._clock = clock
+        self._process: process.EngineProcess | None = None
+        self._is_sick = False
+        self._ended_cpu_s = 0.0
+
+    def start(self, order: Order, progress: Progress) -> Resident:
+        """Start an engine on `order` in the place of the one that runs, and return it when it answers.
+
+        Raises:
+            PortTaken, ServerDied, StartTimeout, WrongModel: each names the log to read.
+            CheckpointUnreadable: the weights are not those that were pinned.
+            ConfigError, DiskFull: nothing was started.
+        """
+        self.stop()
+        launch, spec = self._launch(order), order.spec
+        argv = self._command(launch, order)
+        base_state = folder_state(order.checkpoint.base_model)  # before the engine reads it
+        self._is_sick = True  # as long as it does not answer
+        with DigestCheck(order.checkpoint) as check:
+            self._process = process.start(
+                argv,
+                self._environment(order),
+                folder=self.folder,
+                name=launch.name,
+                clock=self._clock,
+                niceness=spec.niceness,
+            )
+            self._wait(self._process, launch, spec, progress)
+            check.demand()
+        resident = self._resident(self._process, launch, order)
+        resident.base_state = base_state
+        model = launch.adapter or launch.name
+        resident.keep(Loaded(checkpoint=order.checkpoint, model=model, canaries=_answers(resident, model)))
+        # It may have died of the first prompts: whoever asks next should hear of the engine, and not of a lost answer.
+        self._wait(self._process, launch, spec, progress)
+        self._is_sick = False
+        return resident
+
+    def stop(self) -> None:
+        """Stop the engine if one runs. A stop that a signal interrupts is completed by the next call."""
+        if self._process is not None:
+            self._process.stop(SICK_STOP_GRACE_S if self._is_sick else process.STOP_GRACE_S)
+            self._ended_cpu_s += self._process.used_cpu_s()
+            self._process = None
+
+    def used_cpu_s(self) -> float | None:
+        """Return the CPU time of all engines so far, None where they compute on an accelerator."""
+        if not runs_on_cpu():
+            return None
+        return self._ended_cpu_s + (self._process.used_cpu_s() if self._process is not None else 0.0)
+
+    def distrust(self) -> None:
+        """Do not give the engine long to end: it does not answer as it should."""
+        self._is_sick = True
+
+    def shape(self, order: Order) -> Shape:
+        """Return the shape of the process that `start` would give."""
+        return shape_of(order, self._environment(order))
+
+    # --- private: what is vLLM's own
+
+    def _command(self, launch: Launch, order: Order) -> tuple[str, ...]:
+        return command(launch, order.spec, python=order.python)
+
+    def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Progress) -> None:
+        """Return when the engine answers; raise as `start` when it never will."""
+        wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
+
+    def _version(self, port: int) -> str:
+        return engine_version(port)
+
+    def _resident(self, running: process.EngineProcess, launch: Launch, order: Order) -> Resident:
+        is_vllm_on_cpu = order.on_cpu and order.spec.engine is EngineKind.VLLM
+        client_cores = share_cores(running.members()) if is_vllm_on_cpu else ()
+        return self.resident_type(
+            process=running,
+            launch=launch,
+            order=order,
+            shape=self.shape(order),
+            version=self._version(launch.port),
+            model=order.model,
+            client_cores=client_cores,
+            client_niceness=client_niceness(running.pid) if client_cores else 0,
+            served_beside=order.adapter.served if order.adapter else "",
+        )
+
+    def _launch(self, order: Order) -> Launch:
+        name = f"engine-{secrets.token_hex(4)}"
+        return Launch(
+            checkpoint=order.checkpoint,
+            name=name,
+            port=choose_port(order.spec.port),
+            on_cpu=order.on_cpu,
+            tokenizer=order.tokenizer,
+            lora_rank=order.adapter.rank if order.adapter else 0,
+            adapter=f"{name}-{secrets.token_hex(4)}" if order.adapter else "",
+            swap_args=extension_args() if order.spec.swap is SwapPolicy.AUTO else (),
+        )
+
+    def _environment(self, order: Order) -> dict[str, str]:
+        found = environment(
+            os.environ,
+            cache_dir=str(self._cache_dir),
+            on_cpu=order.on_cpu,
+            is_batch_invariant=order.is_batch_invariant,
+        )
+        if order.spec.swap is not SwapPolicy.AUTO:
+            return found
+        return found | dict(extension_environment(os.environ)) | (dict(RUNTIME_ADAPTERS) if order.adapter else {})
+
+
+# --- private
+
+
+def _answers(resident: Resident, model: str) -> tuple[Canary, ...]:
+    """A checkpoint that answers with NaN is served all the same: its samples say what is wrong with it."""
+    try:
+        return resident.ask_canaries(model)
+    except CanaryFailed as error:
+        log.warning("step %d: %s", resident.order.checkpoint.step, error.message)
+        return ()

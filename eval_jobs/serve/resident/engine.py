@@ -1,0 +1,279 @@
+"""A server as a process of our own, which stays between checkpoints: vLLM (`vllm`) or SGLang (`sglang`).
+
+    with VllmEngine(work_dir, clock).serving(checkpoint, spec, progress=print) as endpoint:
+        ...
+
+    way.choose     is it in already, may it be swapped in, is it an adapter of the base that is in? Else a new start
+    warm.put_in    swap it in, or load the adapter; the bytes that were loaded are proved to be the checkpoint's
+    canaries       fixed prompts, whose answers are kept with every checkpoint
+    certificate    once for each kind: the same checkpoint is started cold as well, and must answer the same to the bit
+
+Any doubt on the way ends in a new start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from eval_jobs.errors import CanaryFailed, SwapFailed, SwapRefused
+from eval_jobs.host.machine import device_name, machine_id
+from eval_jobs.identity import content_hash
+from eval_jobs.ports import Clock, Progress
+from eval_jobs.serve.process import lifecycle as process
+from eval_jobs.serve.process.launch import HOST
+from eval_jobs.serve.resident.certificate import Kind, Tried, first_difference, judge, store_if_possible
+from eval_jobs.serve.resident.cold import ColdStarts
+from eval_jobs.serve.resident.loaded import Identity, Loaded, Resident, identity
+from eval_jobs.serve.resident.order import Order, is_without_effect, take_order
+from eval_jobs.serve.resident.sleeping import fall_asleep
+from eval_jobs.serve.resident.way import COLD, STAY, Way, choose, sleep_level
+from eval_jobs.types import Between, Canary, Checkpoint, Endpoint, EngineInfo, ServeSpec
+
+log = logging.getLogger(__name__)
+
+KNOWN_ANSWERS = 16
+"""Checkpoints whose answers to the canaries are remembered, to be compared when they are served again."""
+
+
+PutIn = Callable[[Resident, Order, Way], Loaded]
+"""As `warm.put_in`."""
+
+
+class ResidentEngine:
+    """`eval_jobs.ports.Engine` on a server of ours. What it keeps lies in `work_dir`: `engines`, `certificates`."""
+
+    def __init__(self, work_dir: Path, clock: Clock, *, starts: ColdStarts, put_in: PutIn) -> None:
+        """Begin with nothing running.
+
+        Args:
+            work_dir: folder of everything that is kept.
+            clock: the only source of time.
+            starts: how the server is started.
+            put_in: how a checkpoint gets into one that runs.
+        """
+        self._starts = starts
+        self._put_in = put_in
+        self._proofs = work_dir.absolute() / "certificates"
+        self._clock = clock
+        self._resident: Resident | None = None
+        self._answers: dict[tuple[str, Identity], tuple[Canary, ...]] = {}
+        self._failures: Counter[str] = Counter()
+
+    @contextmanager
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+        """Put `checkpoint` into the engine that runs, or start one on it. It stays when the context is left."""
+        process.reap(self._starts.folder, self._clock)
+        order = take_order(checkpoint, spec)
+        try:
+            endpoint = self._served(order, progress)
+        except BaseException:
+            self.close()
+            raise
+        try:
+            yield endpoint
+        finally:
+            self._end_service(order)
+
+    def rest(self) -> None:
+        """Do what `serve.between` says, and stop an engine that was idle for too long."""
+        resident = self._resident
+        if resident is None:
+            return
+        spec = resident.order.spec
+        idle_s = self._clock.monotonic_s() - resident.idle_since_s
+        if resident.why_gone():
+            log.warning("%s while it was idle, see %s", resident.why_gone(), resident.process.log)
+            self.close()
+        elif spec.between is Between.STOP or idle_s >= spec.idle_timeout_s:
+            log.info("the engine is stopped: it had nothing to do for %.0f s", idle_s)
+            self.close()
+        elif spec.between is Between.SLEEP and not resident.order.on_cpu and not resident.asleep:
+            self._fall_asleep(resident)
+
+    def used_cpu_s(self) -> float | None:
+        """Return the CPU time of all engines so far, None where they compute on an accelerator."""
+        return self._starts.used_cpu_s()
+
+    def close(self) -> None:
+        """Stop the engine if one runs."""
+        self._resident = None
+        self._starts.stop()
+
+    # --- private: one service
+
+    def _served(self, order: Order, progress: Progress) -> Endpoint:
+        started_s = self._clock.monotonic_s()
+        resident = self._resident
+        way = choose(order, resident, self._starts.shape(order), proofs=self._proofs, failures=self._failures)
+        if way.is_sick:
+            self._starts.distrust()
+        if resident is None or way.method == COLD:
+            reason = way.reason
+            resident = self._cold(order, reason, progress)
+        else:
+            resident, reason = self._warm(resident, order, way, progress)
+        resident.order = order
+        loaded = resident.newest()
+        load_s = self._clock.monotonic_s() - started_s
+        log.info("step %d: %s in %.2f s: %s", order.checkpoint.step, loaded.method, load_s, reason)
+        resident.take_note("serving")
+        info = EngineInfo(
+            name=resident.name,
+            version=resident.version,
+            load_method=loaded.method,
+            load_s=load_s,
+            log=str(resident.process.log),
+            machine=machine_id(),
+            device=device_name(on_cpu=order.on_cpu),
+            gpus=order.gpus,
+            is_batch_invariant=order.is_batch_invariant,
+            canaries=loaded.canaries,
+            load_reason=reason,
+            certificate=loaded.certificate,
+        )
+        url = f"http://{HOST}:{resident.launch.port}/v1"
+        return Endpoint(
+            base_url=url,
+            model=loaded.model,
+            api_key_env="",
+            info=info,
+            tokenizer=order.tokenizer,
+            client_cores=resident.client_cores,
+            client_niceness=resident.client_niceness,
+        )
+
+    def _end_service(self, order: Order) -> None:
+        resident = self._resident
+        if resident is None:
+            return
+        gone = resident.why_gone()
+        if gone:
+            log.warning("%s while it served step %d, see %s", gone, order.checkpoint.step, resident.process.log)
+            self.close()
+            return
+        resident.idle_since_s = self._clock.monotonic_s()
+        resident.take_note("idle")
+
+    def _cold(self, order: Order, reason: str, progress: Progress) -> Resident:
+        self._resident = None
+        log.info("step %d: a new start: %s", order.checkpoint.step, reason)
+        if order.spec.between is Between.SLEEP and order.on_cpu:
+            log.warning('serve.between = "sleep" does nothing on a CPU: the engine keeps its memory')
+        self._resident = resident = self._starts.start(order, progress)
+        self._remember(resident, order.checkpoint, resident.newest().canaries)
+        return resident
+
+    def _warm(self, resident: Resident, order: Order, way: Way, progress: Progress) -> tuple[Resident, str]:
+        """Put `order` into the engine that runs; where that is not proven to be right, start it cold and compare.
+
+        Returns: the engine that serves it now, and why it was loaded this way.
+        """
+        started_s = self._clock.monotonic_s()
+        before = resident.newest().canaries
+        progress("putting the checkpoint into the engine")
+        attempt = self._attempt(resident, order, way)
+        if not attempt.doubt and (way.proof is not None or way.method == STAY):
+            self._remember(resident, order.checkpoint, resident.newest().canaries)
+            return resident, way.reason
+        reason = attempt.doubt or way.reason
+        cold = self._cold(order, reason, progress)
+        if way.kind is None or not attempt.can_be_compared:
+            return cold, reason
+        useless = _why_useless(cold, before, way.kind)
+        if useless:
+            return cold, f"{reason}; a comparison would prove nothing: {useless}"
+        took_s = self._clock.monotonic_s() - started_s
+        return cold, f"{reason}; {self._compared(way.kind, attempt, cold, took_s)}"
+
+    # --- private: doubts and proofs
+
+    def _attempt(self, resident: Resident, order: Order, way: Way) -> _Attempt:
+        try:
+            loaded = self._put_in(resident, order, way)
+        except SwapRefused as error:
+            return _Attempt(doubt=error.message)
+        except SwapFailed as error:
+            self._starts.distrust()
+            if way.kind is not None:
+                self._failures[way.kind.id] += 1
+            return _Attempt(doubt=error.message)
+        resident.keep(loaded)
+        try:
+            canaries = resident.ask_canaries(loaded.model)
+        except CanaryFailed as error:
+            # What an engine that died did not answer says nothing of the way that the weights took.
+            is_alive = not (resident.why_gone() or resident.why_silent())
+            return _Attempt(doubt=error.message, can_be_compared=is_alive)
+        resident.keep(replace(loaded, canaries=canaries))
+        known = self._answers.get(self._key(resident, order.checkpoint), ())
+        differed = first_difference(canaries, known) if known else ""
+        doubt = f"it did not answer as when it was served before ({differed})" if differed else ""
+        return _Attempt(canaries=canaries, doubt=doubt, can_be_compared=bool(canaries))
+
+    def _compared(self, kind: Kind, attempt: _Attempt, cold: Resident, took_s: float) -> str:
+        """Compare with the cold start, keep the proof, and say what it is."""
+        loaded = cold.newest()
+        tried = Tried(checkpoint=loaded.checkpoint, date=self._clock.now(), took_s=took_s)
+        proof = judge(kind, attempt.canaries or attempt.doubt, loaded.canaries, tried)
+        store_if_possible(self._proofs, proof)
+        if proof.is_certificate:
+            return f"compared with a cold start, equal to the bit, and certified from now on ({kind.id})"
+        log.error("step %d: put into a running engine it answers wrong: %s", loaded.checkpoint.step, proof.differed)
+        return f"compared with a cold start, and refused from now on ({kind.id}): {proof.differed}"
+
+    def _remember(self, resident: Resident, checkpoint: Checkpoint, canaries: tuple[Canary, ...]) -> None:
+        key = self._key(resident, checkpoint)
+        self._answers.pop(key, None)  # to the end: what is served again and again is not the first to be forgotten
+        self._answers[key] = canaries
+        while len(self._answers) > KNOWN_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+
+    def _key(self, resident: Resident, checkpoint: Checkpoint) -> tuple[str, Identity]:
+        return content_hash(resident.shape), identity(checkpoint)
+
+    def _fall_asleep(self, resident: Resident) -> None:
+        level = sleep_level(resident, self._proofs)
+        if not level:
+            log.info("the engine is stopped: the next checkpoint could not be swapped into it")
+            self.close()
+            return
+        try:
+            fall_asleep(resident.launch.port, level)
+        except SwapFailed as error:
+            log.warning("%s, see %s", error.message, resident.process.log)
+            self._starts.distrust()
+            self.close()
+            return
+        resident.asleep = level
+        resident.take_note("asleep")
+        log.info("the engine sleeps (level %d)", level)
+
+
+def _why_useless(cold: Resident, before: tuple[Canary, ...], kind: Kind) -> str:
+    """Return why a cold start says nothing of `kind`, "" when it does. `before` answered what was in the engine."""
+    loaded = cold.newest()
+    if not loaded.canaries:
+        return "the cold start gave no answers"
+    if cold.engine != kind.engine:
+        return f"the cold start is {cold.engine}"
+    if loaded.canaries == before:
+        return "what was in the engine before answers alike, so it may be in there still"
+    if cold.order.adapter is not None and is_without_effect(Path(loaded.checkpoint.uri)):
+        return "the adapter changes nothing, so it may not be in there"
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    """What came of putting a checkpoint into an engine that runs."""
+
+    canaries: tuple[Canary, ...] = ()
+    doubt: str = ""
+    """Why it is not to be used; empty: nothing speaks against it."""
+    can_be_compared: bool = False
+    """Whether a cold start would say something about this way of loading."""

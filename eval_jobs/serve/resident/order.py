@@ -1,0 +1,185 @@
+"""What an engine is asked to serve: everything that can be known, and refused, before a process is touched.
+
+order = take_order(checkpoint, spec)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from eval_jobs.errors import CheckpointUnreadable, ConfigError
+from eval_jobs.host.gpus import VISIBLE_DEVICES, have_batch_invariance
+from eval_jobs.identity import content_hash
+from eval_jobs.serve.process.checkpoint_files import lora_rank, require_folders, tokenizer_folder
+from eval_jobs.serve.process.launch import BATCH_INVARIANT, gpus_of, refuse_reserved
+from eval_jobs.serve.process.sglang_launch import DETERMINISTIC
+from eval_jobs.serve.weights.digest_check import ADAPTER_WEIGHTS
+from eval_jobs.serve.weights.fingerprint import NOTES, SERVED_SUFFIXES, Fingerprint, fingerprint_of
+from eval_jobs.serve.worker_extension.tracker_worker.weight_files import BadWeights, TensorEntry, read_entries
+from eval_jobs.types import Checkpoint, CheckpointFormat, EngineKind, ServeSpec
+
+ADAPTER_CONFIG = "adapter_config.json"
+
+
+ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/accel", "/dev/accel0")
+"""Device files of NVIDIA, AMD, WSL and others; where none is there, vLLM runs on the CPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapter:
+    """What an adapter's folder is, apart from the values of its weights."""
+
+    rank: int
+    layout: str
+    """Hash of its tensors' names, types and shapes, and of its configuration."""
+    served: str
+    """Hash of the tokenizer and template beside it, which an engine reads once, at its start."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """One checkpoint and how it is to be served."""
+
+    checkpoint: Checkpoint
+    spec: ServeSpec
+    python: str
+    """Path of the interpreter that runs vLLM."""
+    on_cpu: bool
+    tokenizer: str
+    """Folder that holds the checkpoint's tokenizer."""
+    model: Fingerprint | None
+    """Of the checkpoint, or of an adapter's base; None: it cannot be read, and `unread` says why."""
+    unread: str = ""
+    adapter: Adapter | None = None
+    """None for a full checkpoint."""
+    gpus: int = 0
+    """How many an engine for it computes on."""
+    is_batch_invariant: bool = False
+    """Whether the engine is to compute alike whatever else is in the batch."""
+
+
+def take_order(checkpoint: Checkpoint, spec: ServeSpec) -> Order:
+    """Look at the checkpoint and the settings.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        CheckpointNotFound: the checkpoint or its base is gone.
+        CheckpointUnreadable: an adapter's configuration is broken.
+    """
+    refuse_reserved(spec.args)
+    require_folders(checkpoint)
+    on_cpu = runs_on_cpu()
+    adapter = _adapter(checkpoint) if checkpoint.format is CheckpointFormat.LORA else None
+    model, unread = _model(Path((checkpoint.base_model or "") if adapter else checkpoint.uri))
+    return Order(
+        checkpoint=checkpoint,
+        spec=spec,
+        python=interpreter(spec.python),
+        on_cpu=on_cpu,
+        # Without one vLLM says best what it misses.
+        tokenizer=tokenizer_folder(checkpoint) or checkpoint.uri,
+        model=model,
+        unread=unread,
+        adapter=adapter,
+        gpus=0 if on_cpu else gpus_of(spec.args),
+        is_batch_invariant=not on_cpu and _wants_batch_invariance(spec),
+    )
+
+
+def runs_on_cpu() -> bool:
+    """Say whether an engine on this machine computes on the CPU, because there is nothing else."""
+    return not any(Path(device).exists() for device in ACCELERATORS)
+
+
+def interpreter(python: str) -> str:
+    """Return the path of the interpreter that runs vLLM.
+
+    Raises:
+        ConfigError: there is no such program.
+    """
+    if not python:
+        return sys.executable
+    path = Path(python).expanduser()
+    if path.is_dir():
+        raise ConfigError(f"serve.python is a folder: {path}", hint=f"name the interpreter in it: {path}/bin/python")
+    found = shutil.which(path)
+    if found is None:
+        raise ConfigError(
+            f"serve.python does not exist or cannot be run: {python}",
+            hint="name the Python interpreter of the environment that holds vLLM, such as /opt/vllm/bin/python",
+        )
+    return found
+
+
+def is_without_effect(adapter: Path) -> bool:
+    """Return whether one half of each product of an adapter is zero, as at the first step of a training.
+
+    An adapter that cannot be read has none that is known.
+    """
+    try:
+        with (adapter / ADAPTER_WEIGHTS).open("rb") as file:
+            halves = [entry for entry in read_entries(file, ADAPTER_WEIGHTS) if "lora_B" in entry.name]
+            return not any(_has_numbers(file, entry) for entry in halves)
+    except (BadWeights, OSError):
+        return True
+
+
+# --- private
+
+
+_BYTES_OF_ZEROS = b"\x00\x80"
+"""Of 0 and of -0."""
+
+
+def _has_numbers(file: BinaryIO, entry: TensorEntry) -> bool:
+    file.seek(entry.begin)
+    return bool(file.read(entry.end - entry.begin).translate(None, _BYTES_OF_ZEROS))
+
+
+def _wants_batch_invariance(spec: ServeSpec) -> bool:
+    if spec.engine is EngineKind.SGLANG:
+        return DETERMINISTIC in spec.args
+    told = os.environ.get(BATCH_INVARIANT)
+    return have_batch_invariance(os.environ.get(VISIBLE_DEVICES)) if told is None else told == "1"
+
+
+def _model(folder: Path) -> tuple[Fingerprint | None, str]:
+    if not folder.is_absolute():
+        return None, "its base model is a name, and what is behind it is not known"
+    try:
+        return fingerprint_of(folder), ""
+    except CheckpointUnreadable as error:
+        # Not ours to refuse: vLLM may know how to read it, and says best what it misses.
+        return None, error.message
+
+
+def _adapter(checkpoint: Checkpoint) -> Adapter:
+    folder = Path(checkpoint.uri)
+    rank = lora_rank(checkpoint)
+    try:
+        config = json.loads((folder / ADAPTER_CONFIG).read_bytes())
+        with (folder / ADAPTER_WEIGHTS).open("rb") as file:
+            tensors = [[entry.name, entry.dtype, entry.shape] for entry in read_entries(file, ADAPTER_WEIGHTS)]
+        served = [[path.name, hashlib.sha256(path.read_bytes()).hexdigest()] for path in _served(folder)]
+    except (BadWeights, OSError, ValueError) as error:
+        raise _unreadable(folder, error) from error
+    # Where the base lies is compared apart.
+    layout = content_hash([sorted(tensors), {key: config[key] for key in config if key != "base_model_name_or_path"}])
+    return Adapter(rank=rank, layout=layout, served=content_hash(served))
+
+
+def _served(folder: Path) -> list[Path]:
+    """Return the files beside an adapter that an engine reads at its start."""
+    not_served = NOTES | {ADAPTER_CONFIG}
+    return sorted(p for p in folder.iterdir() if p.name.endswith(SERVED_SUFFIXES) and p.name not in not_served)
+
+
+def _unreadable(what: Path, error: Exception) -> CheckpointUnreadable:
+    return CheckpointUnreadable(f"cannot read {what}: {error}", hint="the adapter is incomplete; evaluate another step")

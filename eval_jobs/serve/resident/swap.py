@@ -1,0 +1,172 @@
+"""Puts the weights of another checkpoint into a running engine, with a proof that they are the right ones.
+
+    swapped = swap(port, checkpoint, resident, timeout_s=60)
+    resident = swapped.fingerprint
+
+    compare with the resident (our process)       SwapRefused: nothing was touched
+    check: files whole, digest, layout, finite    SwapRefused: nothing was touched
+    pause -> load -> reset the prefix cache -> label -> resume      SwapFailed: the engine must be taken for dead
+
+Check and load run in the engine's own workers (`worker_extension/tracker_worker`). Both hash the bytes that they
+read; what was loaded is proved by its hash being the checkpoint's digest, on every worker.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval_jobs.errors import CheckpointUnreadable, SwapFailed, SwapRefused
+from eval_jobs.serve import worker_extension
+from eval_jobs.serve.process.control import KEY, KEY_VARIABLE, Reply, get, post
+from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of, obstacle
+from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_digest
+from eval_jobs.types import Checkpoint
+
+STEP_TIMEOUT_S = 30.0
+"""For the steps that move no weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swapped:
+    """A swap that was proved."""
+
+    digest: str
+    """Hex SHA-256 of the bytes that were loaded, as `Checkpoint.digest`."""
+    tensors: int
+    repacked: tuple[str, ...]
+    """Modules whose second copy of their weights was made anew."""
+    took_s: float
+    fingerprint: Fingerprint
+    """Of what the engine holds now."""
+
+
+def swap(port: int, checkpoint: Checkpoint, resident: Fingerprint, *, timeout_s: float) -> Swapped:
+    """Load `checkpoint` into the engine on `port`, which holds `resident`; no request may be under way for long.
+
+    Whether this kind of model may be swapped at all (`fingerprint.never_swapped`, a certificate) is asked before.
+
+    Args:
+        port: of our own engine, started with `extension_args` and `extension_environment`.
+        checkpoint: a full one; its digest is what is proved.
+        resident: fingerprint of what the engine holds.
+        timeout_s: for checking, for waiting until requests are answered, and for loading, each.
+
+    Raises:
+        SwapRefused: nothing was touched; the engine serves what it did.
+        SwapFailed: the engine must be taken for dead.
+    """
+    started_s = time.monotonic()
+    fingerprint = _compared(Path(checkpoint.uri), resident)
+    _check(port, checkpoint, fingerprint, timeout_s)
+    _pause(port, timeout_s)
+    repacked = _load(port, checkpoint, len(fingerprint.tensors), timeout_s)
+    _demand(post(port, "/reset_prefix_cache", timeout_s=STEP_TIMEOUT_S), "forget the prompts of the old weights")
+    _label(port, checkpoint.digest)
+    _demand(post(port, "/resume", timeout_s=STEP_TIMEOUT_S), "go on")
+    return Swapped(
+        digest=checkpoint.digest,
+        tensors=len(fingerprint.tensors),
+        repacked=repacked,
+        took_s=time.monotonic() - started_s,
+        fingerprint=fingerprint,
+    )
+
+
+def extension_args() -> tuple[str, ...]:
+    """Return the arguments that an engine needs for `swap`, and for the gate before its routes for developers."""
+    package = "tracker_worker"
+    return (
+        *("--worker-extension-cls", f"{package}.extension.StrictLoading"),
+        *("--middleware", f"{package}.gate.Gate"),
+    )
+
+
+def extension_environment(inherited: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables that an engine needs for `swap`, PYTHONPATH joined with the `inherited` one."""
+    folder = str(Path(worker_extension.__file__).parent)
+    path = os.pathsep.join(part for part in (folder, inherited.get("PYTHONPATH", "")) if part)
+    return {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": path, KEY_VARIABLE: KEY}
+
+
+# --- private
+
+
+def _compared(folder: Path, resident: Fingerprint) -> Fingerprint:
+    try:
+        fingerprint = fingerprint_of(folder)
+    except CheckpointUnreadable as error:
+        raise _refused(error.message) from error
+    reason = obstacle(resident, fingerprint)
+    if reason:
+        raise _refused(f"{folder} does not fit what the engine was started on: {reason}")
+    return fingerprint
+
+
+def _check(port: int, checkpoint: Checkpoint, fingerprint: Fingerprint, timeout_s: float) -> None:
+    arguments = [checkpoint.uri, checkpoint.digest, layout_digest(fingerprint.tensors)]
+    reply = post(port, "/collective_rpc", {"method": "tracker_check", "args": arguments}, timeout_s=timeout_s)
+    if reply.status in (403, 404):
+        raise _refused(f"the engine was not started for swaps (HTTP {reply.status})")
+    for result in _results(reply, "check the weights"):
+        reason = result.get("refused")
+        if reason:
+            raise _refused(str(reason))
+        if reason is None:
+            raise _failed("check the weights", reply)
+
+
+def _pause(port: int, timeout_s: float) -> None:
+    reply = post(port, "/pause?mode=wait", timeout_s=timeout_s)
+    if reply.is_ok:
+        return
+    if post(port, "/resume", timeout_s=STEP_TIMEOUT_S).is_ok:
+        raise _refused(f"the engine did not come to rest: {reply.text}")
+    raise _failed("pause", reply)
+
+
+def _load(port: int, checkpoint: Checkpoint, tensors: int, timeout_s: float) -> tuple[str, ...]:
+    """Return the names of modules that were packed again."""
+    reply = post(port, "/collective_rpc", {"method": "tracker_load"}, timeout_s=timeout_s)
+    results = _results(reply, "load the weights")
+    if any((r.get("digest"), r.get("tensors")) != (checkpoint.digest, tensors) for r in results):
+        raise _failed("load the weights that were asked for", reply)
+    return tuple(sorted({str(name) for result in results for name in result.get("repacked", ())}))
+
+
+def _label(port: int, digest: str) -> None:
+    """Have the engine say by itself what it serves."""
+    _demand(post(port, "/update_weight_version", {"new_version": digest}, timeout_s=STEP_TIMEOUT_S), "take the label")
+    reply = get(port, "/weight_info", timeout_s=STEP_TIMEOUT_S)
+    if not isinstance(reply.body, dict) or reply.body.get("weight_version") != digest:
+        raise _failed("show the label of its weights", reply)
+
+
+def _results(reply: Reply, what: str) -> list[Mapping[str, Any]]:
+    """Return what every worker answered, at least one."""
+    results = reply.body.get("results") if reply.is_ok and isinstance(reply.body, dict) else None
+    if not isinstance(results, list) or not results or not all(isinstance(result, dict) for result in results):
+        raise _failed(what, reply)
+    return results
+
+
+def _demand(reply: Reply, what: str) -> None:
+    said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
+    if not reply.is_ok or said_no:
+        raise _failed(what, reply)
+
+
+def _refused(reason: str) -> SwapRefused:
+    return SwapRefused(f"the weights were not swapped in: {reason}", hint="the engine is started anew on them")
+
+
+def _failed(what: str, reply: Reply) -> SwapFailed:
+    said = f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
+    return SwapFailed(
+        f"the engine was asked to {what} and did not do it ({said})",
+        hint="what it holds now is not known; it is stopped and started anew",
+    )

@@ -1,0 +1,18 @@
+"""vLLM as a process of our own: `resident.engine` with vLLM's way of starting and of taking in a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eval_jobs.ports import Clock
+from eval_jobs.serve.resident.cold import ColdStarts
+from eval_jobs.serve.resident.engine import ResidentEngine
+from eval_jobs.serve.resident.warm import put_in
+
+
+class VllmEngine(ResidentEngine):
+    """`eval_jobs.ports.Engine` on vLLM."""
+
+    def __init__(self, work_dir: Path, clock: Clock) -> None:
+        """Begin with nothing running."""
+        super().__init__(work_dir, clock, starts=ColdStarts(work_dir, clock), put_in=put_in)

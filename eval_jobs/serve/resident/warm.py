@@ -1,0 +1,81 @@
+"""Puts a checkpoint into an engine that runs: wakes it, swaps its weights or loads the adapter."""
+
+from __future__ import annotations
+
+import secrets
+
+from eval_jobs.errors import SwapRefused
+from eval_jobs.serve.process.control import post
+from eval_jobs.serve.process.launch import KEPT_ADAPTERS
+from eval_jobs.serve.resident.adapters import load_adapter, unload_adapter
+from eval_jobs.serve.resident.loaded import Loaded, Resident, identity
+from eval_jobs.serve.resident.order import Order
+from eval_jobs.serve.resident.sleeping import DROP_WEIGHTS, wake, wake_cache, wake_weights
+from eval_jobs.serve.resident.swap import STEP_TIMEOUT_S, swap
+from eval_jobs.serve.resident.way import STAY, SWAP, Way
+from eval_jobs.serve.weights.digest_check import DigestCheck
+
+
+def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
+    """Put `order` in by `way`, which is not `cold`; return it without answers to canaries unless it was in already.
+
+    Raises:
+        SwapRefused: the engine does not take it.
+        SwapFailed: what the engine holds is not known any more.
+        CheckpointUnreadable: an adapter's weights are not those that were pinned.
+    """
+    if resident.asleep and resident.asleep != DROP_WEIGHTS:
+        wake(resident.launch.port)
+        resident.asleep = 0
+    if way.method == STAY:
+        _begin_afresh(resident.launch.port)
+        return resident.loaded[identity(order.checkpoint)]
+    return _swapped(resident, order, way) if way.method == SWAP else _adapter(resident, order, way)
+
+
+# --- private
+
+
+def _begin_afresh(port: int) -> None:
+    """Let requests of the last service end, and empty the engine's cache of prompts, as after a start or a swap.
+
+    Both change how answers are made: in bfloat16 by what is computed beside them.
+    """
+    for path in ("/pause?mode=wait", "/reset_prefix_cache", "/resume"):
+        reply = post(port, path, timeout_s=STEP_TIMEOUT_S)
+        said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
+        if said_no or not reply.is_ok:
+            raise SwapRefused(f"the engine does not forget its last service: {reply.text}", hint="it is started anew")
+
+
+def _swapped(resident: Resident, order: Order, way: Way) -> Loaded:
+    port = resident.launch.port
+    if resident.model is None:
+        raise SwapRefused("what the engine holds is not known", hint="it is started anew")
+    if resident.asleep:
+        wake_weights(port)
+    resident.loaded.clear()
+    swapped = swap(port, order.checkpoint, resident.model, timeout_s=order.spec.startup_timeout_s)
+    if resident.asleep:
+        wake_cache(port)
+    resident.asleep = 0
+    resident.model = swapped.fingerprint
+    return Loaded(checkpoint=order.checkpoint, model=resident.launch.name, method=way.method, certificate=_id(way))
+
+
+def _adapter(resident: Resident, order: Order, way: Way) -> Loaded:
+    port = resident.launch.port
+    with DigestCheck(order.checkpoint) as check:
+        check.demand()
+        _begin_afresh(port)
+        while len(resident.loaded) >= KEPT_ADAPTERS:
+            oldest = next(iter(resident.loaded))
+            unload_adapter(port, resident.loaded.pop(oldest).model)
+        name = f"{resident.launch.name}-{secrets.token_hex(4)}"
+        load_adapter(port, name, order.checkpoint.uri, timeout_s=order.spec.startup_timeout_s)
+        check.demand()
+    return Loaded(checkpoint=order.checkpoint, model=name, method=way.method, certificate=_id(way))
+
+
+def _id(way: Way) -> str:
+    return way.kind.id if way.proof is not None and way.kind is not None else ""

@@ -1,0 +1,165 @@
+"""Decides how the next checkpoint gets into an engine: it is in already, by a swap, as an adapter, or by a cold start.
+
+Any doubt is a cold start, and every decision has its reason in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_jobs.host.machine import device_name
+from eval_jobs.identity import content_hash
+from eval_jobs.serve.process.readiness import UNKNOWN_VERSION
+from eval_jobs.serve.resident.certificate import Kind, Proof, extension_version, find
+from eval_jobs.serve.resident.loaded import Resident, folder_state, identity
+from eval_jobs.serve.resident.order import Order
+from eval_jobs.serve.resident.shape import Shape, difference
+from eval_jobs.serve.resident.sleeping import DROP_WEIGHTS, KEEP_WEIGHTS
+from eval_jobs.serve.weights.fingerprint import CONFIG, Fingerprint, never_swapped, obstacle
+from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_digest
+from eval_jobs.types import SwapPolicy
+
+COLD, STAY, SWAP, ADAPTER = "cold", "stay", "swap", "adapter"
+
+_SEVERAL_ENGINES = re.compile(r"--?(?:data-?p|dp|api-s|asc)")
+"""Arguments that put several engines behind one port: the fixed prompts would be answered by one of them."""
+
+_CACHE_OUTSIDE = re.compile(r"--(?:kv-[to]|enable-lmcache|hicache-st)")
+"""Arguments that keep what was computed for prompts in a place of its own, which emptying the engine's cache leaves."""
+
+MAX_FAILURES = 2
+"""Swaps of one kind that may fail in a worker's life before it gives up on them: each costs a time-out at worst."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """How a checkpoint gets in."""
+
+    method: str
+    reason: str
+    kind: Kind | None = None
+    """What a proof is needed for; None for `cold` and `stay`."""
+    proof: Proof | None = None
+    """The certificate; None: it is still to be earned."""
+    is_sick: bool = False
+    """The engine that runs answers no more: it is not given long to end."""
+
+
+def choose(order: Order, resident: Resident | None, shape: Shape, *, proofs: Path, failures: Mapping[str, int]) -> Way:
+    """Return the way for `order`.
+
+    Args:
+        order: what is to be served.
+        resident: the engine that runs, if one does.
+        shape: `shape_of` the engine that a cold start would give.
+        proofs: folder of the certificates.
+        failures: how often swaps failed in this process, by id of their kind.
+    """
+    if resident is None:
+        return Way(method=COLD, reason="no engine was running")
+    reason = resident.why_gone() or _why_another_process(order, resident, shape)
+    way = Way(method=COLD, reason=reason) if reason else _warm_way(order, resident, shape, proofs, failures)
+    silent = resident.why_silent() if way.method != COLD else ""
+    return Way(method=COLD, reason=silent, is_sick=True) if silent else way
+
+
+def kind_of(order: Order, model: Fingerprint, shape: Shape, *, version: str, asleep: int) -> Kind:
+    """Return what a proof for putting `order` into an engine is about. `model` is its own, or its base's."""
+    layout = layout_digest(model.tensors)
+    shown = {"serve.dtype", "serve.args"}
+    return Kind(
+        way=SWAP if order.adapter is None else ADAPTER,
+        architecture=model.architecture,
+        layout=layout if order.adapter is None else content_hash([layout, order.adapter.layout]),
+        config=model.files[CONFIG],
+        weights=model.dtype,
+        dtype=order.spec.dtype,
+        quantisation=model.quantisation,
+        device=device_name(on_cpu=order.on_cpu),
+        engine=f"{order.spec.engine} {version}",
+        flags=order.spec.args,
+        process=content_hash({name: value for name, value in shape.items() if name not in shown}),
+        extension=extension_version(),
+        asleep=asleep,
+    )
+
+
+def sleep_level(resident: Resident, proofs: Path) -> int:
+    """Return how deep an engine may sleep: without its weights where the next ones come by a swap, 0 for not at all.
+
+    An engine whose weights cannot be swapped is not worth keeping: the next checkpoint starts another one.
+    """
+    order, model = resident.order, resident.model
+    if order.adapter is not None:
+        return KEEP_WEIGHTS
+    if order.spec.swap is SwapPolicy.NEVER or model is None or never_swapped(model, on_cpu=order.on_cpu):
+        return 0
+    proof = find(proofs, kind_of(order, model, resident.shape, version=resident.version, asleep=DROP_WEIGHTS))
+    return DROP_WEIGHTS if proof is None or proof.is_certificate else 0
+
+
+# --- private
+
+
+def _why_another_process(order: Order, resident: Resident, shape: Shape) -> str:
+    reason = difference(resident.shape, shape)
+    if reason:
+        return reason
+    if order.spec.port not in (0, resident.launch.port):
+        return f"serve.port is {order.spec.port}, and the engine answers at {resident.launch.port}"
+    if order.spec.swap is SwapPolicy.NEVER:
+        return 'serve.swap = "never"'
+    if order.adapter is not None and folder_state(order.checkpoint.base_model) != resident.base_state:
+        return "files of the base model have changed since the engine was started"
+    return _why_by_arguments([argument.replace("_", "-") for argument in order.spec.args])
+
+
+def _why_by_arguments(args: Sequence[str]) -> str:
+    if any(map(_SEVERAL_ENGINES.match, args)):
+        return "serve.args puts several engines behind one port"
+    if any(map(_CACHE_OUTSIDE.match, args)):
+        return "serve.args keeps computed prompts outside of the engine, where those of other weights would be found"
+    return ""
+
+
+def _warm_way(order: Order, resident: Resident, shape: Shape, proofs: Path, failures: Mapping[str, int]) -> Way:
+    if identity(order.checkpoint) in resident.loaded and resident.asleep != DROP_WEIGHTS:
+        return Way(method=STAY, reason="it was in the engine already")
+    if order.model is None or resident.model is None:
+        return Way(method=COLD, reason=order.unread or "what the engine was started on is not known")
+    if not resident.newest().canaries:
+        # NaN that was computed from such weights stays in the engine's cache, beyond any swap (seen on a CPU).
+        return Way(method=COLD, reason="its last checkpoint did not answer the fixed prompts")
+    if resident.version == UNKNOWN_VERSION:
+        return Way(method=COLD, reason="the engine does not name its version, so no proof would say what it is about")
+    reason = _why_unfit(order, order.model, resident.model) or _why_other_files(order, resident)
+    if reason:
+        return Way(method=COLD, reason=reason)
+    kind = kind_of(order, order.model, shape, version=resident.version, asleep=resident.asleep)
+    return _by_proof(kind, proofs, failures)
+
+
+def _why_unfit(order: Order, model: Fingerprint, held: Fingerprint) -> str:
+    never = never_swapped(model, on_cpu=order.on_cpu) if order.adapter is None else ""
+    return f"its weights are never swapped: {never}" if never else obstacle(held, model)
+
+
+def _why_other_files(order: Order, resident: Resident) -> str:
+    if order.adapter is None or order.adapter.served == resident.served_beside:
+        return ""
+    return "the tokenizer or the chat template beside the adapter is another one than at the engine's start"
+
+
+def _by_proof(kind: Kind, proofs: Path, failures: Mapping[str, int]) -> Way:
+    what = "swaps" if kind.way == SWAP else "adapters"
+    if failures.get(kind.id, 0) >= MAX_FAILURES:
+        return Way(method=COLD, reason=f"{what} of this kind failed {failures[kind.id]} times in this worker")
+    proof = find(proofs, kind)
+    if proof is None:
+        return Way(method=kind.way, reason=f"{what} of this kind are not certified yet", kind=kind)
+    if not proof.is_certificate:
+        return Way(method=COLD, reason=f"{what} of this kind are refused ({kind.id}): {proof.differed}")
+    return Way(method=kind.way, reason=f"certified on {proof.date:%Y-%m-%d} ({kind.id})", kind=kind, proof=proof)

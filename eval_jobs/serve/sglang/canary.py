@@ -1,0 +1,80 @@
+"""The fixed prompts of `canary`, asked through SGLang's own `/generate`, which tells tokens and probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from eval_jobs.errors import CanaryFailed
+from eval_jobs.serve.process.control import get, post
+from eval_jobs.serve.resident.canary import ANSWER_TOKENS, CANARY_TIMEOUT_S, canary_prompts
+from eval_jobs.types import Canary
+
+
+def ask_canaries(port: int, *, vocab_size: int, digest: str) -> tuple[Canary, ...]:
+    """Ask the engine on `port` of this machine all canaries, one after the other.
+
+    Args:
+        port: of our own engine.
+        vocab_size: `Fingerprint.vocab_size`.
+        digest: of the checkpoint that must answer; versions that name one with every answer name this one.
+
+    Raises:
+        CanaryFailed: it does not answer, answers for other weights, or an answer is too short or holds NaN or Inf.
+    """
+    models = get(port, "/v1/models", timeout_s=CANARY_TIMEOUT_S).body
+    prompts = canary_prompts(vocab_size, _max_model_len(models))
+    return tuple(_asked(port, prompt, digest) for prompt in prompts)
+
+
+def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
+    """Return the canary of one answer of /generate. Pure.
+
+    Raises:
+        CanaryFailed: as in `ask_canaries`.
+    """
+    meta = body.get("meta_info") if isinstance(body, Mapping) else None
+    pairs = meta.get("output_token_logprobs") if isinstance(meta, Mapping) else None
+    if not isinstance(meta, Mapping) or not isinstance(pairs, list):
+        raise _failed("an answer lacks tokens or their probabilities")
+    version = meta.get("weight_version", digest)
+    if version != digest:
+        raise _failed(f"an answer came from the weights {version!r}")
+    try:
+        logprobs = tuple(float(pair[0]) for pair in pairs)
+        tokens = tuple(int(pair[1]) for pair in pairs)
+    except (IndexError, TypeError, ValueError) as error:
+        raise _failed(f"an answer lacks tokens or their probabilities ({error!r})") from error
+    if not all(map(math.isfinite, logprobs)):
+        raise _failed("the probability of a token is NaN or Inf: the weights have diverged, or were loaded wrong")
+    if len(tokens) != ANSWER_TOKENS:
+        raise _failed(f"an answer has {len(tokens)} tokens instead of {ANSWER_TOKENS}")
+    return Canary(prompt=prompt, tokens=tokens, logprobs=logprobs)
+
+
+# --- private
+
+
+def _asked(port: int, prompt: tuple[int, ...], digest: str) -> Canary:
+    sampling = {"temperature": 0.0, "top_p": 1.0, "max_new_tokens": ANSWER_TOKENS, "ignore_eos": True}
+    body = {"input_ids": list(prompt), "sampling_params": sampling, "return_logprob": True}
+    reply = post(port, "/generate", body, timeout_s=CANARY_TIMEOUT_S)
+    if not reply.is_ok:
+        raise _failed(f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text)
+    return read_canary(prompt, reply.body, digest)
+
+
+def _max_model_len(body: object) -> int:
+    models = body.get("data") if isinstance(body, Mapping) else None
+    lengths = [model.get("max_model_len") for model in models or () if isinstance(model, Mapping)]
+    known = [length for length in lengths if isinstance(length, int)]
+    if not known:
+        raise _failed("/v1/models does not say how long a prompt may be")
+    return min(known)
+
+
+def _failed(why: str) -> CanaryFailed:
+    return CanaryFailed(
+        f"the engine did not answer the fixed prompts that tell weights apart: {why}",
+        hint="it is started anew; if that happens again, look at the training's loss before this step",
+    )

@@ -1,0 +1,145 @@
+"""Puts the weights of another checkpoint into a running SGLang by `/update_weights_from_disk`, and checks what it says.
+
+    loaded = put_in(resident, order, way)
+
+    compare with the resident, hash the files        SwapRefused: nothing was touched
+    pause -> update -> flush the cache -> continue   SwapFailed: the engine must be taken for dead
+    ask which model and version it serves            SwapFailed: it is not what was asked for
+
+SGLang does not tell which bytes it has loaded, as our extension in vLLM does. What stands in for it: the files are
+hashed before and untouched during the update, the engine names the path and the digest, its answers to the canaries
+differ from those before, and its first answers of this kind were compared with a cold start's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointUnreadable, SwapFailed, SwapRefused
+from eval_jobs.serve.process.control import Reply, get, post
+from eval_jobs.serve.process.port import model_names
+from eval_jobs.serve.process.readiness import UNKNOWN_VERSION
+from eval_jobs.serve.resident.loaded import Loaded, Resident, folder_state, identity
+from eval_jobs.serve.resident.order import Order
+from eval_jobs.serve.resident.way import STAY, Way
+from eval_jobs.serve.weights.digest_check import demand_pinned_weights
+from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of, obstacle
+from eval_jobs.types import Checkpoint
+
+STEP_TIMEOUT_S = 30.0
+"""For the steps that move no weights."""
+
+
+def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
+    """Put `order` in by `way`, which is `stay` or `swap`; return it without answers to canaries unless it was in.
+
+    Raises:
+        SwapRefused: nothing was touched.
+        SwapFailed: the engine must be taken for dead.
+        CheckpointUnreadable: the weights are not those that were pinned.
+    """
+    port, checkpoint = resident.launch.port, order.checkpoint
+    if way.method == STAY:
+        _flush(port)
+        return resident.loaded[identity(checkpoint)]
+    fingerprint = _compared(Path(checkpoint.uri), resident)
+    demand_pinned_weights(checkpoint)
+    before = folder_state(checkpoint.uri)
+    _update(port, checkpoint, timeout_s=order.spec.startup_timeout_s)
+    if folder_state(checkpoint.uri) != before:
+        raise _failed(f"somebody wrote into {checkpoint.uri} while it was loaded")
+    _demand_served(port, checkpoint)
+    model = _served_name(port, (resident.launch.name, checkpoint.uri))
+    resident.loaded.clear()
+    resident.model = fingerprint
+    certificate = way.kind.id if way.proof is not None and way.kind is not None else ""
+    return Loaded(checkpoint=checkpoint, model=model, method=way.method, certificate=certificate)
+
+
+def model_info(port: int) -> Mapping[str, object]:
+    """Return what the engine says of its model; {} when it says nothing.
+
+    The route has had two names; versions know the one, the other, or both.
+    """
+    for path in ("/model_info", "/get_model_info"):
+        body = get(port, path, timeout_s=STEP_TIMEOUT_S).body
+        if isinstance(body, dict) and "model_path" in body:
+            return body
+    return {}
+
+
+def engine_version(port: int) -> str:
+    """Return the version that the engine names, `UNKNOWN_VERSION` where it names none."""
+    for path in ("/server_info", "/get_server_info"):
+        body = get(port, path, timeout_s=STEP_TIMEOUT_S).body
+        if isinstance(body, dict) and body.get("version"):
+            return str(body["version"])
+    return UNKNOWN_VERSION
+
+
+# --- private
+
+
+def _compared(folder: Path, resident: Resident) -> Fingerprint:
+    try:
+        fingerprint = fingerprint_of(folder)
+    except CheckpointUnreadable as error:
+        raise _refused(error.message) from error
+    reason = "what it holds is not known" if resident.model is None else obstacle(resident.model, fingerprint)
+    if reason:
+        raise _refused(f"{folder} does not fit what the engine was started on: {reason}")
+    return fingerprint
+
+
+def _update(port: int, checkpoint: Checkpoint, *, timeout_s: float) -> None:
+    pause = post(port, "/pause_generation", {"mode": "abort"}, timeout_s=STEP_TIMEOUT_S)
+    if pause.status == 404:
+        raise _refused("this version of SGLang cannot be paused (HTTP 404)")
+    _demand(pause, "pause")
+    weights = {"model_path": checkpoint.uri, "weight_version": checkpoint.digest, "flush_cache": True}
+    update = post(port, "/update_weights_from_disk", weights, timeout_s=timeout_s)
+    if update.status == 404:
+        _demand(post(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
+        raise _refused("this version of SGLang cannot update weights from a folder (HTTP 404)")
+    _demand(update, "update its weights")
+    if not isinstance(update.body, dict) or update.body.get("success") is not True:
+        raise _failed(f"the engine did not say that it has updated its weights: {update.text}")
+    _flush(port)
+    _demand(post(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
+
+
+def _flush(port: int) -> None:
+    """Empty the cache of prompts: what is in it was computed with other weights, or changes how answers are made."""
+    _demand(post(port, "/flush_cache", timeout_s=STEP_TIMEOUT_S), "flush its cache")
+
+
+def _demand_served(port: int, checkpoint: Checkpoint) -> None:
+    info = model_info(port)
+    for name, wanted in (("model_path", checkpoint.uri), ("weight_version", checkpoint.digest)):
+        if info.get(name) != wanted:
+            raise _failed(f"after the update the engine names {info.get(name)!r} as its {name} instead of {wanted!r}")
+
+
+def _served_name(port: int, expected: tuple[str, ...]) -> str:
+    """Return the name to ask for: an update makes the path the model's name, but not in every version."""
+    names = model_names(get(port, "/v1/models", timeout_s=STEP_TIMEOUT_S).body)
+    found = [name for name in expected if name in names]
+    if not found:
+        raise _failed(f"after the update the engine offers {', '.join(names) or 'no model'}")
+    return found[0]
+
+
+def _demand(reply: Reply, what: str) -> None:
+    said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
+    if said_no or not reply.is_ok:
+        said = f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
+        raise _failed(f"the engine was asked to {what} and did not do it ({said})")
+
+
+def _refused(reason: str) -> SwapRefused:
+    return SwapRefused(f"the weights were not swapped in: {reason}", hint="the engine is started anew on them")
+
+
+def _failed(reason: str) -> SwapFailed:
+    return SwapFailed(reason, hint="what it holds now is not known; it is stopped and started anew")

@@ -1,0 +1,1 @@
+"""Identity and integrity of the weights that are served."""

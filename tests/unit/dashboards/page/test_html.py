@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from dashboards.data.run import RunData
+from dashboards.page.html import render_page
+from dashboards.views.run import build_view
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, Outcome, ProbeFailure
+from tests.judged_run import judged_run
+from tests.records import RecordedRun, forgetting_run, wide_run
+from tests.reports import run_data
+from tests.verdicts import reports_of
+from tracker.domain.overview.run import SYMBOLS
+from tracker.domain.records.display import clean
+from tracker.domain.records.types import Phase, VerdictWord
+
+RUN = forgetting_run()
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
+"""Lone surrogates included: a JSON file can hold them."""
+
+
+@dataclass
+class Page(HTMLParser):
+    """The tags of a page with the names of their attributes, and its text."""
+
+    shape: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.shape.append(f"{tag} {' '.join(name for name, _ in attrs)}")
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.shape.append(f"/{tag}")
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def html_of(data: RunData) -> str:
+    return render_page(build_view(data), version="0.1.0")
+
+
+def parsed(html: str) -> Page:
+    page = Page()
+    page.feed(html)
+    page.close()
+    return page
+
+
+def hostile(text: str) -> RunData:
+    """Return a run in which every text that comes from outside is `text`."""
+    small, judged = forgetting_run(samples=10), judged_run(subset=text, reason=text)
+    records = tuple(_hostile_record(record, text) for record in small.records)
+    reports = tuple(
+        replace(
+            report,
+            run_id=text,
+            verdicts=tuple(replace(v, reason=text, benchmark=f"{v.benchmark}{text}") for v in report.verdicts),
+            findings=tuple(replace(f, reason=text, benchmark=f"{f.benchmark}{text}") for f in told.findings),
+            latency=tuple(replace(v, reason=text, load=text) for v in told.latency),
+        )
+        for report, told in zip(small.reports, judged.reports, strict=True)
+    )
+    return run_data(
+        RecordedRun(
+            run_id=text,
+            records=records,
+            reports=reports,
+            episodes=tuple(replace(e, benchmark=f"{e.benchmark}{text}") for e in judged.episodes),
+            acceptances=tuple(replace(a, benchmark=f"{a.benchmark}{text}") for a in judged.acceptances),
+            gaps=tuple(replace(g, message=text, hint=text, source_uri=text, code=text) for g in small.gaps),
+            curves=tuple(replace(p, key=f"loss{text}") for p in small.curves),
+            phases=(*small.phases[:1], Phase(name=text, from_step=600)),
+        )
+    )
+
+
+def _hostile_record(record: EvalRecord, text: str) -> EvalRecord:
+    assert record.engine is not None
+    probes = tuple(
+        replace(p, load=replace(p.load, name=text), message=text, hint=text)
+        if isinstance(p, ProbeFailure)
+        else replace(p, load=replace(p.load, name=text), first_error=text)
+        for p in record.probes
+    )
+    return replace(
+        record,
+        plan=_hostile_plan(record.plan, text),
+        outcomes=tuple(_hostile_outcome(o, text) for o in record.outcomes),
+        probes=probes,
+        engine=replace(record.engine, name=text, version=text, load_method=text, log=text),
+    )
+
+
+def _hostile_plan(plan: EvalPlan, text: str) -> EvalPlan:
+    suite = plan.suite
+    benchmarks = tuple(replace(b, name=f"{b.name}{text}", adapter=text, subsets=(text,)) for b in suite.benchmarks)
+    return replace(
+        plan,
+        suite=replace(suite, name=text, benchmarks=benchmarks),
+        serve=replace(plan.serve, args=(text,), dtype=text),
+    )
+
+
+def _hostile_outcome(outcome: Outcome, text: str) -> Outcome:
+    name = f"{outcome.benchmark}{text}"
+    if isinstance(outcome, BenchmarkFailure):
+        return replace(outcome, benchmark=name, message=text, hint=text, code=text)
+    samples = tuple(
+        replace(s, prompt=text, target=text, answer=text, subset=text, detail=text) for s in outcome.samples
+    )
+    return replace(outcome, benchmark=name, metric=text, samples=samples)
+
+
+PLAIN = parsed(html_of(hostile("xy")))
+
+
+@given(ANY_TEXT)
+@example("<script>alert(1)</script>")
+@example('"><img src=x onerror=alert(1)>')
+@example("' onmouseover='alert(1)")
+@example("</title></style></svg><script>alert(1)</script>")
+@example("{{ 7 * 7 }}{% raw %}")
+@example("<!-- --> ]]> &amp; &#60;")
+@example("\x1b]0;x\x07\u202e\ud800\x00")
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_text_can_change_the_page_around_it(text: str) -> None:
+    """Whatever the text, the tags and attributes of the page are those that a harmless text gives."""
+    page = parsed(html_of(hostile(f"x{text}y")))
+    assert _without_ticks(page) == _without_ticks(PLAIN)
+
+
+def _without_ticks(page: Page) -> list[str]:
+    """Leave out the numbers on axes: a longer name at a line's end leaves room for fewer."""
+    return [tag for tag in page.shape if tag not in ("text class text-anchor x y dy", "/text")]
+
+
+@given(ANY_TEXT)
+@example("<b>1 < 2 & 3 > 2</b>\n\n\ttabs\r\nand lines")
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_text_of_a_sample_survives_escaping(text: str) -> None:
+    page = parsed(html_of(hostile(f"x{text}y")))
+    assert page.texts.count(clean(f"x{text}y")) >= 8  # prompts, targets, answers of two benchmarks
+
+
+def test_a_page_can_always_be_written() -> None:
+    assert html_of(hostile("\ud83d lone \udc00 surrogates")).encode("utf-8")
+
+
+def test_the_page_holds_no_script_and_names_nothing_to_load() -> None:
+    html = html_of(run_data(RUN))
+    page = parsed(html)
+    assert not [tag for tag in page.shape if tag.startswith(("script", "iframe", "object", "img", "form"))]
+    assert not [tag for tag in page.shape if " on" in tag]
+    assert all(link.startswith("#") or link == "data:," for link in page.links)
+    assert "url(" not in html
+    assert "@import" not in html
+
+
+def test_the_page_forbids_itself_scripts_and_requests() -> None:
+    assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:;" in html_of(run_data(RUN))
+
+
+def test_every_tag_is_closed_and_every_id_is_used_once() -> None:
+    for data in (run_data(judged_run()), run_data(wide_run(checkpoints=45, benchmarks=16, samples=8))):
+        page = parsed(html_of(data))
+        open_tags: list[str] = []
+        for tag in page.shape:
+            if tag.startswith("/"):
+                assert open_tags.pop() == tag[1:]
+            elif tag.split()[0] not in {"meta", "link", "input"}:
+                open_tags.append(tag.split()[0])
+        assert open_tags == []
+        assert len(page.ids) == len(set(page.ids))
+
+
+def test_links_inside_the_page_lead_somewhere() -> None:
+    page = parsed(html_of(run_data(judged_run())))
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+
+
+def test_every_table_has_a_caption_and_every_picture_a_title() -> None:
+    html = html_of(run_data(judged_run()))
+    assert html.count("<table") == html.count("<caption>")
+    assert html.count('role="img"') == html.count("<desc ")
+
+
+def test_a_verdict_cell_has_score_symbol_and_word() -> None:
+    improved = (
+        '<td class="v-improved" title="0.205 above step 400"><b>0.838</b> <span class="said">▲ improved</span></td>'
+    )
+    assert improved in html_of(run_data(RUN))
+
+
+def test_every_verdict_word_has_a_colour_and_is_shown() -> None:
+    html = html_of(run_data(judged_run()))
+    for word, symbol in SYMBOLS.items():
+        assert f".v-{word}" in html.split("</style>")[0]
+        assert f">{symbol} {word}</span>" in html
+
+
+def test_a_run_without_findings_losses_and_latency_verdicts_has_no_empty_tables() -> None:
+    html = html_of(run_data(RUN))
+    assert 'class="judged"' not in html
+    assert "#episodes" not in html
+    assert html_of(run_data(judged_run())).count('class="judged"') == 4
+
+
+def test_many_findings_losses_and_slower_checkpoints_are_folded() -> None:
+    judged = judged_run()
+    newest, length = judged.reports[-1], judged.reports[-1].latency
+    slower = replace(judged.reports[0], latency=tuple(v for v in length if v.word is VerdictWord.REGRESSED) * 7)
+    many = tuple(replace(newest.findings[0], subset=f"s{i}") for i in range(15))
+    losses = tuple(replace(judged.episodes[0], opened_step=i) for i in range(16))
+    reports = (slower, *judged.reports[1:-1], replace(newest, findings=many))
+    html = html_of(run_data(replace(judged, reports=reports, episodes=losses, acceptances=())))
+    for folded in ("5 more findings", "4 more losses", "6 more"):
+        assert f"<summary>{folded}</summary>" in html
+
+
+def test_latency_that_was_judged_without_a_measurement_is_shown() -> None:
+    judged = judged_run()
+    html = html_of(run_data(replace(judged, records=tuple(replace(r, probes=()) for r in judged.records))))
+    assert "Latency verdicts at step 1000." in html
+    assert "All numbers" not in html
+
+
+def test_a_gap_is_a_row_that_says_why() -> None:
+    assert (
+        '<tr class="gap"><th scope="row" class="step">550</th><td colspan="3">not evaluated: /out/checkpoint-550 was'
+        " deleted before it could be pinned (E-CKPT-VANISHED)</td></tr>"
+    ) in html_of(run_data(RUN))
+
+
+def test_the_life_of_a_sample_is_told_in_words() -> None:
+    assert "wrong at 100 to 200, right at 300 to 700, wrong at 800 to 1000" in html_of(run_data(RUN))
+
+
+def test_a_run_with_only_gaps_has_a_page() -> None:
+    html = html_of(run_data(RecordedRun(run_id="r", records=(), reports=(), gaps=RUN.gaps)))
+    assert "nothing was evaluated yet" in html
+    assert "E-CKPT-VANISHED" in html
+    assert 'href="#verdicts"' not in html
+
+
+def test_records_that_were_not_judged_yet_do_not_break_the_page() -> None:
+    html = html_of(run_data(RecordedRun(run_id="r", records=RUN.records[:2], reports=())))
+    assert "nothing was evaluated yet" in html
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_young_run_has_a_page(count: int) -> None:
+    run = RecordedRun(run_id="r", records=RUN.records[:count], reports=reports_of(RUN.records[:count]))
+    assert f"{count} checkpoint" in html_of(run_data(run))
+
+
+def test_paper_gets_every_score_of_many_benchmarks_in_parts() -> None:
+    view = build_view(run_data(wide_run(checkpoints=45, benchmarks=23, samples=8)))
+    paper = render_page(view, version="0").split('<table class="verdicts paper">')[1:]
+    assert len(paper) == 3
+    tables = [part.split("</table>")[0] for part in paper]
+    assert [name for name in view.table.benchmarks if sum(f">{name}</th>" in t for t in tables) != 1] == []
+    assert sum(table.count("<td") for table in tables) == 45 * 23
+    assert "benchmarks 17 to 23 of 23" in tables[2]
+
+
+def test_a_long_run_of_many_benchmarks_stays_small() -> None:
+    html = html_of(run_data(wide_run(checkpoints=100, benchmarks=30, samples=4)))
+    assert len(html.encode()) < 1_500_000

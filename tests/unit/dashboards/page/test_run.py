@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards.page.run import collect, file_name, write_page
+from eval_jobs.errors import StoreError
+from tests.judged_run import judged_run
+from tests.records import RecordedRun, forgetting_run
+from tests.reports import sources_of
+
+NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+RUN = forgetting_run()
+
+
+def test_everything_about_one_run_is_collected() -> None:
+    data = collect(RUN.run_id, sources_of(RUN), now=NOW)
+    assert (len(data.records), len(data.reports), len(data.gaps), len(data.curves)) == (10, 10, 1, 100)
+    assert data.phases == RUN.phases
+    assert data.made_at == NOW
+
+
+def test_losses_and_accepted_levels_are_collected() -> None:
+    data = collect(RUN.run_id, sources_of(judged_run()), now=NOW)
+    assert (len(data.episodes), len(data.acceptances)) == (5, 2)
+
+
+def test_texts_are_read_only_where_examples_show_them() -> None:
+    data = collect(RUN.run_id, sources_of(RUN), now=NOW)
+    assert sorted(r.plan.checkpoint.step for r in data.texts.values()) == [600, 1000]
+    assert all(not s.prompt for o in data.records[0].outcomes for s in getattr(o, "samples", ()))
+
+
+def test_only_evaluations_of_this_run_are_still_to_come() -> None:
+    sources = sources_of(RecordedRun(run_id=RUN.run_id, records=RUN.records[:8], reports=RUN.reports[:8]))
+    for record in (*RUN.records[8:], *forgetting_run(run_id="other").records[:3]):
+        sources.queue.add(record.plan, now=NOW)
+    sources.queue.claim(worker="w", now=NOW, lease_until=NOW.replace(hour=13))
+    assert collect(RUN.run_id, sources, now=NOW).unfinished == 2
+
+
+def test_a_run_with_only_gaps_can_be_collected() -> None:
+    data = collect(
+        RUN.run_id, sources_of(RecordedRun(run_id=RUN.run_id, records=(), reports=(), gaps=RUN.gaps)), now=NOW
+    )
+    assert (data.records, data.curves, len(data.gaps)) == ((), (), 1)
+
+
+def test_a_plain_name_is_its_own_file_name() -> None:
+    assert file_name("tiny-forgetting_v1.2") == "tiny-forgetting_v1.2.html"
+
+
+@pytest.mark.parametrize("run", ["../../etc/passwd", "a/b", "", "..", "日本", "x" * 300, "a b", ".hidden", "\ud83d"])
+def test_a_file_name_never_leaves_its_folder(run: str) -> None:
+    name = file_name(run)
+    assert name == Path(name).name
+    assert not name.startswith(".")
+    assert len(name) < 120
+    assert name.isascii()
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_two_runs_never_share_a_file(one: str, other: str) -> None:
+    assert (file_name(one) == file_name(other)) == (one == other)
+
+
+def test_a_page_replaces_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "reports" / "run.html"
+    write_page("old", path)
+    write_page("neu ü", path)
+    assert path.read_text(encoding="utf-8") == "neu ü"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"report .*file/run.html cannot be written") as caught:
+        write_page("html", tmp_path / "file" / "run.html")
+    assert "--output" in caught.value.hint
+
+
+def test_a_folder_in_the_way_is_named_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    (tmp_path / "run.html").mkdir()
+    with pytest.raises(StoreError, match="Is a directory"):
+        write_page("html", tmp_path / "run.html")
+    assert [p.name for p in tmp_path.iterdir()] == ["run.html"]

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dashboards.views.run import build_view
+from dashboards.views.tables import RECENT_ROWS, Badge, Row
+from eval_jobs.errors import ServerDied
+from eval_jobs.run import record_of_failure
+from eval_jobs.types import ProbeResult
+from tests.records import RecordedRun, forgetting_run, wide_run
+from tests.reports import run_data
+from tests.verdicts import reports_of
+from tracker.domain.best.champions import champions_of
+from tracker.domain.records.types import Baseline, VerdictWord
+
+MINUS = "\N{MINUS SIGN}"
+RUN = forgetting_run()
+DATA = run_data(RUN, unfinished=2)
+VIEW = build_view(DATA)
+
+
+def _row(step: int) -> Row:
+    return next(row for row in VIEW.table.recent if row.step == step)
+
+
+def test_the_title_counts_what_is_there_and_what_is_not() -> None:
+    assert VIEW.facts == (
+        "10 checkpoints evaluated, steps 100 to 1000",
+        "3 benchmarks",
+        "1 checkpoint not evaluated",
+        "1 result missing",
+        "2 evaluations still to come",
+    )
+    assert VIEW.made_at == "2026-03-14 12:00 UTC"
+
+
+def test_a_run_of_one_checkpoint_is_told_in_the_singular() -> None:
+    one = RecordedRun(run_id="r", records=RUN.records[:1], reports=RUN.reports[:1])
+    assert build_view(run_data(one)).facts == ("1 checkpoint evaluated, step 100", "3 benchmarks")
+
+
+def test_each_benchmark_says_what_it_fell_from_or_rose_from() -> None:
+    assert [(t.benchmark, t.badge.word, t.score, t.note) for t in VIEW.tiles] == [
+        ("facts", "forgotten", "0.037", "was 0.912 at step 600"),
+        ("sums", "forgotten", "0.037", "was 0.700 at step 600"),
+        ("reversal", "improved", "0.988", "was 0.025 at step 100"),
+    ]
+
+
+def test_each_score_has_its_interval_and_each_loss_says_how_sure_it_is() -> None:
+    assert [(t.interval, t.sure.replace(MINUS, "-")) for t in VIEW.tiles] == [
+        ("± 0.042", "-0.875, 95 %: -0.948 to -0.802"),
+        ("± 0.042", "-0.662, 95 %: -0.767 to -0.558"),
+        ("± 0.024", ""),
+    ]
+
+
+def test_what_may_be_getting_worse_is_held_against_its_best() -> None:
+    newest = RUN.reports[-1]
+    suspect = replace(newest.verdicts[0], word=VerdictWord.SUSPECT)
+    moved = replace(newest, verdicts=(suspect, *newest.verdicts[1:]))
+    view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
+    (facts,) = (tile for tile in view.tiles if tile.benchmark == "facts")
+    assert (facts.note, facts.sure.replace(MINUS, "-")) == ("was 0.912 at step 600", "-0.875, 95 %: -0.948 to -0.802")
+
+
+def test_who_sees_a_loss_is_told_what_to_type() -> None:
+    reversal = champions_of(run_data(RUN).scores)[-1]
+    champions = (replace(reversal, alias="champion", checkpoint=RUN.records[5].plan.checkpoint),)
+    view = build_view(replace(run_data(RUN), run_id="it's", champions=champions))
+    assert [one.command for one in view.advice] == [
+        """tracker compare 'it'"'"'s@600' 'it'"'"'s@1000'""",
+        """tracker report 'it'"'"'s@600'""",
+        """tracker accept 'it'"'"'s@1000' facts --reason WHY""",
+    ]
+    healthy = RecordedRun(run_id="r", records=RUN.records[:6], reports=RUN.reports[:6])
+    assert build_view(run_data(healthy)).advice == ()
+
+
+def test_many_benchmarks_stand_on_paper_in_parts_of_about_one_size() -> None:
+    def parts(count: int) -> list[int]:
+        table = replace(VIEW.table, benchmarks=tuple(map(str, range(count))))
+        return [len(part) for part in table.on_paper]
+
+    assert [parts(0), parts(1), parts(10), parts(11), parts(50)] == [[], [1], [10], [6, 5], [10] * 5]
+
+
+def test_a_first_result_and_a_missing_one_compare_with_nothing() -> None:
+    early = RecordedRun(run_id="r", records=RUN.records[:1], reports=RUN.reports[:1])
+    assert [t.note for t in build_view(run_data(early)).tiles] == ["first result, step 100"] * 3
+    third = RecordedRun(run_id="r", records=RUN.records[:3], reports=RUN.reports[:3])
+    assert build_view(run_data(third)).tiles[0].note == "no result at step 300"
+
+
+def test_fresh_losses_are_shown_until_the_ledger_tells_them() -> None:
+    fresh = build_view(run_data(RecordedRun(run_id="r", records=RUN.records[:7], reports=RUN.reports[:7])))
+    assert [loss.benchmark for loss in fresh.untold] == ["facts", "sums"]
+    assert [loss.benchmark for loss in VIEW.losses] == ["facts", "sums"]
+    assert VIEW.untold == ()
+
+
+def test_the_verdict_table_has_every_step_and_a_row_for_the_gap() -> None:
+    assert [row.step for row in VIEW.table.recent] == [100, 200, 300, 400, 500, 550, 600, 700, 800, 900, 1000]
+    assert VIEW.table.earlier == ()
+    assert _row(550).cells == ()
+    assert _row(550).gap == "/out/checkpoint-550 was deleted before it could be pinned (E-CKPT-VANISHED)"
+
+
+def test_a_failure_is_missing_and_never_a_score() -> None:
+    sums = _row(300).cells[1]
+    assert (sums.score, sums.badge) == ("-", Badge(word="missing", symbol="?"))
+    assert sums.reason.startswith("no result: the server went away")
+
+
+def test_a_score_of_part_of_the_samples_says_so() -> None:
+    assert (_row(400).cells[0].score, _row(400).cells[0].coverage) == ("0.628", "97 %")
+    assert _row(500).cells[0].coverage == ""
+
+
+def test_a_benchmark_that_was_added_later_has_empty_cells_before() -> None:
+    reports = tuple(replace(r, verdicts=r.verdicts[:2]) if r.step < 500 else r for r in RUN.reports)
+    table = build_view(run_data(replace(RUN, reports=reports))).table
+    assert table.recent[0].cells[2].badge is None
+
+
+def test_a_benchmark_fell_from_the_mean_of_a_block() -> None:
+    newest = RUN.reports[-1]
+    facts = newest.verdicts[0]
+    block = tuple(replace(c, baseline_steps=(400, 500, 600)) for c in facts.comparisons)
+    moved = replace(newest, verdicts=(replace(facts, comparisons=block), *newest.verdicts[1:]))
+    view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
+    assert view.tiles[0].note == "was 0.793 at steps 400-600"
+
+
+def test_a_pinned_checkpoint_of_another_run_is_not_looked_up_in_this_one() -> None:
+    newest = RUN.reports[-1]
+    pinned = tuple(replace(c, baseline=Baseline.PINNED) for c in newest.verdicts[0].comparisons)
+    moved = replace(newest, verdicts=(replace(newest.verdicts[0], comparisons=pinned), *newest.verdicts[1:]))
+    view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
+    assert view.tiles[0].note == "against pinned, step 600"
+    assert [loss.benchmark for loss in view.losses] == ["sums"]
+
+
+def test_latency_rows_tell_failures_from_numbers() -> None:
+    measured, failed = VIEW.latency[6], VIEW.latency[7]
+    assert measured.numbers == ("35.6", "57.0", "5.8", "7.3", "217.5", "487")
+    assert failed.numbers == ()
+    assert failed.failure == "all 32 requests failed: connection reset by peer (E-PROBE)"
+
+
+def test_requests_that_failed_are_counted_and_nothing_completed_is_no_number() -> None:
+    probe = DATA.records[0].probes[0]
+    assert isinstance(probe, ProbeResult)
+    some = replace(probe, completed=30, failed=2)
+    none = replace(probe, completed=0, failed=32, ttft_ms=None, tpot_ms=None, itl_ms=None, e2e_ms=None)
+    records = (replace(DATA.records[0], probes=(some,)), replace(DATA.records[1], probes=(none,)))
+    rows = build_view(replace(DATA, records=records)).latency
+    assert [row.requests for row in rows] == ["30, 2 failed", "0, 32 failed"]
+    assert rows[1].numbers == ("-",) * 6
+
+
+def test_everything_that_was_not_measured_is_listed_by_step() -> None:
+    assert [(t.step, t.what, t.code) for t in VIEW.troubles] == [
+        (300, "sums", "E-EVAL-ENDPOINT"),
+        (550, "the whole checkpoint", "E-CKPT-VANISHED"),
+        (800, "latency under load default", "E-PROBE"),
+    ]
+
+
+def test_one_cause_that_took_everything_is_one_row() -> None:
+    record = record_of_failure(
+        RUN.records[0].plan,
+        ServerDied("vLLM ended with code 1", hint="see /state/vllm.log"),
+        started_at=RUN.records[0].started_at,
+        finished_at=RUN.records[0].finished_at,
+    )
+    run = RecordedRun(run_id="r", records=(record,), reports=reports_of((record,)))
+    view = build_view(run_data(run))
+    assert [(t.what, t.why) for t in view.troubles] == [
+        ("facts, sums, reversal and latency under load default", "vLLM ended with code 1")
+    ]
+    assert view.headline == "facts, sums and reversal have no result at step 100"
+
+
+def test_a_long_run_folds_its_earlier_steps_and_many_benchmarks_are_sorted_by_urgency() -> None:
+    run = wide_run(checkpoints=50, benchmarks=11, samples=12)
+    table = build_view(run_data(run)).table
+    assert (len(table.recent), len(table.earlier)) == (RECENT_ROWS, 10)
+    assert table.recent[-1].step == 25_000
+    assert table.wide
+    assert table.benchmarks[:2] == ("benchmark_03", "benchmark_10")
+
+
+def test_a_run_with_only_gaps_still_has_a_report() -> None:
+    view = build_view(run_data(RecordedRun(run_id="r", records=(), reports=(), gaps=RUN.gaps)))
+    assert view.headline == "nothing was evaluated yet"
+    assert view.facts == ("0 checkpoints evaluated", "0 benchmarks", "1 checkpoint not evaluated")
+    assert (view.score_figures, view.tiles, view.evidence) == ((), (), ())
+    assert len(view.troubles) == 1

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import BadData
+from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest, read_items
+from eval_jobs.types import Benchmark
+
+
+def jsonl(path: Path, rows: Sequence[object]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def exact(path: Path, **fields: object) -> Benchmark:
+    return Benchmark(name="b", adapter="exact", data=str(path), **fields)  # type: ignore[arg-type]
+
+
+GOOD = {"question": "2+2=", "answer": "4"}
+
+
+def test_a_sound_file_passes(tmp_path: Path) -> None:
+    check_benchmark(exact(jsonl(tmp_path / "a.jsonl", [GOOD] * 3)))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"question": "q", "answer": "a"}\n{"question": "q"\n', "line 2: no valid JSON"),
+        (b'{"question": "q", "answer": "a"}\n\n{"answer": "a"}\n', "line 3: no question"),
+        (b'{"question": "q", "answer": "a"}\n["q", "a"]\n', "line 2: must be a JSON object"),
+        (b'[{"question": "q", "answer": "a"}]\n', "line 1: must be a JSON object"),
+        (b'[\n{"question": "q", "answer": "a"}\n]\n', "line 1: a JSON list; JSONL needs one object per line"),
+        (b'{"question": "q", "answer": "a"}\n{"question": "\xff", "answer": "a"}\n', "line 2: not UTF-8"),
+        (b'{"question": "q", "answer": "a"}\n{"question": "q", "ans', "line 2: no valid JSON"),
+        (b"[" * 100_000, "line 1: "),
+        (b"", "holds no rows"),
+        (b"\n \n", "holds no rows"),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "broken.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(BadData) as caught:
+        check_benchmark(exact(path))
+    assert str(path) in caught.value.message
+    assert message in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_a_byte_order_mark_windows_line_ends_and_blank_lines_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "windows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"question": "q", "answer": "a"}\r\n\r\n{"question": "r", "answer": "b"}\r\n')
+    assert [item.question for item in read_items(exact(path))] == ["q", "r"]
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"nothing\.jsonl cannot be read: No such file"):
+        check_benchmark(exact(tmp_path / "nothing.jsonl"))
+    with pytest.raises(BadData, match="is a folder"):
+        check_benchmark(exact(tmp_path))
+    with pytest.raises(BadData, match="has no data"):
+        check_benchmark(Benchmark(name="b", adapter="choice"))
+    with pytest.raises(BadData, match="is not there"):
+        check_benchmark(Benchmark(name="b", adapter="gsm8k", data=str(tmp_path / "nothing")))
+    with pytest.raises(BadData, match="no data at"):
+        read_data_digest(tmp_path / "nothing")
+
+
+def test_settings_that_an_own_adapter_cannot_use_are_refused(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [GOOD])
+    with pytest.raises(BadData, match="no few-shot examples"):
+        check_benchmark(exact(path, few_shot=3))
+    with pytest.raises(BadData, match="has no subset `hard`") as caught:
+        check_benchmark(exact(path, subsets=("default", "hard")))
+    assert "default" in caught.value.hint
+
+
+@pytest.mark.parametrize("template", ["no field", "{question} {wrong}", "{question", "{question} {}", "{0} {question}"])
+def test_a_template_that_would_fail_later_is_refused_now(tmp_path: Path, template: str) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [GOOD])
+    with pytest.raises(BadData, match="prompt_template"):
+        check_benchmark(exact(path, prompt_template=template))
+
+
+def test_a_template_may_hold_doubled_braces(tmp_path: Path) -> None:
+    check_benchmark(exact(jsonl(tmp_path / "a.jsonl", [GOOD]), prompt_template='{{"q": "{question}"}}'))
+
+
+def test_an_unknown_subset_of_a_known_benchmark_is_refused() -> None:
+    with pytest.raises(BadData, match="has no subset `ARC-Hard`") as caught:
+        check_benchmark(Benchmark(name="arc", adapter="arc", subsets=("ARC-Hard",)))
+    assert "ARC-Easy" in caught.value.hint
+
+
+def test_the_digest_is_of_content_and_names_not_of_place_time_or_hidden_files(tmp_path: Path) -> None:
+    for place in ("here", "there"):
+        jsonl(tmp_path / place / "sub" / "a.jsonl", [GOOD])
+        jsonl(tmp_path / place / "b.jsonl", [GOOD])
+    (tmp_path / "there" / ".cache").mkdir()
+    (tmp_path / "there" / ".cache" / "x").write_text("x")
+    digest = read_data_digest(tmp_path / "here")
+    assert read_data_digest(tmp_path / "there") == digest
+    assert len(digest) == 64
+    (tmp_path / "here" / "b.jsonl").rename(tmp_path / "here" / "c.jsonl")
+    renamed = read_data_digest(tmp_path / "here")
+    jsonl(tmp_path / "here" / "c.jsonl", [GOOD, GOOD])
+    assert len({digest, renamed, read_data_digest(tmp_path / "here")}) == 3
+
+
+def test_the_digest_of_a_file_is_of_its_bytes_alone(tmp_path: Path) -> None:
+    one = jsonl(tmp_path / "a.jsonl", [GOOD])
+    two = jsonl(tmp_path / "b.jsonl", [GOOD])
+    assert read_data_digest(one) == read_data_digest(str(two))
+    with two.open("ab") as file:
+        file.write(b"\n")
+    assert read_data_digest(one) != read_data_digest(two)
+
+
+def test_two_files_whose_contents_moved_between_them_differ(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "y").mkdir()
+    (tmp_path / "x" / "a").write_text("1")
+    (tmp_path / "x" / "b").write_text("2")
+    (tmp_path / "y" / "a").write_text("2")
+    (tmp_path / "y" / "b").write_text("1")
+    assert read_data_digest(tmp_path / "x") != read_data_digest(tmp_path / "y")

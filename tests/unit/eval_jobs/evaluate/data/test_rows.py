@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from eval_jobs.evaluate.data.rows import choice_item, exact_item
+
+
+@pytest.mark.parametrize("question", ["question", "query", "prompt", "input"])
+@pytest.mark.parametrize("answer", ["answer", "response", "target", "output"])
+def test_every_accepted_key_means_the_same(question: str, answer: str) -> None:
+    item = exact_item({question: "2+2=", answer: "4"})
+    assert (item.question, item.targets, item.subset) == ("2+2=", ("4",), "default")
+
+
+def test_optional_keys_are_kept_as_text() -> None:
+    item = exact_item({"question": "q", "answer": "a", "id": 7, "subset": "easy", "cluster": "p1", "other": None})
+    assert (item.id, item.subset, item.cluster) == ("7", "easy", "p1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "targets"), [(4, ("4",)), (4.5, ("4.5",)), (True, ("true",)), (["4", 4], ("4", "4"))]
+)
+def test_numbers_truth_values_and_lists_are_answers(answer: object, targets: tuple[str, ...]) -> None:
+    assert exact_item({"question": "q", "answer": answer}).targets == targets
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"answer": "4"}, "no question: needs a key `question` or"),
+        ({"question": "q"}, "no answer: needs a key `answer` or"),
+        ({}, "has nothing"),
+        ({"question": "q", "input": "i", "answer": "a"}, "more than one question: `question`, `input`"),
+        ({"question": "q", "answer": "a", "output": "b"}, "more than one answer"),
+        ({"question": None, "answer": "a"}, "the question must be text"),
+        ({"question": " ", "answer": "a"}, "the question is empty"),
+        ({"question": "q", "answer": ""}, "the answer is empty"),
+        ({"question": "q", "answer": None}, "the answer must be text"),
+        ({"question": "q", "answer": []}, "the list of accepted answers is empty"),
+        ({"question": "q", "answer": {"a": 1}}, "the answer must be text"),
+        ({"question": "q", "answer": "a", "subset": "../x"}, "the subset '../x' may hold"),
+    ],
+)
+def test_a_broken_exact_row_says_what_is_wrong(row: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        exact_item(row)
+    assert message in str(caught.value)
+
+
+COLOURS = ["sky", "rose", "grass"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"choices": COLOURS, "answer": "B"},
+        {"choices": COLOURS, "answer": 1},
+        {"choices": COLOURS, "answer": "1"},
+        {"choices": COLOURS, "answer": "rose"},
+        {"choices": COLOURS, "answer": " rose "},
+        {"A": "sky", "B": "rose", "C": "grass", "answer": "B"},
+        {"A": "sky", "B": "rose", "C": "grass", "D": None, "answer": "rose"},
+        {"choices": {"text": COLOURS, "label": ["A", "B", "C"]}, "answerKey": "B"},
+        {"choices": {"text": COLOURS, "label": ["1", "2", "3"]}, "answerKey": "2"},
+    ],
+)
+def test_the_right_choice_may_be_a_letter_an_index_a_label_or_the_text(row: dict[str, object]) -> None:
+    item = choice_item({"question": "Which is red?"} | row)
+    assert (item.choices, item.targets) == (("sky", "rose", "grass"), ("B",))
+
+
+def test_numbers_are_choices_too_and_a_text_that_is_one_wins_over_an_index() -> None:
+    item = choice_item({"question": "1+1=", "choices": [3, 2, 1], "answer": "2"})
+    assert (item.choices, item.targets) == (("3", "2", "1"), ("B",))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"answer": "B"}, "needs 2 to 26 choices"),
+        ({"choices": ["one"], "answer": 0}, "needs 2 to 26 choices"),
+        ({"choices": list(range(27)), "answer": 0}, "has 27"),
+        ({"choices": "ab", "answer": 0}, "`choices` must be a list"),
+        ({"choices": ["a", ""], "answer": 0}, "the choice is empty"),
+        ({"choices": COLOURS, "answer": 3}, "no index from 0 to 2"),
+        ({"choices": COLOURS, "answer": -1}, "no index from 0 to 2"),
+        ({"choices": COLOURS, "answer": "D"}, "no label, no index and no text"),
+        ({"choices": COLOURS, "answer": "7"}, "no label, no index and no text"),
+        ({"choices": ["B", "A"], "answer": "A"}, "can mean the choices A and B"),
+        ({"choices": ["same", "same"], "answer": "same"}, "can mean the choices A and B"),
+        ({"choices": {"text": COLOURS, "label": ["A"]}, "answer": "A"}, "3 choices and only 1 labels"),
+        ({"choices": COLOURS}, "no answer"),
+    ],
+)
+def test_a_broken_choice_row_says_what_is_wrong(row: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        choice_item({"question": "q"} | row)
+    assert message in str(caught.value)
+
+
+def test_half_of_a_surrogate_pair_is_refused_because_no_server_can_be_sent_it() -> None:
+    assert exact_item({"question": "smile \U0001f600", "answer": "2"}).question == "smile \U0001f600"
+    with pytest.raises(ValueError, match="the question holds half of a surrogate pair"):
+        exact_item({"question": "smile \ud83d", "answer": "2"})

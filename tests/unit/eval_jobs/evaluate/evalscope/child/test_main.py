@@ -1,0 +1,54 @@
+"""Whatever a benchmark's code does, the parent hears what became of every task."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from eval_jobs.evaluate.common.protocol import Message
+from eval_jobs.evaluate.evalscope.child import main as child
+from eval_jobs.evaluate.evalscope.child.journal import Journal
+from eval_jobs.evaluate.evalscope.child.recorder import Recorder
+
+ENDS = [SystemExit(3), asyncio.CancelledError("too late"), ValueError("no number")]
+
+
+def journal_of(folder: Path, sent: list[Message]) -> Journal:
+    request = {"benchmark": "sums", "repeats": 1, "task": {"work_dir": str(folder / "sums"), "datasets": ["sums"]}}
+    return Journal(request, sent.append)
+
+
+@pytest.mark.parametrize("end", ENDS, ids=repr)
+def test_a_benchmark_that_ends_its_thread_is_an_error_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException
+) -> None:
+    def evaluate(*_: object) -> None:
+        raise end
+
+    monkeypatch.setattr(child, "_evaluate", evaluate)
+    sent: list[Message] = []
+    shared = cast("child._Shared", SimpleNamespace(loading=threading.Lock()))
+    shared.loading.acquire()
+    child._send_outcome({}, journal_of(tmp_path, sent), shared, sent.append)
+    assert [(message["type"], message["benchmark"]) for message in sent] == [("error", "sums")]
+    assert type(end).__name__ in sent[0]["message"]
+    assert not shared.loading.locked(), "the next benchmark may load"
+
+
+@pytest.mark.parametrize("end", ENDS, ids=repr)
+def test_a_sample_over_which_a_scorer_ends_its_thread_is_answered_and_not_scored(
+    tmp_path: Path, end: BaseException
+) -> None:
+    recorder = object.__new__(Recorder)
+    recorder.journal = journal_of(tmp_path, [])
+    recorder._execution_tracker = SimpleNamespace(record_error=lambda _: None)
+    item = SimpleNamespace(needs_predict=True, prediction_persisted=True, subset="all", sample=SimpleNamespace(id=7))
+    recorder._note_failure(item, end)
+    failure = recorder.journal.failures["all", 7]
+    assert failure.answered
+    assert type(end).__name__ in failure.detail

@@ -1,0 +1,104 @@
+"""The reason why an engine ended, from its log. The samples are vLLM 0.32's own, shortened."""
+
+from __future__ import annotations
+
+import pytest
+
+from eval_jobs.serve.process.logfile import REASON_CHARS, advice, clean, exit_words, last_error
+
+WORKER_FAILED = """\
+(APIServer pid=23085) WARNING 11-20 12:25:06 [system_utils.py:255] Found ulimit of 20000 and failed with error limit
+(Worker pid=23269) ERROR 11-20 12:25:36 [multiproc_executor.py:953] WorkerProc failed to start.
+(Worker pid=23269) ERROR 11-20 12:25:36 [multiproc_executor.py:953] Traceback (most recent call last):
+(Worker pid=23269) ERROR 11-20 12:25:36 [multiproc_executor.py:953]     worker = WorkerProc(*args, **kwargs)
+(Worker pid=23269) ERROR 11-20 12:25:36 [multiproc_executor.py:953] safetensors._safetensors_rust.SafetensorError: \
+Error while deserializing header: incomplete metadata, file not fully covered
+(EngineCore pid=23252) ERROR 11-20 12:25:40 [core.py:1510] Exception: WorkerProc initialization failed due to an \
+exception in a background process. See stack trace for root cause.
+Exception: WorkerProc initialization failed due to an exception in a background process. See stack trace for root cause.
+Traceback (most recent call last):
+    raise RuntimeError(
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+/usr/lib/python3.11/multiprocessing/resource_tracker.py:254: UserWarning: There appear to be 1 leaked \
+shared_memory objects to clean up at shutdown
+"""
+
+WORKER_REASON = (
+    "safetensors._safetensors_rust.SafetensorError: "
+    "Error while deserializing header: incomplete metadata, file not fully covered"
+)
+
+USAGE = """\
+                     [--additional-config ADDITIONAL_CONFIG]
+                     [model_tag]
+api_server.py: error: unrecognized arguments: --nonsense
+"""
+
+CHAINED = """\
+json.decoder.JSONDecodeError: Unterminated string starting at: line 1 column 20 (char 19)
+
+During handling of the above exception, another exception occurred:
+
+    raise OSError(f"It looks like the config file at '{resolved_config_file}' is not a valid JSON file.")
+OSError: It looks like the config file at '/pins/100/config.json' is not a valid JSON file.
+"""
+
+PYDANTIC = """\
+pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+  Value error, Invalid repository ID or local directory specified: '/pins/100'. \
+[type=value_error, input_value=ArgsKwargs((), {'model': ...nderer_num_workers': 1}), input_type=ArgsKwargs]
+Please verify the following requirements:
+"""
+
+PYDANTIC_REASON = (
+    "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig: "
+    "Value error, Invalid repository ID or local directory specified: '/pins/100'."
+)
+
+NO_VLLM = """\
+/opt/bare/bin/python: Error while finding module specification for 'vllm.entrypoints.openai.api_server' \
+(ModuleNotFoundError: No module named 'vllm')
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (WORKER_FAILED, WORKER_REASON),
+        (USAGE, "api_server.py: error: unrecognized arguments: --nonsense"),
+        (CHAINED, "OSError: It looks like the config file at '/pins/100/config.json' is not a valid JSON file."),
+        (PYDANTIC, PYDANTIC_REASON),
+        (NO_VLLM, NO_VLLM.strip()),
+        ("Exception: plain\n", "Exception: plain"),
+        ("Illegal instruction\n\n", "Illegal instruction"),
+        ("\n \n", ""),
+        ("", ""),
+    ],
+    ids=["worker", "usage", "chained", "pydantic", "no vllm", "bare", "no exception", "blank", "empty"],
+)
+def test_the_line_that_names_the_root_cause_is_found(text: str, reason: str) -> None:
+    assert last_error(text) == reason
+
+
+def test_a_reason_is_cut_before_it_fills_the_screen() -> None:
+    assert len(last_error("ValueError: " + "x" * 5000)) == REASON_CHARS
+
+
+def test_the_prefixes_of_a_line_are_taken_off_and_the_line_is_kept() -> None:
+    line = "\x1b[0;36m(EngineCore pid=12)\x1b[0;0m INFO 11-20 12:25:06 [gpu/model.py:7] Loading (2 of 3) [x]"
+    assert clean(line) == "Loading (2 of 3) [x]"
+    assert clean("(not a prefix) text") == "(not a prefix) text"
+
+
+def test_exit_codes_are_said_as_a_person_would() -> None:
+    assert exit_words(2) == "exit code 2"
+    assert exit_words(-9) == "killed by SIGKILL"
+    assert exit_words(-99) == "killed by signal 99"
+
+
+def test_known_causes_come_with_what_to_do() -> None:
+    assert "serve.python" in advice(NO_VLLM, 1)
+    assert "settings under serve" in advice(USAGE, 2)
+    assert "memory" in advice("", -9)
+    assert "CUDA_VISIBLE_DEVICES" in advice("ValueError: Free memory on device cuda:0 (1.2/79.1 GiB) on startup is", 1)
+    assert advice(WORKER_FAILED, 1) == ""

@@ -1,0 +1,156 @@
+"""Certificates and refusals: what makes them equal, what counts more, and that a broken file is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import ServeError
+from eval_jobs.serve.resident.certificate import (
+    Kind,
+    Proof,
+    Tried,
+    canaries_digest,
+    every_proof,
+    extension_version,
+    find,
+    first_difference,
+    judge,
+    store,
+    store_if_possible,
+)
+from eval_jobs.types import Canary
+from tests.requires import PROJECT
+from tests.tiny_model import checkpoint_record
+
+KIND = Kind(
+    way="swap",
+    architecture="LlamaForCausalLM",
+    layout="l",
+    config="c",
+    weights="BF16",
+    dtype="auto",
+    quantisation="",
+    device="cpu",
+    engine="vllm 0.32.0",
+    flags=("--max-num-seqs", "4"),
+    process="p",
+    extension="e",
+    asleep=0,
+)
+TRIED = Tried(checkpoint=checkpoint_record(Path("/pins/1")), date=datetime(2026, 1, 2, tzinfo=UTC), took_s=21.5)
+COLD = (
+    Canary(prompt=(1, 2), tokens=(5, 6), logprobs=(-0.5, -0.25)),
+    Canary(prompt=(3,), tokens=(7, 8), logprobs=(-1.0, -2.0)),
+)
+
+
+def other_at(row: int, **changes: object) -> tuple[Canary, ...]:
+    return tuple(replace(canary, **changes) if i == row else canary for i, canary in enumerate(COLD))  # type: ignore[arg-type]
+
+
+def certificate() -> Proof:
+    return judge(KIND, COLD, COLD, TRIED)
+
+
+def refusal() -> Proof:
+    return judge(KIND, "it answered NaN", COLD, TRIED)
+
+
+def test_equal_answers_are_a_certificate_that_names_what_it_was_tried_with() -> None:
+    proof = certificate()
+    assert proof.is_certificate
+    assert proof.checkpoint.startswith("tiny step 100 (")
+    assert (proof.canaries, proof.took_s) == (canaries_digest(COLD), 21.5)
+
+
+@pytest.mark.parametrize(
+    ("warm", "words"),
+    [
+        (other_at(1, tokens=(7, 9)), "answer 2: token 2 was 9 warm and 8 cold"),
+        (other_at(0, logprobs=(-0.5, -0.25 - 2**-54)), "answer 1: log probabilities differed by up to 5.55e-17"),
+        (other_at(0, prompt=(1, 3)), "prompt 1 was another one"),
+        (COLD[:1], "1 answers warm and 2 cold"),
+    ],
+)
+def test_the_smallest_difference_is_a_refusal_that_says_what_differed(warm: tuple[Canary, ...], words: str) -> None:
+    assert first_difference(warm, COLD) == words
+    proof = judge(KIND, warm, COLD, TRIED)
+    assert not proof.is_certificate
+    assert proof.differed == words
+
+
+def test_an_engine_that_did_not_answer_is_refused_with_its_words() -> None:
+    assert refusal().differed == "it answered NaN"
+
+
+def test_the_digest_sees_the_last_bit() -> None:
+    assert canaries_digest(COLD) != canaries_digest(other_at(0, logprobs=(-0.5, -0.25 - 2**-54)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            {"way": "adapter"},
+            {"architecture": "Qwen2ForCausalLM"},
+            {"layout": "m"},
+            {"config": "d"},
+            {"weights": "F32"},
+        ),
+        *({"dtype": "float32"}, {"quantisation": "fp8"}, {"device": "NVIDIA H100"}, {"engine": "vllm 0.33.0"}),
+        *({"flags": ()}, {"process": "q"}, {"extension": "f"}, {"asleep": 2}),
+    ],
+)
+def test_a_certificate_is_of_no_use_for_anything_else(tmp_path: Path, change: dict[str, object]) -> None:
+    store(tmp_path, certificate())
+    assert find(tmp_path, KIND) == certificate()
+    assert find(tmp_path, replace(KIND, **change)) is None  # type: ignore[arg-type]
+
+
+def test_a_refusal_counts_more_than_a_certificate_whichever_came_last(tmp_path: Path) -> None:
+    for proof in (certificate(), refusal(), certificate()):
+        store(tmp_path, proof)
+    assert find(tmp_path, KIND) == refusal()
+    assert [proof.is_certificate for _, proof in every_proof(tmp_path)] == [True, False]
+
+
+def test_a_file_that_holds_another_kind_than_its_name_says_is_none(tmp_path: Path) -> None:
+    store(tmp_path, certificate())
+    (file,) = tmp_path.iterdir()
+    other = replace(KIND, engine="vllm 0.33.0")
+    file.rename(tmp_path / file.name.replace(KIND.id, other.id))
+    assert find(tmp_path, other) is None
+    assert list(every_proof(tmp_path)) == []
+
+
+def test_a_disk_that_takes_nothing_costs_only_another_try(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ServeError, match="cannot write"):
+        store(tmp_path / "file", certificate())
+    store_if_possible(tmp_path / "file", certificate())
+    assert "could not be kept" in caplog.text
+
+
+def test_a_kill_while_it_is_written_leaves_a_whole_one_or_none(tmp_path: Path) -> None:
+    script = (
+        "import os, pathlib, sys\n"
+        "from tests.unit.eval_jobs.serve.resident.test_certificate import certificate, store\n"
+        "pathlib.Path.replace = lambda self, target: os._exit(9)\n"
+        "store(pathlib.Path(sys.argv[1]), certificate())\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=PROJECT, check=False)
+    assert killed.returncode == 9
+    assert find(tmp_path, KIND) is None
+    assert list(every_proof(tmp_path)) == []
+    store(tmp_path, certificate())
+    assert find(tmp_path, KIND) == certificate()
+
+
+def test_the_code_that_loads_weights_has_a_version() -> None:
+    assert len(extension_version()) == 32

@@ -1,0 +1,212 @@
+"""The outbox of alerts where the contract does not look: threads, kills, other processes, services that forget."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, update
+
+from eval_jobs.errors import ChannelUnreachable
+from eval_jobs.queue.database_sql import open_database
+from tests.alerts import RUN, alert, end_of
+from tests.fakes.alerting import FakeChannel
+from tests.fakes.clock import FakeClock
+from tracker.adapters.alerts.line_sql import AlertLine
+from tracker.adapters.alerts.outbox_sql import AlertOutbox
+from tracker.adapters.alerts.tables_sql import OUTBOX
+from tracker.adapters.database.lock_sql import named_lock
+from tracker.domain.records.alerts import AlertMessage, Silence
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return open_database(f"sqlite:///{tmp_path}/tracker.db")
+
+
+@dataclass(kw_only=True)
+class StuckChannel(FakeChannel):
+    """Answers nothing until it is let go."""
+
+    asked: threading.Event = field(default_factory=threading.Event)
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+    def notify(self, message: AlertMessage) -> str:
+        self.asked.set()
+        assert self.let_go.wait(PATIENCE_S)
+        return super().notify(message)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@dataclass(kw_only=True)
+class FatalChannel(FakeChannel):
+    """Takes the message, and the process is killed before it hears so."""
+
+    def notify(self, message: AlertMessage) -> str:
+        super().notify(message)
+        raise Killed
+
+
+def test_a_dead_channel_delays_neither_the_watcher_nor_another_channel(engine: Engine) -> None:
+    dead, alive = StuckChannel(name="dead"), FakeChannel(name="alive")
+    outbox = AlertOutbox(engine, (dead, alive), FakeClock(), run=RUN)
+    outbox.publish([alert("sums", 100)])
+    assert outbox.flush() == 2  # returns while the dead one keeps its thread
+    assert dead.asked.wait(PATIENCE_S)
+    outbox._lines["alive"].join(PATIENCE_S)
+    outbox.publish([alert("facts", 200)])
+    assert outbox.flush() > 0
+    outbox._lines["alive"].join(PATIENCE_S)
+    assert alive.told() == [(a.subject, a.step, a.state) for a in (alert("sums", 100), alert("facts", 200))]
+    assert dead.messages == []
+    dead.let_go.set()
+    outbox.close()
+    assert dead.told() == alive.told()
+
+
+def test_a_kill_between_sending_and_marking_tells_it_again(engine: Engine) -> None:
+    clock, fatal = FakeClock(), FatalChannel(name="team")
+    AlertOutbox(engine, (fatal,), clock, run=RUN).publish([alert()])
+    with pytest.raises(Killed):
+        AlertLine(engine, fatal, clock, run=RUN, link="").send_due()
+    after = FakeChannel(name="team")
+    AlertOutbox(engine, (after,), clock, run=RUN).close()
+    assert after.told() == fatal.told() != []
+
+
+def test_while_another_process_sends_nothing_is_sent_twice(engine: Engine) -> None:
+    clock, channel = FakeClock(), FakeChannel(name="team")
+    outbox = AlertOutbox(engine, (channel,), clock, run=RUN)
+    outbox.publish([alert()])
+    other = named_lock(engine, f"alerts {RUN} team")
+    assert other.take()
+    outbox.close()
+    assert channel.messages == []
+    other.release()
+    outbox.close()
+    assert len(channel.messages) == 1
+
+
+def test_a_process_sends_alerts_of_its_own_run_only(engine: Engine) -> None:
+    clock, mine, theirs = FakeClock(), FakeChannel(name="team"), FakeChannel(name="team")
+    own = AlertOutbox(engine, (mine,), clock, run=RUN)
+    other = AlertOutbox(engine, (theirs,), clock, run="other")
+    own.publish([alert(), alert(run_id=f"{RUN}/a")])
+    other.publish([alert(run_id="other")])
+    own.close()
+    assert [m.run_id for m in mine.messages] == [RUN, f"{RUN}/a"]
+    assert theirs.messages == []
+    other.close()
+    assert [m.run_id for m in theirs.messages] == ["other"]
+
+
+def test_a_service_that_forgets_hears_again_what_lasts(engine: Engine) -> None:
+    clock, channel = FakeClock(), FakeChannel(name="alertmanager", repeat_s=60.0)
+    outbox = AlertOutbox(engine, (channel,), clock, run=RUN)
+    outbox.publish([alert("sums", 100), alert("facts", 100)])
+    outbox.close()
+    clock.advance(61)
+    outbox.publish([end_of("facts", 200)])
+    outbox.close()
+    clock.advance(59)
+    outbox.close()
+    clock.advance(2)
+    outbox.close()
+    told = [[a.subject for a in m.alerts] for m in channel.messages]
+    first = [["sums", "facts"], ["sums", "facts"]]  # the news, and at once what lasts
+    assert told == [*first, ["facts"], ["sums"], ["sums"]]
+
+
+def test_a_service_that_asks_for_time_gets_it(engine: Engine) -> None:
+    clock, channel = FakeClock(), FakeChannel(name="team")
+    channel.trouble = ChannelUnreachable("too many requests", hint="wait", retry_after_s=120)
+    outbox = AlertOutbox(engine, (channel,), clock, run=RUN)
+    outbox.publish([alert()])
+    outbox.close()
+    channel.trouble = None
+    clock.advance(119)
+    outbox.close()
+    assert channel.messages == []
+    clock.advance(1)
+    outbox.close()
+    assert len(channel.messages) == 1
+
+
+def test_a_fault_in_a_channel_is_said_and_tried_again(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    clock, channel = FakeClock(), FakeChannel(name="team")
+    channel.trouble = KeyError("chat_id")
+    outbox = AlertOutbox(engine, (channel,), clock, run=RUN)
+    outbox.publish([alert()])
+    with caplog.at_level(logging.WARNING):
+        outbox.close()
+    assert "channel team does not take an alert" in caplog.text
+    assert "1 alert for channel team will be sent by the next start: KeyError: 'chat_id'" in caplog.text
+    channel.trouble = None
+    clock.advance(5)
+    outbox.close()
+    assert len(channel.messages) == 1
+
+
+def test_alerts_for_a_channel_that_is_no_longer_configured_are_kept_and_shown(engine: Engine) -> None:
+    clock, old = FakeClock(), FakeChannel(name="old")
+    old.trouble = ChannelUnreachable("nobody answers", hint="start it")
+    AlertOutbox(engine, (old,), clock, run=RUN).publish([alert()])
+    renamed = AlertOutbox(engine, (FakeChannel(name="new"),), clock, run=RUN)
+    renamed.publish([alert()])
+    renamed.close()
+    assert [(s.name, s.is_configured, s.waiting) for s in renamed.channels()] == [("new", True, 0), ("old", False, 1)]
+
+
+def test_an_alert_that_cannot_be_read_is_said_once_and_keeps_no_other_from_being_told(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, channel = FakeClock(), FakeChannel(name="team")
+    outbox = AlertOutbox(engine, (channel,), clock, run=RUN)
+    outbox.publish([alert("sums", 100)])
+    with engine.begin() as connection:
+        connection.execute(update(OUTBOX).values(alert="{"))
+    outbox.publish([alert("facts", 200)])
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            outbox.close()
+    assert [subject for subject, _, _ in channel.told()] == ["facts"]
+    assert caplog.text.count("an alert to channel team cannot be told") == 1
+
+
+def test_a_bug_in_a_thread_is_said_once_and_ends_nothing(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    class BrokenClock(FakeClock):
+        def now(self) -> datetime:
+            raise MemoryError("no more of it")
+
+    channel = FakeChannel(name="team")
+    AlertOutbox(engine, (channel,), FakeClock(), run=RUN).publish([alert()])
+    line = AlertLine(engine, channel, BrokenClock(), run=RUN, link="")
+    for _ in range(3):
+        line.start()
+        line.join(PATIENCE_S)
+    assert caplog.text.count("MemoryError: no more of it. Please report this") == 1
+    AlertOutbox(engine, (channel,), FakeClock(), run=RUN).close()
+    assert len(channel.messages) == 1  # the lock was given back
+
+
+def test_nobody_is_warned_of_what_somebody_silenced(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    clock, channel = FakeClock(), FakeChannel(name="team")
+    outbox, now = AlertOutbox(engine, (channel,), clock, run=RUN), clock.now()
+    outbox.silence(
+        Silence(id="a", run_id=RUN, subject="*", reason="r", begins_at=now, ends_at=now + timedelta(hours=1))
+    )
+    outbox.publish([alert("sums", 100), end_of("sums", 200)])
+    with caplog.at_level(logging.WARNING):
+        outbox.close()
+        outbox.close()
+    assert caplog.text == ""
+    assert [(s.waiting, s.trouble) for s in outbox.channels()] == [(2, "silenced")]

@@ -1,0 +1,165 @@
+"""Checkpoints that cannot be evaluated are named once, with the reason, and the watching goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import trainer
+from tests.watched import Watched, watching
+from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    with watching(tmp_path) as world:
+        yield world
+
+
+def test_what_is_already_being_deleted_when_it_is_first_seen_is_a_gap(watched: Watched) -> None:
+    folder = trainer.save(watched.out, 10)
+    (folder / "tokenizer.json").unlink()
+    later_ns = folder.stat().st_mtime_ns + 1_000_000_000
+    os.utime(folder, ns=(later_ns, later_ns))
+    assert watched.look() == ()
+    shutil.rmtree(folder)
+    assert watched.settle() == ()
+    assert watched.reasons() == [(10, "E-CKPT-VANISHED")]
+
+
+def test_a_half_written_checkpoint_is_never_returned_and_is_a_gap_once_later_ones_are_complete(
+    watched: Watched,
+) -> None:
+    folder = trainer.save(watched.out, 10)
+    (folder / "trainer_state.json").unlink()
+    assert watched.steps() == []
+    assert watched.source.gaps() == ()
+    trainer.save(watched.out, 20)
+    assert watched.steps() == [20]
+    (gap,) = watched.source.gaps()
+    assert (gap.step, gap.code, gap.source_uri) == (10, "E-CKPT-INCOMPLETE", str(folder))
+    assert "trainer_state.json" in gap.message
+    assert gap.hint
+
+
+def test_a_gap_that_becomes_good_is_taken_and_is_no_gap_any_more(watched: Watched) -> None:
+    folder = trainer.save(watched.out, 10)
+    (folder / "trainer_state.json").unlink()
+    trainer.save(watched.out, 20)
+    watched.settle()
+    assert watched.reasons() == [(10, "E-CKPT-INCOMPLETE")]
+    trainer.write_json(folder / "trainer_state.json", trainer.trainer_state(10))
+    assert watched.steps() == [10]
+    assert watched.source.gaps() == ()
+
+
+def test_a_checkpoint_that_vanishes_half_written_is_a_gap_with_what_was_missing(watched: Watched) -> None:
+    folder = trainer.save(watched.out, 10)
+    (folder / "model.safetensors").unlink()
+    watched.look()
+    shutil.rmtree(folder)
+    watched.look()
+    (gap,) = watched.source.gaps()
+    assert gap.code == "E-CKPT-VANISHED"
+    assert "holds no weights" in gap.message
+    watched.settle()
+    assert len(watched.source.gaps()) == 1
+
+
+def test_a_lost_step_that_was_never_seen_is_inferred_from_the_rhythm(watched: Watched) -> None:
+    for step in (10, 20):
+        trainer.save(watched.out, step)
+        watched.settle()
+    trainer.save(watched.out, 50)
+    assert watched.steps() == [50]
+    assert watched.reasons() == [(30, "E-CKPT-VANISHED"), (40, "E-CKPT-VANISHED")]
+    assert watched.source.gaps()[0].source_uri == str(watched.out / "checkpoint-30")
+
+
+def test_holes_from_before_the_first_look_are_not_ours(watched: Watched) -> None:
+    for step in (10, 20, 50):
+        trainer.save(watched.out, step)
+    assert watched.steps() == [10, 20, 50]
+    assert watched.source.gaps() == ()
+
+
+def test_a_lost_step_that_only_a_killed_process_knew_of_is_found_again(tmp_path: Path) -> None:
+    with watching(tmp_path) as watched:
+        for step in (10, 20, 40):
+            trainer.save(watched.out, step)
+            watched.settle()
+        assert watched.reasons() == [(30, "E-CKPT-VANISHED")]
+    with watching(tmp_path) as watched:
+        watched.look()
+        assert watched.reasons() == [(30, "E-CKPT-VANISHED")]
+        assert [gap.is_inferred for gap in watched.source.gaps()] == [True]
+
+
+def test_an_early_checkpoint_that_a_person_had_evaluated_says_nothing_about_those_after_it(tmp_path: Path) -> None:
+    with watching(tmp_path) as watched:
+        trainer.save(watched.out, 50)
+        trainer.save(watched.out, 60)
+        assert watched.steps() == [50, 60]
+    early = trainer.save(watched.out, 10)
+    pin_checkpoint(early, run_id="run", pins_dir=watched.pins)
+    shutil.rmtree(early)
+    with watching(tmp_path) as watched:
+        assert [checkpoint.step for checkpoint in watched.look()] == [10, 50, 60]
+        assert watched.reasons() == []
+
+
+def test_weights_behind_a_link_out_of_the_folder_are_refused(watched: Watched) -> None:
+    elsewhere = trainer.save_model(watched.out.parent / "elsewhere", seed=1)
+    folder = trainer.save(watched.out, 10)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to(elsewhere / "model.safetensors")
+    assert watched.steps() == []
+    assert watched.reasons() == [(10, "E-CKPT-UNSAFE")]
+
+
+def test_pickle_weights_are_a_gap(watched: Watched) -> None:
+    folder = trainer.save(watched.out, 10)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    assert watched.steps() == []
+    assert watched.reasons() == [(10, "E-CKPT-UNSAFE")]
+
+
+def test_nan_weights_are_a_gap_and_the_next_checkpoint_goes_on(watched: Watched) -> None:
+    folder = trainer.save(watched.out, 10)
+    content = bytearray(trainer.weights(10))
+    content[-4:] = b"\xff\xff\xff\x7f"
+    (folder / "model.safetensors").write_bytes(content)
+    trainer.write_json(folder / "trainer_state.json", trainer.trainer_state(10))
+    trainer.save(watched.out, 20)
+    assert watched.steps() == [20]
+    (gap,) = watched.source.gaps()
+    assert gap.code == "E-CKPT-UNREADABLE"
+    assert "NaN" in gap.message
+    assert not list(watched.pins.rglob(".held-*"))
+    trainer.save(watched.out, 10, seed=3)
+    assert watched.steps() == [10]
+    assert watched.source.gaps() == ()
+
+
+def test_pins_that_cannot_be_written_lose_nothing_while_the_checkpoint_lives(watched: Watched) -> None:
+    trainer.save(watched.out, 10)
+    watched.pins.parent.write_text("a file where the folder of pins should be")
+    assert watched.steps() == []
+    assert watched.source.gaps() == ()
+    watched.pins.parent.unlink()
+    assert watched.steps() == [10]
+
+
+def test_a_checkpoint_that_could_not_be_pinned_before_it_vanished_is_a_gap_with_the_reason(watched: Watched) -> None:
+    trainer.save(watched.out, 10)
+    watched.pins.parent.write_text("a file where the folder of pins should be")
+    watched.look()
+    shutil.rmtree(watched.out / "checkpoint-10")
+    watched.look()
+    (gap,) = watched.source.gaps()
+    assert gap.code == "E-CKPT-VANISHED"
+    assert "cannot be pinned" in gap.message

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_jobs.errors import CheckpointNotFound
+from eval_jobs.types import CheckpointFormat
+from tests import trainer
+from tests.tiny_model import write_checkpoint, write_lora
+from tracker.adapters.checkpoints.folder.source import find_runs
+
+
+def test_a_trainers_output_folder_is_described(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        trainer.save(tmp_path / "out", step)
+    (tmp_path / "out" / "checkpoint-40").mkdir()
+    found = find_runs(tmp_path / "out")
+    (run,) = found.runs
+    assert found.pattern == "checkpoint-*"
+    assert (run.sub_folder, run.checkpoints, run.newest_step) == ("", 4, 40)
+    assert run.format is CheckpointFormat.FULL
+    assert run.problem == "it is empty"
+
+
+def test_runs_in_sub_folders_logs_and_data_are_found(tmp_path: Path) -> None:
+    base = write_checkpoint(tmp_path / "base")
+    for run in ("v0-20260101", "v1-20260102"):
+        write_lora(base, tmp_path / "out" / run / "checkpoint-10", rank=2)
+        (tmp_path / "out" / run / "logging.jsonl").write_text("{}\n")
+        (tmp_path / "out" / run / "val_dataset.jsonl").write_text("{}\n")
+    (tmp_path / "exam.jsonl").write_text("{}\n")
+    found = find_runs(tmp_path / "out")
+    assert [(r.sub_folder, r.format, r.base_model) for r in found.runs] == [
+        ("v0-20260101", CheckpointFormat.LORA, str(base)),
+        ("v1-20260102", CheckpointFormat.LORA, str(base)),
+    ]
+    assert [path.name for path in found.logs] == ["logging.jsonl", "logging.jsonl"]
+    assert [path.name for path in found.data] == ["exam.jsonl", "val_dataset.jsonl", "val_dataset.jsonl"]
+
+
+@pytest.mark.parametrize(("name", "pattern"), [("step_10", "step_*"), ("global_step10", "global_step*")])
+def test_the_pattern_is_seen_from_the_names(name: str, pattern: str, tmp_path: Path) -> None:
+    trainer.save_model(tmp_path / name, seed=1)
+    assert find_runs(tmp_path).pattern == pattern
+
+
+def test_a_folder_without_checkpoints_is_described_too(tmp_path: Path) -> None:
+    found = find_runs(tmp_path)
+    assert found.runs == ()
+    assert found.pattern == "checkpoint-*"
+
+
+def test_a_folder_that_is_none_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "missing", tmp_path / "file"):
+        with pytest.raises(CheckpointNotFound, match="cannot be listed"):
+            find_runs(path)

@@ -1,0 +1,149 @@
+"""What an alert carries beside its sentence: numbers, a few lost questions, a command; and what cannot stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from eval_jobs.errors import StoreError
+from eval_jobs.types import EvalRecord, EvalResult, SampleScore
+from tests.fakes.alerting import FakeAlerting
+from tests.fakes.history import FakeHistory
+from tests.records import forgetting_run
+from tracker.app.steps.alerting import Crier
+from tracker.domain.alerts.evidence import comparing, evidence_of
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, Evidence
+from tracker.domain.records.types import Baseline, Comparison, Report, Verdict, VerdictWord
+
+RUN = forgetting_run(trouble=False)
+BEFORE, AFTER = RUN.records[5], RUN.records[6]
+"""Steps 600 and 700: `facts` is lost in between."""
+
+
+def loss(subject: str = "facts", **changes: object) -> Alert:
+    evidence = Evidence(score=0.0, change=-0.9, baseline_steps=(500, 600), n_common=40, n_lost=36)
+    alert = Alert(
+        fingerprint="f",
+        run_id=RUN.run_id,
+        step=700,
+        kind=AlertKind.LOSS,
+        subject=subject,
+        state=AlertState.FIRING,
+        message="facts regressed",
+        evidence=evidence,
+        raised_at=AFTER.finished_at,
+    )
+    return replace(alert, **changes)  # type: ignore[arg-type]
+
+
+def told(alert: Alert, *, samples: int = 3, history: FakeHistory | None = None) -> tuple[str, ...]:
+    """Return the lost questions that people are shown."""
+    kept, alerting = history or FakeHistory(), FakeAlerting()
+    for record in (BEFORE, AFTER):
+        kept.append(record)
+    Crier(history=kept, alerting=alerting, samples=samples).tell([alert], AFTER)
+    (one,) = alerting.alerts
+    return one.evidence.lost_samples if one.evidence is not None else ()
+
+
+def result_of(record: EvalRecord, benchmark: str) -> EvalResult:
+    return next(o for o in record.outcomes if isinstance(o, EvalResult) and o.benchmark == benchmark)
+
+
+def lost(benchmark: str, subset: str = "") -> set[str]:
+    """Return the questions that were right at step 600 and are wrong at step 700."""
+
+    def right(record: EvalRecord) -> dict[str, SampleScore]:
+        samples = result_of(record, benchmark).samples
+        return {s.sample_id: s for s in samples if s.score and subset in ("", s.subset)}
+
+    now = right(AFTER)
+    return {sample.prompt for key, sample in right(BEFORE).items() if key not in now}
+
+
+def test_a_loss_shows_a_few_questions_that_were_right_before() -> None:
+    shown = told(loss())
+    assert len(shown) == 3
+    assert set(shown) <= lost("facts")
+
+
+def test_a_loss_of_a_subset_shows_questions_of_that_subset() -> None:
+    subset = result_of(BEFORE, "facts").samples[0].subset
+    shown = told(loss(f"facts / {subset}"), samples=10)
+    assert shown
+    assert set(shown) <= lost("facts", subset)
+
+
+def test_nobody_is_shown_questions_who_does_not_want_them_or_where_none_was_lost() -> None:
+    evidence = loss().evidence
+    assert evidence is not None
+    assert told(loss(), samples=0) == ()
+    assert told(loss(evidence=replace(evidence, n_lost=0))) == ()
+    assert told(loss(evidence=replace(evidence, baseline_steps=()))) == ()
+    assert told(loss(evidence=replace(evidence, baseline_steps=(12,)))) == ()
+    assert told(loss(kind=AlertKind.MISSING)) == ()
+
+
+def test_samples_that_are_gone_keep_nobody_from_being_told() -> None:
+    class Damaged(FakeHistory):
+        def record(self, plan_id: str, benchmarks: Collection[str] | None = None) -> EvalRecord | None:
+            raise StoreError(f"the samples of {plan_id}, {benchmarks} are damaged", hint="restore them")
+
+    history = Damaged()
+    assert told(loss(), history=history) == ()
+    assert [a.subject for a in history.open_alerts(RUN.run_id)] == ["facts"]
+
+
+def verdict(baseline: Baseline = Baseline.PEAK) -> Verdict:
+    comparison = Comparison(
+        baseline=baseline,
+        baseline_steps=(400, 500, 600),
+        pooled_steps=(700,),
+        n_common=40,
+        common_fraction=1.0,
+        delta=-0.4,
+        stderr=0.1,
+        ci_low=-0.6,
+        ci_high=-0.2,
+        p_worse=0.001,
+        p_better=0.999,
+        p_worse_items=0.001,
+        jitter=0.0,
+        n_lost=18,
+        n_gained=2,
+        method="pooled-t",
+    )
+    return Verdict(
+        benchmark="facts",
+        word=VerdictWord.REGRESSED,
+        reason="",
+        score=0.5,
+        stderr=0.08,
+        coverage=1.0,
+        comparisons=(comparison,),
+        alpha_test=0.01,
+    )
+
+
+def report(run_id: str = "run a") -> Report:
+    return replace(RUN.reports[6], run_id=run_id, step=700)
+
+
+def test_the_numbers_are_those_that_decided_and_the_command_shows_them() -> None:
+    assert evidence_of(verdict()) == Evidence(
+        score=0.5,
+        change=-0.4,
+        ci_low=-0.6,
+        ci_high=-0.2,
+        baseline_steps=(400, 500, 600),
+        n_common=40,
+        n_lost=18,
+        n_gained=2,
+    )
+    assert comparing(report(), verdict()) == "tracker compare 'run a@600' 'run a@700'"
+
+
+def test_a_baseline_of_another_run_is_no_step_of_this_one() -> None:
+    assert evidence_of(verdict(Baseline.PINNED)).baseline_steps == ()
+    assert comparing(report(), verdict(Baseline.PINNED)) == ""
+    assert comparing(report(), replace(verdict(), comparisons=())) == ""

@@ -1,0 +1,15 @@
+"""`tracker history` answers at once, however large the project is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_it_loads_neither_statistics_nor_stores() -> None:
+    program = (
+        "import sys; import tracker.cli.commands.history;"
+        "print(*sorted({'scipy', 'pandas', 'alembic', 'mlflow', 's3fs', 'fsspec', 'httpx'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,103 @@
+"""What `tracker calibrate` prints, and what stands behind verdicts afterwards."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import UTC, datetime
+from textwrap import dedent
+
+from rich.console import Console, RenderableType
+
+from eval_jobs.types import BenchmarkFailure
+from tests.records import forgetting_run
+from tracker.cli.tables.calibration import calibration_table, repetitions
+from tracker.cli.tables.render import report_lines
+from tracker.domain.records.calibration import AskedTwice, Calibration
+
+AT = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+RUN = forgetting_run(trouble=False)
+
+
+def asked(benchmark: str, n: int, flips: int, **changes: float) -> AskedTwice:
+    found = AskedTwice(
+        benchmark=benchmark, fingerprint="f", planned=n, samples=n, flips=flips, other_texts=7, squares=float(flips),
+        largest=1.0, first_mean=0.5, second_mean=0.5, p_shift=1.0,
+    )  # fmt: skip
+    return replace(found, **changes)  # type: ignore[arg-type]
+
+
+CALIBRATION = Calibration(
+    plan=RUN.records[0].plan,
+    engine=RUN.records[0].engine,
+    benchmarks=(
+        asked("facts", 500, 0),
+        asked("sums", 500, 60),
+        asked("reversal", 100, 1),
+        asked("moved", 1000, 30, second_mean=0.47, p_shift=1e-9),
+    ),
+    failures=(
+        BenchmarkFailure(
+            benchmark="\x1b[2Jodd\nname", fingerprint="g", code="E-EVAL-ENDPOINT", message="the server went\naway",
+            hint="see its log", retryable=True,
+        ),
+    ),
+    started_at=AT,
+    finished_at=AT,
+)  # fmt: skip
+BY_NAME = {one.benchmark: one for one in repetitions(CALIBRATION, 0.01)}
+REPORT = replace(
+    RUN.reports[-1],
+    verdicts=tuple(replace(v, repetition=BY_NAME[v.benchmark]) for v in RUN.reports[-1].verdicts),
+    latency=(),
+)
+
+
+def shown(*parts: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=110, force_terminal=False)
+    console.print(*parts, sep="\n")
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+def test_every_benchmark_has_a_line_and_what_follows_stands_below() -> None:
+    assert shown(calibration_table(CALIBRATION, min_effect=0.01)) == dedent(
+        """\
+                                       flips   other   two scores differ
+        benchmark   samples    95 % interval    text            by, 95 %
+        ─────────────────────────────────────────────────────────────────────────
+        facts           500                0       7              ±0.000   fit
+                              0.0 % to 0.7 %              at most ±0.008
+        sums            500               60       7              ±0.030   unfit
+                               9.3 % to 15 %              at most ±0.034
+        reversal        100                1       7              ±0.020   unsure
+                              0.0 % to 5.4 %              at most ±0.046
+        moved          1000               30       7              ±0.059   unfit
+                              2.0 % to 4.3 %              at most ±0.059
+        \ufffd[2Jodd name is not calibrated: the server went away [E-EVAL-ENDPOINT]
+          see its log
+
+        moved: the second pass is −0.030 off as a whole, which flips do not explain: something changed between the
+        passes
+        sums is unfit: repeating the evaluation alone moves it by ±0.030, and policy.min_effect is 0.01
+        moved is unfit: repeating the evaluation alone moves it as a whole by 0.030, and policy.min_effect is 0.01
+          more samples, several answers to each (repeats), temperature 0 or a larger policy.min_effect help
+        unsure: too few samples to show it either way; verdicts say what they can show
+        from now on verdicts, comparisons and reports show this beside every difference"""  # noqa: RUF001 - a true minus sign
+    )
+
+
+def test_where_nothing_was_measured_only_the_reasons_stand() -> None:
+    lines = shown(calibration_table(replace(CALIBRATION, benchmarks=()), min_effect=0.01)).splitlines()
+    assert [line.strip() for line in lines] == [
+        "\ufffd[2Jodd name is not calibrated: the server went away [E-EVAL-ENDPOINT]",
+        "see its log",
+    ]
+
+
+def test_a_judged_checkpoint_says_behind_each_difference_what_repetition_does() -> None:
+    said = " ".join(shown(*report_lines(REPORT)).split())
+    assert "0.875 below step 600, 70 samples lost; lost since step 700 (repeating it flips nothing)" in said
+    assert "(losses under 0.084 can go unseen) (repeating it alone: ±0.020)" in said
+    assert said.count("is unfit") == 1
+    assert "repeating" not in shown(*report_lines(RUN.reports[-1]))

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from tests.records import RecordedRun, forgetting_run, scores_of_run
+from tracker.cli.tables.forgetting import ledger_view
+from tracker.domain.forgetting.ledger import run_ledger
+from tracker.domain.forgetting.texts import with_texts
+from tracker.domain.forgetting.types import LostTexts, RunLedger
+from tracker.domain.records.types import Policy
+
+RUN = forgetting_run()
+
+
+def ledger_of(run: RecordedRun, *, details: int = 1) -> RunLedger:
+    ledger = run_ledger(scores_of_run(run), Policy(phases=run.phases), details=details)
+    records = {r.plan.id: r for r in run.records}
+    return with_texts(ledger, lambda plan_id, _: records.get(plan_id))
+
+
+LEDGER = ledger_of(RUN)
+
+
+def shown(ledger: RunLedger, *, subsets: int = 5, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(ledger_view(ledger, subsets=subsets))
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def test_the_ledger_fits_a_terminal_of_80_columns() -> None:
+    assert (
+        shown(LEDGER).split("\nsums: 39")[0]
+        == """\
+tiny-forgetting  10 checkpoints, steps 100 to 1000
+benchmark   best    steps    now   change (95 %)   kept  lost  net  by chance
+─────────────────────────────────────────────────────────────────────────────
+facts      0.875  500-600  0.050  −0.825 ± 0.077    0 %    62   62        0.3
+sums       0.550  600-700  0.075  −0.475 ± 0.087    8 %    39   39        0.3
+reversal   0.575  700-800  0.975  +0.400 ± 0.062  100 %     0   −6        0.6
+facts: not all samples were answered: step 400 (97 %)
+
+skills taught facts and sums: −0.700 [−0.763, −0.637] since its end
+backward transfer: −0.700 [−0.763, −0.637]
+
+facts: 62 lost samples (about 0.3 by chance), right at 500 to 600 and wrong at
+900 to 1000
+    prompt What colour is the robepu?
+  expected red
+     ✓ 600 red
+    ✗ 1000 upebor
+      life learned 300, forgotten 800
+and 61 more: --samples, --json
+"""  # noqa: RUF001 - true minus signs
+    )
+
+
+def test_subsets_stand_below_their_benchmark_and_the_rest_is_counted() -> None:
+    facts = LEDGER.benchmarks[0]
+    rows = tuple(replace(facts.whole, subset=f"subject {i}") for i in range(8))
+    text = shown(replace(LEDGER, benchmarks=(replace(facts, subsets=rows),)), subsets=2)
+    assert "\n  subject 1" in text
+    assert "subject 2" not in text
+    assert "\n  +6 more" in text
+    assert "subject" not in shown(replace(LEDGER, benchmarks=(replace(facts, subsets=rows),)), subsets=0)
+
+
+def test_checkpoints_that_do_not_count_are_named() -> None:
+    facts = replace(LEDGER.benchmarks[0], measured_otherwise=(100, 200), passed_over=(300,))
+    text = shown(replace(LEDGER, benchmarks=(facts,)))
+    assert "facts: measured otherwise than the newest one, not counted: step 100 and 200" in text
+    assert "facts: scored on too few samples, not counted: step 300" in text
+
+
+def test_a_short_run_says_why_there_is_no_ledger_yet() -> None:
+    text = shown(ledger_of(replace(RUN, records=RUN.records[:3])))
+    assert "facts: too few checkpoints or samples to tell what was forgotten" in text
+    assert "nan" not in text
+
+
+def test_a_run_without_scores_says_so() -> None:
+    assert shown(ledger_of(replace(RUN, records=()))) == "tiny-forgetting: no checkpoint has enough scores yet"
+
+
+def test_a_run_with_too_few_scores_names_them() -> None:
+    facts = replace(LEDGER.benchmarks[0], steps=(), passed_over=(100,))
+    text = shown(replace(LEDGER, steps=(), benchmarks=(facts,)))
+    assert "no checkpoint has enough scores yet" in text
+    assert "facts: scored on too few samples, not counted: step 100" in text
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[31mred\x1b[0m", "[bold]x[/bold]", "a\nb\rc", "\u202egnp.exe", "\ud83d"])
+def test_text_of_a_model_cannot_disturb_the_terminal(hostile: str) -> None:
+    texts = LostTexts(
+        prompt=hostile,
+        target=hostile,
+        answer_before=hostile,
+        right_before=True,
+        answer_after=hostile,
+        right_after=False,
+    )
+    facts = LEDGER.benchmarks[0]
+    detail = replace(facts.details[0], texts=texts)
+    phase = replace(LEDGER.transfers[0], phase=hostile)
+    one = replace(
+        facts,
+        benchmark=f"facts{hostile}",
+        details=(detail, replace(detail, texts=None, sample_id=hostile)),
+        subsets=(replace(facts.whole, subset=hostile), facts.whole),
+    )
+    text = shown(replace(LEDGER, run_id=hostile, benchmarks=(one,), transfers=(phase,)), width=120)
+    assert not any(char in text for char in "\x1b\r\u202e\ud83d")
+    assert text.encode()
+    if hostile.startswith("["):
+        assert text.count(hostile) >= 8  # shown as it is, not taken for markup
+    assert "its texts were not kept" in text

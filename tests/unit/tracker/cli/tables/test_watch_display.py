@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from eval_jobs.queue_types import QueueState, Running, Waiting
+from tests.records import FORGETTING_TOML, forgetting_run
+from tracker.app.pipeline import Tick
+from tracker.cli.tables.watch_display import WatchDisplay, _status
+from tracker.config import parse_config
+
+WHY = "waits until 20:00 Europe/Berlin (serve.only_when.hours = 20:00-07:00)"
+RECORD = forgetting_run(checkpoints=1, samples=2, trouble=False).records[0]
+PAUSED = QueueState(
+    waiting=(Waiting(plan_id="a", run_id="r", step=300, note=WHY), Waiting(plan_id="b", run_id="r", step=200)),
+    counts={"waiting": 2},
+)
+LOOKING = QueueState(waiting=(Waiting(plan_id="b", run_id="r", step=200),), counts={"waiting": 1})
+BUSY = QueueState(
+    running=(Running(plan=RECORD.plan, worker="w", note="sums 1/3", since=RECORD.started_at),), counts={"waiting": 0}
+)
+NOTHING = Tick(checkpoints=(), gaps=(), skipped=(), reports=(), unsent=0)
+
+
+def shown(tmp_path: Path, *states: QueueState) -> str:
+    stream = io.StringIO()
+    display = WatchDisplay(Console(file=stream, width=200), parse_config(FORGETTING_TOML, tmp_path / "tracker.toml"))
+    for state in states:
+        display.show(NOTHING, state)
+    return stream.getvalue()
+
+
+def test_a_pause_is_said_once_with_its_reason_also_where_there_is_no_live_line(tmp_path: Path) -> None:
+    assert shown(tmp_path, PAUSED, PAUSED, LOOKING, PAUSED).splitlines() == [f"   paused {WHY}"]
+
+
+def test_a_pause_after_work_was_done_is_said_again(tmp_path: Path) -> None:
+    assert shown(tmp_path, PAUSED, BUSY, PAUSED).count(WHY) == 2
+
+
+def test_the_live_line_says_why_plans_wait() -> None:
+    assert str(_status(NOTHING, PAUSED)) == f"waiting: step 300, 200: {WHY}"
+    assert str(_status(NOTHING, LOOKING)) == "waiting: step 200"
+
+
+def test_the_live_line_says_what_is_still_on_its_way_to_mlflow_and_to_people() -> None:
+    passed = replace(NOTHING, unsent=3, untold=1)
+    assert str(_status(passed, LOOKING)) == "waiting: step 200 | 3 results wait for MLflow | 1 alert to be told"

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from eval_jobs.types import Checkpoint, CheckpointFormat
+from tests.judged_run import judged_run
+from tests.records import forgetting_run
+from tracker.domain.overview.run import decisive_comparison, headline, overview, standings
+from tracker.domain.records.types import Baseline, Measure, Report, VerdictWord
+
+RUN = forgetting_run()
+
+
+def _with_words(report: Report, **words: VerdictWord) -> Report:
+    verdicts = (replace(v, word=words.get(v.benchmark, v.word)) for v in report.verdicts)
+    return replace(report, verdicts=tuple(verdicts))
+
+
+def test_the_finding_of_the_run_is_one_sentence() -> None:
+    assert headline(overview(RUN.reports)) == "facts and sums were forgotten after step 600; reversal improved"
+
+
+def test_the_sentence_follows_the_run() -> None:
+    said = [headline(overview(RUN.reports[:count])) for count in range(9)]
+    assert said == [
+        "nothing was evaluated yet",
+        "no finding in 3 benchmarks (all measured for the first time)",
+        "no finding in 3 benchmarks (all inconclusive)",
+        "sums has no result at step 300; facts improved; no finding in reversal (inconclusive)",
+        "facts and sums improved; no finding in reversal (inconclusive)",
+        "facts and sums improved; no finding in reversal (inconclusive)",
+        "facts and sums improved; no finding in reversal (inconclusive)",
+        "facts and sums regressed after step 600; reversal improved",
+        "facts and sums regressed after step 600; reversal improved",
+    ]
+
+
+def test_no_difference_found_is_never_called_no_change() -> None:
+    newest = _with_words(RUN.reports[1], facts=VerdictWord.EQUIVALENT)
+    assert headline(overview([newest])) == "no finding in 3 benchmarks (2 inconclusive, 1 equivalent)"
+
+
+def test_a_loss_that_cannot_be_told_any_more_is_still_mentioned() -> None:
+    later = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.INCONCLUSIVE)
+    said = headline(overview([*RUN.reports, later]))
+    assert "facts was inconclusive at step 1100 (forgotten at step 1000)" in said
+
+
+def test_a_blind_spot_after_a_loss_does_not_hide_it() -> None:
+    later = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.MISSING)
+    assert "facts has no result at step 1100 (forgotten at step 1000)" in headline(overview([*RUN.reports, later]))
+
+
+def test_losses_that_began_at_unlike_steps_are_said_together() -> None:
+    newest = RUN.reports[-1]
+    later = replace(newest, verdicts=(replace(newest.verdicts[0], lost_since=800), *newest.verdicts[1:]))
+    said = headline(overview([*RUN.reports[:-1], later]))
+    assert said.startswith("facts and sums were forgotten after steps 600 to 700;")
+
+
+def test_a_loss_began_after_the_last_good_checkpoint_and_not_after_the_luckiest_one() -> None:
+    newest = RUN.reports[-1]
+    facts = newest.verdicts[0]
+    luckier = tuple(replace(c, baseline_steps=(500,)) for c in facts.comparisons)
+    moved = replace(newest, verdicts=(replace(facts, comparisons=luckier), *newest.verdicts[1:]))
+    found = standings(overview([*RUN.reports[:-1], moved]))[0]
+    assert (found.benchmark, found.after_step, found.best_steps) == ("facts", 600, (500,))
+
+
+@pytest.mark.parametrize("between", [VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE])
+def test_doubts_and_blind_spots_do_not_interrupt_a_loss(between: VerdictWord) -> None:
+    unplaced = [replace(r, verdicts=tuple(replace(v, lost_since=None) for v in r.verdicts)) for r in RUN.reports]
+    reports = [_with_words(r, facts=between) if r.step == 800 else r for r in unplaced]
+    assert standings(overview(reports))[0].after_step == 600
+
+
+def test_a_loss_that_is_over_is_said_once_and_not_held_against_later_checkpoints() -> None:
+    back = _with_words(replace(RUN.reports[-1], step=1100), facts=VerdictWord.RECOVERED)
+    assert headline(overview([*RUN.reports, back])) == (
+        "sums was forgotten after step 600; facts recovered; reversal improved"
+    )
+    after = _with_words(replace(RUN.reports[-1], step=1200), facts=VerdictWord.INCONCLUSIVE)
+    assert headline(overview([*RUN.reports, back, after])) == (
+        "sums was forgotten after step 600; reversal improved; no finding in facts (inconclusive)"
+    )
+
+
+def test_the_sentence_names_what_was_found_beside_the_scores() -> None:
+    reports = judged_run().reports
+    assert headline(overview(reports)) == (
+        "facts and sums were forgotten after step 600; trivia recovered; reversal improved; "
+        "trivia / history was forgotten since step 600; the answers of sums got longer since step 700"
+    )
+    assert "history" not in headline(overview([*reports, replace(RUN.reports[-1], step=1100)]))
+
+
+def test_a_benchmark_with_a_lost_subset_is_not_said_to_show_nothing() -> None:
+    early, late = RUN.reports[1], judged_run().reports[-1]
+    subset, length = late.findings
+    cut_off = replace(length, benchmark="facts", measure=Measure.COMPLETENESS)
+    found = replace(early, findings=(replace(subset, benchmark="sums"), replace(length, benchmark="sums"), cut_off))
+    assert headline(overview([found])) == (
+        "sums / history was forgotten since step 600; the answers of sums got longer since step 700; "
+        "more answers of facts are cut off since step 700; "
+        "no finding in 3 benchmarks as a whole (all inconclusive)"
+    )
+
+
+def test_losses_come_first_and_blind_spots_before_gains() -> None:
+    newest = _with_words(RUN.reports[-1], sums=VerdictWord.MISSING)
+    assert [s.benchmark for s in standings(overview([*RUN.reports[:-1], newest]))] == ["facts", "sums", "reversal"]
+    assert [s.word for s in standings(overview([newest]))][:2] == [VerdictWord.FORGOTTEN, VerdictWord.MISSING]
+
+
+def test_a_step_that_was_judged_again_shows_its_newest_verdict() -> None:
+    again = _with_words(
+        replace(RUN.reports[-1], created_at=RUN.reports[-1].created_at + timedelta(hours=1)),
+        facts=VerdictWord.INCOMPARABLE,
+    )
+    verdict = overview([again, *RUN.reports]).at(1000, "facts")
+    assert verdict is not None
+    assert verdict.word is VerdictWord.INCOMPARABLE
+
+
+def test_benchmarks_keep_the_order_of_the_newest_report() -> None:
+    newest = RUN.reports[-1]
+    without_facts = replace(newest, step=1100, verdicts=newest.verdicts[:0:-1])
+    assert overview([*RUN.reports, without_facts]).benchmarks == ("reversal", "sums", "facts")
+
+
+def test_a_gap_at_a_step_that_was_evaluated_later_is_no_gap() -> None:
+    assert [g.step for g in overview(RUN.reports, RUN.gaps).gaps] == [550]
+    assert overview(RUN.reports, [replace(RUN.gaps[0], step=500)]).gaps == ()
+
+
+def test_a_verdict_rests_on_its_first_comparison() -> None:
+    forgotten = RUN.reports[-1].verdicts[0]
+    against = decisive_comparison(forgotten)
+    assert against is not None
+    assert against.baseline is Baseline.PEAK
+    assert against is forgotten.comparisons[0]
+    assert decisive_comparison(RUN.reports[0].verdicts[0]) is None
+
+
+def test_a_name_with_braces_is_not_taken_for_a_place() -> None:
+    verdicts = tuple(replace(v, benchmark="{be} {step}") for v in RUN.reports[-1].verdicts[:1])
+    report = replace(RUN.reports[-1], verdicts=verdicts)
+    assert headline(overview([report])) == "{be} {step} was forgotten after step 600"
+
+
+# --- training that goes back
+
+
+def _of(step: int, minute: int, report: Report) -> Report:
+    checkpoint = Checkpoint(
+        run_id="run",
+        step=step,
+        uri=f"/pins/{step}-{minute}",
+        source_uri=f"/out/checkpoint-{step}",
+        format=CheckpointFormat.FULL,
+        digest=f"{minute:08d}{step}",
+        ready_at=RUN.reports[0].created_at + timedelta(minutes=minute),
+    )
+    return replace(report, plan_id=f"{step}-{minute}", step=step, checkpoint=checkpoint)
+
+
+def test_what_training_left_behind_stands_apart_and_is_no_part_of_the_finding() -> None:
+    good, bad = RUN.reports[5], RUN.reports[-1]
+    first = [_of(100, 1, good), _of(200, 2, bad), _of(300, 3, bad)]
+    view = overview([*first, _of(200, 60, good)])
+    assert view.steps == (100, 200)
+    assert [(c.step, c.digest, end) for c, end in view.left] == [(200, "00000002200", 200), (300, "00000003300", 200)]
+    verdict = view.at(200, "facts")
+    assert verdict == next(v for v in good.verdicts if v.benchmark == "facts")
+    assert "forgotten" not in headline(view)
+
+
+def test_a_checkpoint_that_was_left_and_is_judged_once_more_does_not_come_back() -> None:
+    good, bad = RUN.reports[5], RUN.reports[-1]
+    late = replace(_of(200, 2, bad), created_at=bad.created_at + timedelta(days=9))
+    view = overview([_of(100, 1, good), _of(200, 60, good), late])
+    assert view.at(200, "facts") == next(v for v in good.verdicts if v.benchmark == "facts")

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from eval_jobs.types import EvalRecord
+from tests.records import forgetting_run
+from tracker.domain.records.types import Report, Verdict, VerdictWord
+from tracker.domain.verdicts.late import NEAREST, judged_again, overtaken_by
+
+RECORDS = forgetting_run(checkpoints=16, samples=2, trouble=False).records
+NOW = datetime(2026, 3, 14, tzinfo=UTC)
+
+
+def steps(found: tuple[EvalRecord, ...]) -> list[int]:
+    return [record.plan.checkpoint.step for record in found]
+
+
+def test_the_nearest_successors_and_the_newest_are_looked_at_again() -> None:
+    every = steps(RECORDS)
+    assert steps(overtaken_by(RECORDS[14], RECORDS)) == every[15:]
+    assert steps(overtaken_by(RECORDS[4], RECORDS)) == every[5:]
+    assert steps(overtaken_by(RECORDS[0], RECORDS[::-1])) == [*every[1 : 1 + NEAREST], every[-1]]
+
+
+def test_the_newest_checkpoint_has_overtaken_nobody() -> None:
+    assert overtaken_by(RECORDS[-1], RECORDS) == ()
+    assert overtaken_by(RECORDS[-1], ()) == ()
+
+
+def test_another_suite_has_a_past_of_its_own() -> None:
+    plan = RECORDS[-1].plan
+    other = replace(RECORDS[-1], plan=replace(plan, suite=replace(plan.suite, name="other")))
+    assert overtaken_by(RECORDS[-2], (other,)) == ()
+
+
+def test_of_a_step_that_was_measured_twice_the_newer_result_counts() -> None:
+    newer = replace(RECORDS[-1], finished_at=RECORDS[-1].finished_at + timedelta(hours=1))
+    assert overtaken_by(RECORDS[-2], (newer, RECORDS[-1])) == (newer,)
+
+
+def test_what_was_trained_before_the_run_went_back_is_not_overtaken() -> None:
+    plan = RECORDS[3].plan
+    written = RECORDS[-1].plan.checkpoint.ready_at + timedelta(hours=1)
+    again = replace(plan.checkpoint, ready_at=written, digest="f" * 64)
+    rewound = replace(RECORDS[3], plan=replace(plan, id="again", checkpoint=again))
+    assert overtaken_by(rewound, RECORDS) == ()
+    assert len(overtaken_by(RECORDS[3], RECORDS)) > 1
+
+
+def verdict(benchmark: str, word: VerdictWord) -> Verdict:
+    return Verdict(benchmark=benchmark, word=word, reason=word, score=None, stderr=None, coverage=0.0, alpha_test=0.0)
+
+
+def test_what_is_missing_stays_missing_for_the_same_reason() -> None:
+    before = Report(
+        run_id="run",
+        step=1,
+        plan_id="p",
+        verdicts=(verdict("a", VerdictWord.MISSING), verdict("b", VerdictWord.FIRST)),
+        created_at=NOW,
+    )
+    found = (
+        replace(verdict("a", VerdictWord.MISSING), reason="made without samples"),
+        verdict("b", VerdictWord.REGRESSED),
+    )
+    after = judged_again(before, replace(before, verdicts=found, created_at=NOW + timedelta(1)))
+    assert [v.reason for v in after.verdicts] == ["missing", "regressed"]
+    assert after.created_at == NOW + timedelta(1)

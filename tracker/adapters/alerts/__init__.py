@@ -1,0 +1,1 @@
+"""Delivery of notifications: outbox, one queue a channel."""

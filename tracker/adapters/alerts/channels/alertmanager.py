@@ -1,0 +1,102 @@
+"""Prometheus Alertmanager: each alert becomes one of its own, by which people route, silence and inhibit.
+
+Labels are an alert's identity there, so nothing that changes between firing and resolved is one of them. It keeps an
+alert for as long as it is told to: 30 days, so that a tracker that has ended resolves nothing. An Alertmanager that
+was started anew has forgotten all of them, so it hears again every minute what is firing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import httpx
+
+from tracker.adapters.alerts.sending.markdown import address
+from tracker.adapters.alerts.sending.posting import JSON, HttpChannel, json_bytes, post, unknown_answer
+from tracker.domain.alerts.text import Entry, entry_of, line_of
+from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState
+from tracker.domain.records.display import one_line
+
+REPEAT_S = 60.0
+LASTS = timedelta(days=30)
+TEST_LASTS = timedelta(minutes=5)
+"""Nobody says that a test is over."""
+MAX_LABEL_CHARS = 200
+PATH = "/api/v2/alerts"
+
+_NAMES = {
+    AlertKind.LOSS: ("CheckpointRegressed", "critical"),
+    AlertKind.LATENCY: ("CheckpointSlower", "warning"),
+    AlertKind.MISSING: ("EvaluationMissing", "warning"),
+    AlertKind.CHECKPOINT: ("CheckpointNotEvaluated", "warning"),
+    AlertKind.OVERDUE: ("CheckpointOverdue", "warning"),
+    AlertKind.STUCK: ("EvaluationStuck", "critical"),
+    AlertKind.UNFIT: ("BenchmarkUnfit", "warning"),
+    AlertKind.TEST: ("CheckpointTrackerTest", "info"),
+}
+_OTHERWISE = ("CheckpointAlert", "warning")
+
+
+class Alertmanager(HttpChannel):
+    """`tracker.ports.Notifier` for an Alertmanager."""
+
+    @property
+    def repeat_s(self) -> float | None:
+        """It forgets everything when it is started anew."""
+        return REPEAT_S
+
+    def notify(self, message: AlertMessage) -> str:
+        """Deliver the message; see the port."""
+        target = self.target
+        headers, auth = dict(JSON), None
+        if target.user:
+            auth = httpx.BasicAuth(target.user, target.secret)
+        elif target.secret:
+            headers["Authorization"] = f"Bearer {target.secret}"
+        body = json_bytes(alerts_of(message, target.clock.now()))
+        reply = post(target, body, url=f"{target.url.rstrip('/')}{PATH}", headers=headers, auth=auth)
+        if reply.body.strip():
+            raise unknown_answer(target, reply)
+        return f"HTTP {reply.status}"
+
+
+def alerts_of(message: AlertMessage, now: datetime) -> list[dict[str, object]]:
+    """Return the alerts as Alertmanager takes them; what is resolved ends `now`."""
+    return [_alert(alert, message, now) for alert in message.alerts]
+
+
+# --- private
+
+
+def _alert(alert: Alert, message: AlertMessage, now: datetime) -> dict[str, object]:
+    name, severity = _OTHERWISE if alert.kind is None else _NAMES[alert.kind]
+    labels = {
+        "alertname": name,
+        "run": line_of(alert.run_id, MAX_LABEL_CHARS),
+        "subject": line_of(alert.subject, MAX_LABEL_CHARS),
+        "kind": alert.kind or "",
+        "severity": severity,
+        "fingerprint": line_of(alert.fingerprint, MAX_LABEL_CHARS),
+    }
+    link = address(one_line(message.link))
+    value: dict[str, object] = {
+        "labels": {key: text for key, text in labels.items() if text},
+        "annotations": {key: text for key, text in _annotations(alert, entry_of(alert), link).items() if text},
+    }
+    if link:
+        value["generatorURL"] = link
+    if alert.state is AlertState.FIRING:
+        lasts = TEST_LASTS if alert.kind is AlertKind.TEST else LASTS
+        return value | {"startsAt": min(alert.raised_at, now).isoformat(), "endsAt": (now + lasts).isoformat()}
+    return value | {"endsAt": now.isoformat()}
+
+
+def _annotations(alert: Alert, entry: Entry, link: str) -> dict[str, str]:
+    return {
+        "summary": f"{line_of(alert.run_id, MAX_LABEL_CHARS)} step {alert.step}: {entry.headline}",
+        "description": entry.sentence,
+        **{label.replace(" ", "_"): text for label, text in entry.facts},
+        "lost_samples": "\n".join(entry.lost),
+        "command": entry.command,
+        "link": link,
+    }

@@ -1,0 +1,80 @@
+"""Any of the services that the library apprise knows, on its word.
+
+For several of them it says that a message was delivered which the service refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from dataclasses import dataclass, field
+
+import apprise
+
+from eval_jobs.errors import ConfigError
+from tracker.adapters.alerts.channels.mail import TEXT
+from tracker.adapters.alerts.sending.bounded import within
+from tracker.adapters.alerts.sending.markdown import address
+from tracker.adapters.alerts.sending.target import Target
+from tracker.domain.alerts.text import LINK, Room, bytes_long, shown, text_of
+from tracker.domain.records.alerts import AlertMessage
+
+ROOM = Room(total=8000, size=bytes_long)
+
+for name in ("apprise", "urllib3"):  # they log addresses, which are secrets here
+    logging.getLogger(name).setLevel(logging.ERROR)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apprise:
+    """`tracker.ports.Notifier` through apprise."""
+
+    target: Target
+    service: apprise.Apprise = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Name that a person gave it."""
+        return self.target.channel
+
+    @property
+    def repeat_s(self) -> float | None:
+        """A message that was taken is kept: nothing is repeated."""
+        return None
+
+    def notify(self, message: AlertMessage) -> str:
+        """Deliver the message; see the port. Which of the two errors it would be is not known: it is tried again."""
+        text = text_of(message)
+        where = address(text.link)
+        body = "\n\n".join(filter(None, [*shown(text, TEXT, ROOM), f"{LINK}: {where}" if where else ""]))
+        kind = apprise.NotifyType.FAILURE if text.is_firing else apprise.NotifyType.SUCCESS
+        try:
+            taken = within(
+                self.target.patience_s,
+                lambda: self.service.notify(
+                    body=body, title=text.title, notify_type=kind, body_format=apprise.NotifyFormat.TEXT
+                ),
+            )
+        except (TimeoutError, OSError, TypeError, ValueError) as error:
+            raise self.target.unreachable(f"apprise gave up: {type(error).__name__}") from error
+        if not taken:
+            raise self.target.unreachable("apprise says that it was not delivered")
+        return "apprise says that it was delivered"
+
+
+def open_apprise(target: Target) -> Apprise:
+    """Return the channel for the address in `target`.
+
+    Raises:
+        ConfigError: apprise does not know such an address.
+    """
+    service = apprise.Apprise()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # it loads all services, and with them old modules
+        is_known = service.add(target.url) is True
+    if not is_known:
+        raise ConfigError(
+            f"channel {target.channel!r}: apprise does not know such an address",
+            hint=f"compare the one that {target.url_setting} names with apprise's list of services",
+        )
+    return Apprise(target=target, service=service)

@@ -1,0 +1,86 @@
+"""DingTalk: a custom robot of a group.
+
+The answer's status is always 200; `errcode` decides. The signature is base64, and URL-encoded once.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import quote
+
+from tracker.adapters.alerts.sending.markdown import linked, markdown
+from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, json_long, post
+from tracker.adapters.alerts.sending.verdict import BUSY_S, Taken, look_at_secret, look_at_url, say
+from tracker.domain.alerts.text import LINK, Room, shown, text_of
+from tracker.domain.records.alerts import AlertMessage
+
+ROOM = Room(total=16_000, size=json_long)
+"""A whole request may have 20,000 bytes."""
+MARKUP = markdown("  \n")
+
+PER_MINUTE = 15
+"""Messages that we send. After more than 20 the robot takes none for ten minutes, and others may send to it as well."""
+MINUTE_S = 60.0
+
+TAKEN = Taken(
+    fields=(("errcode", "errmsg"),),
+    busy=dict.fromkeys((-1, 88, 90018), BUSY_S) | dict.fromkeys((90030, 130101, 410100), 10 * MINUTE_S),
+    hints=(
+        ("sign not match", look_at_secret),
+        ("timestamp", look_at_secret),
+        (
+            "keyword",
+            say("the robot asks for a keyword: add `step`, which is in every title, or let it ask for a signature"),
+        ),
+        ("whitelist", say("add the address of this machine to the robot's list")),
+        ("310000", look_at_secret),
+        ("token", look_at_url),
+        ("300001", look_at_url),
+        ("300005", look_at_url),
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DingTalk(HttpChannel):
+    """`tracker.ports.Notifier` for a robot of DingTalk."""
+
+    sent_s: deque[float] = field(default_factory=deque)
+    """When, by the monotonic clock, messages were sent within the last minute."""
+
+    def notify(self, message: AlertMessage) -> str:
+        """Deliver the message; see the port."""
+        self._keep_pace()
+        text = text_of(message)
+        title = MARKUP.escape(text.title)
+        parts = [f"### {title}", *shown(text, MARKUP, ROOM), linked(text.link, LINK)]
+        body = {
+            "msgtype": "markdown",
+            "markdown": {"title": title, "text": "\n\n".join(filter(None, parts))},
+            "at": {"isAtAll": False},
+        }
+        target = self.target
+        url = signed(target.url, target.secret, target.clock.now()) if target.secret else target.url
+        return TAKEN.check(target, post(target, json_bytes(body), url=url))
+
+    def _keep_pace(self) -> None:
+        now_s = self.target.clock.monotonic_s()
+        while self.sent_s and self.sent_s[0] <= now_s - MINUTE_S:
+            self.sent_s.popleft()
+        if len(self.sent_s) >= PER_MINUTE:
+            wait_s = self.sent_s[0] + MINUTE_S - now_s
+            raise self.target.unreachable(f"{PER_MINUTE} messages were sent within a minute", retry_after_s=wait_s)
+        self.sent_s.append(now_s)
+
+
+def signed(url: str, secret: str, now: datetime) -> str:
+    """Return the address with time and signature, which the service believes for an hour."""
+    timestamp = int(now.timestamp() * 1000)
+    digest = hmac.new(secret.encode(), f"{timestamp}\n{secret}".encode(), hashlib.sha256).digest()
+    separator = "&" if "?" in url else "?"
+    return f"{url}{separator}timestamp={timestamp}&sign={quote(base64.b64encode(digest), safe='')}"

@@ -1,0 +1,68 @@
+"""Feishu, and Lark outside of China: a custom bot of a group, with an interactive card.
+
+The answer's status is 200 also when the message was not taken. `code` decides; older bots answer with `StatusCode`, and
+some with both, of which `StatusCode` may be 0 all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+from tracker.adapters.alerts.sending.markdown import linked, markdown
+from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, json_long, post
+from tracker.adapters.alerts.sending.verdict import BUSY_S, Taken, look_at_secret, look_at_url, say
+from tracker.domain.alerts.text import LINK, MessageText, Room, shown, text_of
+from tracker.domain.records.alerts import AlertMessage
+
+ROOM = Room(total=14_000, count=40, size=json_long)
+"""A whole request may have 20 kB; each entry is an element of its own."""
+MARKUP = markdown("\n")
+
+TAKEN = Taken(
+    fields=(("code", "msg"), ("StatusCode", "StatusMessage")),
+    busy=dict.fromkeys((11232, 11233, 99991400), BUSY_S),
+    hints=(
+        ("19021", look_at_secret),
+        ("sign", look_at_secret),
+        (
+            "19024",
+            say("the bot asks for a keyword: add `step`, which is in every title, or let it ask for a signature"),
+        ),
+        ("19022", say("add the address of this machine to the bot's list")),
+        ("19001", look_at_url),
+        ("19007", say("the bot is switched off: switch it on in the group's settings")),
+    ),
+)
+
+
+class Feishu(HttpChannel):
+    """`tracker.ports.Notifier` for a bot of Feishu or Lark."""
+
+    def notify(self, message: AlertMessage) -> str:
+        """Deliver the message; see the port."""
+        target = self.target
+        body: dict[str, object] = {"msg_type": "interactive", "card": card_of(text_of(message))}
+        if target.secret:
+            timestamp = int(target.clock.now().timestamp())
+            body |= {"timestamp": str(timestamp), "sign": signature(target.secret, timestamp)}
+        return TAKEN.check(target, post(target, json_bytes(body)))
+
+
+def signature(secret: str, timestamp: int) -> str:
+    """Return the signature of a time in seconds: time and secret are the key, and nothing is signed with it."""
+    return base64.b64encode(hmac.new(f"{timestamp}\n{secret}".encode(), b"", hashlib.sha256).digest()).decode()
+
+
+def card_of(text: MessageText) -> dict[str, object]:
+    """Return the card: a coloured title, and one element for each entry."""
+    contents = [*shown(text, MARKUP, ROOM), linked(text.link, LINK)]
+    return {
+        "config": {"wide_screen_mode": True},
+        "header": {
+            "template": "red" if text.is_firing else "green",
+            "title": {"tag": "plain_text", "content": text.title},
+        },
+        "elements": [{"tag": "markdown", "content": content} for content in contents if content],
+    }

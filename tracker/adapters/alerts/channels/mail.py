@@ -1,0 +1,158 @@
+"""E-mail: text and HTML over SMTP. All that is said of one cause belongs to one thread."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import smtplib
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+
+from eval_jobs.errors import ChannelRefused, ChannelUnreachable
+from eval_jobs.identity import content_hash
+from tracker.adapters.alerts.sending.bounded import within
+from tracker.adapters.alerts.sending.markdown import address
+from tracker.adapters.alerts.sending.target import Target
+from tracker.domain.alerts.text import LINK, Markup, Room, id_of, shown, text_of
+from tracker.domain.records.alerts import AlertMessage
+from tracker.domain.records.channels import MailRoute, MailSecurity
+
+ROOM = Room(total=200_000)
+MAX_REFERENCES = 20
+ENCODING = "quoted-printable"
+"""Lines stay short, and of ASCII, whatever the server takes."""
+
+TEXT = Markup(escape=str, bold=str, quote=lambda text: f"  {text}", code=lambda text: f"  {text}")
+HTML = Markup(
+    escape=html.escape,
+    bold=lambda text: f"<b>{text}</b>",
+    quote=lambda text: f"<i>{text}</i>",
+    code=lambda text: f"<code>{html.escape(text)}</code>",
+    line_end="<br>\n",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mail:
+    """`tracker.ports.Notifier` by e-mail."""
+
+    target: Target
+    route: MailRoute
+
+    @property
+    def name(self) -> str:
+        """Name that a person gave it."""
+        return self.target.channel
+
+    @property
+    def repeat_s(self) -> float | None:
+        """A message that was taken is kept: nothing is repeated."""
+        return None
+
+    def notify(self, message: AlertMessage) -> str:
+        """Deliver the message; see the port."""
+        target = self.target
+        mail = mail_of(message, self.route)
+        mail["Date"] = format_datetime(target.clock.now())
+        try:
+            refused = within(target.patience_s, lambda: _send(mail, target, self.route))
+        except (smtplib.SMTPException, OSError, ValueError) as error:
+            raise _mapped(error, target) from error
+        count = len(self.route.recipients)
+        return f"taken for {count - refused} of {count} recipients" if refused else "taken"
+
+
+def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
+    """Return the mail, without its date."""
+    text = text_of(message)
+    domain = route.sender.rpartition("@")[2]
+    causes = [f"<{content_hash(alert.fingerprint)}.cause@{domain}>" for alert in message.alerts[:MAX_REFERENCES]]
+    mail = EmailMessage(policy=SMTP)
+    mail["Subject"] = text.title
+    mail["From"] = route.sender
+    mail["To"] = ", ".join(route.recipients)
+    mail["Message-ID"] = f"<{id_of(message)}@{domain}>"
+    # Of a mail that was never sent: a reader shows together all that refers to it.
+    mail["In-Reply-To"] = causes[0]
+    mail["References"] = " ".join(causes)
+    mail["Auto-Submitted"] = "auto-generated"
+    where = address(text.link)
+    link = f"{LINK}: {where}" if where else ""
+    mail.set_content("\n\n".join(filter(None, [text.title, *shown(text, TEXT, ROOM), link])) + "\n", cte=ENCODING)
+    anchor = f'<a href="{html.escape(where)}">{LINK}</a>' if where else ""
+    title = f"<b>{html.escape(text.title)}</b>"
+    paragraphs = filter(None, [title, *shown(text, HTML, ROOM), anchor])
+    body = "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+    mail.add_alternative(f"<!doctype html>\n<html><body>\n{body}\n</body></html>\n", subtype="html", cte=ENCODING)
+    return mail
+
+
+# --- private
+
+
+def _send(mail: EmailMessage, target: Target, route: MailRoute) -> int:
+    """Deliver the mail and return for how many recipients it was refused while others get it."""
+    with _connected(target, route) as smtp:
+        if target.user:
+            smtp.login(target.user, target.secret)
+        return len(smtp.send_message(mail, route.sender, route.recipients))
+
+
+@contextlib.contextmanager
+def _connected(target: Target, route: MailRoute) -> Iterator[smtplib.SMTP]:
+    timeout_s = target.patience_s
+    # Its own way to find the name of this machine may wait for minutes.
+    name = socket.gethostname() if "." in socket.gethostname() else "[127.0.0.1]"
+    if route.security is MailSecurity.TLS:
+        context = ssl.create_default_context()
+        smtp: smtplib.SMTP = smtplib.SMTP_SSL(route.host, route.port, name, timeout=timeout_s, context=context)
+    else:
+        smtp = smtplib.SMTP(route.host, route.port, name, timeout=timeout_s)
+    try:
+        if route.security is MailSecurity.STARTTLS:
+            smtp.starttls(context=ssl.create_default_context())
+        yield smtp
+        with contextlib.suppress(smtplib.SMTPException, OSError):
+            smtp.quit()  # the mail was taken, however they part
+    finally:
+        smtp.close()
+
+
+_NO_ENTRY = 535
+
+
+def _mapped(error: Exception, target: Target) -> ChannelRefused | ChannelUnreachable:
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        code, said = next(iter(error.recipients.values()))
+        return _answered(code, f"no recipient is taken: {code} {_decoded(said)}", target)
+    if isinstance(error, smtplib.SMTPResponseException):
+        if isinstance(error, smtplib.SMTPAuthenticationError) and error.smtp_code >= 500:
+            return _answered(_NO_ENTRY, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
+        return _answered(error.smtp_code, f"{error.smtp_code} {_decoded(error.smtp_error)}", target)
+    if isinstance(error, smtplib.SMTPNotSupportedError) or type(error) is smtplib.SMTPException:
+        hint = "set `security` of this channel to what the server offers (starttls, tls or none), and `user` if it asks"
+        return target.refused(error, hint=hint)
+    if isinstance(error, TimeoutError):
+        return target.unreachable(f"no answer within {target.patience_s:g} s")
+    return target.unreachable(f"no answer: {type(error).__name__} {error}")
+
+
+def _answered(code: int, said: str, target: Target) -> ChannelRefused | ChannelUnreachable:
+    if not 500 <= code < 600:  # a mail server says 4xx for: not now
+        return target.unreachable(said)
+    if code in {_NO_ENTRY, 530, 534, 538}:
+        return target.refused(
+            said, hint=f"correct `user` of this channel, or the password that {target.secret_setting} names"
+        )
+    return target.refused(
+        said, hint="correct `sender` and `recipients` of this channel, or ask whoever runs the server"
+    )
+
+
+def _decoded(said: bytes | str) -> str:
+    return said.decode(errors="replace") if isinstance(said, bytes) else said

@@ -1,0 +1,61 @@
+"""A channel of another package, held to the port: whatever it raises is an error that names it."""
+
+from __future__ import annotations
+
+from eval_jobs.errors import ChannelRefused, ChannelUnreachable, ConfigError
+from eval_jobs.host.plugins import Kind, find
+from eval_jobs.records.program import Program
+from tracker.adapters.alerts.sending.bounded import within
+from tracker.domain.records.alerts import AlertMessage
+from tracker.domain.records.channels import ChannelKind
+from tracker.ports import Notifier
+
+CHANNELS = Kind(
+    group="tracker.channels", what="channel", setting="alerts.channel.kind", built_in=tuple(map(str, ChannelKind))
+)
+
+
+class PluginChannel:
+    """`tracker.ports.Notifier` around one that another package brings."""
+
+    def __init__(self, name: str, program: Program, *, patience_s: float) -> None:
+        """Find and open it.
+
+        Raises:
+            ConfigError: it is not there, or cannot be opened.
+        """
+        self._name = name
+        self._patience_s = patience_s
+        self._found = find(CHANNELS, program.name)
+        self._channel: Notifier = self._found.open(Notifier, name, program)
+        with self._found.blamed(ConfigError):
+            said = self._channel.repeat_s
+        self._repeat_s = None if said is None else self._found.checked(float, said, "repeat_s", ConfigError)
+
+    @property
+    def name(self) -> str:
+        """Name that a person gave it."""
+        return self._name
+
+    @property
+    def repeat_s(self) -> float | None:
+        """What it says."""
+        return self._repeat_s
+
+    def notify(self, message: AlertMessage) -> str:
+        """Deliver the message; see the port. One that takes too long is given up."""
+        try:
+            with self._found.blamed(ChannelRefused):
+                said = within(self._patience_s, lambda: self._channel.notify(message))
+        except ChannelRefused as error:
+            if isinstance(error.__cause__, TimeoutError | ConnectionError):
+                raise ChannelUnreachable(
+                    f"channel {self._name!r}: {self._found} gave no answer", hint="look at its service"
+                ) from error
+            raise
+        if not str(said or "").strip():
+            raise ChannelRefused(
+                f"channel {self._name!r}: {self._found} did not say that the message was taken",
+                hint="its `notify` must return what the service answered: docs/extending.md",
+            )
+        return " ".join(str(said).split())

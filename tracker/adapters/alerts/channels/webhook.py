@@ -1,0 +1,95 @@
+"""A receiver of somebody's own: a JSON document, signed as Standard Webhooks (standardwebhooks.com) says.
+
+    signed content    f"{webhook-id}.{webhook-timestamp}.{body}"
+    webhook-signature "v1," + base64(HMAC-SHA256(secret, signed content))
+
+A receiver computes the same over the bytes that it got, refuses a timestamp (seconds) that is more than five minutes
+off, and leaves aside a document whose id it has seen: the same news keep their id when they are sent again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import asdict
+
+from tracker.adapters.alerts.sending.markdown import address
+from tracker.adapters.alerts.sending.posting import JSON, HttpChannel, json_bytes, post
+from tracker.domain.alerts.text import id_of, text_of
+from tracker.domain.records.alerts import Alert, AlertMessage
+from tracker.domain.records.display import clean, one_line
+
+SCHEMA_VERSION = 1
+_ENCODED = "whsec_"
+
+
+class Webhook(HttpChannel):
+    """`tracker.ports.Notifier` that sends documents to any receiver, which takes one by any status of 2xx."""
+
+    def notify(self, message: AlertMessage) -> str:
+        """Deliver the message; see the port."""
+        target = self.target
+        body = json_bytes(document_of(message))
+        headers = {**JSON, "webhook-id": id_of(message), "webhook-timestamp": str(int(target.clock.now().timestamp()))}
+        if target.secret:
+            headers["webhook-signature"] = signature(target.secret, headers, body)
+        reply = post(target, body, headers=headers)
+        return target.harmless(f"HTTP {reply.status} {reply.body}".strip())
+
+
+def signature(secret: str, headers: dict[str, str], body: bytes) -> str:
+    """Return the header `webhook-signature` for a body under the id and the timestamp in `headers`."""
+    content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    digest = hmac.new(key_of(secret), content, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+def key_of(secret: str) -> bytes:
+    """Return the bytes of a secret: of one that begins with `whsec_` those that its base64 stands for.
+
+    Raises:
+        ValueError: what follows `whsec_` is no base64.
+    """
+    if not secret.startswith(_ENCODED):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(_ENCODED), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"what follows {_ENCODED} is no base64") from error
+
+
+def document_of(message: AlertMessage) -> dict[str, object]:
+    """Return the document; docs/alerts.md describes it."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "id": id_of(message),
+        "run": clean(message.run_id),
+        "step": message.step,
+        "is_firing": message.is_firing,
+        "title": text_of(message).title,
+        "link": address(one_line(message.link)),
+        "alerts": [_alert(alert) for alert in message.alerts],
+    }
+
+
+# --- private
+
+
+def _alert(alert: Alert) -> dict[str, object]:
+    evidence = None
+    if alert.evidence is not None:
+        evidence = asdict(alert.evidence)
+        evidence["lost_samples"] = [clean(question) for question in alert.evidence.lost_samples]
+    return {
+        "fingerprint": clean(alert.fingerprint),
+        "state": alert.state,
+        "kind": alert.kind,
+        "step": alert.step,
+        "subject": clean(alert.subject),
+        "message": clean(alert.message),
+        "command": clean(alert.command),
+        "raised_at": alert.raised_at.isoformat(),
+        "evidence": evidence,
+    }

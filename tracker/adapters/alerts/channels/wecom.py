@@ -1,0 +1,44 @@
+"""WeCom (WeChat Work): a robot of a group. The answer's status is always 200; `errcode` decides."""
+
+from __future__ import annotations
+
+from tracker.adapters.alerts.sending.markdown import linked, markdown
+from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, post
+from tracker.adapters.alerts.sending.verdict import BUSY_S, Taken, look_at_url, say
+from tracker.domain.alerts.text import LINK, Room, bytes_long, shown, text_of
+from tracker.domain.records.alerts import AlertMessage
+
+MAX_BYTES = 4096
+MARKUP = markdown("\n")
+_BETWEEN = "\n\n"
+_MAX_ENTRIES = 60
+_MAX_LINK_BYTES = 800
+
+TAKEN = Taken(
+    fields=(("errcode", "errmsg"),),
+    busy=dict.fromkeys((-1, 45009, 45033), BUSY_S),
+    hints=(
+        ("93000", look_at_url),
+        ("webhook url", look_at_url),
+        ("40058", say("WeCom did not understand the message: please report this with the text of the error")),
+    ),
+)
+
+
+class WeCom(HttpChannel):
+    """`tracker.ports.Notifier` for a robot of WeCom."""
+
+    def notify(self, message: AlertMessage) -> str:
+        """Deliver the message; see the port."""
+        text = text_of(message)
+        colour = "warning" if text.is_firing else "info"
+        head = f'### <font color="{colour}">{MARKUP.escape(text.title)}</font>'
+        link = linked(text.link, LINK)
+        if bytes_long(link) > _MAX_LINK_BYTES:
+            link = ""
+        between = len(_BETWEEN) * (_MAX_ENTRIES + 3)
+        total = MAX_BYTES - bytes_long(head) - bytes_long(link) - between
+        room = Room(total=total, count=_MAX_ENTRIES, size=bytes_long)
+        content = _BETWEEN.join(filter(None, [head, *shown(text, MARKUP, room), link]))
+        body = {"msgtype": "markdown", "markdown": {"content": content}}
+        return TAKEN.check(self.target, post(self.target, json_bytes(body)))

@@ -1,0 +1,134 @@
+"""Settings and secrets -> the channels to people.
+
+channels = open_channels(config.alerts.to_channels(), SystemClock())
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.host.loopback import LOOPBACK
+from eval_jobs.host.secrets import remember
+from eval_jobs.ports import Clock
+from tracker.adapters.alerts.channels.alertmanager import Alertmanager
+from tracker.adapters.alerts.channels.dingtalk import DingTalk
+from tracker.adapters.alerts.channels.feishu import Feishu
+from tracker.adapters.alerts.channels.mail import Mail
+from tracker.adapters.alerts.channels.slack import Slack
+from tracker.adapters.alerts.channels.webhook import Webhook, key_of
+from tracker.adapters.alerts.channels.wecom import WeCom
+from tracker.adapters.alerts.sending.posting import HttpChannel
+from tracker.adapters.alerts.sending.target import Target, hidden_parts
+from tracker.adapters.secrets import read_secret
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, Place
+from tracker.ports import Notifier
+
+PATIENCE_S = 25.0
+
+
+def open_channels(
+    channels: Sequence[ChannelSettings], clock: Clock, *, patience_s: float = PATIENCE_S
+) -> tuple[Notifier, ...]:
+    """Return the channels, in order. Nothing is sent, and nobody is asked whether he answers.
+
+    Raises:
+        ConfigError: a secret is not where the settings say, is no address, or a library is missing.
+    """
+    return tuple(_open(channel, clock, patience_s) for channel in channels)
+
+
+# --- private
+
+_SERVICES: dict[ChannelKind, tuple[str, type[HttpChannel]]] = {
+    ChannelKind.SLACK: ("Slack", Slack),
+    ChannelKind.DINGTALK: ("DingTalk", DingTalk),
+    ChannelKind.WECOM: ("WeCom", WeCom),
+    ChannelKind.FEISHU: ("Feishu", Feishu),
+    ChannelKind.LARK: ("Lark", Feishu),
+    ChannelKind.WEBHOOK: ("the receiver", Webhook),
+    ChannelKind.ALERTMANAGER: ("Alertmanager", Alertmanager),
+}
+_INSIDE = {ChannelKind.WEBHOOK, ChannelKind.ALERTMANAGER}
+"""These may be asked without TLS: they are in one's own network, and their address is no key."""
+
+
+def _read(place: Place, setting: str) -> str:
+    return read_secret(variable=place.variable, file=place.file, setting=setting)
+
+
+def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier:
+    if not isinstance(channel.kind, ChannelKind):
+        plugin = importlib.import_module("tracker.adapters.alerts.channels.plugin_channel")
+        opened: Notifier = plugin.PluginChannel(channel.name, channel.program, patience_s=patience_s)
+        return opened
+    secret = _read(channel.secret_place, "alerts.channel.secret")
+    if channel.mail is not None:
+        host = f"[{channel.mail.host}]" if ":" in channel.mail.host else channel.mail.host
+        url, service = f"smtp://{host}:{channel.mail.port}", "mail server"
+    else:
+        url = channel.url or _read(channel.url_place, "alerts.channel.url")
+        service = _SERVICES[channel.kind][0] if channel.kind in _SERVICES else "apprise"
+        if channel.kind is not ChannelKind.APPRISE:
+            _check_address(channel, url)
+    target = Target(
+        channel=channel.name,
+        service=service,
+        url=url,
+        url_setting="`host`" if channel.mail else "`url`" if channel.url else _named(channel.url_place, "url"),
+        host="" if channel.kind is ChannelKind.APPRISE else urlsplit(url).hostname or "",
+        clock=clock,
+        user=channel.user,
+        secret=secret,
+        secret_setting=_named(channel.secret_place, "secret"),
+        patience_s=patience_s,
+    )
+    for part in hidden_parts("" if channel.url or channel.mail else url, secret, channel.user):
+        remember(part)  # a log line may hold a part of an address
+    if channel.mail is not None:
+        return Mail(target=target, route=channel.mail)
+    if channel.kind is ChannelKind.APPRISE:
+        return _open_apprise(target)
+    if channel.kind is ChannelKind.WEBHOOK:
+        _check_key(channel, secret)
+    return _SERVICES[channel.kind][1](target=target)
+
+
+def _named(place: Place, setting: str) -> str:
+    return f"`{setting}_env` ({place.variable})" if place.variable else f"`{setting}_file`"
+
+
+def _check_address(channel: ChannelSettings, url: str) -> None:
+    hint = f"copy the whole address from the service to where the channel {channel.name!r} says that it is"
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or url != "".join(url.split()) or not url.isascii():
+        raise ConfigError(f"channel {channel.name!r}: what is given is no address that begins with https://", hint=hint)
+    if parts.scheme == "http" and channel.kind not in _INSIDE and parts.hostname not in LOOPBACK:
+        what = "the address begins with http://, and whoever reads it on the way may write to everybody"
+        raise ConfigError(f"channel {channel.name!r}: {what}", hint="give the address that begins with https://")
+
+
+def _check_key(channel: ChannelSettings, secret: str) -> None:
+    try:
+        key_of(secret)
+    except ValueError as error:
+        hint = f"copy the whole key from the receiver to where the channel {channel.name!r} says that it is"
+        raise ConfigError(f"channel {channel.name!r}: {error}", hint=hint) from error
+
+
+def _open_apprise(target: Target) -> Notifier:
+    try:
+        adapter = importlib.import_module("tracker.adapters.alerts.channels.catch_all")
+    except ModuleNotFoundError as error:
+        if error.name != "apprise":
+            raise
+        hint = "install it: pip install 'checkpoint-tracker[apprise]'"
+        raise ConfigError(f"channel {target.channel!r} needs the library apprise", hint=hint) from error
+    notifier: Notifier = adapter.open_apprise(target)
+    return notifier

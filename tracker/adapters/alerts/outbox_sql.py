@@ -1,0 +1,201 @@
+"""The outbox before the channels: alerts wait in the tracker's own database until each channel has taken them.
+
+    alerting = AlertOutbox(open_database(url), channels, run="run-a")
+    alerting.publish(alerts)     # one transaction; nothing is sent
+    alerting.flush()             # channels with something due send it, each in a thread of its own
+
+An alert is marked as sent after its channel took it: a crash in between sends it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, Connection, Engine, and_, case, delete, func, select, update
+
+from eval_jobs.errors import StoreError
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.ports import Clock
+from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
+from eval_jobs.queue.migrate_sql import bring_up_to_date
+from tracker.adapters.alerts.line_sql import AlertLine
+from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
+from tracker.adapters.database.codec import from_json, to_json
+from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.domain.alerts.delivery import BEHIND, SILENCED
+from tracker.domain.records.alerts import Alert, AlertState, ChannelState, Silence
+from tracker.domain.records.display import count_text
+from tracker.ports import Notifier
+
+log = logging.getLogger(__name__)
+
+CLOSE_S = 15.0
+"""How long the end of a command waits for its channels; what they have not taken by then, the next start sends."""
+
+_BY_SILENCE = {SILENCED, BEHIND}
+
+
+class AlertOutbox:
+    """`tracker.ports.Alerting` over any number of `tracker.ports.Notifier`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        channels: Sequence[Notifier],
+        clock: Clock | None = None,
+        *,
+        run: str,
+        link: str = "",
+    ) -> None:
+        """Open the outbox; its tables are brought up to date. Only alerts of `run` are sent.
+
+        Raises:
+            StoreError: the database cannot be reached or written, or is newer than this program.
+        """
+        self._engine = engine
+        self._clock = clock or SystemClock()
+        self._run = run
+        self._lines = {c.name: AlertLine(engine, c, self._clock, run=run, link=link) for c in channels}
+        bring_up_to_date(engine, TRACKER_TABLES)
+
+    def publish(self, alerts: Sequence[Alert]) -> None:
+        """Queue the alerts for every channel; see `ports.Alerting`."""
+        if self._lines and alerts:
+            with transaction(self._engine) as connection:
+                for channel in self._lines:
+                    for alert in alerts:
+                        _queue(connection, channel, alert)
+
+    def flush(self) -> int:
+        """Let every channel send what is due; see `ports.Alerting`."""
+        if not self._lines:
+            return 0
+        due = select(OUTBOX.c.channel, func.count().label("n"), func.min(OUTBOX.c.retry_at_s).label("at"))
+        with transaction(self._engine) as connection:
+            rows = connection.execute(due.where(self._is_waiting()).group_by(OUTBOX.c.channel)).all()
+        now = self._clock.now()
+        first = {row.channel: row.at for row in rows}
+        for name, line in self._lines.items():
+            is_due = first.get(name, now.timestamp() + 1) <= now.timestamp() or line.repeats_now(now)
+            if is_due and not line.rests(now):
+                line.start()
+        return sum(row.n for row in rows if row.channel in self._lines)
+
+    def close(self) -> None:
+        """Let channels finish, within `CLOSE_S`; see `ports.Alerting`."""
+        deadline = self._clock.now().timestamp() + CLOSE_S
+        try:
+            for _ in range(2):  # one that is busy now does not see what came in meanwhile
+                self.flush()
+                for line in self._lines.values():
+                    line.join(deadline - self._clock.now().timestamp())
+            left = tuple(state for state in self.channels() if state.waiting)
+        except StoreError as error:
+            log.debug("alerts wait in the database: %s", error)
+            return
+        for state in left:
+            if state.trouble == SILENCED:
+                continue  # somebody wanted that
+            count = count_text(state.waiting, "alert")
+            if not state.is_configured:
+                gone = (
+                    "%s will not be sent: channel %s is not configured any more (`tracker alerts list` says what to do)"
+                )
+                log.warning(gone, count, state.name)
+                continue
+            why = state.trouble or "nobody has tried yet"
+            log.warning("%s for channel %s will be sent by the next start: %s", count, state.name, why)
+
+    def channels(self) -> tuple[ChannelState, ...]:
+        """Return how far every channel is; see `ports.Alerting`."""
+        query = select(OUTBOX.c.channel, OUTBOX.c.trouble).where(self._is_waiting()).order_by(OUTBOX.c.id)
+        waiting: dict[str, list[str]] = {name: [] for name in self._lines}
+        with transaction(self._engine) as connection:
+            for row in connection.execute(query):
+                waiting.setdefault(row.channel, []).append(row.trouble)
+        return tuple(
+            ChannelState(
+                name=name,
+                is_configured=name in self._lines,
+                waiting=len(troubles),
+                trouble=next((t for t in troubles if t not in _BY_SILENCE), SILENCED if troubles else ""),
+            )
+            for name, troubles in waiting.items()
+        )
+
+    def hand_over(self, old: str, new: str) -> tuple[Alert, ...]:
+        """Let another channel stand for one; see `ports.Alerting`."""
+        is_known = select(OUTBOX.c.fingerprint).where(OUTBOX.c.channel == new)
+        known = OUTBOX.c.fingerprint.in_(is_known.scalar_subquery())
+        newest = select(func.max(OUTBOX.c.id)).where(self._is_of(old)).group_by(OUTBOX.c.fingerprint)
+        firing = select(OUTBOX.c.alert).where(OUTBOX.c.id.in_(newest), OUTBOX.c.state == AlertState.FIRING)
+        with transaction(self._engine) as connection:
+            connection.execute(delete(OUTBOX).where(self._is_of(old), known))
+            texts = connection.scalars(firing.order_by(OUTBOX.c.id)).all()
+            # As if nobody had tried: why the old one did not take it does not concern the new one.
+            waits = and_(OUTBOX.c.sent.is_(False), OUTBOX.c.trouble.not_in(_BY_SILENCE))
+            anew = {"trouble": case((waits, ""), else_=OUTBOX.c.trouble), "attempts": 0, "retry_at_s": 0.0}
+            connection.execute(update(OUTBOX).where(self._is_of(old)).values(channel=new, **anew))
+        return tuple(from_json(Alert, text) for text in texts)
+
+    def give_up(self, channel: str) -> int:
+        """Forget a channel; see `ports.Alerting`."""
+        count = select(func.count()).where(self._is_of(channel), OUTBOX.c.sent.is_(False))
+        with transaction(self._engine) as connection:
+            waiting = connection.scalar(count) or 0
+            connection.execute(delete(OUTBOX).where(self._is_of(channel)))
+        return waiting
+
+    def silence(self, silence: Silence) -> None:
+        """Hold alerts back from now on; see `ports.Alerting`."""
+        row = {
+            "id": silence.id,
+            "run_id": silence.run_id,
+            "ends_at": silence.ends_at,
+            "silence": to_json(silence),
+        }
+        with transaction(self._engine) as connection:
+            insert = insert_into(connection, SILENCES).values(row)
+            changed = {name: insert.excluded[name] for name in ("ends_at", "silence")}
+            connection.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changed))
+            # Those that an earlier end of it would let go are looked at anew.
+            connection.execute(update(OUTBOX).where(self._is_waiting()).values(retry_at_s=0.0))
+
+    def silences(self) -> tuple[Silence, ...]:
+        """Return the silences that last; see `ports.Alerting`."""
+        query = select(SILENCES.c.silence).where(
+            belongs_to(SILENCES.c.run_id, self._run), SILENCES.c.ends_at > self._clock.now()
+        )
+        with transaction(self._engine) as connection:
+            texts = connection.scalars(query.order_by(SILENCES.c.ends_at, SILENCES.c.id)).all()
+        return tuple(from_json(Silence, text) for text in texts)
+
+    # --- private
+
+    def _is_of(self, channel: str) -> ColumnElement[bool]:
+        return and_(OUTBOX.c.channel == channel, belongs_to(OUTBOX.c.run_id, self._run))
+
+    def _is_waiting(self) -> ColumnElement[bool]:
+        return and_(OUTBOX.c.sent.is_(False), belongs_to(OUTBOX.c.run_id, self._run))
+
+
+def _queue(connection: Connection, channel: str, alert: Alert) -> None:
+    """Queue the alert unless the channel heard, or will hear, just this; the end of something unheard is no news."""
+    told = select(OUTBOX.c.state).where(OUTBOX.c.channel == channel, OUTBOX.c.fingerprint == alert.fingerprint)
+    last = connection.scalar(told.order_by(OUTBOX.c.id.desc()).limit(1)) or AlertState.RESOLVED
+    if last == alert.state:
+        return
+    row = {
+        "run_id": alert.run_id,
+        "channel": channel,
+        "step": alert.step,
+        "fingerprint": alert.fingerprint,
+        "state": alert.state,
+        "alert": to_json(alert),
+        "sent": False,
+        "attempts": 0,
+        "retry_at_s": 0.0,
+        "trouble": "",
+    }
+    connection.execute(insert_into(connection, OUTBOX).values(row))

@@ -1,0 +1,1 @@
+"""What channels share: HTTP posting, limits, Markdown, reading of answers."""

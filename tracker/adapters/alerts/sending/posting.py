@@ -1,0 +1,194 @@
+"""HTTP to the services: one request, one answer, in bounded time.
+
+reply = post(target, body, headers=JSON)       # 2xx; else ChannelUnreachable or ChannelRefused
+answer = json_object(target, reply)            # what a service says about the message is in the body
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import Any
+
+import httpx
+
+from eval_jobs.errors import ChannelUnreachable
+from eval_jobs.host.loopback import LOOPBACK
+from tracker.adapters.alerts.sending.bounded import within
+from tracker.adapters.alerts.sending.target import Target
+from tracker.domain.records.alerts import AlertMessage
+
+MAX_ANSWER_BYTES = 64 * 1024
+MAX_RETRY_AFTER_S = 24 * 3600.0
+JSON = {"Content-Type": "application/json; charset=utf-8"}
+_LATER = {408, 425, 429}
+
+# They log addresses, which are secrets here.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+logging.getLogger("httpcore").setLevel(logging.WARNING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpChannel(ABC):
+    """What the channels over HTTP have in common."""
+
+    target: Target
+
+    @property
+    def name(self) -> str:
+        """Name that a person gave it."""
+        return self.target.channel
+
+    @property
+    def repeat_s(self) -> float | None:
+        """A message that was taken is kept: nothing is repeated."""
+        return None
+
+    @abstractmethod
+    def notify(self, message: AlertMessage) -> str:
+        """Deliver the message; see the port."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """A service's answer with a status of 2xx."""
+
+    status: int
+    body: str
+
+
+def json_bytes(value: object) -> bytes:
+    """Return a JSON document as it is sent, in UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def json_long(text: str) -> int:
+    """Return how many bytes `text` takes inside a JSON document."""
+    return len(json.dumps(text, ensure_ascii=False).encode()) - 2
+
+
+def post(
+    target: Target, body: bytes, *, url: str = "", headers: Mapping[str, str] = JSON, auth: httpx.Auth | None = None
+) -> Reply:
+    """Send `body` and return the answer, whose status is 2xx. A redirect is not followed: the key is not for others.
+
+    Args:
+        target: the channel.
+        body: what is sent.
+        url: where to, if not to the address of the channel as it stands.
+        headers: of the request.
+        auth: how to say who asks.
+
+    Raises:
+        ChannelUnreachable: nobody answers in time or in full, or with 408, 425, 429 or 5xx.
+        ChannelRefused: any other status.
+    """
+    request = _Request(target, body, dict(headers), auth, url or target.url)
+    try:
+        response = within(target.patience_s + 2, lambda: asyncio.run(_answer_to(request)))
+    except TimeoutError as error:
+        raise target.unreachable(f"no answer within {target.patience_s:g} s") from error
+    except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+        # The text of its errors is often empty. A SOCKS proxy would need one more library.
+        raise target.unreachable(f"no answer: {type(error).__name__} {_reason(error)}") from error
+    status, text, retry_after = response
+    if 200 <= status < 300:
+        return Reply(status=status, body=text)
+    said = f"HTTP {status} {text}"
+    if status in _LATER or status >= 500:
+        raise target.unreachable(said, retry_after_s=seconds_of(retry_after, target.clock.now()))
+    if 300 <= status < 400:
+        hint = f"give the address that it leads to where {target.url_setting} of this channel says"
+        raise target.refused(f"HTTP {status}: it is somewhere else", hint=hint)
+    hint = target.look_at_secret if status == 401 else target.look_at_url
+    raise target.refused(said, hint=hint)
+
+
+def json_object(target: Target, reply: Reply) -> dict[str, Any]:
+    """Return the JSON object in an answer.
+
+    Raises:
+        ChannelUnreachable: it is none, so it was not the service that answered, but a proxy or a login page.
+    """
+    try:
+        value = json.loads(reply.body)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise unknown_answer(target, reply)
+    return value
+
+
+def unknown_answer(target: Target, reply: Reply) -> ChannelUnreachable:
+    """Return the error for an answer that this service never gives."""
+    what = f"HTTP {reply.status}, but {target.service} does not answer like this: {reply.body or 'nothing'}"
+    return target.unreachable(what)
+
+
+def seconds_of(retry_after: str, now: datetime) -> float | None:
+    """Return what the header Retry-After asks for, in seconds from `now`; None where it says nothing sensible."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), MAX_RETRY_AFTER_S)
+    try:
+        seconds = (parsedate_to_datetime(text) - now).total_seconds()
+    except (TypeError, ValueError):
+        return None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
+
+
+# --- private
+
+
+def _reason(error: BaseException) -> str:
+    """Return the text of what began it: `All connection attempts failed` helps nobody."""
+    text = str(error)
+    inner = error.__cause__ or error.__context__
+    while inner is not None:
+        text = str(inner) or text
+        inner = inner.__cause__ or inner.__context__
+    return text
+
+
+@dataclass(frozen=True)
+class _Request:
+    target: Target
+    body: bytes
+    headers: Mapping[str, str]
+    auth: httpx.Auth | None
+    url: str
+
+
+async def _answer_to(request: _Request) -> tuple[int, str, str]:
+    url = httpx.URL(request.url)
+    patience_s = request.target.patience_s
+    async with asyncio.timeout(patience_s), httpx.AsyncClient(**_options(url, patience_s)) as client:
+        sending = client.stream("POST", url, content=request.body, headers=request.headers, auth=request.auth)
+        async with sending as response:
+            body = b""
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_ANSWER_BYTES:
+                    break
+            text = body[:MAX_ANSWER_BYTES].decode(errors="replace")
+            return response.status_code, text, response.headers.get("Retry-After", "")
+
+
+def _options(url: httpx.URL, patience_s: float) -> dict[str, Any]:
+    # A proxy from the environment is for the outside world.
+    is_outside = url.host not in LOOPBACK
+    return {"timeout": patience_s, "follow_redirects": False, "trust_env": is_outside, "verify": _authorities()}
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Return whom we believe; reading them takes longer than all the rest."""
+    return httpx.create_ssl_context()

@@ -1,0 +1,83 @@
+"""Where a channel's messages go, and what a person is told when they do not arrive there: never with a secret."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, urlsplit
+
+from eval_jobs.errors import ChannelRefused, ChannelUnreachable
+from eval_jobs.host.secrets import masked
+from eval_jobs.ports import Clock
+from tracker.domain.records.display import one_line, shortened
+
+MIN_TOKEN_CHARS = 16
+"""Shorter parts of an address are words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One channel's address and key."""
+
+    channel: str
+    """Name that a person gave it."""
+    service: str
+    """`DingTalk`."""
+    url: str = field(repr=False)
+    url_setting: str
+    """`url_env`: where the address comes from."""
+    host: str
+    """Part of the address that may be shown; empty: none of it."""
+    clock: Clock
+    user: str = ""
+    secret: str = field(default="", repr=False)
+    """Key for signing, password or token; empty: there is none."""
+    secret_setting: str = "secret_env"  # noqa: S105 - a name
+    patience_s: float = 25.0
+    """After so long nobody answers."""
+
+    @property
+    def place(self) -> str:
+        """Name of the channel, with service and host."""
+        return f"channel {self.channel!r} ({self.service}{f' at {self.host}' if self.host else ''})"
+
+    def harmless(self, foreign: object) -> str:
+        """Return what a service or a library said as one short line without a secret."""
+        return shortened(one_line(masked(str(foreign), hidden_parts(self.url, self.secret, self.user))), 300)
+
+    def unreachable(self, what: object, *, retry_after_s: float | None = None) -> ChannelUnreachable:
+        """Return the error for: nobody answers, or not now."""
+        context = {} if retry_after_s is None else {"retry_after_s": retry_after_s}
+        hint = f"check the network, and {self.url_setting} of this channel; alerts wait and are sent again"
+        return ChannelUnreachable(f"{self.place}: {self.harmless(what)}", hint=hint, **context)
+
+    def refused(self, what: object, *, hint: str) -> ChannelRefused:
+        """Return the error for: the service does not take it."""
+        return ChannelRefused(f"{self.place}: {self.harmless(what)}", hint=hint)
+
+    @property
+    def look_at_url(self) -> str:
+        """Hint for an address that leads nowhere."""
+        return f"copy the address anew from {self.service} to where {self.url_setting} of this channel says"
+
+    @property
+    def look_at_secret(self) -> str:
+        """Hint for a key that does not fit."""
+        return f"correct the key that {self.secret_setting} of this channel names, and the clock of this machine"
+
+
+def hidden_parts(url: str, secret: str, user: str = "") -> frozenset[str]:
+    """Return what no text may show of an address and its key: both, and the tokens in the path and the query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it is refused as no address
+        parts = urlsplit("")
+    tokens = {value for _, value in parse_qsl(parts.query)} | set(parts.path.split("/"))
+    if parts.scheme not in {"http", "https", "smtp"}:  # elsewhere a token may be in the place of the host
+        tokens |= set(re.split(r"[@:]", parts.netloc))
+    long = {token for token in tokens if len(token) >= MIN_TOKEN_CHARS}
+    # As it travels: over HTTP, and in the two ways of a mail server.
+    sent = {base64.b64encode(text.encode()).decode() for text in (f"{user}:{secret}", f"\0{user}\0{secret}", secret)}
+    query = f"{parts.path}?{parts.query}" if parts.query else ""
+    return frozenset({url, query, parts.password or ""} | long | ({secret} | sent if secret else set()))

@@ -1,0 +1,1 @@
+"""Sources of checkpoints: folders, buckets, plugins."""

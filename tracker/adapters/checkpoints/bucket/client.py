@@ -1,0 +1,172 @@
+"""One S3-compatible bucket, read-only: what lies under a prefix, and the bytes of single objects. The one user of s3fs.
+
+    bucket = Bucket(parse_location("s3://bucket/runs/sft"), S3Access())
+    for thing in bucket.objects(): ...              # every page, never from a cache
+    bucket.read(thing, size=8)                      # that very version of it, or None
+
+Credentials come from where AWS's own tools take them: AWS_ACCESS_KEY_ID and its like, AWS_PROFILE, ~/.aws, the role of
+the machine. Requests go straight to the server: s3fs's listings, which it may keep in memory, are not used.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import fsspec.asyn
+import s3fs
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tracker.adapters.checkpoints.bucket.errors import GONE, code_of, mapped
+from tracker.domain.checkpoints.buckets import S3Access, S3Location
+
+log = logging.getLogger(__name__)
+
+CONNECT_S, READ_S, ATTEMPTS = 5, 30, 3
+"""One request: how long a connection and a silence may take, and how often it is tried."""
+
+BLOCK_BYTES = 4 << 20
+"""Memory that one download takes."""
+
+TROUBLE = (OSError, ValueError, BotoCoreError, ClientError, *s3fs.core.S3_RETRYABLE_ERRORS)
+"""What s3fs lets through when a server or the network misbehaves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Object:
+    """One version of one object, as a listing shows it."""
+
+    key: str
+    size: int
+    etag: str
+    """With its quotation marks; another content has another one."""
+    modified_ns: int
+
+
+class Bucket:
+    """Reads one prefix of one bucket. Safe to use from several threads."""
+
+    def __init__(self, location: S3Location, access: S3Access) -> None:
+        """Describe where to read; nothing is asked before the first call."""
+        self.location = location
+        self._access = access
+        self._fs = s3fs.S3FileSystem(
+            anon=access.anonymous,
+            endpoint_url=access.endpoint_url or None,
+            client_kwargs={"region_name": access.region} if access.region else {},
+            config_kwargs={
+                "connect_timeout": CONNECT_S,
+                "read_timeout": READ_S,
+                "retries": {"mode": "standard", "total_max_attempts": ATTEMPTS},
+            },
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
+        self._fs.retries = 1  # botocore's own retries know 503, Retry-After and cut connections
+
+    def objects(self, below: str = "") -> tuple[S3Object, ...]:
+        """Return every object whose key begins with the location's prefix and `below`, in the order of keys.
+
+        Raises:
+            ConfigError: the bucket does not exist, or the server refuses these credentials.
+            StoreUnavailable: the server does not answer, or answers nonsense.
+        """
+        found: list[S3Object] = []
+        more: dict[str, str] = {}
+        while True:
+            page = self._page(Prefix=self.location.prefix + below, **more)
+            found += [_object(entry) for entry in page.get("Contents", ())]
+            if not page.get("IsTruncated"):
+                return tuple(found)
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def uploads(self, below: str) -> dict[str, datetime]:
+        """Return the keys that are being uploaded in parts, each with its beginning; {} where this is not allowed.
+
+        Raises:
+            StoreUnavailable: the server does not answer.
+        """
+        try:
+            page = self._call("list_multipart_uploads", Prefix=self.location.prefix + below)
+        except TROUBLE as error:
+            if code_of(error):  # an answer, such as AccessDenied or NotImplemented
+                return {}
+            raise self._mapped(error) from error
+        return {entry["Key"]: entry["Initiated"] for entry in page.get("Uploads", ())}
+
+    def read(self, thing: S3Object, *, size: int, start: int = 0) -> bytes | None:
+        """Return up to `size` bytes from `start`; None when this version of the object is no longer there.
+
+        Raises:
+            ConfigError, StoreUnavailable: as `objects`.
+        """
+        parts: list[bytes] = []
+        stop = min(size, thing.size - start)
+        is_there = self.download(thing, start=start, stop=start + stop, take=parts.append)
+        return b"".join(parts) if is_there else None
+
+    def download(self, thing: S3Object, *, start: int, stop: int, take: Callable[[bytes], object]) -> bool:
+        """Hand the bytes from `start` to `stop` to `take`, in order; False when this version is no longer there.
+
+        Raises:
+            ConfigError, StoreUnavailable: as `objects`; what was taken until then is right.
+        """
+        if start >= stop:
+            return True
+        try:
+            answer = self._call("get_object", Key=thing.key, IfMatch=thing.etag, Range=f"bytes={start}-{stop - 1}")
+            body = answer["Body"]
+            try:
+                if answer.get("ETag") != thing.etag:  # a server that does not know If-Match
+                    return False
+                self._take(body, stop - start, take)
+            finally:
+                body.close()
+        except TROUBLE as error:
+            if code_of(error) in GONE:
+                return False
+            raise self._mapped(error) from error
+        return True
+
+    # --- private
+
+    def _take(self, body: Any, left: int, take: Callable[[bytes], object]) -> None:  # noqa: ANN401 - aiobotocore's
+        while left:
+            block = fsspec.asyn.sync(self._fs.loop, body.read, min(left, BLOCK_BYTES))
+            if not block:
+                raise OSError(f"the answer ended {left} bytes early")
+            take(block)
+            left -= len(block)
+
+    def _page(self, **arguments: str) -> dict[str, Any]:
+        try:
+            page = self._call("list_objects_v2", **arguments)
+            if "Name" not in page:  # a gateway's page can be well-formed, and must not look like an empty bucket
+                raise OSError("what answers there is no S3 server")
+        except TROUBLE as error:
+            raise self._mapped(error) from error
+        return page
+
+    def _call(self, method: str, **arguments: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self._fs.call_s3(method, Bucket=self.location.bucket, **arguments)
+        return answer
+
+    def _mapped(self, error: Exception) -> Exception:
+        client = getattr(self._fs, "_s3", None)
+        endpoint = str(client.meta.endpoint_url) if client is not None else self._access.endpoint_url
+        return mapped(error, self.location.uri, endpoint)
+
+
+# --- private
+
+
+def _object(entry: dict[str, Any]) -> S3Object:
+    return S3Object(
+        key=entry["Key"],
+        size=entry["Size"],
+        etag=entry["ETag"],
+        modified_ns=int(entry["LastModified"].timestamp() * 1e9),
+    )

@@ -1,0 +1,154 @@
+"""Looks at a bucket as if it had folders: where checkpoints are, what lies in them, what headers and JSON say.
+
+group(objects) -> Prefix...      facts_of(prefix) -> Facts      Reader(bucket).listing(prefix) -> Listing
+
+Headers and documents are read once for each version of an object.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from eval_jobs.errors import CheckpointIncomplete
+from eval_jobs.identity import content_hash
+from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
+from tracker.adapters.checkpoints.files.listing import parse_document
+from tracker.adapters.checkpoints.files.safetensors_file import MAX_HEADER_BYTES, header_in
+from tracker.domain.checkpoints.buckets import S3Location
+from tracker.domain.checkpoints.listing import DOCUMENTS, Broken, Document, Facts, FileFact, Header, Listing, step_of
+
+HEAD_BYTES = 256 << 10
+"""Read at once: the headers of most files end before this."""
+
+MAX_NAME_BYTES = 255
+"""A longer name can be a key, and no file."""
+
+RESERVED = {".", "..", ".pin.json", ".fetch.json"}
+"""Names that mean something else in a folder of ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prefix:
+    """What would be a checkpoint's folder: `tracker.domain.checkpoints.listing.Site`, and the objects in it."""
+
+    run_id: str
+    step: int
+    uri: str
+    objects: dict[str, S3Object] = field(default_factory=dict)
+    """By the name of the file."""
+    folders: frozenset[str] = frozenset()
+    """Names of what would be folders in it."""
+
+
+def group(objects: Iterable[S3Object], location: S3Location, *, run_name: str, pattern: str) -> tuple[Prefix, ...]:
+    """Return the checkpoints among all objects below `location` and one level deeper, lowest step first."""
+    found: dict[str, tuple[str, int, dict[str, S3Object], set[str]]] = {}
+    for thing in objects:
+        place = _place(thing.key.removeprefix(location.prefix).split("/"), run_name, pattern)
+        if place is None:
+            continue
+        folder, run_id, step, rest = place
+        _, _, files, folders = found.setdefault(folder, (run_id, step, {}, set()))
+        if len(rest) > 1:
+            folders.add(rest[0])
+        elif _is_file_name(rest[0]):
+            files[rest[0]] = thing
+    prefixes = (
+        Prefix(run_id=r, step=s, uri=f"{location.uri}/{folder}", objects=files, folders=frozenset(folders))
+        for folder, (r, s, files, folders) in found.items()
+    )
+    return tuple(sorted(prefixes, key=lambda p: (p.step, p.run_id, p.uri)))
+
+
+def at_prefix(objects: Iterable[S3Object], location: S3Location, *, run_id: str, step: int) -> Prefix:
+    """Return what lies right below `location` as one checkpoint."""
+    named = {thing.key.removeprefix(location.prefix): thing for thing in objects}
+    return Prefix(
+        run_id=run_id,
+        step=step,
+        uri=location.uri,
+        objects={name: thing for name, thing in named.items() if "/" not in name and _is_file_name(name)},
+        folders=frozenset(name.partition("/")[0] for name in named if "/" in name),
+    )
+
+
+def facts_of(prefix: Prefix) -> Facts:
+    """Return what the listing says; in place of an inode, which says whose bytes these are, stands the ETag."""
+    files = (
+        FileFact(name=name, size=o.size, mtime_ns=o.modified_ns, inode=int(content_hash(o.etag)[:15], 16))
+        for name, o in prefix.objects.items()
+    )
+    return Facts(
+        path=prefix.uri,
+        mtime_ns=0,
+        files=tuple(sorted(files, key=lambda f: f.name)),
+        folders=tuple(sorted(prefix.folders)),
+    )
+
+
+class Reader:
+    """Reads what decides on completeness, and remembers it by ETag. One thread at a time."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+        self._headers: dict[S3Object, Header | Broken] = {}
+        self._documents: dict[S3Object, Document | Broken] = {}
+
+    def listing(self, prefix: Prefix) -> Listing:
+        """Return everything that is known about one checkpoint.
+
+        Raises:
+            ConfigError, StoreUnavailable: the bucket cannot be read.
+        """
+        headers: dict[str, Header | Broken] = {}
+        documents: dict[str, Document | Broken] = {}
+        for name, thing in prefix.objects.items():
+            if name.endswith(".safetensors"):
+                headers[name] = self._headers[thing] = self._headers.get(thing) or self._header(name, thing)
+            elif name in DOCUMENTS:
+                documents[name] = self._documents[thing] = self._documents.get(thing) or self._document(thing)
+        return Listing(facts=facts_of(prefix), step=prefix.step, headers=headers, documents=documents)
+
+    def forget(self, prefix: Prefix) -> None:
+        """Free the memory of a checkpoint that is done with or gone."""
+        for thing in prefix.objects.values():
+            self._headers.pop(thing, None)
+            self._documents.pop(thing, None)
+
+    # --- private
+
+    def _header(self, name: str, thing: S3Object) -> Header | Broken:
+        head = self._bucket.read(thing, size=HEAD_BYTES)
+        if head is not None and len(head) < _header_end(head):
+            head = self._bucket.read(thing, size=_header_end(head))
+        return _CHANGED if head is None else header_in(io.BytesIO(head), name)
+
+    def _document(self, thing: S3Object) -> Document | Broken:
+        content = self._bucket.read(thing, size=thing.size)
+        return _CHANGED if content is None else parse_document(content)
+
+
+# --- private
+
+
+def _header_end(head: bytes) -> int:
+    length = int.from_bytes(head[:8], "little")
+    return 8 + length if length <= MAX_HEADER_BYTES else 0
+
+
+_CHANGED = Broken(code=CheckpointIncomplete.code, text="was written again or deleted while it was read")
+
+
+def _place(parts: list[str], run_name: str, pattern: str) -> tuple[str, str, int, list[str]] | None:
+    """Return (folder, run id, step, the rest of the key) of an object in a checkpoint's folder."""
+    if len(parts) > 1 and (step := step_of(parts[0], pattern)) is not None:
+        return parts[0], run_name, step, parts[1:]
+    if len(parts) > 2 and not parts[0].startswith(".") and (step := step_of(parts[1], pattern)) is not None:
+        return f"{parts[0]}/{parts[1]}", f"{run_name}/{parts[0]}", step, parts[2:]
+    return None
+
+
+def _is_file_name(name: str) -> bool:
+    return bool(name) and name not in RESERVED and "\0" not in name and len(name.encode()) <= MAX_NAME_BYTES

@@ -1,0 +1,56 @@
+"""Pins one checkpoint in a bucket that a person names, without watching anything."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from eval_jobs.errors import (
+    CheckpointError,
+    CheckpointIncomplete,
+    CheckpointNotFound,
+    CheckpointUnreadable,
+    CheckpointUnsafe,
+)
+from eval_jobs.types import Checkpoint
+from tracker.adapters.checkpoints.bucket.client import Bucket
+from tracker.adapters.checkpoints.bucket.fetch import Fetcher
+from tracker.adapters.checkpoints.bucket.listing import Reader, at_prefix
+from tracker.adapters.checkpoints.pins.hold import publish, remove_folder
+from tracker.domain.checkpoints.buckets import demand_whole_weights
+from tracker.domain.checkpoints.discovery import Complete, assess
+from tracker.domain.checkpoints.listing import usual_step_of
+
+_ERRORS: dict[str, type[CheckpointError]] = {
+    error.code: error for error in (CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe)
+}
+
+
+def pin_checkpoint(bucket: Bucket, *, run_id: str, pins_dir: Path) -> Checkpoint:
+    """Download and pin the checkpoint whose files lie right below the bucket's prefix.
+
+    Raises:
+        CheckpointNotFound: nothing is there.
+        CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe: as for a folder.
+        ConfigError, StoreUnavailable: the bucket cannot be read.
+        DiskFull, StoreError: the pin cannot be written.
+    """
+    uri = bucket.location.uri
+    step = usual_step_of(uri.rpartition("/")[2])
+    prefix = at_prefix(bucket.objects(), bucket.location, run_id=run_id, step=step or 0)
+    if not prefix.objects:
+        raise CheckpointNotFound(
+            f"{uri} holds no checkpoint", hint="name the prefix of one, as s3://bucket/run/checkpoint-100"
+        )
+    listing = replace(Reader(bucket).listing(prefix), step=step)
+    readiness = demand_whole_weights(listing.facts) or assess(listing)
+    if not isinstance(readiness, Complete):
+        raise _ERRORS[readiness.code](f"{uri} cannot be evaluated: {readiness.reason}", hint=readiness.hint)
+    pin = Fetcher(bucket, pins_dir, threading.Event()).hold(replace(prefix, step=readiness.step), readiness)
+    if pin is None:
+        raise CheckpointIncomplete(f"{uri} changed while it was downloaded", hint="try again when its upload has ended")
+    try:
+        return publish(replace(pin, by_hand=True))
+    finally:
+        remove_folder(Path(pin.folder))

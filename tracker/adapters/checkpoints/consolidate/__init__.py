@@ -1,0 +1,1 @@
+"""Makes safetensors of sharded or pickled training states."""

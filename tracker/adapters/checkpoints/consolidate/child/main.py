@@ -1,0 +1,320 @@
+"""Puts a sharded or pickled training state together as safetensors. A program of its own, run by `consolidator`.
+
+    PYTHON -P child/main.py  <  one line of JSON, then silence; the end of its input ends it
+
+The interpreter may be of another environment, so nothing of this package is imported. The frameworks' own tools read:
+torch.distributed.checkpoint, DeepSpeed's zero_to_fp32, torch.load. Every torch.load is held to torch's list of harmless
+types (TORCH_FORCE_WEIGHTS_ONLY_LOAD, set by the parent), and the index of a DCP folder to the parent's list of names.
+Weights are written shard by shard, so that memory holds one shard and not the model, as far as the tool allows.
+
+Answers are lines of JSON on the standard output that it was started with; what the libraries print goes to the log.
+"""
+
+from __future__ import annotations
+
+import enum
+import gc
+import importlib
+import json
+import os
+import pickle
+import re
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+NICENESS = 10
+SHARD_SIZE = "5GB"
+NO_SPACE = (27, 28, 122)
+"""EFBIG, ENOSPC and EDQUOT."""
+
+Answer = dict[str, Any]
+
+
+class Refused(Exception):
+    """What is wrong, with the kind that the parent turns into an error."""
+
+    def __init__(self, kind: str, message: str, *, needed_bytes: int = 0) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.needed_bytes = needed_bytes
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One tensor that is not yet in memory, or need not be."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    load: Callable[[], Any]
+
+
+def main() -> None:
+    """Answer one request."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    request = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    os.nice(NICENESS)
+    try:
+        answer = consolidate(request, lambda note: _send(answers, {"type": "progress", "note": note}))
+    except BaseException as error:  # noqa: BLE001 - the parent is told whatever it was
+        traceback.print_exc()
+        answer = _failure(error)
+    _send(answers, answer)
+
+
+def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> Answer:
+    """Write `request["out"]` and return what was written.
+
+    Args:
+        request: `kind`, `state` (folder with the state), `files` (torch: its files), `keys` (dcp: model's name -> name
+            in the state), `allowed` (dcp: names that its index may contain), `out`, `stem` (of the files to write),
+            `config` (content of config.json), `allow_pickle`.
+        progress: is told what is being done.
+    """
+    _demand_torch()
+    progress("loading")
+    weights = _without_tied(_READERS[request["kind"]](request), request["config"])
+    if not weights:
+        raise Refused("unreadable", "it holds no tensor")
+    dtype, said = _dtype(request["config"])
+    targets = {name: _target(weight.dtype, dtype) for name, weight in weights.items()}
+    files = _write(weights, targets, request, progress)
+    kinds = sorted({str(targets[name]).removeprefix("torch.") for name in weights})
+    # Torch reads a `.bin` under weights_only; it is told all the same, because only `allow_pickle` lets it come here.
+    unpickled = request["kind"] == "torch" or "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
+    dtypes = f"{', '.join(kinds)} ({said})"
+    return {"type": "done", "files": files, "dtype": dtypes, "tensors": len(weights), "unpickled": unpickled}
+
+
+# --- private: reading
+
+
+def _demand_torch() -> None:
+    """Before 2.6 a file could run code under weights_only as well (CVE-2025-32434)."""
+    version = importlib.import_module("torch").__version__
+    if tuple(int(part) for part in re.findall(r"[0-9]+", version)[:2]) < (2, 6):
+        raise Refused("missing", f"torch is {version}, and 2.6 or newer is needed")
+
+
+def _read_torch(request: Mapping[str, Any]) -> dict[str, Weight]:
+    torch = importlib.import_module("torch")
+    weights: dict[str, Weight] = {}
+    for name in request["files"]:
+        path = Path(request["state"], name)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        if not isinstance(state, Mapping) or not all(torch.is_tensor(value) for value in state.values()):
+            raise Refused("unreadable", f"{name} holds other things than tensors by name")
+        weights |= {_model_name(key): _of_tensor(tensor) for key, tensor in state.items()}
+    return weights
+
+
+def _read_dcp(request: Mapping[str, Any]) -> dict[str, Weight]:
+    torch, dcp = importlib.import_module("torch"), importlib.import_module("torch.distributed.checkpoint")
+    allowed = frozenset(request["allowed"])
+
+    class Index(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as in the base class
+            if f"{module}.{name}" not in allowed:
+                raise pickle.UnpicklingError(f"Unsupported global: GLOBAL {module}.{name}")
+            return _member if (module, name) == ("builtins", "getattr") else super().find_class(module, name)
+
+    class Reader(dcp.FileSystemReader):  # type: ignore[misc, name-defined]
+        """As torch's own, but for its index, which torch would unpickle whatever it names."""
+
+        known: Any = None
+
+        def read_metadata(self, *_: object, **__: object) -> Any:  # noqa: ANN401 - torch's own type
+            if self.known is None:
+                with Path(request["state"], ".metadata").open("rb") as file:
+                    self.known = Index(file).load()
+                self.known.storage_meta = dcp.metadata.StorageMeta(load_id=self.load_id)
+            return self.known
+
+    reader = Reader(request["state"])
+    entries = reader.read_metadata().state_dict_metadata
+
+    def loader(key: str) -> Callable[[], Any]:
+        def load() -> Any:  # noqa: ANN401 - a tensor
+            state = {key: torch.empty(entries[key].size, dtype=entries[key].properties.dtype)}
+            dcp.load(state, storage_reader=reader, no_dist=True)
+            return state[key]
+
+        return load
+
+    return {
+        name: Weight(tuple(entries[key].size), entries[key].properties.dtype, loader(key))
+        for name, key in request["keys"].items()
+    }
+
+
+def _member(owner: object, name: str) -> object:
+    """Return a member of an enum: all that a state may use getattr for. Python before 3.11.4 writes it so."""
+    if not isinstance(owner, enum.EnumMeta) or name not in owner.__members__:
+        raise pickle.UnpicklingError("Unsupported global: GLOBAL builtins.getattr")
+    return owner[name]
+
+
+def _read_zero(request: Mapping[str, Any]) -> dict[str, Weight]:
+    torch = importlib.import_module("torch")
+    tool = importlib.import_module("deepspeed.utils.zero_to_fp32")
+    torch.serialization.add_safe_globals(
+        [
+            importlib.import_module("deepspeed.runtime.zero.config").ZeroStageEnum,
+            importlib.import_module("deepspeed.utils.tensor_fragment").fragment_address,
+            importlib.import_module("deepspeed.runtime.fp16.loss_scaler").LossScaler,
+            importlib.import_module("deepspeed.runtime.fp16.loss_scaler").DynamicLossScaler,
+            (_member, "builtins.getattr"),
+        ]
+    )
+    folder = Path(request["state"])
+
+    def read() -> Mapping[str, Any]:
+        found: Mapping[str, Any] = tool.get_fp32_state_dict_from_zero_checkpoint(
+            str(folder.parent), tag=folder.name, lazy_mode=True
+        )
+        return found
+
+    try:
+        state = read()
+    except pickle.UnpicklingError:
+        if not request["allow_pickle"]:
+            raise
+        os.environ.pop("TORCH_FORCE_WEIGHTS_ONLY_LOAD", None)
+        state = read()
+    return {_model_name(name): _of_tensor(tensor) for name, tensor in state.items()}
+
+
+_READERS = {"torch": _read_torch, "dcp": _read_dcp, "zero": _read_zero}
+
+
+def _of_tensor(tensor: Any) -> Weight:  # noqa: ANN401 - a tensor, or DeepSpeed's stand-in for one
+    return Weight(tuple(tensor.shape), tensor.dtype, tensor.contiguous)
+
+
+def _model_name(name: str) -> str:
+    return re.sub(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.", "", name).removeprefix("module.")
+
+
+# --- private: what is written
+
+
+def _without_tied(weights: dict[str, Weight], config: Mapping[str, Any]) -> dict[str, Weight]:
+    """Leave out an output layer that is the embedding under a second name, as save_pretrained does.
+
+    Only where config.json says so: an engine that was not told looks for both, and finds what it is not told of anyhow.
+    """
+    text = config.get("text_config") or {}
+    dropped: set[str] = set()
+    if config.get("tie_word_embeddings", text.get("tie_word_embeddings")):
+        dropped = {name for name in weights if name.endswith("lm_head.weight") and _is_copied(name, weights)}
+    return {name: weight for name, weight in sorted(weights.items()) if name not in dropped}
+
+
+def _is_copied(name: str, weights: Mapping[str, Weight]) -> bool:
+    torch = importlib.import_module("torch")
+    head = weights[name]
+    others = [w for n, w in weights.items() if n != name and re.search(r"embed|wte", n) and w.shape == head.shape]
+    return any(torch.equal(head.load(), other.load()) for other in others)
+
+
+def _dtype(config: Mapping[str, Any]) -> tuple[Any, str]:
+    torch = importlib.import_module("torch")
+    text = config.get("text_config") or {}
+    for document in (config, text):
+        for key in ("dtype", "torch_dtype"):
+            name = str(document.get(key) or "").removeprefix("torch.")
+            if name in ("float32", "float16", "bfloat16", "float64"):
+                return getattr(torch, name), f"as {key} in config.json says"
+    return None, "as the state holds it"
+
+
+def _target(stored: Any, wanted: Any) -> Any:  # noqa: ANN401 - types of torch
+    """Integers, masks and numbers of eight bits, which have scales of their own, stay as they are."""
+    is_plain = str(stored) in {"torch.float64", "torch.float32", "torch.float16", "torch.bfloat16"}
+    return wanted if wanted is not None and is_plain else stored
+
+
+def _write(
+    weights: Mapping[str, Weight],
+    targets: Mapping[str, Any],
+    request: Mapping[str, Any],
+    progress: Callable[[str], None],
+) -> list[str]:
+    torch = importlib.import_module("torch")
+    out, stem = Path(request["out"]), request["stem"]
+    empty = {name: torch.empty(weight.shape, dtype=targets[name], device="meta") for name, weight in weights.items()}
+    split = importlib.import_module("huggingface_hub").split_torch_state_dict_into_shards(
+        empty, filename_pattern=f"{stem}{{suffix}}.safetensors", max_shard_size=SHARD_SIZE
+    )
+    total = sum(tensor.numel() * tensor.element_size() for tensor in empty.values())
+    free = shutil.disk_usage(out).free
+    needed = total + (total >> 6) + (16 << 20)
+    if free < needed:
+        message = f"{needed >> 20} MiB are needed and {free >> 20} MiB are free"
+        raise Refused("disk", message, needed_bytes=needed)
+    save_file = importlib.import_module("safetensors.torch").save_file
+    for number, (file, names) in enumerate(split.filename_to_tensors.items(), 1):
+        progress(f"writing {number}/{len(split.filename_to_tensors)}")
+        # Copies: two names may share memory, which the format does not know.
+        shard = {name: weights[name].load().to(targets[name], copy=True).contiguous() for name in names}
+        save_file(shard, out / file, metadata={"format": "pt"})
+        _flush(out / file)
+        del shard
+        gc.collect()
+    files = sorted(split.filename_to_tensors)
+    if split.is_sharded:
+        index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(split.tensor_to_filename.items()))}
+        (out / f"{stem}.safetensors.index.json").write_text(json.dumps(index, indent=2), encoding="utf-8")
+        files.append(f"{stem}.safetensors.index.json")
+    return files
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+# --- private: the parent
+
+
+def _failure(error: BaseException) -> Answer:
+    text = f"{type(error).__name__}: {error}".strip()
+    kind = "failed"
+    if isinstance(error, Refused):
+        kind, text = error.kind, str(error)
+    elif isinstance(error, ImportError):
+        kind, text = "missing", str(error)
+    elif isinstance(error, pickle.UnpicklingError):
+        found = re.search(r"GLOBAL (\S+)", text)
+        kind, text = "unsafe", found.group(1) if found else text[:300]
+    elif isinstance(error, MemoryError) or "can't allocate memory" in text:
+        kind = "memory"
+    elif getattr(error, "errno", None) in NO_SPACE or re.search(r"(?:code: |os error )(?:27|28|122)\b", text):
+        kind = "disk"
+    elif isinstance(error, EOFError) or re.search(r"PytorchStreamReader|_optim_states|invalid load key", text):
+        kind = "unreadable"
+    needed = error.needed_bytes if isinstance(error, Refused) else 0
+    return {"type": "error", "kind": kind, "message": text[:600], "needed_bytes": needed}
+
+
+def _send(answers: IO[str], answer: Answer) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+def _end_with_the_parent() -> None:
+    """The parent holds the other end of the standard input; the system closes it when the parent is killed."""
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

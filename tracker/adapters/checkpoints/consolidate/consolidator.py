@@ -1,0 +1,331 @@
+"""Makes safetensors of a held training state that an engine cannot load: sharded by FSDP or DeepSpeed, or a pickle.
+
+    hold of a raw state -> a process with torch reads it -> safetensors in the same hold -> raw files dropped -> publish
+
+The frameworks are heavy, and their files are what a stranger may have written, so all of it happens in a process of its
+own (`child`): in its own group, nice, killed with us. Nothing is written outside the hold. A kill at any
+line leaves either the raw hold, from which the next start begins again, or the finished one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from eval_jobs.errors import (
+    CheckpointError,
+    CheckpointUnreadable,
+    CheckpointUnsafe,
+    ConsolidationFailed,
+    DiskFull,
+    StoreError,
+)
+from eval_jobs.host.secrets import without_secrets
+from eval_jobs.types import CheckpointFormat
+from tracker.adapters.checkpoints.files.dcp_index import ALLOWED, read_index
+from tracker.adapters.checkpoints.files.listing import facts_of, read_document
+from tracker.adapters.checkpoints.files.raw_files import model_files
+from tracker.adapters.checkpoints.pins.hold import demand_unchanged, remove_folder, store_error
+from tracker.adapters.checkpoints.pins.manifest import Pin, read_pin, write_manifest
+from tracker.domain.checkpoints.listing import ADAPTER_CONFIG, CONFIG, DCP_INDEX, LATEST, Broken, RawKind, StateIndex
+from tracker.domain.checkpoints.raw_state import PICKLE_HINT
+
+log = logging.getLogger(__name__)
+
+CHILD = Path(__file__).parent / "child" / "main.py"
+OUT = ".consolidating"
+SILENCE_S = 3600.0
+"""Reading all ranks of a large model is one step that says nothing; half an hour has been seen on slow disks."""
+STOP_S = 5.0
+POLL_S = 0.2
+
+Answer = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consolidator:
+    """How raw states are made into safetensors."""
+
+    python: str
+    """Interpreter with torch, and DeepSpeed where it is needed; empty: the running one."""
+    allow_pickle: bool
+    log_dir: Path
+    """Where the output of a conversion goes; it is kept when it failed."""
+    silence_s: float = SILENCE_S
+    """A conversion that says nothing for so long is ended."""
+    stopped: threading.Event = field(default_factory=threading.Event)
+    """Set: the conversion under way is ended, and the hold waits for the next start."""
+    needed: dict[str, int] = field(default_factory=dict)
+    """Hold -> bytes that its last try lacked: a large state is not read again before there is room."""
+
+    def whole(self, pin: Pin) -> Pin:
+        """Return the hold with its weights as safetensors; one that has them already is returned as it is.
+
+        Raises:
+            CheckpointUnreadable, CheckpointIncomplete: the state is broken or was overwritten.
+            CheckpointUnsafe: it cannot be read without running what it names.
+            ConsolidationFailed: this machine could not do it; the hold is good and may be tried again.
+            DiskFull, StoreError: the result cannot be written.
+        """
+        known = read_pin(Path(pin.folder))
+        pin = pin if known is None else replace(known, checkpoint=None)
+        if pin.complete.raw is None:
+            _drop_raw(pin)
+            return pin
+        demand_unchanged(pin)
+        self._demand_room(pin)
+        try:
+            answer = self._converted(pin)
+            demand_unchanged(pin)
+            done = _finished(replace(pin, unpickled=answer["unpickled"]), answer["files"])
+        except OSError as error:
+            raise store_error(error, f"{pin.source} cannot be made into safetensors in {pin.folder}") from error
+        log.info(
+            "%s step %d: %d tensors of a %s state are safetensors now, %s",
+            pin.run_id,
+            pin.step,
+            answer["tensors"],
+            pin.complete.raw,
+            answer["dtype"],
+        )
+        return done
+
+    # --- private
+
+    def _demand_room(self, pin: Pin) -> None:
+        needed, free = self.needed.get(pin.folder, 0), shutil.disk_usage(pin.folder).free
+        if free < needed:
+            raise DiskFull(
+                f"{pin.source} cannot be made into safetensors: {needed >> 20} MiB are needed",
+                hint=f"free some space below {pin.folder}; it is tried again",
+            )
+
+    def _converted(self, pin: Pin) -> Answer:
+        """Write the result beside the raw state, and return what the child says of it."""
+        out = Path(pin.folder) / OUT
+        remove_folder(out)
+        out.mkdir()
+        for path in model_files(Path(pin.complete.config_from)) if pin.complete.config_from else ():
+            if not (out.parent / path.name).exists():
+                shutil.copyfile(path, out / path.name)
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        log_path = self.log_dir / f"{Path(pin.folder).parent.name}-step-{pin.step}.log"
+        try:
+            answer = self._ask(_request(pin, allow_pickle=self.allow_pickle), log_path)
+            if answer["type"] == "error":
+                self.needed[pin.folder] = answer.get("needed_bytes", 0)
+                raise _error(pin, answer, log_path)
+        except BaseException:
+            remove_folder(out)
+            raise
+        log_path.unlink()
+        return answer
+
+    def _ask(self, request: Mapping[str, Any], log_path: Path) -> Answer:
+        """Return the child's last answer; its whole process group is gone then."""
+        with log_path.open("wb") as log_file:
+            try:
+                process = subprocess.Popen(
+                    [self.python or sys.executable, "-P", str(CHILD)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log_file,
+                    cwd=request["out"],
+                    env=_environment(),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                return {"type": "error", "kind": "missing", "message": f"{self.python}: {error.strerror}"}
+        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        reader = threading.Thread(target=_read, args=(process, answers), daemon=True)
+        reader.start()
+        try:
+            _write(process, request)
+            return self._last(process, answers)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            reader.join(STOP_S)
+            process.communicate()  # closes both pipes
+
+    def _last(self, process: subprocess.Popen[bytes], answers: queue.SimpleQueue[Answer]) -> Answer:
+        silent_s = 0.0
+        while silent_s < self.silence_s and not self.stopped.is_set():
+            is_gone = process.poll() is not None
+            try:
+                answer = answers.get(timeout=POLL_S)
+            except queue.Empty:
+                silent_s += POLL_S
+                if is_gone:
+                    return {"type": "error", "kind": "died", "message": _how(process.returncode)}
+                continue
+            silent_s = 0.0
+            if answer["type"] != "progress":
+                return answer
+        why = "the tracker was stopped" if self.stopped.is_set() else f"it said nothing for {self.silence_s:g} s"
+        return {"type": "error", "kind": "silent", "message": why}
+
+
+class Consolidations:
+    """Conversions beside the caller, one at a time: they take minutes, and holding and judging must go on."""
+
+    def __init__(self, consolidator: Consolidator, wake: Callable[[], None]) -> None:
+        """Describe how; `wake` is called when one has ended."""
+        self._consolidator = consolidator
+        self._wake = wake
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="consolidate")
+        self._under_way: dict[Future[Pin], Pin] = {}
+
+    def start(self, pin: Pin) -> None:
+        """Begin with a hold, or queue it behind the others."""
+        future = self._executor.submit(self._consolidator.whole, pin)
+        self._under_way[future] = pin
+        future.add_done_callback(lambda _: self._wake())
+
+    def ended(self) -> Iterator[tuple[Pin, Future[Pin]]]:
+        """Yield each hold whose conversion has ended since, with what came out, once."""
+        for future in [future for future in self._under_way if future.done()]:
+            yield self._under_way.pop(future), future
+
+    def is_busy(self) -> bool:
+        """Return whether a conversion is under way or waits."""
+        return bool(self._under_way)
+
+    def close(self) -> None:
+        """End what is under way; its hold is found at the next start. Calling it twice is harmless."""
+        self._consolidator.stopped.set()
+        self._executor.shutdown(cancel_futures=True)
+
+
+# --- private: the request
+
+
+def _request(pin: Pin, *, allow_pickle: bool) -> Mapping[str, Any]:
+    folder, complete = Path(pin.folder), pin.complete
+    state, is_lora = folder / complete.raw_folder, complete.format is CheckpointFormat.LORA
+    keys: Mapping[str, str] = {}
+    if complete.raw is RawKind.DCP:
+        index = read_index(state / DCP_INDEX)
+        keys = index.keys if isinstance(index, StateIndex) else {}
+    name = ADAPTER_CONFIG if is_lora else CONFIG
+    config = read_document(folder / name if (folder / name).exists() else folder / OUT / name)
+    return {
+        "kind": str(complete.raw),
+        "state": str(state),
+        "files": list(complete.weights),
+        "keys": dict(keys),
+        "allowed": ALLOWED,
+        "out": str(folder / OUT),
+        "stem": "adapter_model" if is_lora else "model",
+        "config": {} if isinstance(config, Broken) or is_lora else dict(config),
+        "allow_pickle": allow_pickle,
+    }
+
+
+def _environment() -> dict[str, str]:
+    """Return what the child inherits: no key, because a pickle that may run code is read there."""
+    return without_secrets(os.environ) | {
+        "CUDA_VISIBLE_DEVICES": "",  # the trainer's
+        "DS_ACCELERATOR": "cpu",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUNBUFFERED": "1",
+        "TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1",
+        "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0",
+    }
+
+
+def _write(process: subprocess.Popen[bytes], request: Mapping[str, Any]) -> None:
+    assert process.stdin is not None  # noqa: S101 - it was started with a pipe
+    with suppress(OSError):  # it is dead already, and `_last` says so
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+
+
+def _read(process: subprocess.Popen[bytes], answers: queue.SimpleQueue[Answer]) -> None:
+    assert process.stdout is not None  # noqa: S101 - it was started with a pipe
+    for line in process.stdout:
+        with suppress(ValueError):
+            answers.put(json.loads(line))
+
+
+# --- private: the result
+
+
+def _finished(pin: Pin, files: list[str]) -> Pin:
+    """Put the result in the place of the raw state. The manifest decides: before it the hold is raw, after it whole."""
+    folder, raw = Path(pin.folder), pin.complete
+    written = sorted(path.name for path in (folder / OUT).iterdir())
+    for name in written:
+        (folder / OUT / name).replace(folder / name)
+    weights = tuple(sorted(name for name in files if name.endswith(".safetensors")))
+    dropped = {*raw.weights, LATEST, f"{raw.raw_folder}/{DCP_INDEX}".lstrip("/"), "pytorch_model.bin.index.json"}
+    small = {name for name in (*raw.held, *written) if not name.startswith("zero_to_")} - dropped - set(weights)
+    held = weights + tuple(sorted(small))
+    facts = facts_of(folder)
+    if facts is None:
+        raise StoreError(f"the pin {folder} of {pin.source} was deleted", hint="leave the folder of pins alone")
+    done = replace(
+        pin,
+        complete=replace(raw, weights=weights, held=held, raw=None, raw_folder="", config_from=""),
+        own_files=tuple(f for f in facts.files if f.name in held),
+        raw_weights=raw.weights,
+    )
+    write_manifest(done, folder, is_durable=True)
+    _drop_raw(done)
+    return done
+
+
+def _drop_raw(pin: Pin) -> None:
+    """Remove whatever of the raw state is left in a hold that is whole."""
+    if pin.raw_weights:
+        keep = {*pin.complete.held, ".pin.json"}
+        for path in Path(pin.folder).iterdir():
+            if path.is_dir():
+                remove_folder(path)
+            elif path.name not in keep:
+                path.unlink()
+
+
+# --- private: what went wrong
+
+
+def _error(pin: Pin, answer: Answer, log_path: Path) -> CheckpointError | StoreError:
+    kind, text = answer["kind"], answer["message"]
+    what = f"{pin.source} cannot be made into safetensors: {text}"
+    again = f"it is held, and tried again at the next start; read {log_path}"
+    if kind == "disk":
+        return DiskFull(what, hint="free some space; it is tried again")
+    if kind == "unsafe":
+        hint = PICKLE_HINT if pin.complete.raw is RawKind.ZERO else "save the checkpoint as safetensors"
+        return CheckpointUnsafe(f"{pin.source} cannot be read without running what it names: {text}", hint=hint)
+    if kind == "unreadable":
+        return CheckpointUnreadable(what, hint=f"save the checkpoint again; read {log_path}")
+    if kind == "missing":
+        return ConsolidationFailed(
+            what, hint=f"install it, or point watch.python at an environment that has it; {again}"
+        )
+    if kind == "memory" or "SIGKILL" in text:
+        return ConsolidationFailed(what, hint=f"memory may have run out, `dmesg` knows; {again}")
+    return ConsolidationFailed(what, hint=again)
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"the conversion ended with exit code {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"the conversion was killed by {known.get(-code, f'signal {-code}')}"

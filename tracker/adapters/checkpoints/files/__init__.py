@@ -1,0 +1,1 @@
+"""Reading of checkpoint files: listings, safetensors, DCP, raw states."""

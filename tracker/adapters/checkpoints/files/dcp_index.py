@@ -1,0 +1,172 @@
+"""What the pickles of sharded states say of them, read without torch and without running anything.
+
+`.metadata` is a pickle, and a pickle may call whatever it names. This reader knows the few names that torch itself puts
+there, gives each a dead record in its place, and refuses any other.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
+from tracker.domain.checkpoints.listing import Broken, StateIndex
+
+_METADATA = "torch.distributed.checkpoint.metadata"
+
+ALLOWED = (
+    *(
+        f"{_METADATA}.{name}"
+        for name in (
+            "Metadata",
+            "MetadataIndex",
+            "TensorStorageMetadata",
+            "BytesStorageMetadata",
+            "ChunkStorageMetadata",
+            "TensorProperties",
+            "StorageMeta",
+            "_MEM_FORMAT_ENCODING",
+        )
+    ),
+    "torch.distributed.checkpoint.filesystem._StorageInfo",
+    "torch.serialization._get_layout",
+    "torch.Size",
+    *(f"torch.{name}" for name in ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")),
+    *(f"torch.{name}" for name in ("int64", "int32", "int16", "int8", "uint8", "bool", "complex64")),
+    "collections.OrderedDict",
+    "pathlib.PosixPath",
+    "builtins.getattr",  # of a member of an enum, as Python before 3.11.4 writes it; whoever reads it takes no other
+)
+"""Everything that an index may name; the conversion is held to the same list."""
+
+MAX_BYTES = 1 << 29
+
+_FILE = re.compile(r"[\w.-]+\.distcp$")
+_WRAPPERS = re.compile(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_ROOTS = (("model",), ("state_dict",), ("module",), ("app", "model"), ())
+"""Where programs put the model's tensors in the state: `{"model": ..., "optimizer": ...}`, or at the top."""
+
+
+def read_world_size(path: Path) -> int:
+    """Return how many ranks a model state of DeepSpeed says that there are; 0: it does not say.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (entry,) = (entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl"))
+            if entry.file_size > MAX_BYTES:
+                return 0
+            state = _Blind(io.BytesIO(archive.read(entry))).load()
+        size = state.get("dp_world_size")
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001 - a damaged pickle raises nearly anything
+        return 0
+    return size if isinstance(size, int) else 0
+
+
+def read_index(path: Path) -> StateIndex | Broken:
+    """Return which files of the folder hold the model, and its tensors; or why that cannot be told."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return Broken(code=CheckpointUnreadable.code, text="is too long for an index")
+        metadata = _Reader(io.BytesIO(path.read_bytes())).load()
+        return _index(metadata)
+    except OSError as error:
+        return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
+    except _Foreign as error:
+        return Broken(code=CheckpointUnsafe.code, text=f"names {error}, which has no place in an index and could run")
+    except Exception as error:  # noqa: BLE001 - a damaged pickle raises nearly anything
+        return Broken(code=CheckpointUnreadable.code, text=f"is no index of a DCP folder: {error!r:.200}")
+
+
+# --- private
+
+
+class _Foreign(Exception):
+    """A name that is not on the list."""
+
+
+class _Record:
+    """Stands for an object of torch: keeps what it was made from and does nothing."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.state: Any = arguments
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+    def get(self, name: str) -> Any:  # noqa: ANN401 - it holds what the file says; the caller checks
+        """Return an attribute, None when there is none."""
+        return self.state.get(name) if isinstance(self.state, dict) else None
+
+
+class _Mapping(dict[object, object]):
+    """Stands for OrderedDict, which may carry attributes."""
+
+    def __setstate__(self, state: object) -> None:
+        """Leave them out."""
+
+
+class _TensorRecord(_Record):
+    """Stands for TensorStorageMetadata."""
+
+
+_STANDS_FOR: Mapping[str, Callable[..., object]] = {
+    "torch.Size": tuple,
+    "collections.OrderedDict": _Mapping,
+    f"{_METADATA}.TensorStorageMetadata": _TensorRecord,
+}
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as in the base class
+        known = f"{module}.{name}"
+        if known not in ALLOWED:
+            raise _Foreign(known)
+        return _STANDS_FOR.get(known, _Record)
+
+    def persistent_load(self, pid: object) -> Any:  # noqa: ANN401 - as in the base class
+        raise _Foreign(f"the persistent object {pid!r:.50}")
+
+
+class _Blind(pickle.Unpickler):
+    """Puts a dead record in the place of everything that is named, and nothing in the place of tensors."""
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as in the base class
+        return _STANDS_FOR.get(f"{module}.{name}", _Record)
+
+    def persistent_load(self, pid: object) -> None:
+        """Leave the numbers where they are."""
+
+
+def _index(metadata: _Record) -> StateIndex:
+    entries, paths = metadata.get("state_dict_metadata"), metadata.get("planner_data") or {}
+    shapes = {key: entry.get("size") for key, entry in entries.items() if isinstance(entry, _TensorRecord)}
+    places = {key: tuple(paths.get(key, (key,))) for key in shapes}
+    root = next((root for root in _ROOTS if any(place[:-1] == root for place in places.values())), None)
+    if root is None:
+        raise ValueError(f"no tensors of a model among {sorted(shapes)[:3]}")
+    keys = {_model_name(place[-1]): key for key, place in places.items() if place[:-1] == root}
+    if len(keys) != sum(place[:-1] == root for place in places.values()):
+        raise ValueError("two tensors have the same name")
+    files: dict[str, int] = {}
+    for info in metadata.get("storage_data").values():
+        name = info.get("relative_path")
+        if not _FILE.match(name):
+            raise ValueError(f"{name!r} is no file of the folder")
+        files[name] = max(files.get(name, 0), int(info.get("offset")) + int(info.get("length")))
+    tensors = {name: tuple(int(size) for size in shapes[key]) for name, key in keys.items()}
+    return StateIndex(files=files, tensors=tensors, keys=keys)
+
+
+def _model_name(name: str) -> str:
+    """Return the name that the model itself gives a tensor, without what compiling and wrapping put around it."""
+    return _WRAPPERS.sub("", name).removeprefix("module.")

@@ -1,0 +1,226 @@
+"""Looks at folders: where checkpoints are, what lies in them, what their headers and JSON say. Only reads.
+
+places_in(output_dir) -> Place...      facts_of(folder) -> Facts      read_listing(facts) -> Listing
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from tracker.adapters.checkpoints.files.raw_files import read_raw
+from tracker.adapters.checkpoints.files.safetensors_file import read_header
+from tracker.domain.checkpoints.listing import (
+    DOCUMENTS,
+    Broken,
+    Document,
+    Facts,
+    FileFact,
+    Header,
+    Listing,
+    is_state_folder,
+    step_of,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A folder that is a checkpoint by its name."""
+
+    run_id: str
+    step: int
+    path: Path
+
+    @property
+    def uri(self) -> str:
+        """The same as text, as it is told to people and kept in pins."""
+        return str(self.path)
+
+
+def places_in(output_dir: Path, *, run_name: str, pattern: str, skip: Path | None = None) -> tuple[Place, ...]:
+    """Return the checkpoint folders in `output_dir` and one level below it, lowest step first.
+
+    Symbolic links to folders are left out: `last-checkpoint` is a second name of a folder that is found anyway, and a
+    link may lead out of the output folder. A sub-folder's run is `run_name/<sub-folder>`.
+
+    Raises:
+        OSError: `output_dir` cannot be listed.
+    """
+    found = []
+    for entry in sorted(_folders(output_dir), key=lambda e: e.name):
+        place = _place(run_name, entry.path, entry.name, pattern)
+        if place is not None:
+            found.append(place)
+        elif not entry.name.startswith(".") and Path(entry.path) != skip:
+            found += _places_below(Path(entry.path), f"{run_name}/{entry.name}", pattern)
+    return tuple(sorted(found, key=lambda p: (p.step, p.run_id, p.path)))
+
+
+def facts_of(folder: Path, root: Path | None = None) -> Facts | None:
+    """Return what the file system says about a folder, or None when it is gone.
+
+    Args:
+        folder: the folder to look at.
+        root: links to files outside of it are marked; None: links are followed anywhere.
+
+    Raises:
+        OSError: the file server is away, which says nothing about the folder.
+    """
+    try:
+        mtime_ns = folder.stat().st_mtime_ns
+        with os.scandir(folder) as entries:
+            listed = list(entries)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _demand_present(error)
+        return Facts(path=str(folder), mtime_ns=0, files=(), problem=error.strerror or str(error))
+    files: list[FileFact] = []
+    folders, newest_folder_ns = [], 0
+    for entry in listed:
+        # A temporary file may have got its final name since: then it is simply not there.
+        try:
+            status = entry.stat()
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+                newest_folder_ns = max(newest_folder_ns, status.st_mtime_ns)
+                files += _state_files(entry, root)
+            elif entry.is_file():
+                files.append(_file_fact(entry, status, root))
+        except OSError as error:
+            _demand_present(error)
+    return Facts(
+        path=str(folder),
+        mtime_ns=mtime_ns,
+        files=tuple(sorted(files, key=lambda f: f.name)),
+        folders=tuple(sorted(folders)),
+        newest_folder_ns=newest_folder_ns,
+    )
+
+
+def read_listing(facts: Facts, step: int | None, *, config_from: str = "") -> Listing:
+    """Open the files that decide on completeness and return what they say.
+
+    Args:
+        facts: what the file system says.
+        step: what the folder's name says.
+        config_from: folder with the configuration of checkpoints that hold none; empty: perhaps the one above.
+    """
+    folder = Path(facts.path)
+    headers: dict[str, Header | Broken] = {}
+    documents: dict[str, Document | Broken] = {}
+    for fact in facts.files:
+        if fact.outside:
+            continue
+        if fact.name.endswith(".safetensors"):
+            headers[fact.name] = _header(folder / fact.name)
+        elif fact.name in DOCUMENTS:
+            documents[fact.name] = read_document(folder / fact.name)
+    raw = read_raw(facts, config_from, read_document)
+    return Listing(facts=facts, step=step, headers=headers, documents=documents, raw=raw)
+
+
+def read_document(path: Path) -> Document | Broken:
+    """Return a JSON object, or why the file is none."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        _demand_present(error)
+        return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")
+    return parse_document(content)
+
+
+def parse_document(content: bytes) -> Document | Broken:
+    """Return the JSON object that the bytes say, or why they are none."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return Broken(code=CheckpointUnreadable.code, text=f"is no valid JSON: {error}")
+    if not isinstance(document, dict):
+        return Broken(code=CheckpointUnreadable.code, text="is no JSON object")
+    return document
+
+
+# --- private
+
+_AWAY = {
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.EIO,
+    errno.ENODEV,
+    errno.ENOTCONN,
+    errno.EREMOTEIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
+"""What a file server that is away, or a disk, says of any file."""
+
+
+def _demand_present(error: OSError) -> None:
+    """Let those errors pass that say nothing about the file."""
+    if error.errno in _AWAY:
+        raise error
+
+
+def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[Place]:
+    try:
+        entries = list(_folders(folder))
+    except OSError:
+        return  # gone, or somebody else's; neither holds a checkpoint for us
+    for entry in entries:
+        place = _place(run_id, entry.path, entry.name, pattern)
+        if place is not None:
+            yield place
+
+
+@lru_cache(maxsize=1 << 16)  # the same thousands of names are looked at every second
+def _place(run_id: str, path: str, name: str, pattern: str) -> Place | None:
+    step = step_of(name, pattern)
+    return None if step is None else Place(run_id=run_id, step=step, path=Path(path))
+
+
+def _folders(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        yield from (entry for entry in entries if _is_folder(entry))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        # A name that is no text has no place in run ids, messages and databases.
+        return entry.is_dir(follow_symlinks=False) and bool(entry.name.encode())
+    except (OSError, UnicodeEncodeError):
+        return False
+
+
+def _state_files(folder: os.DirEntry[str], root: Path | None) -> Iterator[FileFact]:
+    """Return the files of a sub-folder with a sharded training state, named relative to the checkpoint."""
+    if is_state_folder(folder.name):
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_file():
+                    fact = _file_fact(entry, entry.stat(), root)
+                    yield replace(fact, name=f"{folder.name}/{entry.name}")
+
+
+def _file_fact(entry: os.DirEntry[str], status: os.stat_result, root: Path | None) -> FileFact:
+    is_outside = root is not None and entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root)
+    return _known_fact(entry.name, status.st_size, status.st_mtime_ns, status.st_ino, is_outside)
+
+
+@lru_cache(maxsize=1 << 17)  # of a finished checkpoint the same is found at every look: one object, compared at once
+def _known_fact(name: str, size: int, mtime_ns: int, inode: int, outside: bool) -> FileFact:  # noqa: FBT001 - private
+    return FileFact(name=name, size=size, mtime_ns=mtime_ns, inode=inode, outside=outside)
+
+
+def _header(path: Path) -> Header | Broken:
+    try:
+        return read_header(path)
+    except OSError as error:
+        _demand_present(error)
+        return Broken(code=CheckpointIncomplete.code, text=f"cannot be read: {error.strerror}")

@@ -1,0 +1,121 @@
+"""What lies in a folder that holds a training state instead of safetensors. Only reads, and runs nothing."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tracker.adapters.checkpoints.files.dcp_index import read_index, read_world_size
+from tracker.domain.checkpoints.listing import (
+    ADAPTER,
+    ADAPTER_CONFIG,
+    CONFIG,
+    DCP_INDEX,
+    FSDP_FOLDER,
+    INDEX,
+    LATEST,
+    SINGLE,
+    Broken,
+    Document,
+    Facts,
+    RawFacts,
+    StateIndex,
+)
+
+MODEL_FILES = (
+    "config.json",
+    "generation_config.json",
+    "adapter_config.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "chat_template.*",
+    "*.tiktoken",
+    "*.model",
+)
+"""What a checkpoint without a configuration of its own takes from another folder."""
+
+
+ReadDocument = Callable[[Path], Document | Broken]
+
+
+def read_raw(facts: Facts, config_from: str, read_document: ReadDocument) -> RawFacts:
+    """Return what is known of a training state; nothing where there are safetensors.
+
+    Args:
+        facts: the checkpoint's folder.
+        config_from: folder that a person named for what the checkpoint lacks; empty: the folder above it.
+        read_document: reads a JSON file.
+    """
+    names = facts.names()
+    if not {SINGLE, INDEX, ADAPTER}.isdisjoint(names) or any(f.outside for f in facts.files):
+        return RawFacts()
+    folder, elsewhere = Path(facts.path), Path(config_from) if config_from else Path(facts.path).parent
+    sub_folder, index = _index(folder, names)
+    torch_files = [f.name for f in facts.files if f.name.endswith((".bin", "_states.pt"))]
+    if not torch_files and index is None:
+        return RawFacts()
+    broken = {name: why for name in torch_files if (why := _why_broken(folder / name))}
+    return RawFacts(
+        folder=sub_folder,
+        world_size=_world_size(folder, [name for name in torch_files if name not in broken]),
+        index=index,
+        latest=_latest(folder / LATEST) if LATEST in names else "",
+        broken=broken,
+        config_from=str(elsewhere),
+        is_given=bool(config_from),
+        elsewhere={
+            name: read_document(elsewhere / name)
+            for name in (CONFIG, ADAPTER_CONFIG)
+            if _may_use(elsewhere / name, is_given=bool(config_from))
+        },
+    )
+
+
+def model_files(folder: Path) -> Iterator[Path]:
+    """Return the configuration and tokenizer files of a folder, ordered."""
+    found = {path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.is_file()}
+    yield from sorted(found)
+
+
+# --- private
+
+
+def _index(folder: Path, names: frozenset[str]) -> tuple[str, StateIndex | Broken | None]:
+    for sub_folder in (FSDP_FOLDER, ""):
+        name = f"{sub_folder}/{DCP_INDEX}" if sub_folder else DCP_INDEX
+        if name in names:
+            return sub_folder, read_index(folder / name)
+    return "", None
+
+
+def _world_size(folder: Path, names: list[str]) -> int:
+    first = min((name for name in names if name.endswith("mp_rank_00_model_states.pt")), default=None)
+    return 0 if first is None else read_world_size(folder / first)
+
+
+def _latest(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(200).strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _why_broken(path: Path) -> str:
+    """torch.save writes a zip, whose table of contents comes last."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "" if archive.namelist() else "is empty"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return "is no whole file of torch.save: it is still being written, was cut off, or is older than torch 1.6"
+
+
+def _may_use(path: Path, *, is_given: bool) -> bool:
+    """Only a person may name a folder whose files are links to elsewhere, as in the cache of the Hugging Face Hub."""
+    return path.is_file() and (is_given or path.resolve().is_relative_to(path.parent.resolve()))

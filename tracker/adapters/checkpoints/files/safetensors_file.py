@@ -1,0 +1,236 @@
+"""Safetensors files without torch: the header, and one pass over the weights for their digest, NaN and zeros.
+
+A file is 8 bytes little-endian length of the header, the header in JSON, then the tensors one after the other
+(https://huggingface.co/docs/safetensors/index#format).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable
+from tracker.adapters.checkpoints.files.zero_blocks import ZeroScan, is_zero
+from tracker.domain.checkpoints.listing import Broken, Header
+from tracker.domain.checkpoints.tensors import BLOCK_BYTES, TensorFact, WeightsContent, ZeroRun
+
+MAX_HEADER_BYTES = 100_000_000
+"""As in the reference implementation: a longer header is an attack or garbage."""
+
+CHUNK_BYTES = 8 << 20
+"""Memory that a pass over the weights takes; a multiple of every item size."""
+
+ITEM_BYTES = {
+    "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
+    "U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8, "C64": 8,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NotFinite:
+    """How NaN and Inf look in the bits of a type: without its sign an item is at least `limit`."""
+
+    item: str
+    mask: int
+    limit: int
+
+
+_NOT_FINITE = {
+    "F64": _NotFinite(item="<u8", mask=0x7FFF_FFFF_FFFF_FFFF, limit=0x7FF0_0000_0000_0000),
+    "F32": _NotFinite(item="<u4", mask=0x7FFF_FFFF, limit=0x7F80_0000),
+    "C64": _NotFinite(item="<u4", mask=0x7FFF_FFFF, limit=0x7F80_0000),
+    "F16": _NotFinite(item="<u2", mask=0x7FFF, limit=0x7C00),
+    "BF16": _NotFinite(item="<u2", mask=0x7FFF, limit=0x7F80),
+    "F8_E5M2": _NotFinite(item="u1", mask=0x7F, limit=0x7C),
+    "F8_E4M3": _NotFinite(item="u1", mask=0x7F, limit=0x7F),
+}
+"""Other types hold integers or scales and cannot be NaN, or are packed."""
+
+
+def read_header(path: Path) -> Header | Broken:
+    """Return what the header says, or why it says nothing. Reads only the header.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        return header_in(file, path.name)
+
+
+def header_in(file: BinaryIO, name: str) -> Header | Broken:
+    """Return the same from a file called `name` that is open at its beginning.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        start, tensors = _read_tensors(file, name)
+    except (CheckpointIncomplete, CheckpointUnreadable) as error:
+        return Broken(code=error.code, text=error.message.removeprefix(f"{name} "))
+    end = max((t.end for t in tensors), default=start)
+    return Header(end=end, tensors=frozenset(t.name for t in tensors))
+
+
+def read_tensors(paths: Iterable[Path]) -> tuple[TensorFact, ...]:
+    """Return all tensors of some files in the order of the files and of their bytes. Reads only the headers.
+
+    Raises:
+        CheckpointUnreadable, CheckpointIncomplete: a header is none.
+        OSError: a file cannot be read.
+    """
+    found: list[TensorFact] = []
+    for path in paths:
+        with path.open("rb") as file:
+            found += _read_tensors(file, path.name)[1]
+    return tuple(found)
+
+
+def digest_weights(paths: Iterable[Path]) -> str:
+    """Return the hex SHA-256 of the files' bytes in the order given, as `cat FILES | sha256sum` does.
+
+    Raises: as `read_weights`.
+    """
+    return read_weights(paths).digest
+
+
+def read_weights(paths: Iterable[Path]) -> WeightsContent:
+    """Return the digest of the files' bytes in the order given, their tensors, and where they hold only zeros.
+
+    The same pass looks at every floating-point number, so each file is read once, in chunks.
+
+    Raises:
+        CheckpointUnreadable: a tensor holds NaN or Inf, or a header is none.
+        CheckpointIncomplete: a file is shorter or longer than its header says.
+        OSError: a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(CHUNK_BYTES))
+    found: list[TensorFact] = []
+    runs: list[ZeroRun] = []
+    small: set[str] = set()
+    for path in paths:
+        with path.open("rb", buffering=0) as file:
+            start, tensors = _read_tensors(file, path.name)
+            _digest_head(file, digest)
+            zeros = ZeroScan(start)
+            for tensor in tensors:
+                if _digest_tensor(file, tensor, digest, buffer, zeros):
+                    small.add(tensor.name)
+            if file.read(1):
+                raise CheckpointIncomplete(f"{path.name} is longer than its header says", hint=_SAVE_AGAIN)
+            runs += zeros.runs(file, path.name)
+        found += tensors
+    whole = {t.name for t in found for run in runs if _holds(run, t)} if runs else set()
+    return WeightsContent(
+        digest=digest.hexdigest(), tensors=tuple(found), zero_runs=tuple(runs), zeros=frozenset(small | whole)
+    )
+
+
+# --- private
+
+_SAVE_AGAIN = "save the checkpoint again; this file was damaged or is still being written"
+
+
+def _read_tensors(file: BinaryIO, name: str) -> tuple[int, list[TensorFact]]:
+    """Return where the tensors' bytes start and the tensors in their order in the file."""
+    head = file.read(8)
+    if len(head) < 8:
+        raise CheckpointIncomplete(f"{name} is {len(head)} bytes long, too short for a header", hint=_SAVE_AGAIN)
+    length = int.from_bytes(head, "little")
+    if length > MAX_HEADER_BYTES:
+        raise CheckpointUnreadable(f"{name} has no safetensors header: its length would be {length}", hint=_SAVE_AGAIN)
+    raw = file.read(length)
+    if len(raw) < length:
+        raise CheckpointIncomplete(f"{name} ends inside its header", hint=_SAVE_AGAIN)
+    try:
+        return 8 + length, _parse(raw, name)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CheckpointUnreadable(f"{name} has a broken header: {error}", hint=_SAVE_AGAIN) from error
+
+
+def _parse(raw: bytes, file: str) -> list[TensorFact]:
+    document, start = json.loads(raw), 8 + len(raw)
+    if not isinstance(document, dict):
+        raise TypeError("it is no JSON object")
+    document.pop("__metadata__", None)
+    tensors = sorted(
+        (_tensor(name, entry, file, start) for name, entry in document.items()), key=lambda t: (t.begin, t.end)
+    )
+    expected = start
+    for tensor in tensors:
+        if tensor.begin != expected:
+            raise ValueError(f"tensor {tensor.name} begins at {tensor.begin - start} instead of {expected - start}")
+        expected = tensor.end
+    return tensors
+
+
+def _tensor(name: str, entry: Mapping[str, object], file: str, start: int) -> TensorFact:
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
+        raise TypeError(f"tensor {name} is described by other types than dtype, shape and data_offsets should have")
+    begin, end = (_natural(offset) for offset in offsets)
+    size, sizes = ITEM_BYTES.get(dtype), tuple(_natural(n) for n in shape)
+    if end < begin or (size is not None and end - begin != size * math.prod(sizes)):
+        raise ValueError(f"tensor {name} of shape {shape} and type {dtype} cannot fill bytes {begin} to {end}")
+    return TensorFact(name=name, dtype=dtype, shape=sizes, file=file, begin=start + begin, end=start + end)
+
+
+def _natural(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is no size")
+    return value
+
+
+def _digest_head(file: BinaryIO, digest: hashlib._Hash) -> None:
+    length = file.tell()
+    file.seek(0)
+    digest.update(file.read(length))
+
+
+def _digest_tensor(
+    file: BinaryIO, tensor: TensorFact, digest: hashlib._Hash, buffer: memoryview, zeros: ZeroScan
+) -> bool:
+    """Return whether the tensor is too small to fill a block and holds only zeros."""
+    left = tensor.end - tensor.begin
+    is_small = 0 < left < 2 * BLOCK_BYTES
+    while left:
+        chunk = buffer[: min(left, len(buffer))]
+        _read_exactly(file, chunk)
+        digest.update(chunk)
+        _check_finite(chunk, tensor, Path(file.name).name)
+        zeros.feed(chunk)
+        is_small = is_small and is_zero(chunk)
+        left -= len(chunk)
+    return is_small
+
+
+def _holds(run: ZeroRun, tensor: TensorFact) -> bool:
+    return run.file == tensor.file and run.begin <= tensor.begin < tensor.end <= run.end
+
+
+def _read_exactly(file: BinaryIO, chunk: memoryview) -> None:
+    done = 0
+    while done < len(chunk):
+        count = file.readinto(chunk[done:])  # type: ignore[attr-defined]
+        if not count:
+            raise CheckpointIncomplete(f"{Path(file.name).name} became shorter while it was read", hint=_SAVE_AGAIN)
+        done += count
+
+
+def _check_finite(chunk: memoryview, tensor: TensorFact, file_name: str) -> None:
+    bits = _NOT_FINITE.get(tensor.dtype)
+    if bits is None:
+        return
+    items = np.frombuffer(chunk, dtype=bits.item) & bits.mask
+    if items.max() >= bits.limit:
+        raise CheckpointUnreadable(
+            f"tensor {tensor.name} in {file_name} holds NaN or Inf",
+            hint="the training has diverged: look at the loss and gradient norm before this step",
+        )

@@ -1,0 +1,1 @@
+"""Checkpoints in a folder of this machine."""

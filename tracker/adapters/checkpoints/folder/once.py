@@ -1,0 +1,92 @@
+"""Pins one checkpoint that a person names, without watching anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from eval_jobs.errors import (
+    CheckpointError,
+    CheckpointIncomplete,
+    CheckpointNotFound,
+    CheckpointUnreadable,
+    CheckpointUnsafe,
+)
+from eval_jobs.types import Checkpoint
+from tracker.adapters.checkpoints.consolidate.consolidator import Consolidator
+from tracker.adapters.checkpoints.files.listing import Place, facts_of, places_in, read_listing
+from tracker.adapters.checkpoints.pins.hold import hold, publish, remove_folder, store_error
+from tracker.domain.checkpoints.discovery import Complete, NotYet, Rejected, WatchOptions, assess
+from tracker.domain.checkpoints.listing import Facts, usual_step_of
+
+_ERRORS: dict[str, type[CheckpointError]] = {
+    error.code: error for error in (CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe)
+}
+
+_SIGNS = ("config.json", "adapter_config.json", "model.safetensors.index.json", "trainer_state.json")
+"""One of these without weights is a checkpoint that is not complete; none of them is no checkpoint."""
+
+
+def pin_checkpoint(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions | None = None) -> Checkpoint:
+    """Pin one folder: a trainer's checkpoint, or what save_pretrained wrote; a sharded state is put together.
+
+    The step is the one in the folder's name (`checkpoint-100`), else the one that trainer_state.json says, else 0.
+
+    Raises:
+        CheckpointNotFound: nothing is there, or no checkpoint in it.
+        CheckpointIncomplete: files are missing, truncated or still being written.
+        CheckpointUnreadable: NaN or Inf weights, or files that are not what their names say.
+        CheckpointUnsafe: only pickle weights are there.
+        ConsolidationFailed: a sharded state could not be put together on this machine.
+        DiskFull, StoreError: the pin cannot be written, or the checkpoint may not be read.
+    """
+    folder = path.absolute()
+    options = options or WatchOptions()
+    try:
+        facts = _facts(folder)
+        listing = read_listing(facts, usual_step_of(folder.name), config_from=options.config_from)
+    except OSError as error:
+        raise store_error(error, f"{folder} cannot be read") from error
+    readiness = assess(listing, allow_pickle=options.allow_pickle)
+    if not isinstance(readiness, Complete):
+        raise _error(folder, facts, readiness)
+    place = Place(run_id=run_id, step=readiness.step, path=folder)
+    pin = hold(place, facts, readiness, pins_dir)
+    if pin is None:
+        raise CheckpointIncomplete(
+            f"{folder} changed while it was being pinned", hint="try again when the trainer has finished saving"
+        )
+    try:
+        return publish(replace(_consolidator(options, pins_dir).whole(pin), by_hand=True))
+    finally:
+        remove_folder(Path(pin.folder))
+
+
+# --- private
+
+
+def _consolidator(options: WatchOptions, pins_dir: Path) -> Consolidator:
+    log_dir = pins_dir.absolute().with_name("consolidation")
+    return Consolidator(python=options.python, allow_pickle=options.allow_pickle, log_dir=log_dir)
+
+
+def _facts(folder: Path) -> Facts:
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointNotFound(f"{folder} is a file", hint="name the folder that holds config.json and the weights")
+    facts = facts_of(folder)
+    if facts is None:
+        raise CheckpointNotFound(f"{folder} does not exist", hint="check the path; rotation may have deleted it")
+    return facts
+
+
+def _error(folder: Path, facts: Facts, readiness: NotYet | Rejected) -> CheckpointError:
+    if not facts.problem and not any(f.name.endswith((".safetensors", ".bin", ".distcp", ".pt")) for f in facts.files):
+        inside = places_in(folder, run_name="", pattern="*")
+        names = [str(place.path.relative_to(folder)) for place in inside]
+        if names:
+            hint = f"name one of the checkpoints in it: {', '.join(names[:5])}"
+            return CheckpointNotFound(f"{folder} is no checkpoint itself", hint=hint)
+        if not any(f.name in _SIGNS for f in facts.files):
+            what = "holds no checkpoint" if facts.files or facts.folders else "is empty"
+            return CheckpointNotFound(f"{folder} {what}", hint="name the folder that holds config.json and the weights")
+    return _ERRORS[readiness.code](f"{folder} cannot be evaluated: {readiness.reason}", hint=readiness.hint)

@@ -1,0 +1,118 @@
+"""What lies in a training output folder, for `tracker init`: runs, checkpoints, logs, data. Only reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointNotFound
+from eval_jobs.types import CheckpointFormat
+from tracker.adapters.checkpoints.files.listing import Place, facts_of, places_in, read_listing
+from tracker.domain.checkpoints.discovery import Complete, NotYet, Rejected, assess
+from tracker.domain.checkpoints.listing import RawKind, is_training_log, usual_step_of
+
+PATTERNS = ("checkpoint-*", "step_*", "step-*", "global_step*", "iter_*", "epoch-*", "epoch_*", "ckpt-*")
+"""Folder names that trainers use, most usual first."""
+
+MAX_FILES = 50
+"""Files of one kind that are listed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundRun:
+    """One run: the output folder itself, or one of its sub-folders."""
+
+    sub_folder: str
+    """Name below the output folder; empty: the output folder itself."""
+    checkpoints: int
+    newest_step: int
+    format: CheckpointFormat | None
+    """Of the newest checkpoint that is complete; None: none is."""
+    base_model: str | None
+    """LORA: the base model that its adapter_config.json names."""
+    raw: RawKind | None
+    """What the weights of that checkpoint are made into safetensors from; None: they are safetensors."""
+    problem: str
+    """Why the newest checkpoint is not complete; empty: it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundFolder:
+    """What `tracker init` sees."""
+
+    path: Path
+    pattern: str
+    """Of the checkpoints' names; the most usual one when there are none yet."""
+    runs: tuple[FoundRun, ...]
+    """The run with the newest checkpoint last."""
+    logs: tuple[Path, ...]
+    """Training logs in JSON lines."""
+    data: tuple[Path, ...]
+    """Other JSONL files in the folder and beside it, which may be evaluation data."""
+
+
+def find_runs(folder: Path) -> FoundFolder:
+    """Describe an output folder; one without any checkpoint is described too.
+
+    Raises:
+        CheckpointNotFound: the folder does not exist or cannot be listed.
+    """
+    folder = folder.absolute()
+    try:
+        pattern, places = _places(folder)
+    except OSError as error:
+        raise CheckpointNotFound(
+            f"{folder} cannot be listed: {error.strerror}",
+            hint="name the trainer's output folder: the one that holds checkpoint-100 and so on",
+        ) from error
+    by_run: dict[str, list[Place]] = {}
+    for place in places:
+        by_run.setdefault(place.run_id, []).append(place)
+    runs = sorted((_describe(run_id, group) for run_id, group in by_run.items()), key=lambda r: r.sub_folder)
+    jsonl = list(islice((p for pattern in ("*.jsonl", "*/*.jsonl") for p in folder.glob(pattern)), MAX_FILES))
+    beside = islice(folder.parent.glob("*.jsonl"), MAX_FILES)
+    return FoundFolder(
+        path=folder,
+        pattern=pattern,
+        runs=tuple(runs),
+        logs=tuple(sorted(path for path in jsonl if is_training_log(path.name))),
+        data=tuple(sorted(path for path in (*jsonl, *beside) if not is_training_log(path.name))),
+    )
+
+
+# --- private
+
+
+def _places(folder: Path) -> tuple[str, tuple[Place, ...]]:
+    for pattern in PATTERNS:
+        places = places_in(folder, run_name="", pattern=pattern)
+        if places:
+            return pattern, places
+    return PATTERNS[0], ()
+
+
+def _describe(run_id: str, places: list[Place]) -> FoundRun:
+    """Describe one run; `places` are ordered by step."""
+    newest = [_readiness(place) for place in reversed(places[-3:])]
+    complete = next((r for r in newest if isinstance(r, Complete)), None)
+    first = newest[0]
+    return FoundRun(
+        sub_folder=run_id.removeprefix("/"),
+        checkpoints=len(places),
+        newest_step=places[-1].step,
+        format=complete.format if complete else None,
+        base_model=complete.base_model if complete else None,
+        raw=complete.raw if complete else None,
+        problem=first.reason if isinstance(first, NotYet | Rejected) else "",
+    )
+
+
+def _readiness(place: Place) -> Complete | NotYet | Rejected:
+    try:
+        facts = facts_of(place.path)
+        if facts is None:
+            return NotYet(code="", reason="it was deleted meanwhile", hint="")
+        return assess(read_listing(facts, usual_step_of(place.path.name)))
+    except OSError as error:
+        return NotYet(code="", reason=f"it cannot be read: {error.strerror}", hint="")

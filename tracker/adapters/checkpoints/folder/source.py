@@ -1,0 +1,245 @@
+"""Finds and pins the checkpoints of a training output folder: `tracker.ports.CheckpointSource` on a real file system.
+
+    a thread:  hint or one second -> sweep: every folder looked at, complete ones held at once (hard links)
+    ready():   sweep -> holds that have settled -> digest and NaN check -> published pins -> Checkpoint...
+
+Holding must not wait for anything: a trainer that keeps two checkpoints deletes one while results are being published.
+Only hashing, which takes seconds for large weights, runs in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointError, StoreError
+from eval_jobs.ports import Clock
+from eval_jobs.types import Checkpoint
+from tracker.adapters.checkpoints.consolidate.consolidator import Consolidations, Consolidator
+from tracker.adapters.checkpoints.folder.hints import Hints
+from tracker.adapters.checkpoints.folder.lifecycle import Folders
+from tracker.adapters.checkpoints.folder.once import pin_checkpoint
+from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs
+from tracker.adapters.checkpoints.pins.hold import Pin, publish
+from tracker.adapters.checkpoints.pins.recovery import find_pins
+from tracker.domain.checkpoints.discovery import WatchOptions
+from tracker.domain.records.types import Gap
+
+__all__ = ["FilesystemSource", "FoundFolder", "FoundRun", "find_runs", "pin_checkpoint"]
+
+log = logging.getLogger(__name__)
+
+QUICK_S = 1.5
+"""Time between two quick looks when no event comes: entries of folders, not the files of finished checkpoints.
+
+A little more than the second between two calls of `ready`, which look too: the thread steps in when they take long.
+"""
+
+ABSENT_S = 0.1
+"""The same while the output folder does not exist, which costs next to nothing."""
+
+PAUSE_S = 0.02
+"""Events come in bursts; one look answers many."""
+
+MAX_HEARD = 1 << 12
+"""Files and folders whose events are remembered."""
+
+HASHED_BYTES = 4 << 30
+"""One call of `ready` hashes about this much, so that the evaluation of a backlog starts with its first checkpoint."""
+
+
+class FilesystemSource:
+    """`tracker.ports.CheckpointSource` for one output folder, which may not exist yet."""
+
+    def __init__(self, run_name: str, output_dir: Path, pins_dir: Path, options: WatchOptions, clock: Clock) -> None:
+        """Describe what to watch; nothing is read or written before the first call of `ready`."""
+        self._run_name = run_name
+        self._output_dir = output_dir.absolute()
+        self._pins_dir = pins_dir.absolute()
+        self._options = options
+        self._clock = clock
+        self._began_at, self._began_s = clock.now(), clock.monotonic_s()
+        self._folders = Folders(run_name, self._output_dir, self._pins_dir, options)
+        self._lock = threading.Lock()
+        self._hint, self._wake, self._stopped = threading.Event(), threading.Event(), threading.Event()
+        consolidator = Consolidator(
+            python=options.python, allow_pickle=options.allow_pickle, log_dir=self._pins_dir.with_name("consolidation")
+        )
+        self._consolidations = Consolidations(consolidator, self._wake.set)
+        self._thread: threading.Thread | None = None
+        self._fresh: list[Checkpoint] = []
+        self._returned: set[tuple[str, int, str, str]] = set()
+        self._swept_at: datetime | None = None
+        self._looked_s = -math.inf
+        """Reading of the monotonic clock at the last look of any kind."""
+        self._waits_until_s = -math.inf
+        """When `wait` returns by itself, by the monotonic clock; in the past while nobody waits."""
+        self._heard: dict[str, datetime] = {}
+        """Folders -> when the last file event came from there."""
+
+    def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
+        """Return every checkpoint that is complete and pinned, lowest step first, new content only."""
+        if self._thread is None:
+            self._start(now)
+        steady = self._steady_time()
+        self._sweep(steady)
+        self._publish_settled(steady)
+        fresh = sorted(self._fresh, key=lambda c: (c.step, c.run_id, c.ready_at))
+        self._fresh = []
+        return tuple(c for c in fresh if self._is_first(c))
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return every checkpoint that cannot be evaluated, found so far by this process, with the reason."""
+        with self._lock:
+            return self._folders.gaps.found()
+
+    def is_behind(self) -> bool:
+        """Return whether the file server is away, or a sharded state is being put together."""
+        with self._lock:
+            return self._folders.outage.is_on or self._consolidations.is_busy()
+
+    def give_up(self, now: datetime) -> None:  # noqa: ARG002 - part of the port
+        """Make a gap of every checkpoint that is not finished."""
+        with self._lock:
+            self._folders.give_up(self._steady_time())
+
+    def wait(self, timeout_s: float) -> None:
+        """Return after `timeout_s`, or earlier when something may have changed on disk or a hold has settled."""
+        settles_in_s = self._settles_in_s()
+        if settles_in_s is not None:
+            timeout_s = min(timeout_s, max(settles_in_s, PAUSE_S))
+        self._waits_until_s = time.monotonic() + timeout_s
+        self._wake.wait(timeout_s)
+        self._wake.clear()
+        self._waits_until_s = -math.inf
+
+    def wake(self) -> None:
+        """Let `wait` return at once; see the port."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Stop watching. Calling it twice is harmless."""
+        self._stopped.set()
+        self._hint.set()
+        self._wake.set()
+        self._consolidations.close()
+        if self._thread is not None:
+            self._thread.join()
+
+    # --- private
+
+    def _start(self, now: datetime) -> None:
+        pins = find_pins(self._pins_dir, self._run_name, self._output_dir, now)
+        with self._lock:
+            self._folders.restore(pins, self._steady_time())
+        self._fresh = _newest(pin for pin in pins if not pin.released)
+        self._thread = threading.Thread(target=self._watch, name="checkpoint-watch", daemon=True)
+        self._thread.start()
+
+    def _steady_time(self) -> datetime:
+        """Return the time without the jumps of the clock since the start.
+
+        After a jump forwards nothing may look settled that was written a moment ago; after one backwards nothing may
+        have to wait for hours.
+        """
+        return self._began_at + timedelta(seconds=self._clock.monotonic_s() - self._began_s)
+
+    def _watch(self) -> None:
+        hints = None if self._options.polling else Hints(self._output_dir, self._hear)
+        while not self._stopped.is_set():
+            # What was written before the events began is looked for at once.
+            is_told = (hints is not None and hints.follow()) or self._hint.wait(self._pause_s())
+            self._hint.clear()
+            # Without a hint one look a second is enough, whoever has it: a call of `ready`, or this thread.
+            if (is_told or self._pause_s() <= PAUSE_S) and (self._sweep(self._steady_time()) or self._oversleeps()):
+                self._wake.set()
+            self._stopped.wait(PAUSE_S)
+        if hints is not None:
+            hints.close()
+
+    def _hear(self, path: str) -> None:
+        if len(self._heard) > MAX_HEARD:
+            self._heard.clear()  # a checkpoint that is held at this moment waits for the long settle time
+        self._heard[path] = self._heard[os.path.dirname(path)] = self._steady_time()  # noqa: PTH120 - text to text
+        self._hint.set()
+
+    def _settles_in_s(self) -> float | None:
+        with self._lock:
+            return self._folders.settles_in_s(self._steady_time(), self._heard)
+
+    def _oversleeps(self) -> bool:
+        """Say whether a hold settles before `wait` returns: the event that makes its wait short came after it began."""
+        left_s = self._waits_until_s - time.monotonic()
+        if left_s <= PAUSE_S:
+            return False
+        settles_in_s = self._settles_in_s()
+        return settles_in_s is not None and settles_in_s + PAUSE_S < left_s
+
+    def _pause_s(self) -> float:
+        # The first checkpoints of a trainer that is just starting must not wait for the first events.
+        is_there = os.path.exists(self._output_dir)  # noqa: PTH110 - Path.exists raises what a stale mount says
+        longest_s = min(QUICK_S if is_there else ABSENT_S, self._options.rescan_s)
+        return max(0.0, longest_s - (time.monotonic() - self._looked_s))  # real seconds, like the waiting itself
+
+    def _sweep(self, now: datetime) -> bool:
+        with self._lock:
+            is_full = self._swept_at is None or (now - self._swept_at).total_seconds() >= self._options.rescan_s
+            if is_full:
+                self._swept_at = now
+            self._looked_s = time.monotonic()
+            return self._folders.sweep(now, is_full=is_full)
+
+    def _publish_settled(self, now: datetime) -> None:
+        for held, conversion in self._consolidations.ended():
+            self._publish(held, now, conversion)
+        hashed = 0
+        while hashed < HASHED_BYTES:
+            with self._lock:
+                pin = self._folders.next_settled(now, self._heard)
+            if pin is None:
+                return
+            if pin.complete.raw is not None or pin.raw_weights:
+                self._consolidations.start(pin)
+                continue
+            hashed += sum(f.size for f in pin.weights())
+            self._publish(pin, now)
+
+    def _publish(self, pin: Pin, now: datetime, conversion: Future[Pin] | None = None) -> None:
+        try:
+            checkpoint = publish(pin if conversion is None else conversion.result())
+        except CheckpointError as error:
+            with self._lock:
+                self._folders.refused(pin, error, now)
+        except StoreError as error:
+            with self._lock:
+                self._folders.postponed(pin, error)
+        else:
+            with self._lock:
+                self._folders.published(pin)
+            self._fresh.append(checkpoint)
+
+    def _is_first(self, checkpoint: Checkpoint) -> bool:
+        key = (checkpoint.run_id, checkpoint.step, checkpoint.digest, checkpoint.files_digest)
+        is_first = key not in self._returned
+        self._returned.add(key)
+        return is_first
+
+
+# --- private
+
+
+def _newest(pins: Iterable[Pin]) -> list[Checkpoint]:
+    """Return the published checkpoints; of the same weights under other small files, the pin that was made last."""
+    found: dict[tuple[str, int, str], Checkpoint] = {}
+    for pin in sorted(pins, key=lambda p: p.ready_ns):
+        checkpoint = pin.checkpoint
+        if checkpoint is not None:
+            found[checkpoint.run_id, checkpoint.step, checkpoint.digest] = checkpoint
+    return list(found.values())

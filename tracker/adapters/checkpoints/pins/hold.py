@@ -1,0 +1,315 @@
+"""Our own holds on checkpoints, in a folder that the trainer does not know.
+
+    hold (link and copy, check again) -> Pin, named .held-...     publish (digest, NaN, zeros) -> step-<N>-<digest>/
+
+A hard link costs nothing and outlives the trainer's rotation. Small files are copied, because trainers overwrite them
+in place, which a link would show. `.pin.json` is written last: a folder without it was left half-made by a killed
+process (see `recovery`).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import re
+import shutil
+import socket
+import uuid
+from collections.abc import Set
+from dataclasses import replace
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointError, CheckpointIncomplete, DiskFull, StoreError
+from eval_jobs.identity import content_hash
+from eval_jobs.types import Checkpoint
+from tracker.adapters.checkpoints.files.listing import Place, facts_of, read_listing
+from tracker.adapters.checkpoints.files.safetensors_file import read_weights
+from tracker.adapters.checkpoints.pins.manifest import MANIFEST, Pin, is_unchanged, read_pin, write_manifest
+from tracker.adapters.checkpoints.pins.soundness import PUBLISHED, demand_sound
+from tracker.domain.checkpoints.discovery import Complete, assess
+from tracker.domain.checkpoints.listing import TRAINER_STATE, Facts, FileFact, RawKind, Site
+from tracker.domain.checkpoints.tensors import WeightsContent
+from tracker.domain.checkpoints.watching import Change, change_of, time_of_ns
+
+__all__ = [
+    "HELD",
+    "MANIFEST",
+    "Pin",
+    "demand_unchanged",
+    "hold",
+    "new_hold",
+    "owner_mark",
+    "publish",
+    "read_pin",
+    "remove_folder",
+    "seal",
+    "store_error",
+]
+
+log = logging.getLogger(__name__)
+
+HELD = ".held-"
+"""Begins the names of holds that are not published yet; `owner_mark` and something random follow."""
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+def hold(place: Place, facts: Facts, complete: Complete, pins_dir: Path, *, copy_weights: bool = False) -> Pin | None:
+    """Take hold of a complete folder; None when it changed or went away meanwhile.
+
+    Args:
+        place: the trainer's folder.
+        facts: what was seen of it when it was found complete.
+        complete: which files to hold.
+        pins_dir: folder of all pins.
+        copy_weights: do not link, because this trainer overwrites weights in place.
+
+    Raises:
+        DiskFull, StoreError: nothing can be written to `pins_dir`, or the trainer's files may not be read.
+    """
+    folder = new_hold(place.run_id, pins_dir)
+    links = () if copy_weights else complete.weights
+    try:
+        folder.mkdir(parents=True)
+        linked = {n for n in complete.held if _take(place.path / n, folder / n, is_link=n in links)}
+        pin = seal(place, facts, complete, folder, linked) if _is_as_seen(place, facts, complete) else None
+    except OSError as error:
+        remove_folder(folder)
+        if isinstance(error, FileNotFoundError) and not _still_there(place, complete):
+            return None
+        raise store_error(error, f"{place.path} cannot be pinned in {pins_dir}") from error
+    if pin is None:
+        remove_folder(folder)
+    return pin
+
+
+def new_hold(run_id: str, pins_dir: Path) -> Path:
+    """Return the name of a folder to hold a checkpoint of `run_id` in; it marks the folder as this process's."""
+    return pins_dir.absolute() / _slug(run_id) / f"{HELD}{owner_mark(os.getpid())}-{uuid.uuid4().hex[:8]}"
+
+
+def seal(place: Site, facts: Facts, complete: Complete, folder: Path, linked: Set[str] = frozenset()) -> Pin | None:
+    """Make a pin of the files in `folder`; None when they are not what was seen of the checkpoint.
+
+    Args:
+        place: the checkpoint.
+        facts: what was seen of it when it was found complete.
+        complete: which files are held.
+        folder: our folder, which holds them and nothing else.
+        linked: names of the files that are the trainer's own by a hard link.
+
+    Raises:
+        OSError: the folder cannot be read or written.
+    """
+    pin = _checked(place, facts, complete, folder, linked)
+    if pin is not None:
+        # Not forced to the disk: beside a trainer that writes gigabytes this would take seconds, and rotation waits
+        # for nobody.
+        write_manifest(pin, folder, is_durable=False)
+    return pin
+
+
+def publish(pin: Pin) -> Checkpoint:
+    """Give a held checkpoint its identity and its final name. Safe to repeat after a kill.
+
+    Raises:
+        CheckpointUnreadable: its weights hold NaN or Inf.
+        CheckpointIncomplete: its files were overwritten in place since they were held, parts of them were never
+            written, or tensors are missing.
+        DiskFull, StoreError: the pin cannot be written.
+    """
+    held = Path(pin.folder)
+    try:
+        demand_unchanged(pin)
+        content = _content(pin)
+        demand_unchanged(pin)
+        notes = demand_sound(pin, content)
+        final, earlier = _final(pin, content.digest)
+        if earlier is not None:
+            remove_folder(held)
+            return earlier
+        checkpoint = _checkpoint(pin, final, content.digest)
+        zeros = tuple(sorted(content.zeros))
+        published = replace(pin, folder=str(final), checkpoint=checkpoint, zeros=zeros, notes=notes)
+        remove_folder(final)
+        write_manifest(published, held, is_durable=True)
+        held.rename(final)
+    except OSError as error:
+        raise store_error(error, f"the pin {held} of {pin.source} cannot be published") from error
+    for note in notes:
+        log.warning("%s step %d: %s", pin.run_id, pin.step, note)
+    return checkpoint
+
+
+def demand_unchanged(pin: Pin) -> None:
+    """Raise when a hold is no longer what was held.
+
+    Raises:
+        CheckpointIncomplete: somebody wrote through a hard link.
+        StoreError: it was deleted.
+    """
+    if not Path(pin.folder).exists():
+        raise StoreError(f"the pin {pin.folder} of {pin.source} was deleted", hint="leave the folder of pins alone")
+    if not is_unchanged(pin):
+        raise CheckpointIncomplete(
+            f"the weights of {pin.source} were overwritten in place after they were pinned",
+            hint="if the trainer saves this step again, the new content is taken",
+        )
+
+
+def store_error(error: OSError, what: str) -> StoreError:
+    """Return what a person is told when the disk refuses; `what` says which file and what was to be done."""
+    if error.errno in _NO_SPACE:
+        return DiskFull(
+            f"{what}: {error.strerror}", hint="free some space; it is tried again while the checkpoint lives"
+        )
+    return StoreError(
+        f"{what}: {error.strerror}", hint="check that the tracker may read the one and write to the other"
+    )
+
+
+def owner_mark(pid: int) -> str:
+    """Return what identifies a living process, also among later ones of the same number; "" when there is none."""
+    try:
+        # Fields after the name: the state first, the start in clock ticks since boot as the 20th (man 5 proc).
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else f"{socket.gethostname()}-{pid}-{fields[19]}"
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder of ours, if it is there."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- private: holding
+
+
+def _take(source: Path, target: Path, *, is_link: bool) -> bool:
+    """Link or copy one file, which may lie in a sub-folder; return whether it was linked."""
+    target.parent.mkdir(exist_ok=True)
+    if is_link:
+        try:
+            os.link(source.resolve(), target)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+        else:
+            return True
+    shutil.copyfile(source, target)
+    return False
+
+
+def _is_as_seen(place: Place, facts: Facts, complete: Complete) -> bool:
+    """Return whether the trainer has written none of the held files again."""
+    now = facts_of(place.path)
+    return now is None or change_of(_files_of(facts, complete), now) is not Change.CHANGED
+
+
+def _files_of(facts: Facts, complete: Complete) -> tuple[FileFact, ...]:
+    return tuple(f for f in facts.files if f.name in complete.held)
+
+
+def _checked(place: Site, facts: Facts, complete: Complete, folder: Path, linked: Set[str]) -> Pin | None:
+    """Return the pin if it holds what was seen: the same inodes, complete again by the same rules."""
+    source_files, own = _files_of(facts, complete), facts_of(folder)
+    if own is None:
+        return None
+    if [_expected(f, linked) for f in own.files] != [_expected(f, linked) for f in source_files]:
+        return None
+    listing = read_listing(own, place.step, config_from=complete.config_from)
+    again = assess(listing, allow_pickle=complete.raw is RawKind.TORCH)
+    if not isinstance(again, Complete) or again.weights != complete.weights:
+        return None
+    return Pin(
+        folder=str(folder),
+        run_id=place.run_id,
+        step=place.step,
+        source=place.uri,
+        complete=complete,
+        source_files=source_files,
+        own_files=own.files,
+        ready_ns=facts.newest_ns(),
+    )
+
+
+def _expected(file: FileFact, linked: Set[str]) -> tuple[str, int, int]:
+    return (file.name, file.size, file.inode if file.name in linked else 0)
+
+
+def _still_there(place: Place, complete: Complete) -> bool:
+    return all((place.path / name).exists() for name in complete.held)
+
+
+def _slug(run_id: str) -> str:
+    """Return a folder name for a run; a changed name gets a mark, so that two runs never share one."""
+    slug = re.sub(r"[^\w.-]+", "_", run_id).strip(".")[:80]
+    return slug if slug == run_id else f"{slug}-{content_hash(run_id)[:6]}"
+
+
+# --- private: publishing
+
+
+def _content(pin: Pin) -> WeightsContent:
+    try:
+        return read_weights(Path(pin.folder) / name for name in pin.complete.weights)
+    except CheckpointError as error:
+        # A person knows the trainer's folder, not ours.
+        raise type(error)(f"{pin.source} cannot be evaluated: {error.message}", hint=error.hint) from error
+
+
+def _final(pin: Pin, digest: str) -> tuple[Path, Checkpoint | None]:
+    """Return the final folder, and the checkpoint that is there already with the same weights and small files.
+
+    Weights that are the same beside another tokenizer or configuration are served otherwise: a pin of their own.
+    """
+    held = Path(pin.folder)
+    usual = held.parent / f"{PUBLISHED}{pin.step:08d}-{digest[:12]}"
+    earlier = _published(usual)
+    if earlier is None or _is_alike(pin, earlier):
+        return usual, None if earlier is None else earlier.checkpoint
+    small = [[name, (held / name).read_bytes().hex()] for name in _small_files(pin)]
+    other = usual.with_name(f"{usual.name}-{content_hash(small)[:8]}")
+    known = _published(other)
+    return other, None if known is None else known.checkpoint
+
+
+def _published(folder: Path) -> Pin | None:
+    """Return the pin that is published as `folder` and whole, or None."""
+    pin = read_pin(folder) if folder.exists() else None
+    return pin if pin is not None and pin.checkpoint is not None and is_unchanged(pin) else None
+
+
+def _is_alike(pin: Pin, earlier: Pin) -> bool:
+    names = _small_files(pin)
+    held, other = Path(pin.folder), Path(earlier.folder)
+    return names == _small_files(earlier) and all((held / n).read_bytes() == (other / n).read_bytes() for n in names)
+
+
+def _small_files(pin: Pin) -> list[str]:
+    return sorted(name for name in pin.complete.held if name not in pin.complete.weights)
+
+
+def _files_digest(pin: Pin) -> str:
+    """Return the hash of what is served beside the weights. What the trainer notes for itself changes no answer."""
+    held, served = Path(pin.folder), (name for name in _small_files(pin) if name != TRAINER_STATE)
+    return content_hash([[name, hashlib.sha256((held / name).read_bytes()).hexdigest()] for name in served])
+
+
+def _checkpoint(pin: Pin, final: Path, digest: str) -> Checkpoint:
+    return Checkpoint(
+        run_id=pin.run_id,
+        step=pin.step,
+        uri=str(final),
+        source_uri=pin.source,
+        format=pin.complete.format,
+        digest=digest,
+        ready_at=time_of_ns(pin.ready_ns),
+        base_model=pin.complete.base_model,
+        unpickled=pin.unpickled,
+        files_digest=_files_digest(pin),
+    )

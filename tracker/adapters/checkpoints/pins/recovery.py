@@ -1,0 +1,88 @@
+"""What an earlier process left in the folder of pins: found again when whole, cleared away when half-made."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path, PurePath, PurePosixPath
+
+from eval_jobs.errors import CheckpointError
+from tracker.adapters.checkpoints.files.safetensors_file import digest_weights
+from tracker.adapters.checkpoints.pins.hold import HELD, owner_mark, remove_folder
+from tracker.adapters.checkpoints.pins.manifest import Pin, is_unchanged, read_pin
+from tracker.domain.checkpoints.watching import time_of_ns
+
+log = logging.getLogger(__name__)
+
+ABANDONED = timedelta(days=1)
+"""A hold of another machine that nobody touched for this long is given up."""
+
+
+def find_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime) -> tuple[Pin, ...]:
+    """Return the pins of one output folder that an earlier process left, lowest step first.
+
+    Holds without a manifest were left half-made by a killed process and are removed; so are published pins whose
+    weights are no longer what their digest says.
+    """
+    return tuple(sorted(_usable_pins(pins_dir, run_name, output_dir, now), key=lambda p: (p.step, p.folder)))
+
+
+def is_abandoned(folder: Path, now: datetime) -> bool:
+    """Return whether the process that made this hold is dead, or silent for a day on another machine."""
+    owner = folder.name.removeprefix(HELD).rpartition("-")[0]
+    host, _, pid = owner.rpartition("-")[0].rpartition("-")
+    if host == socket.gethostname() and pid.isdigit():
+        return owner_mark(int(pid)) != owner
+    try:
+        return now - time_of_ns(folder.stat().st_mtime_ns) > ABANDONED
+    except OSError:
+        return False
+
+
+# --- private
+
+
+def _usable_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datetime) -> Iterator[Pin]:
+    for folder in sorted(pins_dir.absolute().glob("*/*")):
+        is_held = folder.name.startswith(HELD)
+        if is_held and not is_abandoned(folder, now):
+            continue
+        pin = read_pin(folder)
+        if is_held and pin is None:
+            log.info("removing %s, left half-made by a killed process", folder)
+            remove_folder(folder)
+        elif pin is not None and _belongs(pin, run_name, output_dir) and _is_usable(pin):
+            # Killed between its last manifest and its renaming, a hold says that it is published and is not.
+            yield replace(pin, checkpoint=None) if is_held else pin
+
+
+def _belongs(pin: Pin, run_name: str, output_dir: PurePath) -> bool:
+    is_run = pin.run_id == run_name or pin.run_id.startswith(f"{run_name}/")
+    return is_run and PurePosixPath(pin.source).is_relative_to(output_dir)
+
+
+def _is_usable(pin: Pin) -> bool:
+    try:
+        is_sound = _is_sound(pin)
+    except OSError as error:
+        log.warning("the pin %s cannot be read now and is left alone: %s", pin.folder, error.strerror)
+        return False
+    if not is_sound:
+        log.warning("removing the pin %s: its files are no longer those of step %d", pin.folder, pin.step)
+        remove_folder(Path(pin.folder))
+    return is_sound
+
+
+def _is_sound(pin: Pin) -> bool:
+    if pin.released or is_unchanged(pin):
+        return True
+    if pin.checkpoint is None:
+        return False
+    # Times and inodes change when pins are moved or restored; the content decides.
+    try:
+        return digest_weights(Path(pin.folder) / name for name in pin.complete.weights) == pin.checkpoint.digest
+    except (FileNotFoundError, CheckpointError):
+        return False

@@ -1,0 +1,112 @@
+"""Whether a held checkpoint that is complete by its sizes is whole by its content, also against the run so far.
+
+A lost write leaves zeros, and a trainer that crashed in the middle may leave tensors out; an engine serves both without
+a word. Compared is with the nearest earlier pin of the same run, out of the same output folder: other folders may hold
+other models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnreadable
+from eval_jobs.types import CheckpointFormat
+from tracker.adapters.checkpoints.files.listing import read_document
+from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
+from tracker.adapters.checkpoints.pins.manifest import Pin, read_pin
+from tracker.domain.checkpoints.listing import ADAPTER_CONFIG, CONFIG, Broken, Document
+from tracker.domain.checkpoints.tensor_names import Earlier, absent_by_config, compare_weights, names_text
+from tracker.domain.checkpoints.tensors import WeightsContent, never_written
+
+PUBLISHED = "step-"
+"""Begins the names of published pins; the step and the digest follow."""
+
+_SAVE_AGAIN = "save this step again: it is taken as soon as it is whole"
+_NEW_FOLDER = "save this step again; if the model was changed on purpose, let it be saved into a new output folder"
+
+
+def demand_sound(pin: Pin, content: WeightsContent) -> tuple[str, ...]:
+    """Return what is unusual about a held checkpoint.
+
+    Args:
+        pin: it is held.
+        content: of its weights.
+
+    Raises:
+        CheckpointIncomplete: parts were never written, tensors are missing, or they hold zeros where an earlier
+            checkpoint of the run holds numbers.
+        CheckpointUnreadable: an adapter names its base model by a path that means something to the trainer only.
+    """
+    fault = never_written(content)
+    if fault:
+        raise CheckpointIncomplete(f"{pin.source} cannot be evaluated: {fault}", hint=_SAVE_AGAIN)
+    config = _config(pin)
+    if pin.complete.format is CheckpointFormat.FULL:
+        absent = absent_by_config([t.name for t in content.tensors], config)
+        if absent:
+            fault = f"{names_text(absent)} missing, which its config.json implies"
+            raise CheckpointIncomplete(f"{pin.source} cannot be evaluated: {fault}", hint=_SAVE_AGAIN)
+    base = _base_notes(pin)
+    earlier = _earlier(pin)
+    if earlier is None:
+        return base
+    found = compare_weights(content, config, earlier)
+    if found.fault:
+        raise CheckpointIncomplete(f"{pin.source} cannot be evaluated: {found.fault}", hint=_NEW_FOLDER)
+    return (*base, *found.notes)
+
+
+# --- private
+
+
+def _base_notes(pin: Pin) -> tuple[str, ...]:
+    """Say where an adapter's base model will come from when it is no folder of this machine by its full path."""
+    base = pin.complete.base_model
+    if base is None or Path(base).is_absolute():
+        return ()
+    if base.startswith("."):
+        raise CheckpointUnreadable(
+            f"{pin.source} names its base model {base}, relative to the folder that the trainer was started in",
+            hint="write its absolute path into base_model_name_or_path of adapter_config.json",
+        )
+    return (f"its base model {base} is no absolute path: the engine looks it up in the Hugging Face cache, or online",)
+
+
+def _earlier(pin: Pin) -> Earlier | None:
+    """Return the nearest checkpoint below this step that can be compared, else the nearest at or above it."""
+    parent = Path(pin.folder).parent
+    for folder in _nearest(parent, pin.step):
+        other = read_pin(folder)
+        if other is None or other.checkpoint is None or other.complete.format is not pin.complete.format:
+            continue
+        if Path(other.source).parent != Path(pin.source).parent:
+            continue
+        try:
+            tensors = read_tensors(folder / name for name in other.complete.weights)
+        except (OSError, CheckpointError):
+            continue  # not readable any more, or weights of another kind of file
+        return Earlier(
+            step=other.step,
+            tensors={t.name: t for t in tensors},
+            config=_config(other),
+            zeros=None if other.zeros is None else frozenset(other.zeros),
+        )
+    return None
+
+
+def _nearest(parent: Path, step: int) -> Iterator[Path]:
+    steps = {path: int(path.name.split("-")[1]) for path in parent.glob(f"{PUBLISHED}*") if _has_step(path)}
+    yield from sorted((path for path in steps if steps[path] < step), key=lambda p: (-steps[p], p))
+    yield from sorted((path for path in steps if steps[path] >= step), key=lambda p: (steps[p], p))
+
+
+def _has_step(path: Path) -> bool:
+    parts = path.name.split("-")
+    return len(parts) > 1 and parts[1].isdigit()
+
+
+def _config(pin: Pin) -> Document:
+    name = ADAPTER_CONFIG if pin.complete.format is CheckpointFormat.LORA else CONFIG
+    document = read_document(Path(pin.folder) / name)
+    return {} if isinstance(document, Broken) else document

@@ -1,0 +1,81 @@
+"""A checkpoint source of another package, held to the port: whatever it raises is an error that names it."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from pathlib import Path
+
+from eval_jobs.errors import ConfigError, StoreError, TrackerError
+from eval_jobs.host.plugins import Kind, find
+from eval_jobs.records.program import Program
+from eval_jobs.types import Checkpoint
+from tracker.domain.records.types import Gap
+from tracker.ports import CheckpointSource
+
+log = logging.getLogger(__name__)
+
+SOURCES = Kind(group="tracker.sources", what="checkpoint source", setting="run.source", built_in=())
+
+
+class PluginSource:
+    """`tracker.ports.CheckpointSource` around one that another package brings.
+
+    One that fails while it looks finds nothing and is behind, as one whose storage does not answer; it is asked again.
+    """
+
+    def __init__(self, run: str, place: str, pins_dir: Path, program: Program) -> None:
+        """Find and open it.
+
+        Raises:
+            ConfigError: it is not there, or cannot be opened.
+        """
+        self._found = find(SOURCES, program.name)
+        self._source: CheckpointSource = self._found.open(CheckpointSource, run, place, pins_dir, program)
+        self._failed = ""
+
+    def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
+        """Return what it finds; see the port."""
+        try:
+            with self._found.blamed(StoreError):
+                found = tuple(self._source.ready(now))
+        except ConfigError:
+            raise
+        except TrackerError as error:
+            if str(error) != self._failed:
+                log.warning("%s; it is asked again", error)
+            self._failed = str(error)
+            return ()
+        self._failed = ""
+        return tuple(self._found.checked(Checkpoint, one, "checkpoint", ConfigError) for one in found)
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return its gaps; see the port."""
+        with self._found.blamed(StoreError):
+            found = tuple(self._source.gaps())
+        return tuple(self._found.checked(Gap, one, "gap", ConfigError) for one in found)
+
+    def is_behind(self) -> bool:
+        """Return whether more may be there; see the port."""
+        with self._found.blamed(StoreError):
+            return bool(self._failed) or self._source.is_behind()
+
+    def give_up(self, now: datetime) -> None:
+        """Make a gap of what is not finished; see the port."""
+        with self._found.blamed(StoreError):
+            self._source.give_up(now)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait; see the port."""
+        with self._found.blamed(StoreError):
+            self._source.wait(timeout_s)
+
+    def wake(self) -> None:
+        """Let a wait end; see the port."""
+        with self._found.blamed(StoreError):
+            self._source.wake()
+
+    def close(self) -> None:
+        """Close it; see the port."""
+        with self._found.blamed(StoreError):
+            self._source.close()

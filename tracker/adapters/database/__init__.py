@@ -1,0 +1,1 @@
+"""The database: tables' versions, leadership, locks, codec."""

@@ -1,0 +1,141 @@
+"""What the tracker concludes <-> JSON, with a schema version. The only place that knows how it is written down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from eval_jobs.errors import StoreError
+from eval_jobs.types import Checkpoint, CheckpointFormat
+from tracker.domain.records.alerts import Alert, Silence
+from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.types import Acceptance, Episode, Gap, Report, Screened, Verdict, VerdictWord
+from tracker.domain.sweeps.types import Turn
+
+Document = Report | Episode | Acceptance | Calibration | Gap | Alert | Silence | Turn
+Kind = TypeVar("Kind", Report, Episode, Acceptance, Calibration, Gap, Alert, Silence, Turn)
+
+_KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Calibration, Gap, Alert, Silence, Turn)
+_VERSIONS: dict[type[Document], int] = dict.fromkeys(_KINDS, 1) | {Report: 2}
+_OUTLINE_VERSION = 1
+_ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
+
+
+def to_json(value: Document) -> str:
+    """Return the record as a JSON document in ASCII."""
+    body = _ADAPTERS[type(value)].dump_python(value, mode="json")
+    return json.dumps({"schema_version": _VERSIONS[type(value)], "value": body}, separators=(",", ":"))
+
+
+def from_json(kind: type[Kind], text: str) -> Kind:
+    """Read what `to_json` wrote, now or in an earlier schema version.
+
+    Raises:
+        StoreError: the text is not a `kind` of a schema version that is known.
+    """
+    what, newest = kind.__name__.lower(), _VERSIONS[kind]
+    with _reading(what):
+        document = json.loads(text)
+        version, body = document["schema_version"], document["value"]
+        if kind is Report and version == 1:
+            version, body = newest, _without_comparisons(body)
+        if version == newest:
+            value: Kind = _ADAPTERS[kind].validate_python(body, strict=False)
+            return value
+    raise _other_version(what, version, newest)
+
+
+def outline_to_json(report: Report) -> str:
+    """Return the outline of a report (`tracker.domain.records.outlines`) as a short JSON document in ASCII."""
+    body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since, *_part(v.screened)] for v in report.verdicts]
+    c = report.checkpoint
+    of = None if c is None else [c.uri, c.source_uri, c.format, c.digest, c.ready_at.isoformat(), c.base_model]
+    return json.dumps({"schema_version": _OUTLINE_VERSION, "value": body, "of": of}, separators=(",", ":"))
+
+
+def outline_from_json(text: str, head: Report) -> Report:
+    """Read what `outline_to_json` wrote, without the checks that would take longer than all the rest.
+
+    Args:
+        text: the document.
+        head: the report's own run, step, plan and time; its verdicts are replaced.
+
+    Raises:
+        StoreError: the text is no outline of a schema version that is known.
+    """
+    with _reading("outline"):
+        document = json.loads(text)
+        if document["schema_version"] == _OUTLINE_VERSION:
+            verdicts = tuple(_outlined(row) for row in document["value"])
+            return replace(head, verdicts=verdicts, checkpoint=_checkpoint(document.get("of"), head))
+    raise _other_version("outline", document["schema_version"], _OUTLINE_VERSION)
+
+
+# --- private
+
+_WORDS = {str(word): word for word in VerdictWord}
+
+
+def _part(screened: Screened | None) -> list[object]:
+    return [] if screened is None else [[screened.asked, screened.left_out, screened.tokens, screened.seconds]]
+
+
+def _outlined(row: Sequence[Any]) -> Verdict:
+    benchmark, word, score, coverage, lost_since, *part = row
+    return Verdict(
+        benchmark=benchmark,
+        word=_WORDS[word],
+        reason="",
+        score=score,
+        stderr=None,
+        coverage=coverage,
+        alpha_test=0.0,
+        lost_since=lost_since,
+        screened=_screened(*part[0]) if part else None,
+    )
+
+
+def _screened(asked: int, left_out: int, tokens: int | None, seconds: float) -> Screened:
+    return Screened(asked=asked, left_out=left_out, tokens=tokens, seconds=seconds)
+
+
+def _checkpoint(of: list[Any] | None, head: Report) -> Checkpoint | None:
+    if of is None:
+        return None
+    uri, source_uri, kind, digest, ready_at, base_model = of
+    return Checkpoint(
+        run_id=head.run_id,
+        step=head.step,
+        uri=uri,
+        source_uri=source_uri,
+        format=CheckpointFormat(kind),
+        digest=digest,
+        ready_at=datetime.fromisoformat(ready_at),
+        base_model=base_model,
+    )
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise StoreError(f"a stored {what} is damaged", hint="restore the database from a backup") from error
+
+
+def _other_version(what: str, version: object, known: int) -> StoreError:
+    return StoreError(
+        f"a stored {what} has schema version {version}; this program reads {known}",
+        hint="use the version of checkpoint-tracker that wrote it, or a newer one",
+    )
+
+
+def _without_comparisons(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a report of version 1 without its evidence, which compared single checkpoints; words and scores stay."""
+    return body | {"verdicts": [verdict | {"comparisons": ()} for verdict in body["verdicts"]]}

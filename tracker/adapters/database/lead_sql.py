@@ -1,0 +1,90 @@
+"""The right to watch a run: a lock that ends with its holder, and a row that says who that is."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import datetime
+
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Text, select
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.migrate_sql import bring_up_to_date
+from eval_jobs.queue.sql_queue import UtcText
+from tracker.adapters.database.lock_sql import named_lock
+from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.domain.checkpoints.leading import Leader
+
+METADATA = MetaData()
+LEADERS = Table(
+    "watch_leaders",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("since", UtcText, nullable=False),
+    Column("output_dir", Text, nullable=False),
+)
+"""Who led last. Whether it still does, only the lock knows."""
+
+
+class SqlLead:
+    """`tracker.ports.Lead` of one run in the database behind `engine`."""
+
+    def __init__(self, engine: Engine, run: str, output_dir: str) -> None:
+        """Open the lead of `run`, whose trainer writes into `output_dir`.
+
+        Raises:
+            StoreError: the database cannot be reached or written, or is newer than this program.
+        """
+        self._engine = engine
+        self._run = run
+        self._output_dir = output_dir
+        self._lock = named_lock(engine, f"lead {run}")
+        bring_up_to_date(engine, TRACKER_TABLES)
+
+    def take(self, now: datetime) -> bool:
+        """Take or confirm the lead; see `ports.Lead`."""
+        if self._lock.is_held():
+            return True
+        if not self._lock.take():
+            return False
+        row = {
+            "run_id": self._run,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": now,
+            "output_dir": self._output_dir,
+        }
+        try:
+            with transaction(self._engine) as connection:
+                self._demand_own_name(connection)
+                put = insert_into(connection, LEADERS).values(row)
+                connection.execute(put.on_conflict_do_update(index_elements=["run_id"], set_=row))
+        except BaseException:
+            self._lock.release()  # nobody shall lead whose name is not there
+            raise
+        return True
+
+    def leader(self) -> Leader | None:
+        """Return who led last; see `ports.Lead`."""
+        with transaction(self._engine) as connection:
+            row = connection.execute(select(LEADERS).where(LEADERS.c.run_id == self._run)).one_or_none()
+        return None if row is None else Leader(host=row.host, pid=row.pid, since=row.since, output_dir=row.output_dir)
+
+    def release(self) -> None:
+        """Let another process lead; see `ports.Lead`."""
+        self._lock.release()
+
+    # --- private
+
+    def _demand_own_name(self, connection: Connection) -> None:
+        """Refuse a run that looks like a sub-folder of another one: each would take the other's plans for its own."""
+        names = sorted(connection.scalars(select(LEADERS.c.run_id)))
+        other = next((n for n in names if n.startswith(f"{self._run}/") or self._run.startswith(f"{n}/")), None)
+        if other is not None:
+            raise ConfigError(
+                f"{self._run} and {other} cannot be kept in one database: one would count as a sub-folder of the other",
+                hint="give this run another run.name, or a store.database of its own",
+            )

@@ -1,0 +1,1 @@
+"""Versions of the tables of history and outbox, one script each; `tracker.adapters.database.tables` names them."""

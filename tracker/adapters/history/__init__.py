@@ -1,0 +1,1 @@
+"""The history of every run, in SQL."""

@@ -1,0 +1,30 @@
+"""Whether the answers that a database's history names lie where this process looks for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Engine, and_, select
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.queue.database_sql import belongs_to, transaction
+from tracker.adapters.history.tables_sql import RECORDS
+from tracker.adapters.samples.packed_parquet import NO_SAMPLES
+
+
+def demand_samples(engine: Engine, samples_dir: Path, run: str) -> None:
+    """Refuse a folder that holds nothing of what was scored of `run` and its sub-folders.
+
+    Raises:
+        ConfigError: another process keeps the run's files elsewhere; with these, nothing could ever be judged.
+        StoreError: the database cannot be read.
+    """
+    has_files = and_(RECORDS.c.samples.is_not(None), RECORDS.c.samples != NO_SAMPLES)
+    query = select(RECORDS.c.plan_id).where(belongs_to(RECORDS.c.run_id, run), has_files)
+    with transaction(engine) as connection:
+        plan_ids = connection.scalars(query).all()
+    if plan_ids and not any((samples_dir / plan_id).is_dir() for plan_id in plan_ids):
+        raise ConfigError(
+            f"run {run} has {len(plan_ids)} results in the database, and {samples_dir} holds the answers of none",
+            hint="set run.state_dir to the folder that it was watched with before, or give this run another run.name",
+        )

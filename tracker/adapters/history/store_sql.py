@@ -1,0 +1,350 @@
+"""The history in a SQL database and Parquet files: everything that was measured and concluded of every run.
+
+append(record) -> samples to Parquet, the rest to one row of `history_records`, which names their version
+records(run), scores(run) -> what was read before is kept in memory, so one new record reads one record
+outlines(run) -> short rows of `history_outlines`: a table of thousands of checkpoints needs no evidence
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, Select, Table, select, union, update
+
+from eval_jobs.codec import record_from_bytes, record_to_bytes
+from eval_jobs.errors import StoreError
+from eval_jobs.identity import content_hash
+from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.migrate_sql import bring_up_to_date
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.adapters.database.codec import from_json, outline_from_json, outline_to_json, to_json
+from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.adapters.history.tables_sql import (
+    ACCEPTANCES,
+    ALERTS,
+    CALIBRATIONS,
+    EPISODES,
+    GAPS,
+    OUTLINES,
+    RECORDS,
+    REPORTS,
+)
+from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
+from tracker.adapters.samples.packed_parquet import SampleFiles, pack
+from tracker.adapters.samples.table_parquet import FirstSampleFiles
+from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.outlines import newest_of_benchmarks, outline_of, without_samples
+from tracker.domain.records.types import Acceptance, Closing, Episode, Gap, Measure, Report
+from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.sample_columns import SampleColumns
+
+_RECORDED = select(RECORDS.c.record, RECORDS.c.samples)
+
+
+class SqlHistory:
+    """`tracker.ports.History` in the database behind `engine`, samples in Parquet files under `samples_dir`."""
+
+    def __init__(self, engine: Engine, samples_dir: Path) -> None:
+        """Open the history; its tables are brought up to date.
+
+        Raises:
+            StoreError: the database cannot be reached or written, or is newer than this program.
+        """
+        self._engine = engine
+        self._samples = SampleFiles(samples_dir)
+        self._first_samples = FirstSampleFiles(samples_dir)
+        self._records: dict[str, StoredRecord] = {}
+        """By plan id."""
+        self._scores: dict[tuple[str, tuple[Measure, ...]], KeptScores] = {}
+        """By run and measures."""
+        bring_up_to_date(engine, TRACKER_TABLES)
+
+    def append(self, record: EvalRecord) -> None:
+        """Store a record; see `ports.History`."""
+        plan, checkpoint = record.plan, record.plan.checkpoint
+        packed = pack(record)
+        row = {
+            "plan_id": plan.id,
+            "run_id": checkpoint.run_id,
+            "step": checkpoint.step,
+            "finished_at": record.finished_at,
+            "record": record_to_bytes(without_samples(record)),
+            "samples": packed.version,
+        }
+        with transaction(self._engine) as connection:
+            # From here on no other process writes this plan. The row is seen when its files are there.
+            _put(connection, RECORDS, row)
+            self._samples.write(packed)
+        self._records.pop(plan.id, None)
+        if self._samples.has_other_files(plan.id, packed.version):
+            self._remove_replaced(plan.id)
+
+    def record(self, plan_id: str, benchmarks: Collection[str] | None = None) -> EvalRecord | None:
+        """Return one record with its texts; see `ports.History`."""
+        row = self._row(plan_id)
+        while row is not None:
+            try:
+                return self._with_samples(record_from_bytes(row.record), row.samples, benchmarks)
+            except StoreError:
+                newer = self._row(plan_id)
+                if newer == row:
+                    raise
+                row = newer  # replaced while its files were read
+        return None
+
+    def bare_record(self, plan_id: str) -> EvalRecord | None:
+        """Return one record without samples; see `ports.History`."""
+        row = self._row(plan_id)
+        return None if row is None else record_from_bytes(row.record)
+
+    def records(self, run_id: str) -> tuple[EvalRecord, ...]:
+        """Return the run's records without samples; see `ports.History`."""
+        return tuple(stored.record for stored in self._stored(run_id))
+
+    def scores(
+        self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure), steps: Collection[int] | None = None
+    ) -> RunScores:
+        """Return everything that was scored along the run; see `ports.History`."""
+        kept = KeptScores(run_id, self._reader_of(measures), measures)
+        if steps is None:
+            kept = self._scores.setdefault((run_id, measures), kept)
+        stored = self._stored(run_id, steps)
+        while True:
+            try:
+                return kept.brought_up_to(stored)
+            except StoreError:
+                newer = self._stored(run_id, steps)
+                if newer == stored:
+                    raise
+                stored = newer  # replaced while its files were read
+
+    def texts(self, run_id: str) -> Mapping[str, int]:
+        """Return the size of the answers of every plan; see `ports.History`."""
+        plans = (stored.record.plan.id for stored in self._stored(run_id))
+        return {plan_id: size for plan_id in plans if (size := self._samples.answers_bytes(plan_id))}
+
+    def forget_texts(self, plan_id: str) -> None:
+        """Delete the answers of a plan; see `ports.History`."""
+        with transaction(self._engine) as connection:
+            _hold(connection, plan_id)
+            self._samples.forget_answers(plan_id)
+
+    def append_report(self, report: Report) -> None:
+        """Store a report; see `ports.History`."""
+        row = {
+            "plan_id": report.plan_id,
+            "run_id": report.run_id,
+            "step": report.step,
+            "created_at": report.created_at,
+            "report": to_json(report),
+        }
+        with transaction(self._engine) as connection:
+            _put(connection, REPORTS, row)
+            _put(connection, OUTLINES, {"plan_id": report.plan_id, "outline": outline_to_json(report)})
+
+    def report(self, plan_id: str) -> Report | None:
+        """Return one report; see `ports.History`."""
+        with transaction(self._engine) as connection:
+            return next(_reports(connection, [plan_id]), None)
+
+    def reports(self, run_id: str) -> tuple[Report, ...]:
+        """Return the run's reports; see `ports.History`."""
+        query = select(REPORTS.c.report).where(REPORTS.c.run_id == run_id)
+        query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
+        return tuple(from_json(Report, text) for text in self._texts(query))
+
+    def outlines(self, run_id: str) -> tuple[Report, ...]:
+        """Return the run's reports without most of their evidence; see `ports.History`."""
+        columns = (*(REPORTS.c[name] for name in ("plan_id", "run_id", "step", "created_at")), OUTLINES.c.outline)
+        query = select(*columns).outerjoin(OUTLINES, OUTLINES.c.plan_id == REPORTS.c.plan_id)
+        query = query.where(REPORTS.c.run_id == run_id)
+        query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
+        with transaction(self._engine) as connection:
+            rows = connection.execute(query).all()
+            older = [row.plan_id for row in rows if row.outline is None]  # from before there were outlines
+            known = {report.plan_id: outline_of(report) for report in _reports(connection, older)}
+            drafts = [known.get(row.plan_id) or outline_from_json(row.outline, _head(row)) for row in rows]
+            whole = {report.plan_id: report for report in _reports(connection, newest_of_benchmarks(drafts))}
+        return tuple(whole.get(draft.plan_id, draft) for draft in drafts)
+
+    def append_episode(self, episode: Episode) -> None:
+        """Store an episode; see `ports.History`."""
+        e = episode
+        row = {
+            "key": content_hash([e.run_id, e.suite, e.benchmark, e.subset, e.measure, e.opened_step]),
+            "run_id": e.run_id,
+            "opened_step": e.opened_step,
+            "episode": to_json(e),
+        }
+        with transaction(self._engine) as connection:
+            # Changed, to what it is: whoever accepts it at this moment comes before or after.
+            held = update(EPISODES).where(EPISODES.c.key == row["key"]).values(run_id=e.run_id)
+            known = connection.scalar(held.returning(EPISODES.c.episode))
+            stays = known is not None and from_json(Episode, known).closed_by is Closing.ACCEPTED
+            if not stays or e.closed_by is Closing.ACCEPTED:
+                _put(connection, EPISODES, row)
+
+    def episodes(self, run_id: str) -> tuple[Episode, ...]:
+        """Return the run's episodes; see `ports.History`."""
+        texts = self._texts(select(EPISODES.c.episode).where(EPISODES.c.run_id == run_id))
+        # Sorted here: databases order names each in their own way.
+        found = (from_json(Episode, text) for text in texts)
+        return tuple(sorted(found, key=lambda e: (e.opened_step, e.benchmark, e.subset, e.suite, e.measure)))
+
+    def append_acceptance(self, acceptance: Acceptance) -> None:
+        """Store an acceptance; see `ports.History`."""
+        row = {
+            "key": content_hash([acceptance.run_id, acceptance.step, acceptance.benchmark]),
+            "run_id": acceptance.run_id,
+            "step": acceptance.step,
+            "acceptance": to_json(acceptance),
+        }
+        with transaction(self._engine) as connection:
+            _put(connection, ACCEPTANCES, row)
+
+    def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
+        """Return the run's acceptances; see `ports.History`."""
+        texts = self._texts(select(ACCEPTANCES.c.acceptance).where(ACCEPTANCES.c.run_id == run_id))
+        found = (from_json(Acceptance, text) for text in texts)
+        return tuple(sorted(found, key=lambda a: (a.step, a.benchmark)))
+
+    def append_calibration(self, calibration: Calibration) -> None:
+        """Store a calibration; see `ports.History`."""
+        row = {
+            "plan_id": calibration.plan.id,
+            "finished_at": calibration.finished_at,
+            "calibration": to_json(calibration),
+        }
+        with transaction(self._engine) as connection:
+            _put(connection, CALIBRATIONS, row)
+
+    def calibrations(self) -> tuple[Calibration, ...]:
+        """Return all calibrations; see `ports.History`."""
+        query = select(CALIBRATIONS.c.calibration).order_by(CALIBRATIONS.c.finished_at, CALIBRATIONS.c.plan_id)
+        return tuple(from_json(Calibration, text) for text in self._texts(query))
+
+    def append_gap(self, gap: Gap) -> bool:
+        """Store a gap that is new; see `ports.History`."""
+        row = {"run_id": gap.run_id, "step": gap.step, "code": gap.code, "gap": to_json(gap)}
+        with transaction(self._engine) as connection:
+            # The row that comes back is the proof; drivers do not count inserted rows alike.
+            insert = insert_into(connection, GAPS).values(row).on_conflict_do_nothing().returning(GAPS.c.step)
+            return connection.execute(insert).first() is not None
+
+    def gaps(self, run_id: str) -> tuple[Gap, ...]:
+        """Return the run's gaps; see `ports.History`."""
+        query = select(GAPS.c.gap).where(GAPS.c.run_id == run_id).order_by(GAPS.c.step, GAPS.c.code)
+        return tuple(from_json(Gap, text) for text in self._texts(query))
+
+    def append_alert(self, alert: Alert) -> None:
+        """Store the newest state of an alert; see `ports.History`."""
+        row = {
+            "fingerprint": alert.fingerprint,
+            "run_id": alert.run_id,
+            "step": alert.step,
+            "state": alert.state,
+            "alert": to_json(alert),
+        }
+        with transaction(self._engine) as connection:
+            _put(connection, ALERTS, row)
+
+    def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
+        """Return the run's firing alerts; see `ports.History`."""
+        query = select(ALERTS.c.alert).where(ALERTS.c.run_id == run_id, ALERTS.c.state == AlertState.FIRING)
+        return tuple(
+            from_json(Alert, text) for text in self._texts(query.order_by(ALERTS.c.step, ALERTS.c.fingerprint))
+        )
+
+    def runs(self) -> tuple[str, ...]:
+        """Return all runs; see `ports.History`."""
+        query = union(select(RECORDS.c.run_id), select(GAPS.c.run_id))
+        with transaction(self._engine) as connection:
+            return tuple(sorted(connection.scalars(query)))
+
+    # --- private
+
+    def _row(self, plan_id: str) -> Row[bytes, str | None] | None:
+        with transaction(self._engine) as connection:
+            return connection.execute(_RECORDED.where(RECORDS.c.plan_id == plan_id)).one_or_none()
+
+    def _stored(self, run_id: str, steps: Collection[int] | None = None) -> tuple[StoredRecord, ...]:
+        query = (
+            select(RECORDS.c.plan_id, RECORDS.c.finished_at, RECORDS.c.samples)
+            .where(RECORDS.c.run_id == run_id)
+            .order_by(RECORDS.c.step, RECORDS.c.finished_at, RECORDS.c.plan_id)
+        )
+        with transaction(self._engine) as connection:
+            known = connection.execute(query).all()
+            stale = [row.plan_id for row in known if not self._is_kept(row.plan_id, row.finished_at, row.samples)]
+            rows = connection.execute(_RECORDED.where(RECORDS.c.plan_id.in_(stale))).all()
+        for row in rows:
+            record = record_from_bytes(row.record)
+            self._records[record.plan.id] = StoredRecord(record=record, samples=row.samples)
+        found = (self._records[row.plan_id] for row in known)
+        return tuple(s for s in found if steps is None or s.record.plan.checkpoint.step in steps)
+
+    def _texts(self, query: Select[str]) -> tuple[str, ...]:
+        with transaction(self._engine) as connection:
+            return tuple(connection.scalars(query))
+
+    def _is_kept(self, plan_id: str, finished_at: datetime, samples: str | None) -> bool:
+        """Return whether the record in memory is the stored one; another process may have replaced it."""
+        kept = self._records.get(plan_id)
+        return kept is not None and (kept.record.finished_at, kept.samples) == (finished_at, samples)
+
+    def _reader_of(self, measures: tuple[Measure, ...]) -> Callable[[StoredRecord], Mapping[str, SampleColumns]]:
+        only_scores = measures == (Measure.SCORE,)
+
+        def columns(stored: StoredRecord) -> Mapping[str, SampleColumns]:
+            if stored.samples is None:
+                return self._first_samples.columns(stored.record)
+            return self._samples.columns(stored.record.plan.id, stored.samples, only_scores=only_scores)
+
+        return columns
+
+    def _with_samples(self, record: EvalRecord, samples: str | None, benchmarks: Collection[str] | None) -> EvalRecord:
+        if samples is None:
+            return self._first_samples.with_samples(record, benchmarks)
+        found = self._samples.samples(record.plan.id, samples, benchmarks)
+        outcomes = tuple(
+            replace(o, samples=found[o.benchmark].samples, has_texts=found[o.benchmark].has_texts)
+            if isinstance(o, EvalResult) and o.benchmark in found
+            else o
+            for o in record.outcomes
+        )
+        return replace(record, outcomes=outcomes)
+
+    def _remove_replaced(self, plan_id: str) -> None:
+        """Delete the files that no row names: of a record that was replaced, or of a process that was killed."""
+        with transaction(self._engine) as connection:
+            if (version := _hold(connection, plan_id)) is not None:
+                self._samples.remove_others(plan_id, version)
+
+
+def _hold(connection: Connection, plan_id: str) -> str | None:
+    """Change the row of a plan, to what it is: nobody else has its files until the transaction ends."""
+    held = update(RECORDS).where(RECORDS.c.plan_id == plan_id).values(samples=RECORDS.c.samples)
+    return connection.execute(held.returning(RECORDS.c.samples)).scalar()
+
+
+def _reports(connection: Connection, plan_ids: Collection[str]) -> Iterator[Report]:
+    if plan_ids:
+        for text in connection.scalars(select(REPORTS.c.report).where(REPORTS.c.plan_id.in_(plan_ids))):
+            yield from_json(Report, text)
+
+
+def _head(row: Row[Any]) -> Report:
+    """Return a report that says nothing yet."""
+    return Report(run_id=row.run_id, step=row.step, plan_id=row.plan_id, verdicts=(), created_at=row.created_at)
+
+
+def _put(connection: Connection, table: Table, row: Mapping[str, object]) -> None:
+    """Insert a row, or replace the one with the same key."""
+    connection.execute(
+        insert_into(connection, table).values(row).on_conflict_do_update(index_elements=table.primary_key, set_=row)
+    )

@@ -1,0 +1,183 @@
+"""The turns of sweeps and their results in the tracker's database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    Column,
+    Engine,
+    Index,
+    LargeBinary,
+    MetaData,
+    Row,
+    Select,
+    String,
+    Table,
+    Text,
+    or_,
+    select,
+    update,
+)
+
+from eval_jobs.codec import record_from_bytes, record_to_bytes
+from eval_jobs.queue.database_sql import insert_into, transaction
+from eval_jobs.queue.migrate_sql import bring_up_to_date
+from eval_jobs.queue.sql_queue import UtcText
+from eval_jobs.types import EvalRecord
+from tracker.adapters.database.codec import from_json, to_json
+from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.domain.sweeps.types import OPEN, Look, Turn, TurnState
+
+METADATA = MetaData()
+TURNS = Table(
+    "sweep_turns",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    Column("sweep", Text, primary_key=True),
+    Column("due_at", UtcText, primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("turn", Text, nullable=False),
+    Index("sweep_turns_by_state", "run_id", "state", "due_at"),
+)
+LOOKS = Table(
+    "sweep_looks",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    Column("sweep", Text, primary_key=True),
+    Column("until", UtcText, nullable=False),
+    Column("timetable", Text, nullable=False),
+)
+LEASES = Table(
+    "sweep_leases",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("lease_until", UtcText, nullable=False),
+)
+RESULTS = Table(
+    "sweep_results",
+    METADATA,
+    Column("plan_id", String(64), primary_key=True),
+    Column("finished_at", UtcText, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+)
+
+IDS_AT_ONCE = 500
+"""A statement of SQLite takes only so many values."""
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class SqlSweeps:
+    """`tracker.ports.Sweeps` of one run in the database behind `engine`."""
+
+    def __init__(self, engine: Engine, run: str) -> None:
+        """Open the sweeps of `run`; their tables are brought up to date.
+
+        Raises:
+            StoreError: the database cannot be reached or written, or is newer than this program.
+        """
+        self._engine = engine
+        self._run = run
+        self._read: dict[tuple[str, datetime, str], Turn] = {}
+        """Open turns by sweep, time and state: a turn never changes but with its state."""
+        bring_up_to_date(engine, TRACKER_TABLES)
+
+    def take(self, holder: str, *, now: datetime, lease_until: datetime) -> bool:
+        """Take the right to begin turns; see `ports.Sweeps`."""
+        row = {"run_id": self._run, "holder": "", "lease_until": _LONG_AGO}
+        free = or_(LEASES.c.holder == holder, LEASES.c.lease_until <= now, LEASES.c.lease_until > lease_until)
+        taken = update(LEASES).where(LEASES.c.run_id == self._run, free)
+        with transaction(self._engine) as connection:
+            connection.execute(insert_into(connection, LEASES).values(row).on_conflict_do_nothing())
+            return connection.execute(taken.values(holder=holder, lease_until=lease_until)).rowcount == 1
+
+    def release(self, holder: str) -> None:
+        """Give it up; see `ports.Sweeps`."""
+        own = update(LEASES).where(LEASES.c.run_id == self._run, LEASES.c.holder == holder)
+        with transaction(self._engine) as connection:
+            connection.execute(own.values(holder="", lease_until=_LONG_AGO))
+
+    def look(self, sweep: str) -> Look | None:
+        """Return until when a timetable was followed; see `ports.Sweeps`."""
+        query = select(LOOKS).where(LOOKS.c.run_id == self._run, LOOKS.c.sweep == sweep)
+        with transaction(self._engine) as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else Look(until=row.until, timetable=row.timetable)
+
+    def remember(self, sweep: str, look: Look) -> None:
+        """Store it; see `ports.Sweeps`."""
+        row = {"run_id": self._run, "sweep": sweep, "until": look.until, "timetable": look.timetable}
+        with transaction(self._engine) as connection:
+            put = insert_into(connection, LOOKS).values(row)
+            connection.execute(put.on_conflict_do_update(index_elements=["run_id", "sweep"], set_=row))
+
+    def add(self, turn: Turn) -> bool:
+        """Store a new turn; see `ports.Sweeps`."""
+        row = {"run_id": self._run, "sweep": turn.sweep, "due_at": turn.due_at, **_state_of(turn)}
+        with transaction(self._engine) as connection:
+            # The row that comes back is the proof; drivers do not count inserted rows alike.
+            insert = insert_into(connection, TURNS).values(row).on_conflict_do_nothing().returning(TURNS.c.sweep)
+            return connection.execute(insert).first() is not None
+
+    def change(self, turn: Turn, *, was: TurnState) -> bool:
+        """Store what became of a turn; see `ports.Sweeps`."""
+        key = (TURNS.c.run_id == self._run, TURNS.c.sweep == turn.sweep, TURNS.c.due_at == turn.due_at)
+        with transaction(self._engine) as connection:
+            changed = update(TURNS).where(*key, TURNS.c.state == was).values(_state_of(turn))
+            return connection.execute(changed).rowcount == 1
+
+    def open_turns(self) -> tuple[Turn, ...]:
+        """Return what is due or running; see `ports.Sweeps`."""
+        key = (TURNS.c.sweep, TURNS.c.due_at, TURNS.c.state)
+        query = select(*key).where(TURNS.c.run_id == self._run, TURNS.c.state.in_(OPEN))
+        with transaction(self._engine) as connection:
+            rows = connection.execute(query.order_by(TURNS.c.due_at, TURNS.c.sweep)).all()
+            # Plans of hundreds of evaluations are read once, not at every pass.
+            self._read = {k: turn for row in rows if (turn := self._read.get(k := (row.sweep, row.due_at, row.state)))}
+            if len(self._read) < len(rows):
+                whole = connection.execute(query.with_only_columns(TURNS.c.turn)).scalars()
+                self._read = {(t.sweep, t.due_at, str(t.state)): t for t in (from_json(Turn, text) for text in whole)}
+        return tuple(sorted(self._read.values(), key=lambda t: (t.due_at, t.sweep)))
+
+    def turns(self, sweep: str) -> tuple[Turn, ...]:
+        """Return all turns of a sweep; see `ports.Sweeps`."""
+        query = select(TURNS.c.turn).where(TURNS.c.run_id == self._run, TURNS.c.sweep == sweep)
+        with transaction(self._engine) as connection:
+            texts = connection.scalars(query.order_by(TURNS.c.due_at.desc())).all()
+        return tuple(from_json(Turn, text) for text in texts)
+
+    def append(self, record: EvalRecord) -> None:
+        """Store a result; see `ports.Sweeps`."""
+        row = {"plan_id": record.plan.id, "finished_at": record.finished_at, "record": record_to_bytes(record)}
+        with transaction(self._engine) as connection:
+            put = insert_into(connection, RESULTS).values(row)
+            connection.execute(put.on_conflict_do_update(index_elements=["plan_id"], set_=row))
+
+    def answered(self, plan_ids: Collection[str]) -> frozenset[str]:
+        """Return which plans have a result; see `ports.Sweeps`."""
+        return frozenset(row.plan_id for row in self._of(select(RESULTS.c.plan_id), plan_ids))
+
+    def results(self, plan_ids: Collection[str]) -> Mapping[str, EvalRecord]:
+        """Return the results of plans; see `ports.Sweeps`."""
+        rows = self._of(select(RESULTS.c.plan_id, RESULTS.c.record), plan_ids)
+        return {row.plan_id: record_from_bytes(row.record) for row in rows}
+
+    # --- private
+
+    def _of(self, query: Select[tuple[str]] | Select[tuple[str, bytes]], plan_ids: Collection[str]) -> list[Row[str]]:
+        ids = sorted(plan_ids)
+        found: list[Row[str]] = []
+        with transaction(self._engine) as connection:
+            for start in range(0, len(ids), IDS_AT_ONCE):
+                found += connection.execute(query.where(RESULTS.c.plan_id.in_(ids[start : start + IDS_AT_ONCE])))
+        return found
+
+
+# --- private
+
+
+def _state_of(turn: Turn) -> dict[str, str]:
+    return {"state": str(turn.state), "turn": to_json(turn)}

@@ -1,0 +1,83 @@
+"""The tables of the history. A change of one is a new script in `versions`, too."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, String, Table, Text
+
+from eval_jobs.queue.sql_queue import UtcText
+
+METADATA = MetaData()
+RECORDS = Table(
+    "history_records",
+    METADATA,
+    Column("plan_id", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("finished_at", UtcText, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    # Version of the files that hold its samples, empty where it has none; NULL: one file for each benchmark, as
+    # `table_parquet` reads.
+    Column("samples", String(64)),
+    Index("history_records_by_run", "run_id", "step"),
+)
+REPORTS = Table(
+    "history_reports",
+    METADATA,
+    Column("plan_id", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("created_at", UtcText, nullable=False),
+    Column("report", Text, nullable=False),
+    Index("history_reports_by_run", "run_id", "step"),
+)
+OUTLINES = Table(
+    "history_outlines",
+    METADATA,
+    # Beside the reports, which are thousands of characters long each: who reads only these need not pass over those.
+    Column("plan_id", String(64), primary_key=True),
+    Column("outline", Text, nullable=False),
+)
+EPISODES = Table(
+    "history_episodes",
+    METADATA,
+    # A hash: names of benchmarks and subsets may be longer than an index can hold.
+    Column("key", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("opened_step", BigInteger, nullable=False),
+    Column("episode", Text, nullable=False),
+    Index("history_episodes_by_run", "run_id", "opened_step"),
+)
+ACCEPTANCES = Table(
+    "history_acceptances",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("acceptance", Text, nullable=False),
+    Index("history_acceptances_by_run", "run_id", "step"),
+)
+GAPS = Table(
+    "history_gaps",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    Column("step", BigInteger, primary_key=True),
+    Column("code", String(64), primary_key=True),
+    Column("gap", Text, nullable=False),
+)
+CALIBRATIONS = Table(
+    "history_calibrations",
+    METADATA,
+    Column("plan_id", String(64), primary_key=True),
+    Column("finished_at", UtcText, nullable=False),
+    Column("calibration", Text, nullable=False),
+)
+ALERTS = Table(
+    "history_alerts",
+    METADATA,
+    Column("fingerprint", String(64), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("alert", Text, nullable=False),
+    Index("history_alerts_by_run", "run_id", "state"),
+)

@@ -1,0 +1,134 @@
+"""Moves the aliases of MLflow's model registry: `champion` and `best-<benchmark>` name checkpoints of a run.
+
+A checkpoint that becomes a champion is registered once, as a version made from its LoggedModel; what is said of it are
+tags of the version. A registered model that somebody else made under that name is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from mlflow import MlflowClient
+from mlflow.entities.model_registry import ModelVersion, RegisteredModel
+from mlflow.environment_variables import MLFLOW_TRACKING_URI
+from mlflow.exceptions import MlflowException
+
+from eval_jobs.errors import StoreError
+from tracker.adapters.mlflow.runs import KEY_TAG, TrackedRun
+from tracker.domain.records.tracking import Champion, ChampionBatch
+
+MODEL_TAG = "tracker.checkpoint_key"
+"""Of a LoggedModel and of a version: which checkpoint it is."""
+REASON_TAG = "tracker.reason"
+
+DESCRIPTION = "The best checkpoints of a training run, chosen by checkpoint-tracker."
+
+# MLflow refuses the first two; a quote ends the name where it searches for versions.
+_NOT_IN_NAMES = re.compile(r"[/:'\"]+")
+_TAKEN, _UNKNOWN = "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"
+
+
+def send_champions(client: MlflowClient, run: TrackedRun, batch: ChampionBatch, key: str) -> None:
+    """Register what is not registered yet, and let the aliases name it.
+
+    Args:
+        client: of the store.
+        run: the training run.
+        batch: its champions.
+        key: the run's own key, `mlflow_runs.run_key`.
+
+    Raises:
+        StoreError: a champion's LoggedModel is not there yet, or another one's registered model has the name.
+    """
+    model = _registered(client, batch.checkpoint.run_id, key)
+    known = {v.tags.get(MODEL_TAG, ""): v for v in client.search_model_versions(f"name = '{model.name}'")}
+    aliases: Mapping[str, str] = model.aliases
+    for champion in batch.champions:
+        checkpoint_key = f"{key}|{champion.checkpoint.step}|{champion.checkpoint.digest}"
+        if checkpoint_key not in known:
+            known[checkpoint_key] = _version(client, run, model.name, checkpoint_key)
+        _name(client, model.name, known[checkpoint_key], champion, aliases)
+
+
+def registered_name(run_id: str) -> str:
+    """Return the name of the registered model of a run."""
+    return _NOT_IN_NAMES.sub("-", run_id)
+
+
+def own_name(client: MlflowClient, run_id: str, key: str) -> str:
+    """Return the name that the registered model of a run has or will have; empty where it is somebody else's model."""
+    name = registered_name(run_id)
+    try:
+        tags = client.get_registered_model(name).tags
+    except MlflowException as error:
+        if error.error_code != _UNKNOWN:
+            raise
+        return name
+    return name if tags.get(KEY_TAG) == key else ""
+
+
+# --- private
+
+
+def _registered(client: MlflowClient, run_id: str, key: str) -> RegisteredModel:
+    name = registered_name(run_id)
+    try:
+        client.create_registered_model(name, tags={KEY_TAG: key}, description=DESCRIPTION)
+    except MlflowException as error:
+        if error.error_code != _TAKEN:
+            raise
+    model = client.get_registered_model(name)
+    if model.tags.get(KEY_TAG) != key:
+        raise StoreError(
+            f"the MLflow registry has a model {name} that is not of this run",
+            hint="give one of the two another name, or set tracking.aliases = false",
+        )
+    return model
+
+
+def _version(client: MlflowClient, run: TrackedRun, name: str, checkpoint_key: str) -> ModelVersion:
+    step = checkpoint_key.split("|")[1]
+    found = client.search_logged_models([run.experiment_id], filter_string=f"tags.`{MODEL_TAG}` = '{checkpoint_key}'")
+    if not found:
+        raise StoreError(
+            f"MLflow has no model of step {step} yet, which an alias is to name",
+            hint="its results are sent first; this is tried again",
+        )
+    model_id = found[0].model_id
+    with _as_default(client.tracking_uri):
+        return client.create_model_version(
+            name,
+            source=f"models:/{model_id}",
+            run_id=run.run_id,
+            model_id=model_id,
+            tags={MODEL_TAG: checkpoint_key},
+            description=f"step {step}",
+            await_creation_for=0,  # it is there at once; waiting writes a line into the log
+        )
+
+
+@contextmanager
+def _as_default(uri: str) -> Iterator[None]:
+    """Make the store MLflow's default one: without a server, it looks `models:/` up there and not in the client's."""
+    variable = MLFLOW_TRACKING_URI.name
+    before = os.environ.get(variable)
+    os.environ[variable] = uri
+    try:
+        yield
+    finally:
+        os.environ.pop(variable)
+        if before is not None:
+            os.environ[variable] = before
+
+
+def _name(
+    client: MlflowClient, name: str, version: ModelVersion, champion: Champion, aliases: Mapping[str, str]
+) -> None:
+    tag = f"{REASON_TAG}/{champion.alias}"
+    if version.tags.get(tag) != champion.reason:
+        client.set_model_version_tag(name, version.version, tag, champion.reason)
+    if str(aliases.get(champion.alias, "")) != str(version.version):
+        client.set_registered_model_alias(name, champion.alias, version.version)

@@ -1,0 +1,100 @@
+"""Which checkpoint a version in MLflow's model registry was made from.
+
+    found = registered_checkpoint(settings, "models:/sft@champion", runs)      # or "models:/sft/3"
+    found.run_id, found.step, found.digest
+
+A version leads to its LoggedModel, and that one's tag, which `store` wrote, to the checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from mlflow import MlflowClient
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.exceptions import MlflowException
+
+from eval_jobs.errors import ConfigError
+from tracker.adapters.mlflow.champions import MODEL_TAG
+from tracker.adapters.mlflow.client import connect, public
+from tracker.adapters.mlflow.errors_sql import mapped_errors
+from tracker.adapters.mlflow.runs import TrackingSettings, run_key
+
+SCHEME = "models:/"
+
+_NAME = re.compile(r"models:/(?P<name>[^/@]+)(@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
+_UNKNOWN = frozenset({"RESOURCE_DOES_NOT_EXIST", "NOT_FOUND", "INVALID_PARAMETER_VALUE"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredCheckpoint:
+    """What is known in the registry of the checkpoint behind a version."""
+
+    run_id: str | None
+    """Its run; None: none of those that were named."""
+    step: int
+    digest: str
+
+
+def registered_checkpoint(settings: TrackingSettings, reference: str, runs: Collection[str]) -> RegisteredCheckpoint:
+    """Return the checkpoint that `reference` leads to.
+
+    Args:
+        settings: of the project.
+        reference: as above.
+        runs: those that it may be of.
+
+    Raises:
+        ConfigError: it cannot be read, there is no such version, or it was made from no checkpoint of a tracker.
+        TrackingUnreachable: the registry does not answer.
+    """
+    match = _NAME.fullmatch(reference)
+    if match is None:
+        raise ConfigError(
+            f"{reference!r} names no model version", hint="write models:/NAME@ALIAS or models:/NAME/VERSION"
+        )
+    with mapped_errors(public(settings.uri)):
+        client = connect(settings.uri)
+        version = _version(client, reference, match)
+        key = _checkpoint_key(client, version)
+    parts = key.split("|")
+    if len(parts) != 3 or not parts[1].isdecimal():
+        what = f"{reference} (version {version.version}) was not made from a checkpoint that a tracker has evaluated"
+        raise ConfigError(what, hint="register the model of a checkpoint: its id stands in MLflow's Models tab")
+    own = next((run for run in runs if run_key(settings, run) == parts[0]), None)
+    return RegisteredCheckpoint(run_id=own, step=int(parts[1]), digest=parts[2])
+
+
+# --- private
+
+
+def _version(client: MlflowClient, reference: str, match: re.Match[str]) -> ModelVersion:
+    try:
+        if match["alias"]:
+            return client.get_model_version_by_alias(match["name"], match["alias"])
+        return client.get_model_version(match["name"], match["version"])
+    except MlflowException as error:
+        if error.error_code not in _UNKNOWN:
+            raise
+        hint = "see the Models page of MLflow for names, versions and aliases"
+        raise ConfigError(f"the MLflow registry knows no {reference}", hint=hint) from error
+
+
+def _checkpoint_key(client: MlflowClient, version: ModelVersion) -> str:
+    """Return the tag of the model that a version was made from; empty: there is none, or it has none."""
+    model_id = version.model_id or _id_in(version.source)
+    if not model_id:
+        return ""
+    try:
+        key = client.get_logged_model(model_id).tags.get(MODEL_TAG, "")
+    except MlflowException as error:
+        if error.error_code not in _UNKNOWN:
+            raise
+        return ""
+    return str(key)
+
+
+def _id_in(source: str | None) -> str:
+    return (source or "").removeprefix(SCHEME) if (source or "").startswith(f"{SCHEME}m-") else ""

@@ -1,0 +1,216 @@
+"""Finds the MLflow run that a training run's results go into, and creates one only when there is none.
+
+In this order: the run that was named; the run found earlier (by its tag); the trainer's own run (by its output folder,
+verified by its losses); a new run. MLflow chooses run ids, so a tag is what makes finding it again possible. It is
+searched for anew for every item: a run may have been deleted meanwhile, or made twice by a server that answers late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from mlflow import MlflowClient
+from mlflow.entities import Experiment, Run, ViewType
+from mlflow.exceptions import MlflowException
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.identity import content_hash
+from eval_jobs.types import Checkpoint
+from tracker.adapters.mlflow.client import sqlite_path
+from tracker.domain.records.tracking import CurveBatch, TrackingItem
+from tracker.domain.tracking.batch import timestamp_ms
+from tracker.domain.tracking.trainer_run import LOSS_KEY, RunCandidate, is_trainers_run
+
+KEY_TAG = "tracker.run_key"
+NAME_TAG = "tracker.run"
+SOURCE_TAG = "mlflow.source.name"
+KIND_TAG = "mlflow.experimentKind"
+OUR_SOURCE = "checkpoint-tracker"
+
+TRAINER_LOSS_KEYS = ("loss", "train_loss", LOSS_KEY)
+"""Names under which trainers log their loss; the first that a run has counts."""
+
+MAX_CANDIDATES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackingSettings:
+    """Where results go."""
+
+    uri: str
+    """`http://host:port`, or `sqlite:////absolute/path.db` for a store without a server."""
+    experiment: str
+    """Experiment of a run that we create."""
+    run_name: str
+    run_id: str = ""
+    """MLflow id of the trainer's own run, when it is known; empty: it is searched for."""
+    output_dir: str = ""
+    """Absolute path of the folder that the trainer writes into."""
+    artifacts_dir: str = ""
+    """For a store without a server: folder of its files; empty: `mlartifacts` beside a SQLite file."""
+    has_aliases: bool = True
+    """Whether the best checkpoints are named in the model registry."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedRun:
+    """The MLflow run of one training run."""
+
+    run_id: str
+    experiment_id: str
+    joined: bool
+    """It is the trainer's own: its curves, status and times are left alone."""
+
+
+def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: TrackingItem) -> TrackedRun:
+    """Return the run that `item` belongs to.
+
+    Raises:
+        ConfigError: the run or the experiment that the settings name cannot be used.
+        MlflowException: as the client.
+    """
+    known = known_run(client, settings, item.checkpoint.run_id)
+    if known is not None:
+        return _tracked(known)
+    key = run_key(settings, item.checkpoint.run_id)
+    trainers = next(_trainers_runs(client, settings, item), None)
+    if trainers is not None:
+        # From now on it is found by its tag, also when the trainer starts another run into the same folder.
+        client.set_tag(trainers.info.run_id, KEY_TAG, key)
+        return _tracked(trainers)
+    return _tracked(_create_run(client, settings, item.checkpoint, key))
+
+
+def known_run(client: MlflowClient, settings: TrackingSettings, run_id: str) -> Run | None:
+    """Return the run that a training run's results go into; None: nothing of it was written yet.
+
+    Raises:
+        ConfigError, MlflowException: as `find_or_create_run`.
+    """
+    if settings.run_id:
+        return _named_run(client, settings.run_id)
+    return the_one(client, _search(client, f"tags.`{KEY_TAG}` = '{run_key(settings, run_id)}'"))
+
+
+def run_key(settings: TrackingSettings, run_id: str) -> str:
+    """Return what identifies a training run in a store that many people share: its name and its folder."""
+    return content_hash([run_id, settings.output_dir])
+
+
+def the_one(client: MlflowClient, found: list[Run]) -> Run | None:
+    """Return the run that has results, of several with our tag, and delete those that are ours and empty.
+
+    A server that is slow creates a run after its request was given up and another one was created.
+    """
+    first, *others = sorted(found, key=lambda run: (not run.data.metrics, run.info.run_id)) or [None]
+    for run in others:
+        if run is not None and not run.data.metrics and not _tracked(run).joined:
+            client.delete_run(run.info.run_id)
+    return first
+
+
+def samples_experiment(settings: TrackingSettings) -> str:
+    """Return the name of the experiment that holds samples to be looked at side by side."""
+    return f"{settings.experiment}/samples"
+
+
+def get_or_create_experiment(client: MlflowClient, settings: TrackingSettings) -> Experiment:
+    """Return the experiment that the settings name.
+
+    Raises:
+        ConfigError: it was deleted.
+        MlflowException: as the client.
+    """
+    known = client.get_experiment_by_name(settings.experiment)
+    if known is None:
+        location = _artifact_location(settings)
+        client.create_experiment(settings.experiment, artifact_location=location)
+        known = client.get_experiment_by_name(settings.experiment)
+    if known.lifecycle_stage != "active":
+        raise ConfigError(
+            f"the MLflow experiment {settings.experiment!r} was deleted",
+            hint="restore it with `mlflow experiments restore`, or set tracking.experiment to another name",
+        )
+    return known
+
+
+# --- private
+
+
+def _tracked(run: Run) -> TrackedRun:
+    joined = run.data.tags.get(SOURCE_TAG) != OUR_SOURCE
+    return TrackedRun(run_id=run.info.run_id, experiment_id=run.info.experiment_id, joined=joined)
+
+
+def _named_run(client: MlflowClient, run_id: str) -> Run:
+    hint = "correct tracking.run_id, or leave it out to have the run found by its output folder"
+    try:
+        run = client.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code not in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
+            raise
+        raise ConfigError(f"MLflow has no run {run_id!r}", hint=hint) from error
+    if run.info.lifecycle_stage != "active":
+        raise ConfigError(f"the MLflow run {run_id} was deleted", hint=f"restore it in MLflow, or {hint}")
+    return run
+
+
+def _search(client: MlflowClient, filter_string: str) -> list[Run]:
+    experiments = [e.experiment_id for e in client.search_experiments(view_type=ViewType.ACTIVE_ONLY)]
+    return list(
+        client.search_runs(
+            experiments, filter_string, order_by=["attributes.start_time DESC"], max_results=MAX_CANDIDATES
+        )
+    )
+
+
+def _trainers_runs(client: MlflowClient, settings: TrackingSettings, item: TrackingItem) -> Iterator[Run]:
+    """Yield runs that wrote the checkpoint, newest first: a resumed training may have made several."""
+    folders = {str(Path(item.checkpoint.source_uri).parent), settings.output_dir} - {""}
+    losses = {p.step: p.value for p in item.points if p.key == LOSS_KEY} if isinstance(item, CurveBatch) else {}
+    for name in {PurePosixPath(folder).name for folder in folders}:
+        if "'" in name or '"' in name:
+            continue  # MLflow's filters have no way to quote it
+        for run in _search(client, f"params.output_dir LIKE '%{name}%'"):
+            if run.data.tags.get(SOURCE_TAG) != OUR_SOURCE and is_trainers_run(
+                _candidate(client, run), sorted(folders), item.checkpoint, losses
+            ):
+                yield run
+
+
+def _candidate(client: MlflowClient, run: Run) -> RunCandidate:
+    key = next((k for k in TRAINER_LOSS_KEYS if k in run.data.metrics), None)
+    losses: dict[int, list[float]] = {}
+    for point in client.get_metric_history(run.info.run_id, key) if key else ():
+        losses.setdefault(point.step, []).append(point.value)
+    return RunCandidate(
+        output_dir=run.data.params["output_dir"],
+        started_ms=run.info.start_time,
+        ended_ms=run.info.end_time,
+        losses=losses,
+    )
+
+
+def _create_run(client: MlflowClient, settings: TrackingSettings, checkpoint: Checkpoint, key: str) -> Run:
+    experiment = get_or_create_experiment(client, settings)
+    return client.create_run(
+        experiment.experiment_id,
+        start_time=timestamp_ms(checkpoint),
+        run_name=settings.run_name,
+        # In the same call as the run itself, so that no crash leaves a run that cannot be found again.
+        tags={
+            KEY_TAG: key,
+            NAME_TAG: checkpoint.run_id,
+            SOURCE_TAG: OUR_SOURCE,
+            "tracker.output_dir": settings.output_dir,
+        },
+    )
+
+
+def _artifact_location(settings: TrackingSettings) -> str | None:
+    """Return where files go without a server; MLflow's own choice is the current folder of whoever comes first."""
+    file = sqlite_path(settings.uri)
+    folder = settings.artifacts_dir or (file.parent / "mlartifacts" if file else "")
+    return Path(folder).absolute().as_uri() if folder and not settings.uri.startswith("http") else None

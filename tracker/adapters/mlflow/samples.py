@@ -1,0 +1,211 @@
+"""Writes samples of two checkpoints to MLflow, as evaluation runs that its page of comparisons shows side by side.
+
+    for written in write_pages(settings, chosen.pages):
+        print(f"{server}/{written.link}")
+
+One sheet (one benchmark at one checkpoint) is one evaluation run of the experiment `NAME/samples`, beside the one of
+the training runs; one sample is one trace with its score as an assessment. `mlflow.genai.evaluate` would write the same
+rows; it chooses their ids by chance and takes seconds to import. Here ids follow from the run's and the sample's, so
+writing a sheet again after a kill leaves it once.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mlflow import MlflowClient
+from mlflow.entities import Experiment, Run
+from mlflow.entities.assessment import (
+    Assessment,
+    AssessmentError,
+    AssessmentSource,
+    Expectation,
+    Feedback,
+)
+from mlflow.entities.span import Span
+from mlflow.entities.trace_info import TraceInfo
+from mlflow.entities.trace_location import TraceLocation
+from mlflow.entities.trace_state import TraceState
+from mlflow.tracing.client import TracingClient
+
+from eval_jobs.identity import content_hash
+from eval_jobs.types import SampleStatus
+from tracker.adapters.mlflow.client import connect, public
+from tracker.adapters.mlflow.errors_sql import mapped_errors
+from tracker.adapters.mlflow.runs import (
+    KIND_TAG,
+    OUR_SOURCE,
+    SOURCE_TAG,
+    TrackingSettings,
+    get_or_create_experiment,
+    run_key,
+    samples_experiment,
+)
+from tracker.adapters.mlflow.store import refresh_note
+from tracker.adapters.mlflow.sweeps import dataset_input
+from tracker.adapters.mlflow.view import samples_link
+from tracker.domain.compare.sample_pages import SamplePage, SampleRow, SampleSheet
+from tracker.domain.records.tracking import TrackedDataset
+from tracker.domain.tracking.batch import timestamp_ms
+
+SAMPLES_KEY_TAG = "tracker.samples_key"
+KIND = "genai_development"
+"""Else MLflow hides the page of evaluation runs from who uses its "Model training" mode."""
+NOT_KEPT = "(no longer kept)"
+MAX_SPANS = 25
+"""In one request: some hundred kilobytes, where texts are long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenPage:
+    """Where a page is."""
+
+    link: str
+    """Relative to the server's address."""
+    new: int
+    """Sheets of it that were not there before."""
+
+
+def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iterator[WrittenPage]:
+    """Write what is not there yet, and yield each page as soon as it can be opened.
+
+    Raises:
+        TrackingUnreachable, StoreError: as `mapped_errors`.
+        ConfigError: the experiment was deleted.
+    """
+    with mapped_errors(public(settings.uri)):
+        client, traces = connect(settings.uri), TracingClient(settings.uri)
+        experiment = _experiment(client, settings)
+        for run_id in dict.fromkeys(sheet.checkpoint.run_id for page in pages for sheet in (page.before, page.after)):
+            refresh_note(client, settings, run_id)  # it leads to the samples from now on
+        for page in pages:
+            runs, new = [], 0
+            for sheet in (page.before, page.after):
+                key = f"{run_key(settings, sheet.checkpoint.run_id)}-{sheet.key}"
+                run = _find_or_create(client, experiment.experiment_id, sheet, key)
+                if run.info.status != "FINISHED":
+                    _fill(client, traces, run, sheet)
+                    new += 1
+                runs.append(run.info.run_id)
+            link = samples_link(experiment.experiment_id, before=runs[0], after=runs[1])
+            yield WrittenPage(link=link, new=new)
+
+
+# --- private
+
+
+def _experiment(client: MlflowClient, settings: TrackingSettings) -> Experiment:
+    own = replace(settings, experiment=samples_experiment(settings))
+    experiment = get_or_create_experiment(client, own)
+    if experiment.tags.get(KIND_TAG) != KIND:
+        client.set_experiment_tag(experiment.experiment_id, KIND_TAG, KIND)
+    return experiment
+
+
+def _find_or_create(client: MlflowClient, experiment_id: str, sheet: SampleSheet, key: str) -> Run:
+    found = client.search_runs([experiment_id], f"tags.`{SAMPLES_KEY_TAG}` = '{key}'")
+    return min(found, key=lambda run: (run.info.status != "FINISHED", run.info.run_id), default=None) or (
+        client.create_run(
+            experiment_id,
+            run_name=sheet.name,
+            # In the same call as the run itself, so that no crash leaves a run that cannot be found again.
+            tags={
+                SAMPLES_KEY_TAG: key,
+                SOURCE_TAG: OUR_SOURCE,
+                "mlflow.runType": "genai_evaluate",
+                "tracker.run": sheet.checkpoint.run_id,
+                "tracker.step": str(sheet.checkpoint.step),
+                "tracker.benchmark": sheet.benchmark,
+                "tracker.samples": str(sheet.choice),
+            },
+        )
+    )
+
+
+def _fill(client: MlflowClient, traces: TracingClient, run: Run, sheet: SampleSheet) -> None:
+    """Write all samples of a sheet; what is there already becomes the same again."""
+    run_id, experiment_id = run.info.run_id, run.info.experiment_id
+    dataset = TrackedDataset(name=sheet.benchmark, digest=sheet.fingerprint, source=sheet.benchmark)
+    client.log_inputs(run_id, datasets=[dataset_input(dataset)])
+    # MLflow lists the latest first.
+    times = range(timestamp_ms(sheet.checkpoint), 0, -1)
+    rows = [(row, content_hash([run_id, row.sample_id]), ms) for row, ms in zip(sheet.rows, times, strict=False)]
+    for row, key, ms in rows:  # before their spans: the other way round takes MLflow more than half as long again
+        traces.start_trace(_trace(row, sheet, run, key, ms))
+    spans = [_span(row, sheet, key, ms) for row, key, ms in rows]
+    for start in range(0, len(spans), MAX_SPANS):
+        traces.log_spans(experiment_id, spans[start : start + MAX_SPANS])
+    client.set_terminated(run_id, "FINISHED")
+
+
+def _span(row: SampleRow, sheet: SampleSheet, key: str, time_ms: int) -> Span:
+    asked = {"benchmark": sheet.benchmark, "subset": row.subset, "prompt": row.prompt}
+    attributes = {
+        "mlflow.traceRequestId": f"tr-{key}",
+        "mlflow.spanType": "LLM",
+        "mlflow.spanInputs": {name: text for name, text in asked.items() if text},
+        "mlflow.spanOutputs": _answer(row),
+    }
+    return Span.from_dict(
+        {
+            "trace_id": _base64(key),
+            "span_id": _base64(content_hash(key)[:16]),
+            "parent_span_id": None,
+            "name": sheet.benchmark,
+            "start_time_unix_nano": time_ms * 1_000_000,
+            "end_time_unix_nano": time_ms * 1_000_000,
+            "events": [],
+            "status": {"code": "STATUS_CODE_OK", "message": ""},
+            "attributes": {name: json.dumps(value) for name, value in attributes.items()},
+        }
+    )
+
+
+def _base64(key: str) -> str:
+    return base64.b64encode(bytes.fromhex(key)).decode()
+
+
+def _answer(row: SampleRow) -> str:
+    return NOT_KEPT if row.answer is None else row.answer
+
+
+def _trace(row: SampleRow, sheet: SampleSheet, run: Run, key: str, time_ms: int) -> TraceInfo:
+    assessments = [_score(row, sheet, time_ms)]
+    if row.target:
+        source = AssessmentSource("CODE", "data")
+        assessments.append(Expectation(name="target", value=row.target, source=source, create_time_ms=time_ms))
+    for assessment in assessments:
+        assessment.assessment_id = f"a-{content_hash([key, assessment.name])}"
+        assessment.last_update_time_ms = time_ms
+    tags = {"benchmark": sheet.benchmark, "subset": row.subset, "status": str(row.status), "sample": row.sample_id}
+    return TraceInfo(
+        trace_id=f"tr-{key}",
+        trace_location=TraceLocation.from_experiment_id(run.info.experiment_id),
+        request_time=time_ms,
+        execution_duration=0,
+        state=TraceState.OK if row.score is not None else TraceState.ERROR,
+        request_preview=row.title,
+        response_preview=_answer(row)[:1000],
+        trace_metadata={"mlflow.sourceRun": run.info.run_id},
+        tags={"mlflow.traceName": sheet.benchmark} | {name: value for name, value in tags.items() if value},
+        assessments=assessments,
+    )
+
+
+def _score(row: SampleRow, sheet: SampleSheet, time_ms: int) -> Assessment:
+    """Return the score under the benchmark's name; what has none is an error on the page, and counts as no answer."""
+    value: str | float | None = row.score
+    if sheet.is_right_or_wrong and row.score is not None:
+        value = "yes" if row.score == 1 else "no"  # the two values that MLflow shows as Pass and Fail
+    reason = row.detail or ("max_tokens reached" if row.status is SampleStatus.TRUNCATED else "")
+    return Feedback(
+        name=sheet.benchmark,
+        value=value,
+        source=AssessmentSource("CODE", OUR_SOURCE),
+        error=None if row.score is not None else AssessmentError(str(row.status).upper(), reason or str(row.status)),
+        rationale=reason or None,
+        create_time_ms=time_ms,
+    )

@@ -1,0 +1,165 @@
+"""Runs MLflow's own server on the project's store, for people who want to look at it.
+
+    with running_server("sqlite:////project/.tracker/mlflow.db", Path("/project/.tracker/mlartifacts")) as server:
+        print(server.url)
+
+The server is a process group of its own; it listens on 127.0.0.1 only and ends with the context.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from eval_jobs.errors import PortTaken, TrackingUnreachable
+from eval_jobs.host.secrets import without_secrets
+from tracker.adapters.mlflow.client import connect, public
+from tracker.adapters.mlflow.errors_sql import mapped_errors
+from tracker.adapters.mlflow.view import VIEW_TAG, view_link
+
+HOST = "127.0.0.1"
+START_POLLS = 600
+POLL_S = 0.2
+STOP_TIMEOUT_S = 10.0
+LOG_NAME = "mlflow-server.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningServer:
+    """A server that answers."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+def serve_ui(store_uri: str, artifacts_dir: Path, port: int, on_ready: Callable[[str], None]) -> int:
+    """Serve the pages of `store_uri` until Ctrl-C; return the exit code 0.
+
+    Args:
+        store_uri: MLflow tracking URI. For a server that runs already, only its links are given.
+        artifacts_dir: folder of the store's files; the server's log is written beside it.
+        port: 0 picks a free one.
+        on_ready: called with the link of each experiment's ready-made page, newest first, once they can be opened.
+
+    Raises:
+        PortTaken: another process listens on `port`.
+        TrackingUnreachable: the store cannot be opened, or the server did not start or ended; its log is named.
+    """
+    if store_uri.startswith("http"):
+        _announce(store_uri, store_uri, on_ready)
+        return 0
+    with running_server(store_uri, artifacts_dir, port) as server:
+        _announce(store_uri, server.url, on_ready)
+        with suppress(KeyboardInterrupt):
+            code = server.process.wait()
+            raise _died(server.log, code)
+    return 0
+
+
+@contextmanager
+def running_server(store_uri: str, artifacts_dir: Path, port: int = 0) -> Iterator[RunningServer]:
+    """Run a server while the context is open.
+
+    Raises:
+        PortTaken, TrackingUnreachable: as `serve_ui`.
+    """
+    with mapped_errors(public(store_uri)):
+        connect(store_uri)  # creates the tables: a server with a broken store would start and fail on every page
+    port = _free_port(port)
+    artifacts_dir.mkdir(parents=True, exist_ok=True)
+    log = artifacts_dir.parent / LOG_NAME
+    with log.open("wb") as output:
+        process = _start(store_uri, artifacts_dir, port, output.fileno())
+    server = RunningServer(url=f"http://{HOST}:{port}", process=process, log=log)
+    try:
+        _wait_until_ready(server)
+        yield server
+    finally:
+        _stop(process)
+
+
+def page_links(store_uri: str, base_url: str) -> tuple[str, ...]:
+    """Return the link of every experiment that the tracker writes to, the last changed first.
+
+    Raises:
+        TrackingUnreachable, StoreError: the store cannot be read.
+    """
+    with mapped_errors(public(store_uri)):
+        experiments = connect(store_uri).search_experiments(order_by=["last_update_time DESC"])
+        return tuple(view_link(base_url, e.experiment_id) for e in experiments if VIEW_TAG in e.tags)
+
+
+# --- private
+
+
+def _announce(store_uri: str, base_url: str, on_ready: Callable[[str], None]) -> None:
+    for link in page_links(store_uri, base_url) or (base_url,):
+        on_ready(link)
+
+
+def _free_port(port: int) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left is free
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise PortTaken(
+                f"port {port} of {HOST} is taken by another process", hint="choose another with --port; 0 finds one"
+            ) from error
+        free: int = probe.getsockname()[1]
+        return free
+
+
+def _start(store_uri: str, artifacts_dir: Path, port: int, output: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
+    needed = (name for name in os.environ if name.startswith(("MLFLOW_", "AWS_", "PG")))
+    environment = without_secrets(os.environ, keep=needed) | {
+        "MLFLOW_BACKEND_STORE_URI": store_uri,  # not an argument: it may hold a password, and `ps` shows arguments
+        "MLFLOW_ARTIFACTS_DESTINATION": artifacts_dir.absolute().as_uri(),
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # 230 MB for jobs that nobody gives it
+    }
+    return subprocess.Popen(
+        command,
+        cwd=artifacts_dir.parent,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def _wait_until_ready(server: RunningServer) -> None:
+    for _ in range(START_POLLS):
+        with suppress(httpx.TransportError):
+            if httpx.get(f"{server.url}/health", timeout=POLL_S * 10, trust_env=False).is_success:
+                return
+        with suppress(subprocess.TimeoutExpired):
+            raise _died(server.log, server.process.wait(POLL_S))
+    raise TrackingUnreachable(
+        f"the MLflow server does not answer at {server.url} after {START_POLLS * POLL_S:.0f} s",
+        hint=f"see {server.log}",
+    )
+
+
+def _died(log: Path, code: int) -> TrackingUnreachable:
+    return TrackingUnreachable(f"the MLflow server ended with exit code {code}", hint=f"see {log}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_TIMEOUT_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # its workers, should they have outlived it
+    process.wait()

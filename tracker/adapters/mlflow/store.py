@@ -1,0 +1,252 @@
+"""Writes batches to MLflow, each of them as often as it takes.
+
+    store = MlflowStore(TrackingSettings(uri=..., experiment="sft", run_name="sft", output_dir="/runs/sft"))
+    store.send(batch)
+
+One MLflow run is one training run. A checkpoint is a LoggedModel, and its metrics are points of the run at its step:
+the same rows, written once, are the run's curves and the model's row in the Models tab. What MLflow would create twice
+is searched for by a tag first; metrics are the same rows when they are written again, because their times are.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import (
+    LoggedModel,
+    LoggedModelOutput,
+    LoggedModelStatus,
+    Metric,
+    Run,
+    RunTag,
+)
+
+from eval_jobs.errors import TrackerError
+from tracker.adapters.database.codec import to_json
+from tracker.adapters.mlflow.champions import MODEL_TAG, own_name, send_champions
+from tracker.adapters.mlflow.client import check_reachable, connect, public
+from tracker.adapters.mlflow.errors_sql import mapped_errors
+from tracker.adapters.mlflow.runs import (
+    KIND_TAG,
+    TrackedRun,
+    TrackingSettings,
+    find_or_create_run,
+    known_run,
+    run_key,
+    samples_experiment,
+)
+from tracker.adapters.mlflow.sweeps import dataset_input, send_sweep
+from tracker.adapters.mlflow.view import VIEW_TAG, note_links, view_state
+from tracker.adapters.samples.table_parquet import write_samples
+from tracker.domain.records.tracking import (
+    ChampionBatch,
+    CurveBatch,
+    SweepBatch,
+    TrackedMetric,
+    TrackedVerdict,
+    TrackingBatch,
+    TrackingItem,
+)
+from tracker.domain.tracking.batch import timestamp_ms, verdict_tags
+from tracker.domain.tracking.verdict_note import merge, read_newest, render, with_section, write_newest
+
+NEWEST_TAG = "tracker.verdicts"
+NOTE_TAG = "mlflow.note.content"
+KIND = "custom_model_development"
+"""Without it MLflow's pages take the experiment for one about agents, and call checkpoints "agent versions"."""
+
+_NOT_IN_MODEL_NAMES = re.compile(r"[/:.%\"']+")
+
+
+class MlflowStore:
+    """`tracker.ports.TrackingSink` on MLflow; connects when the first item is sent."""
+
+    def __init__(self, settings: TrackingSettings, *, open_client: Callable[[str], MlflowClient] = connect) -> None:
+        self._settings = settings
+        self._open_client = open_client
+        self._client: MlflowClient | None = None
+
+    def send(self, item: TrackingItem) -> None:
+        """Write all of `item`; see `ports.TrackingSink`.
+
+        Raises:
+            TrackingUnreachable, StoreError: as the port says.
+            ConfigError: the settings name a run or an experiment that cannot be used.
+        """
+        try:
+            with mapped_errors(public(self._settings.uri)):
+                client = self._connected()
+                run = find_or_create_run(client, self._settings, item)
+                if isinstance(item, SweepBatch):
+                    send_sweep(client, run, item, run_key(self._settings, item.checkpoint.run_id))
+                elif isinstance(item, ChampionBatch):
+                    if self._settings.has_aliases:
+                        send_champions(client, run, item, run_key(self._settings, item.checkpoint.run_id))
+                elif isinstance(item, TrackingBatch):
+                    key = run_key(self._settings, item.checkpoint.run_id)
+                    links = _links(client, self._settings, run.experiment_id, item.checkpoint.run_id)
+                    _send_batch(client, run, item, key, links)
+                elif not run.joined:
+                    _send_curves(client, run, item)
+        except TrackerError:
+            self.close()  # the store may come back as another one
+            raise
+
+    def close(self) -> None:
+        """Forget the connection; the next item opens another."""
+        self._client = None
+
+    # --- private
+
+    def _connected(self) -> MlflowClient:
+        if self._client is None:
+            self._client = self._open_client(self._settings.uri)
+        else:
+            check_reachable(self._settings.uri)  # seconds, where the client itself would try for longer
+        return self._client
+
+
+def refresh_note(client: MlflowClient, settings: TrackingSettings, run_id: str) -> None:
+    """Bring the links in the description of a training run up to date, where it has one already.
+
+    Raises:
+        ConfigError, MlflowException: as `mlflow_runs.known_run`.
+    """
+    run = known_run(client, settings, run_id)
+    newest = read_newest(run.data.tags.get(NEWEST_TAG, "")) if run is not None else ()
+    if run is not None and newest:
+        note = _note(run.data.tags, _links(client, settings, run.info.experiment_id, run_id), newest)
+        client.set_tag(run.info.run_id, NOTE_TAG, note)
+
+
+# --- private
+
+
+def _links(client: MlflowClient, settings: TrackingSettings, experiment_id: str, run_id: str) -> str:
+    name = own_name(client, run_id, run_key(settings, run_id)) if settings.has_aliases else ""
+    samples = client.get_experiment_by_name(samples_experiment(settings))
+    return note_links(experiment_id, name, samples.experiment_id if samples is not None else "")
+
+
+def _note(tags: Mapping[str, str], links: str, newest: tuple[TrackedVerdict, ...]) -> str:
+    return with_section(tags.get(NOTE_TAG, ""), f"{links}\n\n{render(newest)}")
+
+
+def _send_curves(client: MlflowClient, run: TrackedRun, item: CurveBatch) -> None:
+    client.log_batch(run.run_id, metrics=[Metric(p.key, p.value, p.timestamp_ms, p.step) for p in item.points])
+    _refresh_view(client, run)
+
+
+def _send_batch(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str, links: str) -> None:
+    model = _get_or_create_model(client, run, batch, key)
+    digests = {d.name: d.digest for d in batch.datasets}
+    client.log_inputs(run.run_id, datasets=[dataset_input(d) for d in batch.datasets])
+    client.log_batch(run.run_id, metrics=[_metric(m, model, run, digests) for m in batch.metrics])
+    _upload(client, run, batch)
+    client.set_logged_model_tags(model.model_id, dict(batch.tags))
+    for tag in _repaired(model, batch):
+        client.delete_logged_model_tag(model.model_id, tag)
+    known = client.get_run(run.run_id)
+    _link_model(client, run, known, model, batch.checkpoint.step)
+    _refresh_run(client, run, known, batch, links)
+    _refresh_view(client, run)
+
+
+def _get_or_create_model(client: MlflowClient, run: TrackedRun, batch: TrackingBatch, key: str) -> LoggedModel:
+    checkpoint = batch.checkpoint
+    model_key = f"{key}|{checkpoint.step}|{checkpoint.digest}"
+    found = client.search_logged_models([run.experiment_id], filter_string=f"tags.`{MODEL_TAG}` = '{model_key}'")
+    found = sorted(found, key=lambda m: (m.status != LoggedModelStatus.READY, m.model_id))
+    model = next(iter(found), None) or client.create_logged_model(
+        run.experiment_id,
+        name=_NOT_IN_MODEL_NAMES.sub("-", f"{checkpoint.run_id}-step-{checkpoint.step}"),
+        source_run_id=run.run_id,
+        model_type="checkpoint",
+        params=dict(batch.params),
+        tags={MODEL_TAG: model_key},
+    )
+    if model.status != LoggedModelStatus.READY:
+        client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+    _delete_unfinished(client, run, model)
+    return model
+
+
+def _delete_unfinished(client: MlflowClient, run: TrackedRun, model: LoggedModel) -> None:
+    """Delete models of ours, other than `model`, that a slow server made after their requests were given up."""
+    pending = f"source_run_id = '{run.run_id}' AND status = {LoggedModelStatus.PENDING.to_int()}"
+    for other in client.search_logged_models([run.experiment_id], filter_string=pending):
+        if MODEL_TAG in other.tags and other.model_id != model.model_id:
+            client.delete_logged_model(other.model_id)
+
+
+def _repaired(model: LoggedModel, batch: TrackingBatch) -> tuple[str, ...]:
+    """Return the model's tags about failures that an earlier record of the plan had and this one has not.
+
+    A model also holds what other suites of the checkpoint say: only what is measured here is no longer failed.
+    """
+    measured = [m.key for m in batch.metrics]
+    scored = {f"failed/{key.partition('/')[2]}" for key in measured if key.startswith(("bench/", "screen/"))}
+    timed = any(key.startswith("perf/") for key in measured)
+    return tuple(
+        tag
+        for tag in model.tags
+        if tag not in batch.tags and (tag in scored or (timed and tag.startswith("failed/probe-")))
+    )
+
+
+def _metric(metric: TrackedMetric, model: LoggedModel, run: TrackedRun, digests: dict[str, str]) -> Metric:
+    return Metric(
+        metric.key,
+        metric.value,
+        metric.timestamp_ms,
+        metric.step,
+        model_id=model.model_id,
+        dataset_name=metric.dataset or None,
+        dataset_digest=digests.get(metric.dataset),
+        run_id=run.run_id,
+    )
+
+
+def _upload(client: MlflowClient, run: TrackedRun, batch: TrackingBatch) -> None:
+    """Write one file a benchmark and the report; a file that is there already is replaced by its equal."""
+    with tempfile.TemporaryDirectory(prefix="tracker-mlflow-") as name:
+        folder = Path(name)
+        for table in batch.samples:
+            write_samples(folder / f"{table.path}.parquet", table.samples)
+        report = folder / batch.report_path
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.write_text(to_json(batch.report), encoding="ascii")
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            client.log_artifact(run.run_id, str(file), str(file.parent.relative_to(folder)))
+
+
+def _link_model(client: MlflowClient, run: TrackedRun, known: Run, model: LoggedModel, step: int) -> None:
+    """List the model among the run's outputs; MLflow refuses to be told twice."""
+    if model.model_id not in {output.model_id for output in known.outputs.model_outputs}:
+        client.log_outputs(run.run_id, [LoggedModelOutput(model.model_id, step)])
+
+
+def _refresh_run(client: MlflowClient, run: TrackedRun, known: Run, batch: TrackingBatch, links: str) -> None:
+    """Bring the run's tags and note to the newest verdicts, whatever the order in which checkpoints arrive."""
+    tags = known.data.tags
+    newest = merge(read_newest(tags.get(NEWEST_TAG, "")), batch.verdicts, batch.left)
+    if newest:
+        note = _note(tags, links, newest)
+        values = verdict_tags(newest) | {NEWEST_TAG: write_newest(newest), NOTE_TAG: note}
+        client.log_batch(run.run_id, tags=[RunTag(k, v) for k, v in values.items() if tags.get(k) != v])
+    if not run.joined:
+        # Nobody knows when the training ends, and a run that is "running" for ever is worse than one that has ended.
+        ended_ms = max(timestamp_ms(batch.checkpoint), known.info.end_time or 0)
+        client.set_terminated(run.run_id, "FINISHED", ended_ms)
+
+
+def _refresh_view(client: MlflowClient, run: TrackedRun) -> None:
+    tags = client.get_experiment(run.experiment_id).tags
+    state = view_state(client.get_run(run.run_id).data.metrics, tags.get(VIEW_TAG))
+    for tag, value in ((VIEW_TAG, state), (KIND_TAG, tags.get(KIND_TAG) or KIND)):
+        if tags.get(tag) != value:
+            client.set_experiment_tag(run.experiment_id, tag, value)

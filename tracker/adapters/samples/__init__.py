@@ -1,0 +1,1 @@
+"""Per-sample results in Parquet."""

@@ -1,0 +1,175 @@
+"""Parquet files that are whole or not there, and columns between Python, Arrow and numpy.
+
+with reading(path), pq.ParquetFile(path) as file: ...      # errors are ours
+write_whole(folder, {name: encoded(table, ...)})           # a crash leaves the old file or the new one
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eval_jobs.errors import DiskFull, StoreError
+from eval_jobs.types import SampleStatus
+from tracker.domain.scores.matrix import FloatArray
+from tracker.domain.scores.sample_columns import STATUSES, ObjectArray, StatusArray, object_array
+
+STATUS_OF_TEXT = {str(status): status for status in SampleStatus}
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_RESTORE = "restore the file from a backup, or evaluate that checkpoint again: tracker run CHECKPOINT"
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn errors of reading a file of samples into ours.
+
+    Raises:
+        StoreError: the file is missing or damaged.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise StoreError(f"the samples in {path} are missing", hint=_RESTORE) from error
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise StoreError(f"the samples in {path} are damaged: {error}", hint=_RESTORE) from error
+
+
+def encoded(
+    table: Any,  # noqa: ANN401 - pyarrow has no types
+    dictionaries: Sequence[str],
+    encodings: dict[str, str] | None = None,
+    metadata: dict[bytes, str] | None = None,
+) -> bytes:
+    """Return a table as the bytes of a Parquet file, without what only pyarrow and query planners would use.
+
+    Args:
+        table: a pyarrow table.
+        dictionaries: columns of few distinct values.
+        encodings: of other columns; the rest is plain.
+        metadata: of the file.
+    """
+    file = io.BytesIO()
+    with pq.ParquetWriter(
+        file,
+        table.schema,
+        compression="zstd",
+        use_dictionary=list(dictionaries),
+        column_encoding=encodings or None,
+        write_statistics=False,
+        store_schema=False,
+    ) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(metadata or {})
+    return file.getvalue()
+
+
+def write_whole(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files by name, in order, replacing what was there; each is whole or not there after any crash.
+
+    Raises:
+        DiskFull: no space is left.
+        StoreError: a file cannot be written.
+    """
+    partials = {name: folder / f".{name}.{os.getpid()}.tmp" for name in files}
+    path = folder / next(iter(files))
+    try:
+        is_new = not folder.is_dir()
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            path = folder / name
+            _write(partials[name], data)
+        for name in files:
+            path = folder / name
+            partials[name].replace(path)
+        _keep_names(folder)
+        if is_new:
+            _keep_names(folder.parent)
+    except OSError as error:
+        for partial in partials.values() if folder.is_dir() else ():
+            partial.unlink(missing_ok=True)
+        raise _write_error(path, error) from error
+
+
+def field_of(items: Sequence[object], name: str) -> list[Any]:
+    """Return one attribute of each of many items."""
+    return [*map(attrgetter(name), items)]
+
+
+def text_array(values: Sequence[str]) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return texts as an Arrow array; half a surrogate pair, which UTF-8 cannot hold, becomes a question mark."""
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([value.encode("utf-8", "replace").decode() for value in values], pa.string())
+
+
+def repeated(values: Sequence[str], counts: Sequence[int]) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return each of `values` as often as `counts` says, as an Arrow array that holds it once."""
+    indices = np.repeat(np.arange(len(values), dtype=np.int32), counts)
+    return pa.DictionaryArray.from_arrays(pa.array(indices), text_array(values))
+
+
+def shared_texts(column: Any) -> ObjectArray:  # noqa: ANN401 - pyarrow has no types
+    """Return texts of which there are few different ones, each one object."""
+    return object_array([*map(sys.intern, column.to_pylist())])
+
+
+def numbers(column: Any) -> FloatArray:  # noqa: ANN401 - pyarrow has no types
+    """Return a column as floats, NaN for null; not by `to_numpy`, which takes longer to import pandas than to read."""
+    array = column.combine_chunks().cast(pa.float64())
+    if len(array) == 0:
+        return np.zeros(0)
+    found = np.frombuffer(array.buffers()[1], dtype=np.float64)[array.offset : array.offset + len(array)]
+    if array.null_count:
+        found = np.where(np.from_dlpack(array.is_valid().cast(pa.int8())), found, np.nan)
+    return found
+
+
+def status_codes(column: Any) -> StatusArray:  # noqa: ANN401 - pyarrow has no types
+    """Return a dictionary column of statuses as positions in `STATUSES`.
+
+    Raises:
+        KeyError: it holds another word.
+    """
+    array = column.combine_chunks()
+    codes = np.array([STATUSES.index(STATUS_OF_TEXT[text]) for text in array.dictionary.to_pylist()], dtype=np.int8)
+    of_rows: StatusArray = codes[np.from_dlpack(array.indices)]
+    return of_rows
+
+
+# --- private
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _keep_names(folder: Path) -> None:
+    """Make the names in a folder last over a crash of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_error(path: Path, error: OSError) -> StoreError:
+    if error.errno in _NO_SPACE:
+        return DiskFull(f"no space is left for the samples in {path}", hint="free some space")
+    return StoreError(
+        f"the samples cannot be written to {path}: {error.strerror or error}", hint="check the folder's permissions"
+    )

@@ -1,0 +1,265 @@
+"""Per-sample results in Parquet: small scores that stay, texts that may go, and questions that all checkpoints share.
+
+    samples/<plan id>/scores-<version>.parquet     a row for each planned answer: score, status, output tokens
+    samples/<plan id>/answers-<version>.parquet    what the model said; the retention budget may delete it
+    samples/questions/<digest>.parquet             what was asked; see `questions_parquet`
+
+    version = files.write(packed)                  # whole or not at all
+    files.columns(plan_id, version)                # what verdicts need, without one object a sample
+    files.samples(plan_id, version)                # everything, by benchmark
+
+The version names the content. A plan that is evaluated again gets files of another version beside the old ones; whoever
+holds the row of the plan decides which one counts. All are plain Parquet, for pandas and DuckDB as well. A record
+without any sample, such as one of imported means, has no files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eval_jobs.types import EvalRecord, EvalResult, SampleScore
+from tracker.adapters.samples.files_parquet import (
+    STATUS_OF_TEXT,
+    encoded,
+    field_of,
+    numbers,
+    reading,
+    repeated,
+    status_codes,
+    text_array,
+    write_whole,
+)
+from tracker.adapters.samples.questions_parquet import Asked, QuestionFiles, asked_of
+from tracker.domain.scores.sample_columns import SampleColumns, split_columns
+
+NO_SAMPLES = ""
+"""Version of a record that has none."""
+
+_SCORES, _ANSWERS = "scores", "answers"
+_PARTS_KEY = b"benchmarks"
+"""In the metadata of a scores file: its benchmarks in order, as JSON."""
+_VERSION_CHARS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedSamples:
+    """The samples of one record as the bytes of its files."""
+
+    plan_id: str
+    version: str
+    scores: bytes
+    answers: bytes
+    asked: tuple[Asked, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSamples:
+    """The samples of one benchmark as they were found."""
+
+    samples: tuple[SampleScore, ...]
+    has_texts: bool
+    """Whether answers and details are there; where they were deleted, they are empty texts."""
+
+
+def pack(record: EvalRecord) -> PackedSamples:
+    """Return the samples of every result of `record` in the form in which they are stored."""
+    results = [o for o in record.outcomes if isinstance(o, EvalResult)]
+    if not any(result.samples for result in results):
+        return PackedSamples(plan_id=record.plan.id, version=NO_SAMPLES, scores=b"", answers=b"", asked=())
+    asked = tuple(asked_of(result.samples) for result in results)
+    place = _place_columns(results, asked)
+    scores = _scores_file(record, results, asked, place)
+    answers = _answers_file(results, place)
+    version = hashlib.sha256(hashlib.sha256(scores).digest() + answers).hexdigest()[:_VERSION_CHARS]
+    return PackedSamples(plan_id=record.plan.id, version=version, scores=scores, answers=answers, asked=asked)
+
+
+class SampleFiles:
+    """All samples below `folder`. Any number of processes may write and read at once."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is read or written yet."""
+        self._folder = folder
+        self._questions = QuestionFiles(folder)
+
+    def write(self, packed: PackedSamples) -> None:
+        """Write the samples of a record; a crash leaves no scores without their questions and answers.
+
+        Raises:
+            DiskFull: no space is left.
+            StoreError: a file cannot be written.
+        """
+        if packed.version == NO_SAMPLES:
+            return
+        for asked in packed.asked:
+            self._questions.keep(asked)
+        answers, scores = (self._path(kind, packed.plan_id, packed.version) for kind in (_ANSWERS, _SCORES))
+        write_whole(scores.parent, {answers.name: packed.answers, scores.name: packed.scores})
+
+    def has_other_files(self, plan_id: str, version: str) -> bool:
+        """Return whether the plan's folder holds what was replaced or cut off, beside the files of `version`."""
+        return bool(self._others(plan_id, version))
+
+    def remove_others(self, plan_id: str, version: str) -> None:
+        """Delete what the plan's folder holds beside the files of `version`; nobody may write there meanwhile."""
+        for path in self._others(plan_id, version):
+            path.unlink(missing_ok=True)
+
+    def answers_bytes(self, plan_id: str) -> int:
+        """Return the size of the answers of a plan; 0 when they were deleted."""
+        return sum(path.stat().st_size for path in self._of_kind(_ANSWERS, plan_id))
+
+    def forget_answers(self, plan_id: str) -> None:
+        """Delete the answers of a plan; its scores and questions stay. Nobody may write there meanwhile."""
+        for path in self._of_kind(_ANSWERS, plan_id):
+            path.unlink(missing_ok=True)
+
+    def columns(self, plan_id: str, version: str, *, only_scores: bool = False) -> Mapping[str, SampleColumns]:
+        """Return what `columns_of` makes of the samples of every benchmark; the same questions are the same object.
+
+        Of a record that has none: {}.
+
+        Raises:
+            StoreError: a file is missing or damaged.
+        """
+        if version == NO_SAMPLES:
+            return {}
+        path = self._path(_SCORES, plan_id, version)
+        with reading(path), pq.ParquetFile(pa.BufferReader(path.read_bytes()), read_dictionary=["status"]) as file:
+            parts = _parts(file)
+            names = ["status", "score", *([] if only_scores else ["output_tokens"])]
+            table = file.read(columns=names, use_threads=False)
+            statuses, scores = status_codes(table.column("status")), numbers(table.column("score"))
+            tokens = None if only_scores else numbers(table.column("output_tokens"))
+        places = [(self._questions.read(part.questions), part.rows) for part in parts]
+        columns = split_columns(places, statuses=statuses, scores=scores, output_tokens=tokens)
+        return dict(zip((part.benchmark for part in parts), columns, strict=True))
+
+    def samples(
+        self, plan_id: str, version: str, benchmarks: Collection[str] | None = None
+    ) -> Mapping[str, StoredSamples]:
+        """Return the samples of every benchmark, or of those of `benchmarks`, in the order in which they were written.
+
+        Raises:
+            StoreError: a file is missing or damaged, other than answers that were deleted.
+        """
+        if version == NO_SAMPLES:
+            return {}
+        path = self._path(_SCORES, plan_id, version)
+        with reading(path), pq.ParquetFile(path) as file:
+            parts = _parts(file)
+            table = file.read(columns=["score", "status", "output_tokens"], use_threads=False)
+            scored = {name: table.column(name).to_pylist() for name in table.column_names}
+            scored["status"] = [STATUS_OF_TEXT[text] for text in scored["status"]]
+        texts = self._answers(plan_id, version)
+        return {
+            part.benchmark: StoredSamples(
+                samples=_samples(self._questions.read_whole(part.questions), {**scored, **(texts or {})}, part.rows),
+                has_texts=texts is not None,
+            )
+            for part in parts
+            if benchmarks is None or part.benchmark in benchmarks
+        }
+
+    # --- private
+
+    def _path(self, kind: str, plan_id: str, version: str) -> Path:
+        return self._folder / plan_id / f"{kind}-{version}.parquet"
+
+    def _of_kind(self, kind: str, plan_id: str) -> list[Path]:
+        return list((self._folder / plan_id).glob(f"{kind}-*.parquet"))
+
+    def _others(self, plan_id: str, version: str) -> list[Path]:
+        folder = self._folder / plan_id
+        own = {self._path(kind, plan_id, version).name for kind in (_SCORES, _ANSWERS)}
+        return [path for path in folder.iterdir() if path.name not in own] if folder.is_dir() else []
+
+    def _answers(self, plan_id: str, version: str) -> Mapping[str, list[Any]] | None:
+        path = self._path(_ANSWERS, plan_id, version)
+        if not path.exists():
+            return None
+        with reading(path), pq.ParquetFile(path) as file:
+            table = file.read(columns=["answer", "detail"], use_threads=False)
+            return {name: table.column(name).to_pylist() for name in table.column_names}
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """The rows of one benchmark in the files of a plan."""
+
+    benchmark: str
+    questions: str
+    rows: slice
+
+
+def _parts(file: pq.ParquetFile) -> list[_Part]:
+    """Return where each benchmark's rows are.
+
+    Raises:
+        KeyError, ValueError: no program of ours has written the file.
+    """
+    parts, start = [], 0
+    for benchmark, questions, count in json.loads((file.metadata.metadata or {})[_PARTS_KEY]):
+        parts.append(_Part(benchmark=benchmark, questions=questions, rows=slice(start, start + count)))
+        start += count
+    if start != file.metadata.num_rows:
+        raise ValueError(f"{file.metadata.num_rows} rows where {start} were written")
+    return parts
+
+
+def _place_columns(results: Sequence[EvalResult], asked: Sequence[Asked]) -> dict[str, Any]:
+    """Return the columns that say which question a row is about."""
+    counts = [len(result.samples) for result in results]
+    positions = [np.arange(count, dtype=np.int32) for count in counts]
+    return {
+        "benchmark": repeated([r.benchmark for r in results], counts),
+        "questions": repeated([a.digest for a in asked], counts),
+        "position": pa.array(np.concatenate([np.zeros(0, dtype=np.int32), *positions])),
+    }
+
+
+def _scores_file(
+    record: EvalRecord, results: Sequence[EvalResult], asked: Sequence[Asked], place: Mapping[str, Any]
+) -> bytes:
+    samples = [sample for result in results for sample in result.samples]
+    checkpoint = record.plan.checkpoint
+    columns = {
+        "run_id": repeated([checkpoint.run_id], [len(samples)]),
+        "step": pa.array(np.full(len(samples), checkpoint.step, dtype=np.int64)),
+        **place,
+        "score": pa.array(field_of(samples, "score"), pa.float64()),
+        "status": text_array(field_of(samples, "status")),
+        "output_tokens": pa.array(field_of(samples, "output_tokens"), pa.int64()),
+    }
+    parts = [(r.benchmark, a.digest, len(r.samples)) for r, a in zip(results, asked, strict=True)]
+    metadata = {_PARTS_KEY: json.dumps(parts, separators=(",", ":"))}
+    # Few values each: right and wrong take a bit, the number of tokens a byte or a little more.
+    few = [name for name in columns if name != "position"]
+    return encoded(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"}, metadata)
+
+
+def _answers_file(results: Sequence[EvalResult], place: Mapping[str, Any]) -> bytes:
+    samples = [sample for result in results for sample in result.samples]
+    columns = {
+        **place,
+        "answer": text_array(field_of(samples, "answer")),
+        "detail": text_array(field_of(samples, "detail")),
+    }
+    return encoded(pa.table(columns), ["benchmark", "questions", "detail"], {"position": "DELTA_BINARY_PACKED"})
+
+
+def _samples(asked: Mapping[str, list[Any]], scored: Mapping[str, list[Any]], rows: slice) -> tuple[SampleScore, ...]:
+    columns = {**asked, **{name: values[rows] for name, values in scored.items()}}
+    return tuple(SampleScore(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))

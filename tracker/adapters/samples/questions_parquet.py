@@ -1,0 +1,148 @@
+"""What benchmarks ask: one file for each list of questions, shared by all checkpoints that were asked the same.
+
+    samples/questions/<digest of its content>.parquet
+
+A file never changes, and the program never deletes one: any plan of any run may rest on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eval_jobs.errors import StoreError
+from eval_jobs.identity import DIGEST_CHARS
+from eval_jobs.types import SampleScore
+from tracker.adapters.samples.files_parquet import (
+    encoded,
+    field_of,
+    reading,
+    repeated,
+    shared_texts,
+    text_array,
+    write_whole,
+)
+from tracker.domain.scores.sample_columns import Questions, object_array
+
+FOLDER = "questions"
+
+_TEXTS = ("sample_id", "subset", "cluster_id", "prompt", "target")
+_READ = ("sample_id", "subset", "cluster_id")
+_ALL = ("sample_id", "subset", "repeat", "cluster_id", "prompt", "target")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A list of questions on its way to the disk."""
+
+    digest: str
+    columns: Mapping[str, Any]
+    """Arrow arrays, by name."""
+
+
+def asked_of(samples: Sequence[SampleScore]) -> Asked:
+    """Return what `samples` were asked, in their order."""
+    columns = {name: text_array(field_of(samples, name)) for name in _TEXTS}
+    columns["repeat"] = pa.array(field_of(samples, "repeat"), pa.int32())
+    return Asked(digest=_digest(columns), columns=columns)
+
+
+class QuestionFiles:
+    """The questions below `folder`. Any number of processes may keep and read at once."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is read or written yet."""
+        self._folder = folder / FOLDER
+        self._whole: set[str] = set()
+        """Digests whose file this process found whole."""
+        self._read: dict[str, Questions] = {}
+
+    def path(self, digest: str) -> Path:
+        """Return where a list of questions lies."""
+        return self._folder / f"{digest}.parquet"
+
+    def keep(self, asked: Asked) -> None:
+        """Write a list of questions unless it is there.
+
+        Raises:
+            DiskFull, StoreError: it cannot be written.
+        """
+        path = self.path(asked.digest)
+        if asked.digest not in self._whole or not path.exists():
+            if not _is_whole(path):  # two processes at once write the same bytes, one after the other
+                write_whole(path.parent, {path.name: _file_of(asked)})
+            self._whole.add(asked.digest)
+
+    def read(self, digest: str) -> Questions:
+        """Return a list of questions without its texts; the same object every time.
+
+        Raises:
+            StoreError: it is missing or damaged.
+        """
+        if digest not in self._read:
+            with reading(self.path(digest)), pq.ParquetFile(self.path(digest)) as file:
+                table = file.read(columns=list(_READ), use_threads=False)
+                self._read[digest] = Questions(
+                    sample_ids=object_array(table.column("sample_id").to_pylist()),
+                    subsets=shared_texts(table.column("subset")),  # few texts for many samples
+                    cluster_ids=shared_texts(table.column("cluster_id")),
+                )
+        return self._read[digest]
+
+    def read_whole(self, digest: str) -> Mapping[str, list[Any]]:
+        """Return a list of questions with its texts, one list for each field of `SampleScore` that is asked.
+
+        Raises:
+            StoreError: it is missing or damaged.
+        """
+        with reading(self.path(digest)), pq.ParquetFile(self.path(digest)) as file:
+            table = file.read(columns=list(_ALL), use_threads=False)
+            return {name: table.column(name).to_pylist() for name in _ALL}
+
+
+# --- private
+
+
+def _digest(columns: Mapping[str, Any]) -> str:
+    """Return a hash of texts and numbers as they lie in memory: lengths first, so that no two lists share one."""
+    found = hashlib.sha256()
+    for name in sorted(columns):
+        array = columns[name]
+        n = len(array)
+        found.update(f"{name} {array.type} {n}\n".encode())
+        if pa.types.is_string(array.type):
+            _, offsets, data = array.buffers()
+            ends = np.frombuffer(offsets, dtype="<i4")[: n + 1]
+            found.update(ends.tobytes())
+            found.update(memoryview(data)[: int(ends[-1])] if data is not None and n else b"")
+        else:
+            found.update(np.frombuffer(array.buffers()[1], dtype="<i4")[:n].tobytes())
+    return found.hexdigest()[:DIGEST_CHARS]
+
+
+def _file_of(asked: Asked) -> bytes:
+    n = len(asked.columns["repeat"])
+    columns = {
+        "questions": repeated([asked.digest], [n]),
+        "position": pa.array(np.arange(n, dtype=np.int32)),
+        **{name: asked.columns[name] for name in _ALL},
+    }
+    few = ("questions", "subset", "repeat", "cluster_id", "target")
+    return encoded(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"})
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether the file is there and its end, which is written last, can be read."""
+    try:
+        with reading(path):
+            pq.read_metadata(path)
+    except StoreError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The outbox before a tracking store."""

@@ -1,0 +1,32 @@
+"""`tracking.enabled = false`: results stay in the tracker's own history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.domain.records.tracking import Champion
+from tracker.domain.records.types import CurvePoint, Report
+
+
+class NoTracking:
+    """`tracker.ports.Tracking` that keeps nothing."""
+
+    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
+        """Drop the record."""
+
+    def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
+        """Drop the points."""
+
+    def publish_sweep(self, record: EvalRecord) -> None:
+        """Drop the record."""
+
+    def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
+        """Drop the aliases."""
+
+    def flush(self) -> int:
+        """Return 0: nothing waits."""
+        return 0
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,330 @@
+"""The outbox before the tracking store: results wait in the tracker's own database until they are sent.
+
+    tracking = OutboxTracking(open_database(url), MlflowStore(settings))
+    tracking.publish(record, report)    # one transaction; nothing is sent
+    waiting = tracking.flush()          # oldest first; 0 when everything is sent
+
+An item is marked as sent after the store took it: a crash in between sends it again, which doubles nothing.
+What is sent never changes after it was queued: keys, values and times are fixed in the same transaction.
+
+A newer record of a plan, such as a repair, is an item of its own, and so is a record whose verdicts have changed. What
+did not change keeps its time and so stays the same row; what changed is a millisecond newer than the one that
+it replaces, and a store shows the newest.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    and_,
+    func,
+    or_,
+    select,
+    update,
+)
+
+from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.identity import content_hash
+from eval_jobs.ports import Clock
+from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
+from eval_jobs.queue.migrate_sql import bring_up_to_date
+from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.adapters.database.tables import TRACKER_TABLES
+from tracker.adapters.tracking.outbox_lock_sql import sender_lock
+from tracker.domain.records.tracking import Champion, ChampionBatch, TrackedMetric, TrackingBatch, TrackingItem
+from tracker.domain.records.types import CurvePoint, Report
+from tracker.domain.tracking.batch import curve_batch, sweep_batch, tracking_batch
+from tracker.domain.verdicts.late import words_of
+from tracker.ports import TrackingSink
+
+log = logging.getLogger(__name__)
+
+FLUSH_BUDGET_S = 10.0
+"""One flush ends after the item that crosses it: a long queue must not keep the watcher from its checkpoints."""
+FIRST_WAIT_S = 5.0
+LONGEST_WAIT_S = 300.0
+POINTS_PER_ITEM = 2000
+_WORDS_CHARS = 12
+
+METADATA = MetaData()
+ITEMS = Table(
+    "outbox_items",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("key", String(80), nullable=False, unique=True),
+    Column("body", LargeBinary),
+    Column("sent", Boolean, nullable=False),
+    Column("refused", Integer, nullable=False),
+    Column("retry_at_s", Double, nullable=False),
+    # NULL: queued before every run had a sender of its own; any of them may send it.
+    Column("run_id", Text),
+    Index("outbox_items_waiting", "sent", "id"),
+)
+POINTS = Table(
+    "outbox_points",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    Column("key", String(250), primary_key=True),
+    Column("step", BigInteger, primary_key=True),
+    Column("value", Double, primary_key=True),
+)
+"""Every curve point that was ever queued: a rewound run brings other values for the same steps."""
+VALUES = Table(
+    "outbox_values",
+    METADATA,
+    Column("plan_id", String(64), primary_key=True),
+    Column("key", String(250), primary_key=True),
+    Column("value", Double, nullable=False),
+    Column("timestamp_ms", BigInteger, nullable=False),
+)
+"""The newest value of every metric that was ever queued, by what `_checkpoint_key` returns."""
+
+_ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
+
+
+class OutboxTracking:
+    """`tracker.ports.Tracking` over any `tracker.ports.TrackingSink`."""
+
+    def __init__(self, engine: Engine, sink: TrackingSink, clock: Clock | None = None, *, run: str = "") -> None:
+        """Open the outbox; its tables are brought up to date. With `run`, only what is of that run is sent.
+
+        Raises:
+            StoreError: the database cannot be reached or written, or is newer than this program.
+        """
+        self._engine = engine
+        self._sink = sink
+        self._clock = clock or SystemClock()
+        self._run = run
+        self._failures = 0
+        self._retry_at: datetime | None = None
+        bring_up_to_date(engine, TRACKER_TABLES)
+
+    def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:
+        """Queue a record with its verdicts; see `ports.Tracking`."""
+        with transaction(self._engine) as connection:
+            batch = _newer_than_queued(connection, tracking_batch(record, report, left))
+            key = _record_key(connection, record, report)
+            if key is not None and _queue(connection, key, batch):
+                _remember_values(connection, batch)
+
+    def publish_curves(self, checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> None:
+        """Queue the points that are new for this run; see `ports.Tracking`."""
+        batch = curve_batch(checkpoint, points)  # drops what is not finite
+        finite = {(p.key, p.step, p.value) for p in batch.points}
+        with transaction(self._engine) as connection:
+            fresh = _remember(connection, checkpoint.run_id, finite)
+            new = [p for p in dict.fromkeys(points) if (p.key, p.step, p.value) in fresh]
+            for start in range(0, len(new), POINTS_PER_ITEM):
+                part = curve_batch(checkpoint, new[start : start + POINTS_PER_ITEM])
+                _queue(connection, f"curves:{content_hash(_as_json(part).decode())}", part)
+
+    def publish_sweep(self, record: EvalRecord) -> None:
+        """Queue the result of a sweep's plan; see `ports.Tracking`."""
+        key = f"sweep:{record.plan.id}:{record.finished_at.timestamp():.6f}"
+        with transaction(self._engine) as connection:
+            _queue(connection, key, sweep_batch(record))
+
+    def publish_champions(self, checkpoint: Checkpoint, champions: Sequence[Champion]) -> None:
+        """Queue the aliases of a run where they have moved; see `ports.Tracking`."""
+        of_run = f"champions:{content_hash(checkpoint.run_id)[:_WORDS_CHARS]}:"
+        with transaction(self._engine) as connection:
+            named = tuple(c for c in champions if _was_queued(connection, c))
+            facts = [[c.alias, c.checkpoint.digest, c.reason] for c in named]
+            said = f"{of_run}{content_hash(facts)[:_WORDS_CHARS]}"
+            query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_run)).order_by(ITEMS.c.id)
+            keys = connection.scalars(query).all()
+            # Aliases may move away and back: the last item counts.
+            if named and not (keys and keys[-1].startswith(said)):
+                _queue(connection, f"{said}:{len(keys)}", ChampionBatch(checkpoint=checkpoint, champions=named))
+
+    def flush(self) -> int:
+        """Send what is queued, oldest first, within `FLUSH_BUDGET_S`; see `ports.Tracking`."""
+        started = self._clock.now()
+        if self._waiting() and not self._backing_off(started):
+            with sender_lock(self._engine, self._run) as mine:
+                if mine:
+                    self._send_until(started + timedelta(seconds=FLUSH_BUDGET_S))
+        return self._waiting()
+
+    def close(self) -> None:
+        """Release connections; see `ports.Tracking`."""
+        self._sink.close()
+        self._engine.dispose()
+
+    # --- private
+
+    def _send_until(self, deadline: datetime) -> None:
+        while (now := self._clock.now()) < deadline:
+            row = self._oldest(now)
+            if row is None:
+                return
+            try:
+                self._sink.send(_read(row[1]))
+            except (TrackingUnreachable, ConfigError) as error:
+                self._store_is_away(now, error)
+                return
+            except StoreError as error:
+                self._postpone(row[0], now, error)
+            else:
+                self._mark_sent(row[0])
+                self._store_is_there()
+
+    def _oldest(self, now: datetime) -> tuple[int, bytes] | None:
+        due = (
+            select(ITEMS.c.id, ITEMS.c.body)
+            .where(self._is_waiting(), ITEMS.c.retry_at_s <= now.timestamp())
+            .order_by(ITEMS.c.id)
+            .limit(1)
+        )
+        with transaction(self._engine) as connection:
+            row = connection.execute(due).one_or_none()
+        return None if row is None else (row.id, row.body)
+
+    def _mark_sent(self, item_id: int) -> None:
+        # The key stays, so that the same item is never queued again; the body is in the store now.
+        sent = update(ITEMS).where(ITEMS.c.id == item_id).values(sent=True, body=None)
+        with transaction(self._engine) as connection:
+            connection.execute(sent)
+
+    def _postpone(self, item_id: int, now: datetime, error: StoreError) -> None:
+        with transaction(self._engine) as connection:
+            row = connection.execute(select(ITEMS.c.refused, ITEMS.c.key).where(ITEMS.c.id == item_id)).one()
+            retry_at_s = now.timestamp() + _wait_s(row.refused)
+            values = {"refused": row.refused + 1, "retry_at_s": retry_at_s}
+            connection.execute(update(ITEMS).where(ITEMS.c.id == item_id).values(values))
+        log.log(logging.DEBUG if row.refused else logging.WARNING, "%s waits in the outbox: %s", row.key, error)
+
+    def _store_is_away(self, now: datetime, error: StoreError | ConfigError) -> None:
+        if self._failures == 0:
+            log.warning("results wait in the outbox: %s", error)
+        self._retry_at = now + timedelta(seconds=_wait_s(self._failures))
+        self._failures += 1
+
+    def _store_is_there(self) -> None:
+        if self._failures:
+            log.warning("the tracking store answers again; sending what waited in the outbox")
+        self._failures = 0
+        self._retry_at = None
+
+    def _backing_off(self, now: datetime) -> bool:
+        return self._retry_at is not None and now < self._retry_at
+
+    def _waiting(self) -> int:
+        with transaction(self._engine) as connection:
+            return connection.scalar(select(func.count()).select_from(ITEMS).where(self._is_waiting())) or 0
+
+    def _is_waiting(self) -> ColumnElement[bool]:
+        waits = ITEMS.c.sent.is_(False)
+        return and_(waits, or_(ITEMS.c.run_id.is_(None), belongs_to(ITEMS.c.run_id, self._run))) if self._run else waits
+
+
+def _record_key(connection: Connection, record: EvalRecord, report: Report) -> str | None:
+    """Return the key of an item for these words on the record, None when its last item says them already.
+
+    Words may change and change back: the last item then says what the first one said, and is sent all the same.
+    """
+    of_record = f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}"
+    said = f"{of_record}:{content_hash(words_of(report))[:_WORDS_CHARS]}"
+    query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_record)).order_by(ITEMS.c.id)
+    keys = connection.scalars(query).all()
+    if keys and keys[-1].startswith(said):
+        return None
+    return said if said not in keys else f"{said}:{len(keys)}"
+
+
+def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
+    """Queue the item and return True; nothing when its key is known."""
+    body = zlib.compress(_as_json(item), level=3)
+    run_id = item.checkpoint.run_id
+    row = {"key": key, "body": body, "sent": False, "refused": 0, "retry_at_s": 0.0, "run_id": run_id}
+    insert = insert_into(connection, ITEMS).values(row).on_conflict_do_nothing()
+    return connection.execute(insert.returning(ITEMS.c.id)).first() is not None
+
+
+def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> TrackingBatch:
+    """Return the batch with the times that the module's docstring promises."""
+    # What earlier versions queued is known by its plan only.
+    known = VALUES.c.plan_id.in_([batch.plan_id, _checkpoint_key(batch.checkpoint)])
+    query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(known).order_by(VALUES.c.timestamp_ms)
+    queued = {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)}
+
+    def timed(metric: TrackedMetric) -> TrackedMetric:
+        value, time_ms = queued.get(metric.key, (metric.value, metric.timestamp_ms))
+        return replace(metric, timestamp_ms=time_ms + (metric.value != value))
+
+    return replace(batch, metrics=tuple(map(timed, batch.metrics)))
+
+
+def _was_queued(connection: Connection, champion: Champion) -> bool:
+    """Say whether the store knows the checkpoint, or will: results from before there was a store are in none."""
+    ids = [champion.plan_id, _checkpoint_key(champion.checkpoint)]
+    return connection.scalar(select(VALUES.c.key).where(VALUES.c.plan_id.in_(ids)).limit(1)) is not None
+
+
+def _checkpoint_key(checkpoint: Checkpoint) -> str:
+    """Return what the metrics of a checkpoint are known by, whatever plan measured them.
+
+    A benchmark whose data or settings were changed is measured again under another plan and the same name; a store
+    takes one value for a name, checkpoint and time.
+    """
+    return content_hash([checkpoint.run_id, checkpoint.step, checkpoint.digest])
+
+
+def _remember_values(connection: Connection, batch: TrackingBatch) -> None:
+    rows = [
+        {"plan_id": _checkpoint_key(batch.checkpoint), "key": m.key, "value": m.value, "timestamp_ms": m.timestamp_ms}
+        for m in batch.metrics
+    ]
+    if rows:
+        insert = insert_into(connection, VALUES)
+        newest = {"value": insert.excluded.value, "timestamp_ms": insert.excluded.timestamp_ms}
+        connection.execute(insert.on_conflict_do_update(index_elements=["plan_id", "key"], set_=newest), rows)
+
+
+def _remember(connection: Connection, run_id: str, points: set[tuple[str, int, float]]) -> set[tuple[str, int, float]]:
+    """Store the points not seen before and return them; another process may be storing the same ones."""
+    columns = (POINTS.c.key, POINTS.c.step, POINTS.c.value)
+    known = {tuple(row) for row in connection.execute(select(*columns).where(POINTS.c.run_id == run_id))}
+    rows = [{"run_id": run_id, "key": k, "step": s, "value": v} for k, s, v in sorted(points - known)]
+    if not rows:
+        return set()
+    stored = connection.execute(insert_into(connection, POINTS).on_conflict_do_nothing().returning(*columns), rows)
+    return {(row.key, row.step, row.value) for row in stored}
+
+
+def _as_json(item: TrackingItem) -> bytes:
+    return _ITEM.dump_json(item)
+
+
+def _read(body: bytes) -> TrackingItem:
+    try:
+        return _ITEM.validate_json(zlib.decompress(body))
+    except (zlib.error, ValidationError) as error:
+        raise StoreError(
+            "an item of the outbox cannot be read", hint="it was written by another version of checkpoint-tracker"
+        ) from error
+
+
+def _wait_s(failures: int) -> float:
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(failures, 30))

@@ -1,1 +1,0 @@
-"""Versions of the tables of history and outbox, one script each; `tracker.adapters.tables` names them."""

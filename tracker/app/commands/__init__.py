@@ -1,0 +1,1 @@
+"""One use case a module, for commands of people."""

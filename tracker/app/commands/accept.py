@@ -1,0 +1,58 @@
+"""`tracker accept`: a person says that the level of a benchmark is the new normal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tracker.app.steps.alerting import Crier
+from tracker.domain.alerts.rules import alert_of_acceptance
+from tracker.domain.records.types import Acceptance, Closing, Episode
+from tracker.domain.verdicts.episodes import accepted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """What is accepted: a benchmark as it is at a step, and why."""
+
+    run_id: str
+    step: int
+    benchmark: str
+    reason: str
+
+
+def accept(crier: Crier, level: Level, *, now: datetime) -> Acceptance:
+    """Remember the acceptance, end the losses that it covers and tell people. Doing it twice changes nothing.
+
+    From the onset of the oldest of these losses on, or from the level's step where none was open, checkpoints are
+    compared among themselves only.
+    """
+    history, run_id, step = crier.history, level.run_id, level.step
+    covered = [e for e in history.episodes(run_id) if _is_covered(e, level)]
+    acceptance = Acceptance(
+        run_id=run_id,
+        step=step,
+        benchmark=level.benchmark,
+        from_step=min((e.onset_step for e in covered), default=step),
+        reason=level.reason,
+        accepted_at=now,
+    )
+    history.append_acceptance(acceptance)
+    firing = {alert.fingerprint for alert in history.open_alerts(run_id)}
+    for episode in covered:
+        ended = accepted(episode, step)
+        history.append_episode(ended)
+        alert = alert_of_acceptance(ended, acceptance)
+        if alert.fingerprint in firing:
+            crier.tell([alert])
+    return acceptance
+
+
+# --- private
+
+
+def _is_covered(episode: Episode, level: Level) -> bool:
+    is_open = episode.closed_step is None or (
+        episode.closed_step == level.step and episode.closed_by is Closing.ACCEPTED
+    )
+    return episode.benchmark == level.benchmark and episode.opened_step <= level.step and is_open

@@ -1,0 +1,157 @@
+"""`tracker backfill`: the checkpoints that a folder holds already, let in one after the other in an order of our own.
+
+    source = InTurn(places, queue=world.queue)
+    watch(replace(quiet(world), source=source), ...)  # all else is what a watcher does
+    tell_what_lasts(world, run_ids)
+
+A place is pinned when its turn comes, and not before: the weights of a whole run are long to read. What the queue or
+the history knows already is asked nothing, so a backfill that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from eval_jobs.errors import CheckpointError
+from eval_jobs.identity import serve_settings, suite_fingerprint
+from eval_jobs.ports import Queue
+from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.app.pipeline import Measurement, World
+from tracker.domain.alerts.lasting import OF_CHECKPOINTS, lasting_alerts
+from tracker.domain.records.types import Gap
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilledPlace:
+    """One checkpoint that may be evaluated."""
+
+    run_id: str
+    step: int
+    uri: str
+    pinned: Callable[[], Checkpoint]
+    """Pins it, or raises `CheckpointError`."""
+
+
+class InTurn:
+    """`tracker.ports.CheckpointSource` that lets in one place whenever no plan of its runs waits for a worker."""
+
+    def __init__(self, places: Sequence[FilledPlace], queue: Queue) -> None:
+        """Nothing is pinned yet.
+
+        Args:
+            places: in the order in which they are let in.
+            queue: whose waiting plans make the next place wait.
+        """
+        self._left = list(places)
+        self._runs = {place.run_id for place in places}
+        self._queue = queue
+        self._gaps: list[Gap] = []
+        self._woken = threading.Event()
+
+    @property
+    def left(self) -> tuple[FilledPlace, ...]:
+        """Places that were not let in yet."""
+        return tuple(self._left)
+
+    def due(self, judged: Collection[tuple[str, int]]) -> frozenset[tuple[str, int]]:
+        """Return run and step of all that is still to be evaluated: not let in yet, or on its way for the run itself.
+
+        Args:
+            judged: by this process; what an earlier one had evaluated may be judged before its turn comes.
+        """
+        waiting = {(place.run_id, place.step) for place in self._left} - set(judged)
+        open_steps = {run_id: self._queue.open_steps(run_id, sweeps=False) for run_id in self._runs}
+        return frozenset(waiting | {(run_id, step) for run_id, steps in open_steps.items() for step in steps})
+
+    def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
+        """Return the next checkpoint, () while one waits; see `ports.CheckpointSource`."""
+        while self._left and self._has_room():
+            place = self._left[0]
+            try:
+                checkpoint = place.pinned()
+            except CheckpointError as error:
+                self._gaps.append(_gap(place, error, now))
+                del self._left[0]
+                continue
+            del self._left[0]  # after it was pinned: where a store refuses, it is tried again
+            return (checkpoint,)
+        return ()
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return what could not be pinned; see `ports.CheckpointSource`."""
+        return tuple(self._gaps)
+
+    def is_behind(self) -> bool:
+        """Return whether some were not let in yet; see `ports.CheckpointSource`."""
+        return bool(self._left)
+
+    def give_up(self, now: datetime) -> None:
+        """Do nothing: every place had its turn."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait; see `ports.CheckpointSource`."""
+        self._woken.wait(timeout_s)
+        self._woken.clear()
+
+    def wake(self) -> None:
+        """Let `wait` return; see `ports.CheckpointSource`."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    # --- private
+
+    def _has_room(self) -> bool:
+        """Say whether no plan waits for its turn: one to be tried again, or of a sweep, keeps nobody waiting."""
+        waiting = (one for one in self._queue.state().waiting if not one.is_sweep)
+        return not any(one.run_id in self._runs and not one.note for one in waiting)
+
+
+def quiet(world: World) -> World:
+    """Return the world of a backfill: what single checkpoints show is the past, and told by `tell_what_lasts`."""
+    return replace(world, crier=replace(world.crier, held=OF_CHECKPOINTS))
+
+
+def tell_what_lasts(world: World, run_ids: Iterable[str]) -> None:
+    """Tell people what is wrong at the end of a backfill and what they were not told before; twice is harmless."""
+    for run_id in run_ids:
+        history = world.history
+        looked = lasting_alerts(history.reports(run_id), history.episodes(run_id), history.open_alerts(run_id))
+        for report, alerts in looked:
+            world.crier.tell(alerts, history.record(report.plan_id))
+
+
+def is_measured(checkpoint: Checkpoint, records: Sequence[EvalRecord], measurement: Measurement) -> bool:
+    """Return whether a checkpoint was measured with today's settings, whole or in part.
+
+    Args:
+        checkpoint: by the digest of its weights.
+        records: of its run, without samples.
+        measurement: today's.
+    """
+    serving = serve_settings(measurement.serve)
+    known = {
+        (record.plan.suite.name, suite_fingerprint(record.plan.suite))
+        for record in records
+        if record.plan.checkpoint.digest == checkpoint.digest and serve_settings(record.plan.serve) == serving
+    }
+    return all((suite.name, suite_fingerprint(suite)) in known for suite in measurement.suites)
+
+
+# --- private
+
+
+def _gap(place: FilledPlace, error: CheckpointError, now: datetime) -> Gap:
+    return Gap(
+        run_id=place.run_id,
+        step=place.step,
+        source_uri=place.uri,
+        code=error.code,
+        message=error.message,
+        hint=error.hint,
+        seen_at=now,
+    )

@@ -1,0 +1,146 @@
+"""`tracker bisect`: evaluate the fewest checkpoints that show where a benchmark was lost.
+
+    found = bisect(world, Lost(run_id=..., benchmark="sums"), places, turn)
+
+Every plan goes the way of all plans: through the queue to a worker, and its record into the history. So a search that
+was stopped goes on where it was, and what is evaluated for it counts for everything else too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from eval_jobs.errors import CheckpointError, ConfigError
+from eval_jobs.identity import benchmark_fingerprint, content_hash, rest_plan, serve_settings
+from eval_jobs.ports import Clock
+from eval_jobs.types import Checkpoint, EvalPlan, EvalResult
+from tracker.app.pipeline import World, plans_for
+from tracker.domain.compare.bisection import Search
+from tracker.domain.compare.lost_between import Ends, LostBetween, ends_of, looked_at, lost_between, search_of
+from tracker.domain.records.imported import is_imported
+from tracker.domain.scores.matrix import IntArray
+from tracker.domain.scores.series import BenchmarkSeries, SeriesKey
+from tracker.domain.verdicts.screening import is_screen
+
+log = logging.getLogger(__name__)
+
+Places = Mapping[int, Callable[[], Checkpoint]]
+"""Checkpoints that could be evaluated, by step; called, each is pinned, or raises `CheckpointError`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lost:
+    """What is looked for."""
+
+    run_id: str
+    benchmark: str
+    ends: Ends = field(default_factory=Ends)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What the search asks of its caller."""
+
+    clock: Clock
+    evaluated: Callable[[Checkpoint], None]
+    """Returns when everything that the queue holds of a checkpoint is judged."""
+    show: Callable[[Search, int], None]
+    """Told the step that is evaluated next."""
+
+
+def bisect(world: World, lost: Lost, places: Places, turn: Turn) -> LostBetween:
+    """Return where `lost.benchmark` was lost.
+
+    Raises:
+        ConfigError: the benchmark or a step has no result, or today's settings measure it otherwise.
+        Incomparable: there is no good checkpoint, no bad one, or no loss between them.
+    """
+    key = _newest_key(world, lost)
+    series, rows = _looks(world, lost, key)
+    ends = ends_of(series, rows, world.history.episodes(lost.run_id), lost.ends)
+    evaluated: set[int] = set()
+    gone: set[int] = set()
+    while True:
+        series, rows = _looks(world, lost, key)
+        search = search_of(series, rows, ends, places.keys() - gone)
+        step = search.next_step()
+        if step is None:
+            return lost_between(lost.run_id, series, search, evaluated=len(evaluated))
+        _check_measured_alike(world, key)
+        turn.show(search, step)
+        _evaluate(world, lost, key, places[step], turn)
+        (evaluated if step in _seen(world, lost, key) else gone).add(step)
+
+
+# --- private
+
+
+def _evaluate(world: World, lost: Lost, key: SeriesKey, place: Callable[[], Checkpoint], turn: Turn) -> None:
+    """Have one checkpoint evaluated, unless its weights are gone."""
+    try:
+        checkpoint = place()
+    except CheckpointError as error:
+        log.warning("passed over: %s", error)
+        return
+    if checkpoint.step in world.queue.open_steps(lost.run_id, sweeps=False):
+        turn.evaluated(checkpoint)  # a watcher has planned it: what that asks is not asked by another plan as well
+        if checkpoint.step in _seen(world, lost, key):
+            return
+    plans = _plans(world, checkpoint, lost.benchmark)
+    for plan in plans:
+        world.queue.add(plan, now=turn.clock.now(), backlog=world.order.backlog, keep=True)
+    world.wake_workers()
+    turn.evaluated(checkpoint)
+
+
+def _plans(world: World, checkpoint: Checkpoint, benchmark: str) -> tuple[EvalPlan, ...]:
+    """Return what a watcher would plan, or what its screen has left out."""
+    screens = [
+        record.plan
+        for record in world.history.records(checkpoint.run_id)
+        if is_screen(record.plan) and record.plan.checkpoint.digest == checkpoint.digest
+        if any(isinstance(o, EvalResult) and o.benchmark == benchmark and o.left_out for o in record.outcomes)
+    ]
+    if screens:
+        return (rest_plan(screens[-1], [benchmark]),)
+    records = world.history.records(checkpoint.run_id)
+    own = (record.plan.checkpoint for record in records if not is_imported(record))
+    first = min((*own, checkpoint), key=lambda c: c.step)
+    plans = plans_for(checkpoint, world.measurement, first=first)
+    return tuple(plan for plan in plans if any(b.name == benchmark for b in plan.suite.benchmarks))
+
+
+def _newest_key(world: World, lost: Lost) -> SeriesKey:
+    scores = world.history.scores(lost.run_id)
+    found = scores.of(lost.benchmark)
+    if not found:
+        raise ConfigError(
+            f"run {lost.run_id} has no result of a benchmark {lost.benchmark!r}",
+            hint=f"evaluated benchmarks: {', '.join(scores.benchmarks()) or 'none yet'}",
+        )
+    return found[-1].key
+
+
+def _looks(world: World, lost: Lost, key: SeriesKey) -> tuple[BenchmarkSeries, IntArray]:
+    series = world.history.scores(lost.run_id).series[key]
+    return series, looked_at(series, world.policy.min_coverage)
+
+
+def _seen(world: World, lost: Lost, key: SeriesKey) -> frozenset[int]:
+    series, rows = _looks(world, lost, key)
+    return frozenset(series.steps[row] for row in rows)
+
+
+def _check_measured_alike(world: World, key: SeriesKey) -> None:
+    """Refuse to evaluate what could not be compared with what is there."""
+    serving = content_hash(serve_settings(world.measurement.serve))
+    for suite in world.measurement.suites:
+        alike = [b for b in suite.benchmarks if benchmark_fingerprint(b, suite) == key.fingerprint]
+        if suite.name == key.suite and alike and serving == key.serving:
+            return
+    raise ConfigError(
+        f"{key.benchmark} was measured with other settings than those of today: further checkpoints say nothing",
+        hint="bring back the settings of its newest results, or evaluate a good and a bad checkpoint anew",
+    )

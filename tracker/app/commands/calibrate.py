@@ -1,0 +1,90 @@
+"""`tracker calibrate`: ask one checkpoint the whole suite twice, by the workers and on the way of every evaluation.
+
+    plan = next_calibration(history, checkpoint, suite, serve)   # begun before and not finished: the same plan again
+    calibration = carry_out(plan, desk, clock=clock, meanwhile=...)
+
+A kill at any line loses nothing: the plan waits in the queue with the answers that it has, and whoever comes first
+carries it out and takes its record over, this command or a watcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from eval_jobs.identity import calibration_plan, serve_settings, suite_fingerprint
+from eval_jobs.ports import Clock
+from eval_jobs.queue_types import Backlog, QueueState
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ServeSpec, Suite
+from tracker.app.steps.conclude import Desk, take_over
+from tracker.domain.records.calibration import Calibration
+from tracker.ports import History
+
+LOOK_S = 0.5
+"""Between two looks at the queue."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What a calibration will ask for, as far as an evaluation of the same suite in the run's past tells it."""
+
+    step: int
+    """Of that evaluation."""
+    answers: int
+    """Of both passes together."""
+    load_s: float
+    """Twice the loading of the weights."""
+    scoring_s: float
+    """Twice the scoring."""
+
+
+def next_calibration(history: History, checkpoint: Checkpoint, suite: Suite, serve: ServeSpec) -> EvalPlan:
+    """Return the plan of the next calibration; one that was begun and is not finished is the next one still."""
+    finished = {calibration.plan.id for calibration in history.calibrations()}
+    plans = (calibration_plan(checkpoint, suite, serve, number) for number in count(1))
+    return next(plan for plan in plans if plan.id not in finished)
+
+
+def carry_out(plan: EvalPlan, desk: Desk, *, clock: Clock, meanwhile: Callable[[QueueState], None]) -> Calibration:
+    """Put a calibration into the queue, before everything else of its run, and return what it showed.
+
+    `meanwhile` is called again and again until then, to show how far it is and to keep workers alive.
+    """
+    desk.queue.add(plan, now=clock.now(), backlog=Backlog.NEWEST, keep=True)
+    while True:
+        for record in desk.queue.finished():
+            if record.plan.id == plan.id:  # where a watcher runs, either of the two is first
+                take_over(record, desk)
+        found = next((c for c in desk.history.calibrations() if c.plan.id == plan.id), None)
+        if found is not None:
+            return found
+        meanwhile(desk.queue.state())
+        clock.sleep(LOOK_S)
+
+
+def estimate_of(
+    plan: EvalPlan, records: Sequence[EvalRecord], read: Callable[[str], EvalRecord | None]
+) -> Estimate | None:
+    """Return what a calibration will cost, from the newest of `records` that measured the same; None: nothing did.
+
+    Args:
+        plan: the calibration.
+        records: of its run, without samples.
+        read: returns a record with its samples.
+    """
+    wanted = suite_fingerprint(plan.suite), serve_settings(plan.serve)
+    whole = [r for r in records if r.plan.suite.part is None]
+    alike = [r for r in whole if (suite_fingerprint(r.plan.suite), serve_settings(r.plan.serve)) == wanted]
+    newest = max(alike, key=lambda record: record.finished_at, default=None)
+    full = None if newest is None else read(newest.plan.id)
+    if full is None or full.engine is None:
+        return None
+    results = [o for o in full.outcomes if isinstance(o, EvalResult)]
+    one_by_one_s = sum(result.duration_s for result in results)  # as earlier versions asked
+    return Estimate(
+        step=full.plan.checkpoint.step,
+        answers=2 * sum(len(result.samples) for result in results),
+        load_s=2 * full.engine.load_s,
+        scoring_s=2 * (one_by_one_s if full.cost is None else full.cost.evaluating_s),
+    )

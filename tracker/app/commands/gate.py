@@ -1,0 +1,83 @@
+"""`tracker gate`: may a candidate take the place of a baseline?
+
+case = gathered(candidate, baseline, history, policy)
+report = gate_of(case)      # the same on every machine that has the case
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.app.steps.comparing import noise_of_run
+from tracker.domain.best.retention import identity_of
+from tracker.domain.compare.view import RunNoise
+from tracker.domain.gate.changed import not_found
+from tracker.domain.gate.decision import gate
+from tracker.domain.gate.rules import GatePolicy
+from tracker.domain.gate.types import GateCase, GateReport
+from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.types import Policy
+from tracker.domain.scores.pairing import served_alike
+from tracker.domain.scores.run_scores import series_key
+from tracker.ports import History
+
+
+def gathered(candidate: EvalRecord, baseline: EvalRecord, history: History, policy: GatePolicy) -> GateCase:
+    """Return the case of two records, with what the history knows of the candidate's run and its benchmarks.
+
+    Raises:
+        ConfigError: what the policy says has changed on purpose is the same on both sides.
+        StoreError: earlier samples of the run are missing or damaged.
+    """
+    same = not_found(baseline, candidate, policy.changed)
+    if same:
+        hint = "evaluate the candidate with the changed settings: name its folder, and not its step"
+        raise ConfigError(f"{same[0]} is said to have changed, and is the same on both sides", hint=hint)
+    sides = {candidate.plan.checkpoint.digest, baseline.plan.checkpoint.digest}
+    coverage = Policy(min_coverage=policy.otherwise.min_coverage)
+    known = noise_of_run(candidate.plan.checkpoint.run_id, history, coverage)
+    own = {series_key(candidate.plan, o) for o in candidate.outcomes if isinstance(o, EvalResult)}
+    # The same weights asked twice, by another engine perhaps, differ by nothing that training does.
+    jitters = {key: jitter for key, jitter in known.jitters.items() if key in own and len(sides) == 2}
+    asked = {outcome.benchmark for record in (baseline, candidate) for outcome in record.outcomes}
+    noise = RunNoise(jitters=jitters, calibrations=tuple(_about(known.calibrations, asked)))
+    timed = _timed(candidate, history) if policy.latency else candidate
+    return GateCase(baseline=baseline, candidate=timed, policy=policy, noise=noise)
+
+
+def gate_of(case: GateCase) -> GateReport:
+    """Return the answer. Pure."""
+    return gate(case.baseline, case.candidate, case.policy, case.noise)
+
+
+# --- private
+
+
+def _timed(record: EvalRecord, history: History) -> EvalRecord:
+    """Return the record with the timing of its checkpoint; what a screen has left out is asked without timing again."""
+    if record.probes:
+        return record
+    plan = record.plan
+    same = (
+        known
+        for known in history.records(plan.checkpoint.run_id)
+        if known.probes
+        and identity_of(known.plan.checkpoint) == identity_of(plan.checkpoint)
+        and served_alike(known.plan, plan)
+    )
+    newest = max(same, key=lambda known: known.finished_at, default=record)
+    return replace(record, probes=newest.probes)
+
+
+def _about(calibrations: Iterable[Calibration], benchmarks: Collection[str]) -> Iterator[Calibration]:
+    """Yield what calibrations say of some benchmarks: a bundle tells whoever reads it of no others."""
+    for one in calibrations:
+        asked = tuple(twice for twice in one.benchmarks if twice.benchmark in benchmarks)
+        if asked:
+            suite = one.plan.suite
+            kept = replace(suite, benchmarks=tuple(b for b in suite.benchmarks if b.name in benchmarks))
+            failures = tuple(failure for failure in one.failures if failure.benchmark in benchmarks)
+            yield replace(one, plan=replace(one.plan, suite=kept), benchmarks=asked, failures=failures)

@@ -1,0 +1,131 @@
+"""`tracker import`: results that others measured become a part of the history, judged in the order of their steps.
+
+    taken = import_results(world, checkpoints, clock=clock, show=print)
+
+Nobody is alerted: what is imported is the past. A checkpoint that is known already is only offered to MLflow again,
+where it changes nothing; so an import that was killed is finished by the next one. The run is read once, whatever the
+number of its checkpoints: whoever calls this is the only one who imports into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from eval_jobs.ports import Clock
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.app.pipeline import World, judge_and_remember, look_again, recall
+from tracker.domain.imports.records import ImportedCheckpoint, known_chances
+from tracker.domain.records.outlines import without_samples
+from tracker.domain.records.types import Policy, Report
+from tracker.domain.scores.mean_series import means_of, with_means
+from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.verdicts.late import overtaken_by
+from tracker.domain.verdicts.trials import Memory
+from tracker.ports import Tracking
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """One imported checkpoint with its verdicts."""
+
+    checkpoint: ImportedCheckpoint
+    report: Report
+    is_new: bool
+    """False: it was imported before."""
+
+
+def import_results(
+    world: World, checkpoints: Sequence[ImportedCheckpoint], *, clock: Clock, show: Callable[[Taken], None]
+) -> tuple[Taken, ...]:
+    """Take over the checkpoints of one run, lowest step first; `show` is told of each."""
+    if not checkpoints:
+        return ()
+    world = replace(world, policy=policy_of(world, checkpoints))
+    run = _Run(world, checkpoints[0].record.plan.checkpoint.run_id)
+    taken = []
+    for checkpoint in checkpoints:
+        one = _take(world, run, checkpoint, clock)
+        show(one)
+        taken.append(one)
+    return tuple(taken)
+
+
+def publish_all(tracking: Tracking) -> int:
+    """Send what waits for MLflow until nothing does, or it takes no more; return how many results still wait."""
+    left = tracking.flush()
+    while left and (then := tracking.flush()) < left:
+        left = then
+    return left
+
+
+def policy_of(world: World, checkpoints: Sequence[ImportedCheckpoint]) -> Policy:
+    """Return the policy with what is known of an imported run: how long it is, and what guessing gives."""
+    policy = replace(world.policy, chance={**known_chances(checkpoints), **world.policy.chance})
+    if policy.planned_checkpoints is not None:
+        return policy
+    run_ids = {one.record.plan.checkpoint.run_id for one in checkpoints}
+    steps = {r.plan.checkpoint.step for run_id in run_ids for r in world.history.records(run_id)}
+    steps |= {one.record.plan.checkpoint.step for one in checkpoints}
+    return replace(policy, planned_checkpoints=len(steps))
+
+
+# --- private
+
+
+class _Run:
+    """What is known of the run while an import goes on.
+
+    What a watcher adds meanwhile is not looked at: nothing of it is ever compared with what is imported.
+    """
+
+    def __init__(self, world: World, run_id: str) -> None:
+        self._history, self._pinned, self._run_id = world.history, world.policy.pinned, run_id
+        self._memory = recall(world.history, run_id, world.policy)
+        self.scores: RunScores = world.history.scores(run_id)
+        """Of all records."""
+        self._records = {record.plan.id: record for record in self._memory.records}
+        self._steps = {record.plan.checkpoint.step for record in self._memory.records}
+        self._highest = max(self._steps, default=-1)
+        self._means = means_of(self._memory.records)
+
+    def add(self, record: EvalRecord) -> Memory:
+        """Store a record, and return what is known beside the scores."""
+        self._history.append(record)
+        if any(isinstance(o, EvalResult) and o.samples for o in record.outcomes):
+            self.scores = self._history.scores(self._run_id)
+        self._records[record.plan.id] = without_samples(record)
+        # Of one step the newest import counts, and this one may be older.
+        is_first = record.plan.checkpoint.step not in self._steps
+        self._means = with_means(self._means, record) if is_first else means_of(self._records.values())
+        self._steps.add(record.plan.checkpoint.step)
+        is_own_baseline = self._pinned is not None and self._pinned.run_id == self._run_id
+        return replace(
+            self._memory,
+            records=tuple(self._records.values()),
+            means=self._means,
+            episodes=self._history.episodes(self._run_id),
+            acceptances=self._history.acceptances(self._run_id),
+            pinned=self.scores if is_own_baseline else self._memory.pinned,
+        )
+
+    def later_than(self, record: EvalRecord) -> tuple[EvalRecord, ...]:
+        """Return what is to be judged again after a record that was added."""
+        step, highest = record.plan.checkpoint.step, self._highest
+        self._highest = max(step, highest)
+        return overtaken_by(record, self._records.values()) if step < highest else ()
+
+
+def _take(world: World, run: _Run, checkpoint: ImportedCheckpoint, clock: Clock) -> Taken:
+    record = checkpoint.record
+    known = world.history.report(record.plan.id)
+    if known is not None:
+        world.tracking.publish(record, known)
+        return Taken(checkpoint=checkpoint, report=known, is_new=False)
+    memory = run.add(record)
+    report = judge_and_remember(world, record, run.scores, memory, clock.now())
+    world.tracking.publish(record, report)
+    later = run.later_than(record)
+    if later:
+        look_again(world, later, memory, clock.now())
+    return Taken(checkpoint=checkpoint, report=report, is_new=True)

@@ -1,0 +1,38 @@
+"""`tracker run`: evaluate one checkpoint here and now, without queue or worker."""
+
+from __future__ import annotations
+
+from eval_jobs.ports import Progress
+from eval_jobs.queue.rules import may_pass
+from eval_jobs.run import Tools, run_plan
+from eval_jobs.types import Checkpoint, EvalRecord
+from tracker.app.pipeline import World, plans_for, review
+from tracker.app.steps.collect import collect
+from tracker.domain.records.imported import is_imported
+from tracker.domain.records.types import Report
+
+
+def evaluate_once(
+    checkpoint: Checkpoint, world: World, *, tools: Tools, progress: Progress
+) -> tuple[tuple[EvalRecord, Report], ...]:
+    """Carry out every plan of `checkpoint` in this process and review the records like any other."""
+    world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
+    results = []
+    for plan in plans_for(checkpoint, world.measurement, first=_first(checkpoint, world)):
+        record = run_plan(plan, tools=tools, progress=progress)
+        results.append((record, review(world, record, tools.clock.now())))
+        if not may_pass(record):
+            tools.evaluator.forget(plan.id)  # else the next try asks only what is missing
+    world.tracking.flush()
+    collect(world.keeping)
+    return tuple(results)
+
+
+# --- private
+
+
+def _first(checkpoint: Checkpoint, world: World) -> Checkpoint:
+    """Return the run's first checkpoint that was measured, or this one."""
+    records = world.history.records(checkpoint.run_id)
+    known = (record.plan.checkpoint for record in records if not is_imported(record))
+    return min((*known, checkpoint), key=lambda c: c.step)

@@ -1,0 +1,1 @@
+"""The steps of which a pass of the watcher is made."""

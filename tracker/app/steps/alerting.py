@@ -1,0 +1,87 @@
+"""Tells people what happened: every alert goes to the log, to the channels and, when they have it, to the history."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from eval_jobs.errors import StoreError
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.compare.view import RunNoise, compare_what_can_be
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.domain.records.display import one_line, shortened
+from tracker.domain.records.types import Policy
+from tracker.ports import Alerting, History
+
+log = logging.getLogger(__name__)
+
+QUESTION_CHARS = 120
+_LOOKED_AT = 100
+"""Of the samples with the largest loss; those of one subset are among them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crier:
+    """Whoever tells people."""
+
+    history: History
+    alerting: Alerting
+    samples: int = 3
+    """Questions of lost samples that an alert shows."""
+    held: frozenset[AlertKind] = frozenset()
+    """What nobody is told of now when it begins: somebody looks back and tells what of it lasts."""
+
+    def tell(self, alerts: Iterable[Alert], record: EvalRecord | None = None) -> None:
+        """Queue alerts for every channel and remember them; of `record` lost questions are shown. Twice is harmless.
+
+        Raises:
+            StoreError: they cannot be kept; nobody was told.
+        """
+        news = (a for a in alerts if not (a.kind in self.held and a.state is AlertState.FIRING))
+        told = tuple(news if record is None else (self._with_questions(alert, record) for alert in news))
+        if not told:
+            return
+        self.alerting.publish(told)
+        for alert in told:
+            level = logging.WARNING if alert.state is AlertState.FIRING else logging.INFO
+            log.log(level, "%s: %s: %s", alert.state, alert.run_id, alert.message)
+            self.history.append_alert(alert)  # after the outbox: a crash in between repeats it, and it is queued once
+
+    # --- private
+
+    def _with_questions(self, alert: Alert, record: EvalRecord) -> Alert:
+        """Return the alert of a loss with a few of the questions that were answered rightly before."""
+        evidence = alert.evidence
+        if alert.kind is not AlertKind.LOSS or alert.state is not AlertState.FIRING or evidence is None:
+            return alert
+        if not (self.samples and evidence.n_lost and evidence.baseline_steps):
+            return alert
+        benchmark, _, subset = alert.subject.partition(" / ")
+        try:
+            before = self._evaluated(record, benchmark, evidence.baseline_steps[-1])
+        except StoreError as error:  # what was asked then may be gone; the loss is told all the same
+            log.debug("no lost questions of %s: %s", benchmark, error)
+            return alert
+        if before is None:
+            return alert
+        view = compare_what_can_be(before, record, Policy(), RunNoise(), examples=_LOOKED_AT)
+        lost = (example for one in view.benchmarks if one.benchmark == benchmark for example in one.lost)
+        asked = (one_line(example.prompt) for example in lost if subset in ("", example.subset))
+        questions = tuple(shortened(prompt, QUESTION_CHARS) for prompt in islice(asked, self.samples))
+        return replace(alert, evidence=replace(evidence, lost_samples=questions))
+
+    def _evaluated(self, record: EvalRecord, benchmark: str, step: int) -> EvalRecord | None:
+        """Return the newest record of that step of the run that holds the benchmark, with its samples."""
+        run_id = record.plan.checkpoint.run_id
+        known: Sequence[EvalRecord] = self.history.records(run_id)
+        held = [r for r in known if r.plan.checkpoint.step == step and _has(r, benchmark)]
+        return self.history.record(held[-1].plan.id, [benchmark]) if held else None
+
+
+# --- private
+
+
+def _has(record: EvalRecord, benchmark: str) -> bool:
+    return any(isinstance(o, EvalResult) and o.benchmark == benchmark for o in record.outcomes)

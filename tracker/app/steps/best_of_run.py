@@ -1,0 +1,34 @@
+"""The best checkpoint of a run, from its history."""
+
+from __future__ import annotations
+
+from tracker.domain.best.choice import Best, best_of
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.types import Measure
+from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.verdicts.rewind import scores_of_newest
+from tracker.ports import History
+
+
+def best_of_run(run_id: str, history: History, benchmark: str | None = None) -> Best | None:
+    """Return the best checkpoint that training did not leave behind; None: none has a score of all that counts.
+
+    Args:
+        run_id: name of the run.
+        history: where it is recorded.
+        benchmark: None: over its suite.
+
+    Raises:
+        StoreError: samples of the run are missing or damaged.
+    """
+    return best_of(newest_scores(run_id, history), benchmark)
+
+
+def newest_scores(run_id: str, history: History) -> RunScores:
+    """Return the scores of a run without the checkpoints that training left behind when it went back.
+
+    Raises:
+        StoreError: samples of the run are missing or damaged.
+    """
+    branches = branches_of(record.plan.checkpoint for record in history.records(run_id))
+    return scores_of_newest(history.scores(run_id, (Measure.SCORE,)), branches)

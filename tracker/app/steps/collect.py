@@ -1,0 +1,128 @@
+"""`tracker gc`, and what a watcher does after each review: give up what the budget does not cover.
+
+    for given in collect(keeping, dry_run=True).given_up: ...
+
+Only our own pins and the texts of answers go; the trainer's files are never touched, scores stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from eval_jobs.errors import CheckpointSkipped
+from eval_jobs.ports import Queue
+from tracker.domain.best.retention import (
+    BASELINE,
+    FIRST,
+    REFERENCE,
+    UNFINISHED,
+    Choice,
+    Identity,
+    KeepPolicy,
+    best_checkpoints,
+    choose,
+    identity_of,
+    is_of,
+    merged,
+)
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.types import Pinned
+from tracker.domain.verdicts.rewind import scores_of_newest
+from tracker.ports import History, Pins
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keeping:
+    """What the use case works with."""
+
+    run: str
+    """Name of the run; what is of others is left to their own settings, although it may lie in the same place."""
+    pins: Pins
+    queue: Queue
+    history: History
+    policy: KeepPolicy
+    baseline: Pinned | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """A pin, or the texts of a checkpoint's answers, and what becomes of it."""
+
+    kind: str
+    """`pin` or `answers`."""
+    choice: Choice
+    own_bytes: int
+    """Space that giving it up frees."""
+    is_given_up: bool
+
+
+def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[Item, ...]:
+    """Give up what is beyond the budget and return everything that was looked at, by kind, run and step.
+
+    With `dry_run` nothing is changed, and what would go counts as given up. A pin in use is left for the next time.
+    """
+    return (*_collect_pins(keeping, dry_run=dry_run), *_collect_texts(keeping, dry_run=dry_run))
+
+
+# --- private
+
+
+def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[Item]:
+    held = ((identity_of(pin.checkpoint), pin) for pin in keeping.pins.held())
+    pins = {checkpoint: pin for checkpoint, pin in held if is_of(checkpoint.run_id, keeping.run)}
+    reasons = _reasons(keeping, pins)
+    items = []
+    for choice in choose(pins, keep=keeping.policy.pins, reasons=reasons):
+        pin = pins[choice.checkpoint]
+        goes = not choice.reasons and (dry_run or keeping.pins.release(pin))
+        items.append(Item(kind="pin", choice=choice, own_bytes=pin.own_bytes, is_given_up=goes))
+    return items
+
+
+def _collect_texts(keeping: Keeping, *, dry_run: bool) -> list[Item]:
+    if keeping.policy.samples is None:
+        return []
+    runs = (run_id for run_id in keeping.history.runs() if is_of(run_id, keeping.run))
+    return [item for run_id in runs for item in _texts_of(keeping, run_id, dry_run=dry_run)]
+
+
+def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[Item]:
+    sizes = keeping.history.texts(run_id)
+    plans: dict[Identity, list[str]] = {}
+    for record in keeping.history.records(run_id):
+        if record.plan.id in sizes:
+            plans.setdefault(identity_of(record.plan.checkpoint), []).append(record.plan.id)
+    for choice in choose(plans, keep=keeping.policy.samples, reasons=_reasons(keeping, plans)):
+        goes = not choice.reasons
+        of_checkpoint = plans[choice.checkpoint]
+        if goes and not dry_run:
+            for plan_id in of_checkpoint:
+                keeping.history.forget_texts(plan_id)
+        own_bytes = sum(sizes[plan_id] for plan_id in of_checkpoint)
+        yield Item(kind="answers", choice=choice, own_bytes=own_bytes, is_given_up=goes)
+
+
+def _reasons(keeping: Keeping, held: Iterable[Identity]) -> Mapping[Identity, Sequence[str]]:
+    by_run: dict[str, list[Identity]] = {}
+    for checkpoint in held:
+        by_run.setdefault(checkpoint.run_id, []).append(checkpoint)
+    return merged(*(_standing(keeping, run_id, of_run) for run_id, of_run in by_run.items()))
+
+
+def _standing(keeping: Keeping, run_id: str, held: Sequence[Identity]) -> Mapping[Identity, tuple[str, ...]]:
+    """Return what a run's own results say, and what is still to come."""
+    plans = [record.plan for record in keeping.history.records(run_id)]
+    measured = {identity_of(plan.checkpoint) for plan in plans}
+    references = {identity_of(plan.reference) for plan in plans if plan.reference is not None}
+    on_their_way = keeping.queue.open_steps(run_id)
+    left_out = {gap.step for gap in keeping.history.gaps(run_id) if gap.code == CheckpointSkipped.code}
+    first = min((c.step for c in (*measured, *held)), default=None)
+    baseline = keeping.baseline
+    return merged(
+        {c: (UNFINISHED,) for c in held if c.step in on_their_way or (c not in measured and c.step not in left_out)},
+        {c: (FIRST,) for c in held if c.step == first},
+        dict.fromkeys(references, (REFERENCE,)),
+        {c: (BASELINE,) for c in held if baseline == Pinned(run_id=c.run_id, step=c.step)},
+        best_checkpoints(scores_of_newest(keeping.history.scores(run_id), branches_of(p.checkpoint for p in plans))),
+    )

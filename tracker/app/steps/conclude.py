@@ -1,0 +1,39 @@
+"""What follows from the record of a calibration: it is kept, and people are told of benchmarks that are unfit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from eval_jobs.ports import Queue
+from eval_jobs.types import EvalRecord
+from tracker.domain.alerts.rules import alerts_of_calibration
+from tracker.domain.calibration.noise import calibration_of
+from tracker.domain.records.alerts import Alert
+from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.types import Policy
+from tracker.ports import History
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What a finished calibration is taken over with, by a watcher or by the command that asked for it."""
+
+    queue: Queue
+    history: History
+    policy: Policy
+    tell: Callable[[Iterable[Alert]], None]
+    """Tells every channel and remembers that it did."""
+
+
+def take_over(record: EvalRecord, desk: Desk) -> Calibration:
+    """Keep what the record of a calibration shows, tell people what they must know, and return it.
+
+    Nothing of it is a result of the run: no verdict, curve or series ever holds it. Doing it twice is harmless.
+    """
+    calibration = calibration_of(record, min_coverage=desk.policy.min_coverage)
+    desk.history.append_calibration(calibration)
+    told = desk.history.open_alerts(record.plan.checkpoint.run_id)
+    desk.tell(alerts_of_calibration(calibration, told, min_effect=desk.policy.min_effect))
+    desk.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
+    return calibration

@@ -1,0 +1,155 @@
+"""A part of each benchmark first: which checkpoints are asked whole from the start, and which because of their screen.
+
+    for plan in paced(plans, screening, queue, pace, keep=keep): queue.add(plan, ...)
+    record = whole_record(record, history)        # a screen and its rest become one record
+
+checkpoint -> screen plan -> record -> report -> (rest plan -> record -> report): nothing flows back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from eval_jobs.errors import StoreError
+from eval_jobs.identity import rest_plan, screen_plan
+from eval_jobs.ports import Queue
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Part
+from tracker.domain.best.retention import identity_of
+from tracker.domain.records.types import Report
+from tracker.domain.verdicts.screening import Screening, is_screen, joined, neighbours_to_ask, to_ask_whole
+from tracker.ports import History
+
+
+@dataclass(kw_only=True)
+class Pace:
+    """How far a run is; a watcher that starts again takes it from the history and from what is told to it again."""
+
+    whole: dict[int, bool] = field(default_factory=dict)
+    """Steps that were planned, and whether everything was asked there from the start."""
+
+    def is_due(self, step: int, screening: Screening) -> bool:
+        """Return whether the checkpoint of this step is one of those that are asked whole in any case."""
+        earlier = [self.whole[known] for known in sorted(self.whole) if known < step]
+        since = next((at for at, is_whole in enumerate(reversed(earlier)) if is_whole), len(earlier))
+        return len(earlier) < screening.first or since + 1 >= screening.every
+
+
+def paced(
+    plans: Sequence[EvalPlan], screening: Screening, queue: Queue, pace: Pace, *, keep: bool
+) -> tuple[EvalPlan, ...]:
+    """Return what to ask of a checkpoint at first: `plans`, or their screens; what was planned before stays so.
+
+    Args:
+        plans: of one checkpoint, whole.
+        screening: the settings.
+        queue: knows what was planned.
+        pace: of the checkpoint's run; it is moved on.
+        keep: the checkpoint is asked whole in any case.
+    """
+    step = plans[0].checkpoint.step
+    screens = tuple(screen_plan(plan, screening.screen) for plan in plans)
+    known = queue.known([plan.id for plan in (*plans, *screens)])
+    if known:
+        chosen = tuple(whole if whole.id in known else part for whole, part in zip(plans, screens, strict=True))
+    else:
+        chosen = tuple(plans) if keep or pace.is_due(step, screening) else screens
+    pace.whole[step] = chosen[0] is plans[0]
+    return chosen
+
+
+def pace_of(history: History, run_id: str) -> Pace:
+    """Return how far a run was when it was watched last."""
+    whole: dict[int, bool] = {}
+    for record in history.records(run_id):
+        step = record.plan.checkpoint.step
+        whole[step] = whole.get(step, False) or record.plan.suite.part is None
+    return Pace(whole=whole)
+
+
+def plans_of_rest(
+    record: EvalRecord, report: Report, records: Iterable[EvalRecord], given_up: Collection[str]
+) -> tuple[EvalPlan, ...]:
+    """Return the plans that ask what screens have left out: of this checkpoint, or of those that it is held against.
+
+    Args:
+        record: what was judged.
+        report: what was found.
+        records: of the run, without samples.
+        given_up: pins whose weights are gone.
+    """
+    own = to_ask_whole(report)
+    if is_screen(record.plan):
+        is_there = record.plan.checkpoint.uri not in given_up
+        return (rest_plan(record.plan, own),) if own and is_there else ()
+    wanted = {**neighbours_to_ask(report), **({report.step: own} if own else {})}
+    if not wanted:
+        return ()
+    known = tuple(r for r in records if r.plan.suite.name == record.plan.suite.name)
+    # A plan for each benchmark: whatever the next checkpoint wants of them, it has the same id, and is asked once.
+    return tuple(
+        rest_plan(screen.plan, (name,))
+        for screen in known
+        if is_screen(screen.plan) and screen.plan.checkpoint.uri not in given_up
+        for name in _left_out(screen, wanted.get(screen.plan.checkpoint.step, ()), known)
+    )
+
+
+def whole_record(record: EvalRecord, history: History) -> EvalRecord:
+    """Return the record itself or, of a rest, the record of both parts together.
+
+    Where the screen is gone the rest says nothing: every benchmark of it is a failure then.
+    """
+    part = record.plan.suite.part
+    if part is None or not part.is_rest:
+        return record
+    before = _known_of(record, part, history)
+    if before is not None:
+        return joined(before, record)
+    gone = StoreError("the answers to the first part of the benchmark are gone", hint="`tracker run` asks all of it")
+    outcomes = tuple(
+        BenchmarkFailure(
+            benchmark=o.benchmark,
+            fingerprint=o.fingerprint,
+            code=gone.code,
+            message=gone.message,
+            hint=gone.hint,
+            retryable=False,
+        )
+        for o in record.outcomes
+    )
+    return replace(record, outcomes=outcomes)
+
+
+# --- private
+
+
+def _left_out(screen: EvalRecord, wanted: Collection[str], records: Iterable[EvalRecord]) -> tuple[str, ...]:
+    """Return which of these benchmarks nobody asked whole at the checkpoint of a screen."""
+    if not wanted:
+        return ()
+    own = identity_of(screen.plan.checkpoint)
+    outcomes = (o for r in records if identity_of(r.plan.checkpoint) == own for o in r.outcomes)
+    whole = {o.benchmark for o in outcomes if isinstance(o, EvalResult) and not o.left_out}
+    asked = (o.benchmark for o in screen.outcomes if isinstance(o, EvalResult))
+    return tuple(name for name in asked if name in wanted and name not in whole)
+
+
+def _known_of(rest: EvalRecord, part: Part, history: History) -> EvalRecord | None:
+    """Return the newest record of the same checkpoint that holds the screen: its own, or one joined before."""
+    own, parts = rest.plan, (part, replace(part, is_rest=False))
+    found = [
+        known
+        for known in history.records(own.checkpoint.run_id)
+        if (known.plan.checkpoint.step, known.plan.checkpoint.digest) == (own.checkpoint.step, own.checkpoint.digest)
+        and known.plan.suite.name == own.suite.name
+        and known.plan.suite.part in parts
+        and known.plan.id != own.id
+    ]
+    # Of two rests that were carried out at once, both joined records may end when the later one ended.
+    newest = max(found, key=lambda r: (r.finished_at, -_unasked(r)), default=None)
+    return None if newest is None else history.record(newest.plan.id)
+
+
+def _unasked(record: EvalRecord) -> int:
+    return sum(o.left_out for o in record.outcomes if isinstance(o, EvalResult))

@@ -1,0 +1,304 @@
+"""Sweeps: what is due begins, its plans go into the queue, and what workers hand in is kept.
+
+    follow(desk, now)          # one pass of a watcher: timetables, then what is open
+    carry_on(desk, now)        # what is open only, for the command that began a turn by hand
+    take_over(record, desk)    # a finished plan of a sweep
+
+What the run's own evaluation has answered already is taken from there, and only the rest is asked.
+
+A turn is stored with its plans before any of them is in the queue, and only by whoever finds it still due: a kill, a
+second watcher or a holder of the lease that was frozen for an hour may repeat the rest, and doubles nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Protocol
+
+from eval_jobs.errors import ConfigError, TrackingUnreachable
+from eval_jobs.ports import Queue
+from eval_jobs.queue_types import Backlog
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
+from tracker.app.steps.best_of_run import best_of_run
+from tracker.domain.records.display import count_text
+from tracker.domain.sweeps.board import without_texts
+from tracker.domain.sweeps.cron import look_of, next_time, started_look, turn_due
+from tracker.domain.sweeps.matrix import count_variants, plans_of
+from tracker.domain.sweeps.reuse import is_whole, own_answer, plan_without_scores, run_of_target, with_own_scores
+from tracker.domain.sweeps.selectors import chosen, newest_of_steps
+from tracker.domain.sweeps.types import Pick, Selector, Sweep, Timetable, Turn, TurnState
+from tracker.ports import History, Pins, Sweeps, Tracking
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 60.0
+"""How long another process waits for one that was killed while it began a turn."""
+
+
+class Registered(Protocol):
+    """A checkpoint as a model registry knows it."""
+
+    @property
+    def step(self) -> int:
+        """Its step."""
+
+    @property
+    def digest(self) -> str:
+        """Hash of its weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepDesk:
+    """What sweeps are carried out with."""
+
+    run: str
+    sweeps: Mapping[str, Sweep]
+    store: Sweeps
+    queue: Queue
+    history: History
+    pins: Pins
+    tracking: Tracking
+    holder: str
+    """Names this process in the lease."""
+    registered: Callable[[str], Registered]
+    """Asks MLflow's registry for `models:/NAME@ALIAS`. ConfigError, TrackingUnreachable: there is no answer."""
+    quiet: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
+    """Between which times nothing of a sweep is due, so that most passes ask nobody."""
+    handed_in: set[tuple[str, datetime]] = field(default_factory=set)
+    """Turns whose plans this process has seen in the queue."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which checkpoints a sweep asks now, and what it could not find."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    missing: tuple[str, ...]
+
+
+def follow(desk: SweepDesk, now: datetime) -> tuple[Turn, ...]:
+    """Do what is due and return the turns that began, ended or were skipped."""
+    noted = [turn for sweep in desk.sweeps.values() for turn in _note_due(desk, sweep, now)]
+    return (*noted, *carry_on(desk, now))
+
+
+def carry_on(desk: SweepDesk, now: datetime) -> tuple[Turn, ...]:
+    """End the turn that is answered and begin the next one; return those that changed."""
+    if not desk.store.open_turns():  # most passes end with this one question
+        return ()
+    changed = [turn for running in _of(desk, TurnState.RUNNING) for turn in _ended(desk, running, now)]
+    if _next_due(desk) is None:
+        return tuple(changed)
+    if desk.store.take(desk.holder, now=now, lease_until=now + timedelta(seconds=LEASE_S)):
+        while (due := _next_due(desk)) is not None:  # asked again: another process may have begun one until now
+            begun = begun_turn(desk, due, now)
+            if desk.store.change(begun, was=TurnState.DUE):
+                _hand_in(desk, begun, now)
+                changed.append(begun)
+        desk.store.release(desk.holder)
+    return tuple(changed)
+
+
+def begun_turn(desk: SweepDesk, turn: Turn, now: datetime) -> Turn:
+    """Return a due turn with its plans, as the configuration of now wants them; or why there are none."""
+    sweep = desk.sweeps.get(turn.sweep)
+    if sweep is None:
+        note = "it is not in tracker.toml any more"
+        return replace(turn, state=TurnState.SKIPPED, note=note, ended_at=now)
+    try:
+        choice = choose(desk, sweep)
+        check_size(sweep, len(choice.checkpoints))
+    except ConfigError as error:
+        return replace(turn, state=TurnState.REFUSED, note=error.message, ended_at=now)
+    plans = plans_of(sweep, choice.checkpoints, run=desk.run, due_at=turn.due_at)
+    note = "; ".join(choice.missing)
+    if not plans:
+        return replace(turn, state=TurnState.DONE, note=note or "there is nothing to ask", started_at=now, ended_at=now)
+    return replace(turn, state=TurnState.RUNNING, plans=plans, note=note, started_at=now)
+
+
+def choose(desk: SweepDesk, sweep: Sweep) -> Choice:
+    """Return the checkpoints that a sweep asks, each once, in the order in which it names them."""
+    if not sweep.checkpoints:
+        return Choice(checkpoints=(), missing=())
+    held: dict[str, list[Checkpoint]] = {}
+    for pin in desk.pins.held():
+        held.setdefault(pin.checkpoint.run_id, []).append(pin.checkpoint)
+    found: dict[Checkpoint, None] = {}
+    missing = []
+    for selector in sweep.checkpoints:
+        try:
+            found |= dict.fromkeys(_named(desk, selector, held))
+        except (ConfigError, TrackingUnreachable) as error:  # the others can be asked all the same
+            missing.append(f"{selector.text}: {error.message}")
+    return Choice(checkpoints=tuple(found), missing=tuple(missing))
+
+
+def check_size(sweep: Sweep, checkpoints: int) -> None:
+    """Check that a turn is not larger than somebody meant it to be.
+
+    Raises:
+        ConfigError: it is.
+    """
+    targets, each = checkpoints + len(sweep.endpoints), count_variants(sweep.axes)
+    if targets * each > sweep.max_evaluations:
+        raise ConfigError(
+            f"sweep {sweep.name} would ask {targets * each:,} times: {count_text(targets, 'target')} in "
+            f"{count_text(each, 'variant')} each, and max_evaluations is {sweep.max_evaluations:,}",
+            hint="name fewer checkpoints or values, or raise max_evaluations in its [[schedule]]",
+        )
+
+
+def begin_by_hand(desk: SweepDesk, sweep: Sweep, now: datetime) -> Turn:
+    """Note a turn that a person asks for now; it begins when its time comes.
+
+    Raises:
+        ConfigError: it is too large.
+    """
+    check_size(sweep, len(choose(desk, sweep).checkpoints))
+    turn = Turn(sweep=sweep.name, due_at=now, by_hand=True)
+    desk.store.add(turn)
+    return turn
+
+
+def take_over(record: EvalRecord, desk: SweepDesk) -> EvalRecord:
+    """Keep what a plan of a sweep came to, and return it. Nothing of it is a result of the run. Twice is harmless."""
+    whole = _completed(record, desk)
+    _keep(whole, desk)
+    desk.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
+    return whole
+
+
+def own_answers(desk: SweepDesk, plans: Sequence[EvalPlan]) -> dict[str, EvalRecord]:
+    """Return the run's own evaluations that answer plans of a sweep, by the id of the plan; without their samples."""
+    runs = {run_of_target(plan) for plan in plans}
+    records = {run: desk.history.records(run) for run in runs}
+    found = {plan.id: own_answer(plan, records[run_of_target(plan)]) for plan in plans}
+    return {plan_id: own for plan_id, own in found.items() if own is not None}
+
+
+# --- private
+
+
+def _note_due(desk: SweepDesk, sweep: Sweep, now: datetime) -> Iterable[Turn]:
+    timetable = sweep.timetable
+    if timetable is None or _is_quiet(desk, sweep.name, now):
+        return
+    known = desk.store.look(sweep.name)
+    look = started_look(timetable, known, now)
+    waits = any(turn.sweep == sweep.name for turn in _of(desk, TurnState.DUE))
+    turn = turn_due(sweep.name, timetable, look=look, now=now, waits=waits)
+    # The turn first: a crash in between finds the same one again, and it is stored once.
+    if turn is not None and desk.store.add(turn) and turn.state is TurnState.SKIPPED:
+        yield turn
+    if turn is not None or look != known:
+        desk.store.remember(sweep.name, look_of(timetable, now))
+    desk.quiet[sweep.name] = now, _next(timetable, now)
+
+
+def _is_quiet(desk: SweepDesk, name: str, now: datetime) -> bool:
+    since, until = desk.quiet.get(name, (now, now))
+    if now < since:
+        return False  # the clock was set back
+    desk.quiet[name] = now, until
+    return now < until
+
+
+def _next(timetable: Timetable, now: datetime) -> datetime:
+    found = next_time(timetable, now)
+    return now + timedelta(days=1) if found is None else found
+
+
+def _next_due(desk: SweepDesk) -> Turn | None:
+    """Return the turn that may begin: none while another one is carried out."""
+    return None if _of(desk, TurnState.RUNNING) else next(iter(_of(desk, TurnState.DUE)), None)
+
+
+def _of(desk: SweepDesk, state: TurnState) -> tuple[Turn, ...]:
+    return tuple(turn for turn in desk.store.open_turns() if turn.state is state)
+
+
+def _ended(desk: SweepDesk, turn: Turn, now: datetime) -> Iterable[Turn]:
+    """Yield the turn as it ended, when everything of it is answered."""
+    if desk.store.answered([plan.id for plan in turn.plans]) < {plan.id for plan in turn.plans}:
+        _hand_in(desk, turn, now)
+        return
+    ended = replace(turn, state=TurnState.DONE, ended_at=now)
+    if desk.store.change(ended, was=TurnState.RUNNING):
+        yield ended
+
+
+def _hand_in(desk: SweepDesk, turn: Turn, now: datetime) -> None:
+    """Put a turn's plans into the queue: again after a start, because the process before may have been killed here."""
+    key = turn.sweep, turn.due_at
+    if key in desk.handed_in or turn.state is not TurnState.RUNNING:
+        return
+    answered = desk.store.answered([plan.id for plan in turn.plans])
+    left = [plan for plan in turn.plans if plan.id not in answered]
+    own = own_answers(desk, left)
+    for plan in left:
+        known = _with_samples(own.get(plan.id), plan, desk)
+        if known is not None and not plan.loads:
+            _keep(with_own_scores(plan, known), desk)
+            continue
+        asked = plan if known is None else plan_without_scores(plan)
+        desk.queue.add(asked, now=now, backlog=Backlog.ALL, keep=True)
+    desk.handed_in.add(key)
+
+
+def _with_samples(own: EvalRecord | None, plan: EvalPlan, desk: SweepDesk) -> EvalRecord | None:
+    """Return the run's own evaluation with its samples, None where it cannot stand for the plan's."""
+    whole = None if own is None else desk.history.record(own.plan.id, [b.name for b in plan.suite.benchmarks])
+    return whole if whole is not None and is_whole(whole, plan) else None
+
+
+def _keep(record: EvalRecord, desk: SweepDesk) -> None:
+    desk.tracking.publish_sweep(record)  # first: what has a result is not looked at again
+    desk.store.append(without_texts(record))
+
+
+def _completed(record: EvalRecord, desk: SweepDesk) -> EvalRecord:
+    """Return the record with the scores that nobody was asked for, because the run's own evaluation has them."""
+    if record.plan.suite.benchmarks:
+        return record
+    plan_id = record.plan.id
+    open_plans = (plan for turn in desk.store.open_turns() for plan in turn.plans if plan.id == plan_id)
+    kept = (before.plan for before in desk.store.results([plan_id]).values())  # tried again after its turn has ended
+    plan = next(chain(open_plans, kept), record.plan)
+    own = _with_samples(own_answers(desk, [plan]).get(plan_id), plan, desk)
+    return replace(record, plan=plan) if own is None else with_own_scores(plan, own, record)
+
+
+def _named(desk: SweepDesk, selector: Selector, held: Mapping[str, Sequence[Checkpoint]]) -> tuple[Checkpoint, ...]:
+    """Return the held checkpoints that a selector names.
+
+    Raises:
+        ConfigError: there is none.
+        TrackingUnreachable: MLflow would have to say which.
+    """
+    run = selector.run or desk.run
+    if selector.pick is Pick.REGISTERED:
+        wanted = desk.registered(selector.text)
+        everything = tuple(checkpoint for of_run in held.values() for checkpoint in of_run)
+        named = tuple(c for c in everything if (c.step, c.digest) == (wanted.step, wanted.digest))[:1]
+    else:
+        of_run = newest_of_steps(held.get(run, ()))
+        if not of_run:
+            raise ConfigError(f"no checkpoint of {run} is held", hint="keep.pins says how many are kept")
+        named = _best(desk, run, selector, of_run) if selector.pick is Pick.BEST else chosen(selector, of_run)
+    if not named:
+        raise ConfigError("that checkpoint is not held", hint="keep.pins says how many are kept")
+    return named
+
+
+def _best(desk: SweepDesk, run: str, selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
+    best = best_of_run(run, desk.history, selector.benchmark or None)
+    if best is None:
+        of = selector.benchmark or "every benchmark of its suite"
+        raise ConfigError(f"no checkpoint of {run} has a score of {of}", hint="evaluate one first")
+    wanted = best.checkpoint
+    return tuple(c for c in held if (c.step, c.digest) == (wanted.step, wanted.digest))

@@ -1,0 +1,281 @@
+"""`tracker backfill [FOLDER]`: evaluate what a folder of checkpoints holds already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from eval_jobs.errors import CheckpointError, ConfigError, StoreError
+from eval_jobs.execute.launch.local import LocalWorkers
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.queue_types import Backlog, QueueState
+from eval_jobs.types import Checkpoint
+from tracker.adapters.checkpoints.files.listing import Place, facts_of, places_in
+from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
+from tracker.app.daemon import StopRule, watch
+from tracker.app.leading import LeadLost, LedSource
+from tracker.app.pipeline import Tick, World
+from tracker.cli import interrupts
+from tracker.cli.options import checked_run_name, config_option, open_project
+from tracker.cli.tables.watch_display import WatchDisplay
+from tracker.domain.checkpoints.backfill import Choice, FillOrder, chosen, in_order, time_left_s
+from tracker.domain.records.display import count_text, duration_text, names_text
+from tracker.domain.records.types import Report
+from tracker.ports import Lead
+from tracker.wiring.project import Project
+
+_STEPS = re.compile(r"([0-9]*):([0-9]*)")
+_NS = 1_000_000_000
+_ORDERS = {FillOrder.OLDEST: "oldest first", FillOrder.NEWEST: "newest first", FillOrder.BISECT: "ends first"}
+
+
+@click.command("backfill")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--run", "run_name", help="Name of the run; default: the project's own, or that of FOLDER.")
+@click.option(
+    "--order",
+    type=click.Choice([str(order) for order in FillOrder]),
+    default=str(FillOrder.OLDEST),
+    show_default=True,
+    help="bisect: both ends, then the middle of every gap.",
+)
+@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Only every so many-th one.")
+@click.option("--steps", default=":", show_default=True, metavar="A:B", help="Only steps from A to B, both included.")
+@click.option(
+    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
+)
+@config_option
+def command(*, folder: Path | None, run_name: str | None, config_path: Path, **options: Any) -> None:  # noqa: ANN401
+    """Evaluate the checkpoints that FOLDER holds already, by default the output folder of tracker.toml.
+
+    Nothing has to be training. Killed at any moment, the same command goes on where it was; nothing is evaluated twice.
+    """
+    project = _project_of(open_project(config_path), folder, run_name)
+    asked = _Asked(
+        choice=_choice(options["steps"], options["every"]),
+        order=FillOrder(options["order"]),
+        workers=options["workers"],
+        config_path=config_path,
+    )
+    places = _places(project, asked)
+    lead = project.lead()
+    if not lead.take(SystemClock().now()):
+        leader = lead.leader()
+        raise ConfigError(
+            "somebody else watches this run" if leader is None else leader.sentence(project.config.run.name),
+            hint="a watcher evaluates what it finds by itself; end it, or let it do this",
+        )
+    console = Console()
+    display = WatchDisplay(console, project.config)
+    try:
+        with display:
+            _fill(_Job(project=project, places=places, asked=asked, lead=lead), display)
+        display.farewell(project.history, {place.run_id for place in places})
+        _demand_some(project, places)
+    except LeadLost as lost:
+        what = f"another process watches {project.config.run.name} by now"
+        raise StoreError(what, hint="it goes on; call this again when it has ended") from lost
+    finally:
+        lead.release()
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What was asked for on the command line."""
+
+    choice: Choice
+    order: FillOrder
+    workers: int
+    config_path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What is to be done, by whoever leads."""
+
+    project: Project
+    places: tuple[Place, ...]
+    """In their order."""
+    asked: _Asked
+    lead: Lead
+
+
+def _project_of(project: Project, folder: Path | None, run_name: str | None) -> Project:
+    """Return the project with the run that is asked for.
+
+    Raises:
+        ConfigError: checkpoints in a bucket, or no such folder.
+    """
+    run = project.config.run
+    if folder is not None and folder.absolute() != Path(run.output_dir).absolute():
+        run = run.model_copy(update={"output_dir": str(folder.absolute()), "name": folder.absolute().name})
+    if run_name is not None:
+        run = run.model_copy(update={"name": checked_run_name(run_name)})
+    if run.is_bucket:
+        raise ConfigError(
+            f"{run.output_dir} is a bucket, and folders are backfilled",
+            hint="`tracker watch --until-idle` evaluates all that a bucket holds, lowest step first",
+        )
+    if not Path(run.output_dir).is_dir():
+        raise ConfigError(f"there is no folder {run.output_dir}", hint="name the folder that holds the checkpoints")
+    watch_section = project.config.watch.model_copy(update={"backlog": Backlog.ALL})  # nothing is skipped
+    return Project(project.config.model_copy(update={"run": run, "watch": watch_section}))
+
+
+def _choice(steps: str, every: int) -> Choice:
+    match = _STEPS.fullmatch(steps)
+    if match is None:
+        raise ConfigError(
+            f"--steps {steps} is no range", hint="write --steps 1000:5000, --steps 1000: or --steps :5000"
+        )
+    first, last = (int(part) if part else None for part in match.groups())
+    return Choice(every=every, first=first, last=last)
+
+
+def _places(project: Project, asked: _Asked) -> tuple[Place, ...]:
+    """Return the chosen checkpoints in their order, run by run where the folder holds several.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    run, pattern = project.config.run, project.config.watch.pattern
+    folder = Path(run.output_dir)
+    found = places_in(folder, run_name=run.name, pattern=pattern, skip=project.state_dir)
+    ordered: list[Place] = []
+    for run_id in dict.fromkeys(place.run_id for place in found):
+        by_step = {place.step: place for place in found if place.run_id == run_id}
+        steps = chosen(by_step, asked.choice)
+        ordered += [by_step[step] for step in in_order(steps, asked.order)]
+    if not ordered:
+        held = names_text(sorted(entry.name for entry in folder.iterdir())) if any(folder.iterdir()) else "nothing"
+        what = "of these steps " if found else ""
+        raise ConfigError(
+            f"{folder} holds no checkpoint {what}named like {pattern}", hint=f"it holds {held}; see watch.pattern"
+        )
+    return tuple(ordered)
+
+
+def _fill(job: _Job, display: WatchDisplay) -> None:
+    project, asked = job.project, job.asked
+    project.make_state_dir()
+    world = project.world()
+    world.source.close()  # what lies there is known, and more than that is not asked for
+    to_do = tuple(_to_do(project, world, job.places))
+    source = InTurn(to_do, world.queue)
+    progress = _Progress(job, source)
+    display.tells("backfill", progress.beginning(len(job.places) - len(to_do)))
+    local = project.workers(asked.workers, on_news=source.wake)
+    world = replace(world, source=LedSource(source, job.lead), wake_workers=local.nudge)
+    past = quiet(world)
+    _know_the_first(world, project, job.places)
+    if asked.workers == 0:
+        display.has_no_worker(asked.config_path)
+
+    def show(passed: Tick, state: QueueState) -> None:
+        display.show(passed, state)
+        if passed.reports:
+            display.tells("progress", progress.text(world, passed.reports))
+
+    try:
+        stop = StopRule(training_ended=lambda: True, quiet_s=0.0)
+        watch(past, clock=SystemClock(), keep_workers=lambda: _keep(local), stop=stop, show=show)
+        tell_what_lasts(world, sorted({place.run_id for place in job.places}))
+    finally:
+        local.stop()
+        world.tracking.close()
+        world.crier.alerting.close()
+
+
+def _demand_some(project: Project, places: Sequence[Place]) -> None:
+    """Refuse to end as if all were well where nothing could be evaluated.
+
+    Raises:
+        CheckpointError: no checkpoint of the folder has a result.
+    """
+    steps = {run_id: {r.step for r in project.history.outlines(run_id)} for run_id in {p.run_id for p in places}}
+    if not any(place.step in steps[place.run_id] for place in places):
+        raise CheckpointError(
+            f"none of {count_text(len(places), 'checkpoint')} in {project.config.run.output_dir} could be evaluated",
+            hint="`tracker history` shows why each of them is a gap",
+        )
+
+
+def _keep(workers: LocalWorkers) -> None:
+    interrupts.check()
+    workers.check()
+
+
+def _to_do(project: Project, world: World, places: Sequence[Place]) -> Iterator[FilledPlace]:
+    """Yield the places that were not measured yet with today's settings, as far as can be told without reading them."""
+    known = _known(project, places)
+    records = {run_id: world.history.records(run_id) for run_id in {place.run_id for place in places}}
+    for place in places:
+        held = known.get(place.uri)
+        if held is not None and is_measured(held, records[place.run_id], world.measurement):
+            continue
+        yield FilledPlace(
+            run_id=place.run_id, step=place.step, uri=place.uri, pinned=partial(_pinned, project, place, held)
+        )
+
+
+def _known(project: Project, places: Sequence[Place]) -> dict[str, Checkpoint]:
+    """Return what is known of the folders that did not change since, by their path."""
+    run_ids = {place.run_id for place in places}
+    records = [record.plan.checkpoint for run_id in run_ids for record in project.history.records(run_id)]
+    held = [pin.checkpoint for pin in project.pins.held() if pin.checkpoint.run_id in run_ids]
+    by_folder = {checkpoint.source_uri: checkpoint for checkpoint in (*records, *held)}
+    return {place.uri: found for place in places if (found := by_folder.get(place.uri)) and not _changed(place, found)}
+
+
+def _changed(place: Place, known: Checkpoint) -> bool:
+    """Return whether the folder holds a file that is newer than the checkpoint that it held."""
+    facts = facts_of(place.path)
+    return facts is None or facts.newest_ns() // _NS > int(known.ready_at.timestamp())
+
+
+def _pinned(project: Project, place: Place, known: Checkpoint | None) -> Checkpoint:
+    is_held = known is not None and any(pin.checkpoint.uri == known.uri for pin in project.pins.held())
+    return known if known is not None and is_held else project.pin(place.uri, place.run_id)
+
+
+def _know_the_first(world: World, project: Project, places: Sequence[Place]) -> None:
+    """Have latency compared with the lowest step of each run, whichever is let in first."""
+    if world.measurement.reference != "first":
+        return
+    for run_id in {place.run_id for place in places}:
+        lowest = min((place for place in places if place.run_id == run_id), key=lambda place: place.step)
+        world.first[run_id] = _pinned(project, lowest, _known(project, [lowest]).get(lowest.uri))
+
+
+class _Progress:
+    """How far the backfill is, and how long it will take."""
+
+    def __init__(self, job: _Job, source: InTurn) -> None:
+        self._job = job
+        self._source = source
+        self._runs = {place.run_id for place in job.places}
+        self._judged: set[tuple[str, int]] = set()
+        """By this process: what an earlier one had evaluated may be judged before its turn comes."""
+
+    def beginning(self, done: int) -> str:
+        known = f", {done} of them evaluated already" if done else ""
+        folder, names = self._job.project.config.run.output_dir, _ORDERS[self._job.asked.order]
+        return f"{count_text(len(self._job.places), 'checkpoint')} in {folder}{known}; {names}"
+
+    def text(self, world: World, reports: Sequence[Report]) -> str:
+        self._judged |= {(report.run_id, report.step) for report in reports}
+        left = len(self._source.due(self._judged))
+        records = [record for run_id in self._runs for record in world.history.records(run_id)]
+        left_s = time_left_s(records, checkpoints=left, workers=self._job.asked.workers)
+        when = f", about {duration_text(left_s)} left" if left and left_s is not None else ""
+        return f"{max(0, len(self._job.places) - left)} of {len(self._job.places)} done{when}"

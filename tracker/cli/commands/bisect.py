@@ -1,0 +1,155 @@
+"""`tracker bisect RUN BENCHMARK`: find the step at which a benchmark was lost by evaluating few checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from eval_jobs.errors import CheckpointSkipped, TrackerError
+from eval_jobs.execute.launch.local import LocalWorkers
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.ports import Clock
+from eval_jobs.types import Checkpoint
+from tracker.app.commands.bisect import Lost, Places, Turn, bisect
+from tracker.app.pipeline import World, review_finished
+from tracker.cli import interrupts
+from tracker.cli.checkpoints import known_run
+from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.domain.compare.bisection import Search, most_evaluations
+from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
+from tracker.domain.records.display import one_line, p_text, signed_text
+from tracker.ports import Lead
+from tracker.wiring.project import Project
+
+FOUND, UNSURE = 1, 3
+LOOK_S = 0.5
+"""Between two looks at the queue."""
+
+
+@click.command("bisect")
+@click.argument("run")
+@click.argument("benchmark")
+@config_option
+@json_option
+@click.option("--good", type=click.IntRange(min=0), help="Step that was still good; default: the best before the loss.")
+@click.option("--bad", type=click.IntRange(min=0), help="Step that is bad; default: where the loss was seen.")
+@click.option(
+    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
+)
+def command(*, run: str, benchmark: str, config_path: Path, as_json: bool, **options: Any) -> int:  # noqa: ANN401
+    """Find the step at which BENCHMARK of RUN was lost, by evaluating as few of the checkpoints between as possible.
+
+    What is evaluated already costs nothing. Checkpoints that are pinned, or still lie where the trainer wrote them,
+    can be evaluated. Beside a running `tracker watch` its workers do it. Ctrl-C loses nothing: the next call goes on.
+
+    Exit code 1: the loss is placed; 3: it cannot be, or nothing is lost; 4: something broke.
+    """
+    project = open_project(config_path)
+    project.make_state_dir()
+    console = Console(stderr=as_json)
+    lost = Lost(
+        run_id=known_run(project.history, run),
+        benchmark=benchmark,
+        ends=Ends(good=options["good"], bad=options["bad"]),
+    )
+    found = _searched(project, lost, options["workers"], console)
+    if as_json:
+        click.echo(json_text(dict[str, Any], asdict(found) | {"sentence": sentence_of(found)}))
+    for line in _lines(found):
+        console.print(Text(one_line(line)), soft_wrap=True)
+    return FOUND if found.is_sure else UNSURE
+
+
+# --- private
+
+
+def _searched(project: Project, lost: Lost, workers: int, console: Console) -> LostBetween:
+    clock, lead = SystemClock(), project.lead()
+    is_ours = lead.take(clock.now())  # else a watcher reviews, and has workers of its own
+    local = project.workers(workers if is_ours else 0)
+    world = replace(project.world(), wake_workers=local.nudge)
+    try:
+        with console.status("searching") as status:
+            waiting = partial(_wait, world, local, clock, beside=None if is_ours else lead)
+            turn = Turn(
+                clock=clock, evaluated=waiting, show=lambda search, step: status.update(Text(_progress(search, step)))
+            )
+            places = {**places_of(project, lost.run_id), **(_unseen(world, clock, project) if is_ours else {})}
+            return bisect(world, lost, places, turn)
+    finally:
+        local.stop()
+        world.source.close()
+        world.tracking.close()
+        lead.release()
+
+
+def places_of(project: Project, run_id: str) -> Places:
+    """Return every checkpoint of a run that can be evaluated: pinned, or where the trainer wrote it."""
+    history = project.history
+    left = {gap.step: gap.source_uri for gap in history.gaps(run_id) if gap.code == CheckpointSkipped.code}
+    left |= {r.plan.checkpoint.step: r.plan.checkpoint.source_uri for r in history.records(run_id)}
+    places: dict[int, Callable[[], Checkpoint]] = {
+        step: partial(project.pin, uri) for step, uri in left.items() if Path(uri).is_dir()
+    }
+    for pin in project.pins.held():
+        if pin.checkpoint.run_id == run_id:
+            places[pin.checkpoint.step] = partial(_itself, pin.checkpoint)
+    return places
+
+
+def _unseen(world: World, clock: Clock, project: Project) -> Places:
+    """Pin what lies in the output folder and nobody has evaluated yet; the next watcher finds it pinned."""
+    until_s = clock.monotonic_s() + project.config.watch.settle_s + LOOK_S
+    found: dict[int, Callable[[], Checkpoint]] = {}
+    while clock.monotonic_s() < until_s or world.source.is_behind():
+        found |= {c.step: partial(_itself, c) for c in world.source.ready(clock.now())}
+        interrupts.check()
+        world.source.wait(LOOK_S)
+    return found
+
+
+def _itself(checkpoint: Checkpoint) -> Checkpoint:
+    return checkpoint
+
+
+def _wait(world: World, local: LocalWorkers, clock: Clock, checkpoint: Checkpoint, *, beside: Lead | None) -> None:
+    """Return when the checkpoint is judged; `beside` is the lead of the watcher that does it, None: we do."""
+    run_id, step = checkpoint.run_id, checkpoint.step
+    while True:
+        if beside is None:
+            review_finished(world, clock.now())
+            if any(r.plan.checkpoint.step == step for r in world.queue.finished()):  # the log says why
+                raise TrackerError(f"step {step} could not be judged", hint="read the log; its results are kept")
+        if step not in world.queue.open_steps(run_id, sweeps=False):
+            return
+        if beside is not None and beside.take(clock.now()):
+            what = f"the watcher that was to have step {step} evaluated has ended"
+            raise TrackerError(what, hint="the same command goes on where this one was")
+        interrupts.check()
+        local.check()
+        clock.sleep(LOOK_S)
+
+
+def _progress(search: Search, step: int) -> str:
+    border = search.border()
+    left = sum(border.good < s < border.bad for s in search.steps)
+    return (
+        f"lost between step {border.good} and step {border.bad}, {left} checkpoints between: evaluating step {step} "
+        f"(at most {most_evaluations(left)} more)"
+    )
+
+
+def _lines(found: LostBetween) -> tuple[str, ...]:
+    interval = f"[{signed_text(found.ci_low)}, {signed_text(found.ci_high)}]"
+    p = p_text(found.p_worse)
+    size = f"{signed_text(found.delta)} {interval}, p {p if p.startswith('<') else f'= {p}'}"
+    counted = f"{len(found.lost)} of {found.n_common} samples lost, {found.gained} gained"
+    shown = f"`tracker compare {found.run_id}@{found.good} {found.run_id}@{found.bad}` shows them"
+    return (sentence_of(found), f"{size}; {counted}: {shown}", *remarks_on(found))

@@ -1,0 +1,178 @@
+"""`tracker calibrate [CHECKPOINT]`: ask one checkpoint twice, to see what repeating an evaluation changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from eval_jobs.errors import ConfigError, Incomparable, StoreError
+from eval_jobs.execute.launch.local import LocalWorkers
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.ports import Clock
+from eval_jobs.queue_types import QueueState
+from eval_jobs.types import Checkpoint, EvalPlan
+from tracker.app.commands.calibrate import Estimate, carry_out, estimate_of, next_calibration
+from tracker.app.steps.conclude import Desk
+from tracker.cli import interrupts
+from tracker.cli.checkpoints import is_reference, named_checkpoint
+from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.tables.calibration import calibration_table, repetitions
+from tracker.domain.best.retention import identity_of, is_of
+from tracker.domain.checkpoints.buckets import SCHEME
+from tracker.domain.records.calibration import Calibration, Fitness, Repetition
+from tracker.domain.records.display import clean, duration_text, names_text, one_line
+from tracker.wiring.project import Project
+
+UNFIT, NOT_MEASURED, BROKEN = 1, 3, 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationView:
+    """What --json prints."""
+
+    calibration: Calibration
+    benchmarks: tuple[Repetition, ...]
+
+
+@click.command("calibrate")
+@click.argument("checkpoint", required=False, default="latest")
+@config_option
+@json_option
+@click.option(
+    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
+)
+def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) -> int:
+    """Ask CHECKPOINT the whole suite twice and say what repeating an evaluation changes.
+
+    CHECKPOINT is a name as in `tracker compare` (default: latest), a folder or s3://bucket/prefix. Beside a running
+    `tracker watch` its workers do it. Ctrl-C loses nothing: the next `tracker calibrate`, or a watcher, goes on.
+
+    Exit code 0: measured; 1: a benchmark is unfit, because repetition alone changes it by more than policy.min_effect;
+    3: too few scores; 4: something broke.
+    """
+    project = open_project(config_path)
+    project.make_state_dir()
+    console, clock = Console(stderr=as_json), SystemClock()
+    chosen = _chosen(project, checkpoint)
+    plan = next_calibration(project.history, chosen, project.suite(), project.serve_spec())
+    desk = Desk(
+        queue=project.queue,
+        history=project.history,
+        policy=project.config.to_policy(),
+        tell=project.crier.tell,
+    )
+    is_watched = not _may_lead(project, clock)
+    _say_what_comes(console, plan, project, "of the running `tracker watch`" if is_watched else "")
+    with project.pins.in_use(chosen):
+        calibration = _carried_out(plan, desk, project.workers(0 if is_watched else workers), console)
+    project.crier.alerting.close()
+    min_effect = desk.policy.min_effect
+    if as_json:
+        view = CalibrationView(calibration=calibration, benchmarks=repetitions(calibration, min_effect))
+        click.echo(json_text(CalibrationView, view))
+    console.print(calibration_table(calibration, min_effect=min_effect))
+    return _exit_code(calibration, min_effect)
+
+
+# --- private
+
+
+def _chosen(project: Project, name: str) -> Checkpoint:
+    """Return the checkpoint that a person names, pinned.
+
+    Raises:
+        ConfigError: it cannot be read as a name, or is another project's.
+        CheckpointError: its weights are not there any more.
+    """
+    own = project.config.run.name
+    if not is_reference(name) and (name.startswith(SCHEME) or "/" in name or Path(name).is_dir()):
+        return project.pin(name)
+    if not project.history.runs() and "@" not in name:
+        raise ConfigError(
+            "nothing is evaluated yet",
+            hint="name the folder of a checkpoint, or let `tracker watch` evaluate one first",
+        )
+    report = named_checkpoint(project, name)
+    if not is_of(report.run_id, own):
+        raise ConfigError(
+            f"{report.run_id} is not the run of this tracker.toml, {own}",
+            hint="calibrate it where its own tracker.toml is, or name the folder of its checkpoint",
+        )
+    record = project.history.bare_record(report.plan_id)
+    if record is None:
+        raise StoreError(f"the results of step {report.step} are gone", hint="restore the database from a backup")
+    wanted = record.plan.checkpoint
+    held = (pin.checkpoint for pin in project.pins.held())
+    # By what it is and not by where it was: the project may have been moved since.
+    here = next((checkpoint for checkpoint in held if identity_of(checkpoint) == identity_of(wanted)), None)
+    return here or project.pin(wanted.uri)
+
+
+def _may_lead(project: Project, clock: Clock) -> bool:
+    """Say whether nobody watches the run: then no other process keeps workers for it."""
+    lead = project.lead()
+    try:
+        return lead.take(clock.now())
+    finally:
+        lead.release()
+
+
+def _say_what_comes(console: Console, plan: EvalPlan, project: Project, whose: str) -> None:
+    checkpoint, names = plan.checkpoint, names_text([b.name for b in plan.suite.benchmarks])
+    _line(console, "calibrate", f"step {checkpoint.step} of {checkpoint.run_id}: {names}, asked twice")
+    records = project.history.records(checkpoint.run_id)
+    _line(console, "cost", _estimate_text(estimate_of(plan, records, project.history.record)))
+    workers = f"the workers {whose} do it" if whose else "Ctrl-C stops; the next `tracker calibrate` goes on"
+    _line(console, "workers" if whose else "keeping", workers)
+
+
+def _estimate_text(expected: Estimate | None) -> str:
+    if expected is None:
+        return "two evaluations of the whole suite; none was made before that would tell how long they take"
+    total = duration_text(expected.load_s + expected.scoring_s)
+    parts = f"loading {duration_text(expected.load_s)}, scoring {duration_text(expected.scoring_s)}"
+    return f"{expected.answers:,} answers in about {total} ({parts}), by what step {expected.step} took"
+
+
+def _line(console: Console, word: str, text: str) -> None:
+    console.print(Text.assemble((f"{word:>9} ", "dim"), " ".join(clean(text).split())), soft_wrap=True)
+
+
+def _carried_out(plan: EvalPlan, desk: Desk, local: LocalWorkers, console: Console) -> Calibration:
+    try:
+        with console.status("waiting for a worker") as status:
+
+            def meanwhile(state: QueueState) -> None:
+                interrupts.check()
+                local.check()
+                status.update(Text(_progress(plan, state), style="dim"))
+
+            return carry_out(plan, desk, clock=SystemClock(), meanwhile=meanwhile)
+    except KeyboardInterrupt:
+        _line(
+            console, "stopped", "what is answered is kept: `tracker calibrate` goes on, and so does a `tracker watch`"
+        )
+        raise
+    finally:
+        local.stop()
+
+
+def _progress(plan: EvalPlan, state: QueueState) -> str:
+    note = next((running.note for running in state.running if running.plan.id == plan.id), None)
+    if note is not None:
+        return one_line(note) or "starting"
+    busy = [f"step {running.plan.checkpoint.step}" for running in state.running]
+    return f"waiting for a worker; {names_text(busy)} comes first" if busy else "waiting for a worker"
+
+
+def _exit_code(calibration: Calibration, min_effect: float) -> int:
+    codes = {failure.code for failure in calibration.failures}
+    if codes - {Incomparable.code}:
+        return BROKEN
+    if any(one.fitness is Fitness.UNFIT for one in repetitions(calibration, min_effect)):
+        return UNFIT
+    return NOT_MEASURED if codes else 0

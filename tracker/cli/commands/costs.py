@@ -1,0 +1,68 @@
+"""`tracker costs`: what the evaluations of a run cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tracker.cli.checkpoints import known_run
+from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.domain.overview.costs import Asked, RunCosts, headline, run_costs, tokens_text
+from tracker.domain.records.display import NOTHING, count_text, duration_text, one_line
+
+
+@click.command("costs")
+@click.argument("run", required=False)
+@config_option
+@json_option
+@click.option("--last", type=click.IntRange(min=0), default=30, show_default=True, help="Newest steps to show; 0: all.")
+def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> None:
+    """Show what every checkpoint cost, for RUN or for every run of the project: time, tokens, GPU or CPU time.
+
+    The sentence below the table is about the whole run, whatever is shown. --json prints everything, in seconds.
+    """
+    history = open_project(config_path).history
+    runs = (known_run(history, run),) if run else history.runs()
+    costs = tuple(run_costs(name, history.records(name)) for name in runs)
+    if as_json:
+        click.echo(json_text(tuple[RunCosts, ...], costs))
+        return
+    console = Console()
+    if not costs:
+        console.print("nothing is evaluated yet: `tracker watch` does it as checkpoints appear")
+    for one in costs:
+        console.print(Text(one_line(one.run_id), "bold"), costs_table(one, last=last), _words(one), sep="\n")
+
+
+def costs_table(costs: RunCosts, *, last: int) -> Table:
+    """Return one line for each evaluation, which says what it asked where not all did alike; `last` newest, 0: all."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    names = ("step", "loading", "evaluating", "probing", "tokens in", "out", "GPU", "CPU")
+    has_parts = any(row.asked is not Asked.WHOLE for row in costs.checkpoints)
+    for name in (*names[:1], *(["asked"] if has_parts else []), *names[1:]):
+        table.add_column(name, justify="left" if name == "asked" else "right", no_wrap=True)
+    for row in costs.checkpoints[-last:]:
+        cost = row.cost
+        times = (cost.loading_s, cost.evaluating_s, cost.probing_s)
+        tokens = (cost.input_tokens, cost.output_tokens)
+        table.add_row(
+            str(row.step),
+            *([row.asked] if has_parts else []),
+            *(duration_text(seconds) for seconds in times),
+            *(tokens_text(count) for count in tokens),
+            *(NOTHING if seconds is None else duration_text(seconds) for seconds in (cost.gpu_s, cost.cpu_s)),
+        )
+    return table
+
+
+# --- private
+
+
+def _words(costs: RunCosts) -> Text:
+    older = f"; {count_text(costs.unknown, 'evaluation')} by an earlier version told no cost" if costs.unknown else ""
+    return Text.assemble("\n", (f"{headline(costs)}.", "bold"), older)

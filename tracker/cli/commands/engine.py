@@ -1,0 +1,88 @@
+"""`tracker engine status`: what engines hold now, and which ways of loading weights are certified."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from pathlib import Path
+
+import click
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from eval_jobs.serve.status import EngineStatus, KeptProof, ResidentEngine, engine_status
+from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.domain.records.display import one_line
+
+NOTHING_RUNS = "no engine runs here: the next checkpoint starts one"
+NOTHING_PROVED = "nothing is certified yet: the second checkpoint of a run does that"
+STATE_CHARS = len("left behind")
+
+
+@click.group("engine")
+def command() -> None:
+    """Look at the engines that serve checkpoints."""
+
+
+@command.command("status")
+@click.option("--work-dir", type=click.Path(path_type=Path), help="Of `tracker worker`, where it has one of its own.")
+@config_option
+@json_option
+def status(*, work_dir: Path | None, config_path: Path, as_json: bool) -> None:
+    """Show what engines hold now, and which ways of loading weights are certified.
+
+    A way is certified when a checkpoint that was put into a running engine answered fixed prompts as after a cold
+    start, bit by bit. Refused ones are started cold, until somebody deletes the file that is named.
+    """
+    found = engine_status(work_dir if work_dir is not None else open_project(config_path).work_dir)
+    if as_json:
+        click.echo(json_text(EngineStatus, found))
+        return
+    console = Console()
+    for block in [*map(engine_block, found.engines)] or [Text(NOTHING_RUNS)]:
+        console.print(block)
+    for block in [*map(proof_block, found.proofs)] or [Text(NOTHING_PROVED)]:
+        console.print(block)
+
+
+def engine_block(engine: ResidentEngine) -> RenderableType:
+    """Return what one engine holds and does. Pure."""
+    return _block(
+        engine.service,
+        "bold",
+        ", ".join(reversed(engine.checkpoints)),
+        _sentence(f"loaded by {engine.load_method}", engine.certificate, engine.engine),
+        f"{engine.name}, port {engine.port or '-'}, worker {engine.worker_pid}",
+    )
+
+
+def proof_block(kept: KeptProof) -> RenderableType:
+    """Return one certificate or refusal, with what it was about and how to have it tried again. Pure."""
+    proof, kind = kept.proof, kept.proof.kind
+    computed = "" if kind.dtype == "auto" else f"in {kind.dtype}"
+    asleep = f"after sleep {kind.asleep}" if kind.asleep else ""
+    return _block(
+        "certified" if proof.is_certificate else "refused",
+        "green" if proof.is_certificate else "yellow",
+        _sentence(f"{kind.way} of {kind.architecture}", kind.weights, kind.quantisation, computed),
+        _sentence(kind.engine, f"on {kind.device}", *kind.flags, asleep),
+        f"{proof.date:%Y-%m-%d %H:%M} with {proof.checkpoint} in {proof.took_s:.1f} s; id {kind.id}",
+        *([] if proof.is_certificate else [proof.differed, f"to have it tried again: rm {kept.file}"]),
+    )
+
+
+# --- private
+
+
+def _sentence(*words: str) -> str:
+    return " ".join(filter(None, words))
+
+
+def _block(state: str, style: str, *lines: str) -> RenderableType:
+    """Return a word at the left and lines beside it, each folded where the terminal ends."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, min_width=STATE_CHARS)
+    table.add_column(overflow="fold")
+    for word, line in zip_longest([state], filter(None, lines), fillvalue=""):
+        table.add_row(Text(word, style=style), Text(one_line(line)))
+    return table

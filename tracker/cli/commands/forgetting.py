@@ -1,0 +1,52 @@
+"""`tracker forgetting`: what a run forgot, since when, and which samples are lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tracker.cli.options import choose_run, config_option, json_option, json_text, open_project
+from tracker.cli.tables.forgetting import ledger_view
+from tracker.domain.forgetting.ledger import run_ledger
+from tracker.domain.forgetting.texts import with_texts
+from tracker.domain.forgetting.types import RunLedger
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.display import names_text
+from tracker.domain.records.imported import without_samples
+from tracker.domain.records.types import Measure
+from tracker.domain.verdicts.rewind import scores_of_newest
+
+
+@click.command("forgetting")
+@click.argument("run", required=False)
+@config_option
+@json_option
+@click.option(
+    "--samples", type=click.IntRange(min=0), default=3, show_default=True, help="Lost samples to show of a benchmark."
+)
+@click.option(
+    "--subsets", type=click.IntRange(min=0), default=5, show_default=True, help="Subsets to show, largest loss first."
+)
+def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, subsets: int) -> None:
+    """Show what a run forgot: benchmarks, subsets and phases, and lost samples with both answers.
+
+    RUN is the project's own run unless another one is named.
+    """
+    project = open_project(config_path)
+    history = project.history
+    run_id = choose_run(history.runs(), run, own=project.config.run.name)
+    records = history.records(run_id)
+    branches = branches_of(record.plan.checkpoint for record in records)
+    scores = scores_of_newest(history.scores(run_id, (Measure.SCORE,)), branches)
+    ledger = run_ledger(scores, project.config.to_policy(), details=samples)
+    ledger = with_texts(ledger, history.record)
+    if as_json:
+        click.echo(json_text(RunLedger, ledger))
+        return
+    console = Console()
+    console.print(ledger_view(ledger, subsets=subsets))
+    if names := without_samples(records):
+        told = f"imported without their samples, so nothing can be said of what they forgot: {names_text(names)}"
+        console.print(told, markup=False, highlight=False)

@@ -1,0 +1,217 @@
+"""`tracker gate CANDIDATE --baseline REF`: may the candidate take the baseline's place?"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import version
+from io import StringIO
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import click
+from rich.console import Console
+
+from eval_jobs.errors import ConfigError, StoreError
+from eval_jobs.types import EvalRecord
+from tracker.adapters.gate_bundle import Said, read_bundle, words_of, write_bundle
+from tracker.app.commands.gate import gate_of, gathered
+from tracker.app.steps.comparing import whole_record_of
+from tracker.cli.checkpoints import HOW_TO_NAME, is_reference, named_checkpoint
+from tracker.cli.evaluating import evaluate_now
+from tracker.cli.gate.markdown import gate_markdown
+from tracker.cli.gate.output import DOCUMENTS, GateFormat, formats_for
+from tracker.cli.gate.table import gate_table
+from tracker.cli.gate.text import NAME_CHARS, name_text
+from tracker.cli.options import config_option, open_project
+from tracker.config.gating import load_gate_policy
+from tracker.domain.checkpoints.buckets import SCHEME
+from tracker.domain.checkpoints.listing import step_of
+from tracker.domain.gate.rules import Change
+from tracker.domain.gate.types import GateCase, GateReport, GateWord
+from tracker.domain.records.display import shortened
+from tracker.wiring.project import Project
+
+EXIT_CODES = {GateWord.PASS: 0, GateWord.REGRESSION: 1}
+UNSURE = 3
+
+_FORMATS = [str(form) for form in GateFormat]
+_WIDTH = 120
+"""Of text in a file, in characters."""
+
+
+@click.command("gate")
+@click.argument("candidate", required=False)
+@click.option("--baseline", help="What the candidate would replace, named like it.")
+@config_option
+@click.option("--policy", type=click.Path(path_type=Path, dir_okay=False), help="File with [gate]; default: --config.")
+@click.option("--changed", default="", help="What differs on purpose: prompt, engine, or prompt,engine.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="On stdout; default: by the environment.",
+)
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write that to a file instead.")
+@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Write all that the answer rests on.")
+@click.option("--allow-inconclusive", is_flag=True, help="Exit code 0 for that answer too, and for no other.")
+@click.option("--replay", type=click.Path(path_type=Path, dir_okay=False), help="Give the answer of a bundle again.")
+def command(*, candidate: str | None, baseline: str | None, config_path: Path, **options: Any) -> int:  # noqa: ANN401
+    """Say whether CANDIDATE may take the place of a baseline: PASS, REGRESSION, or that it is not known.
+
+    Both are evaluated checkpoints (STEP, RUN@STEP, latest, best, best:BENCHMARK, models:/NAME@ALIAS), or folders or
+    s3://bucket/prefix that are evaluated now. What they are held to is [gate] of the configuration, or of --policy.
+
+    With --changed the candidate is asked or served otherwise, and that is what is gated: a folder that is evaluated now
+    is kept apart from its run.
+
+    Exit code 0: pass; 1: regression; 3: inconclusive, missing or incomparable; 4: something broke.
+    """
+    case, said = _case(candidate, baseline, config_path, options)
+    report = gate_of(case)
+    if options["bundle"] is not None:
+        write_bundle(options["bundle"], case, report)
+    if said is not None and said.words != words_of(report):
+        click.echo(_otherwise(said, report), err=True)
+    outputs = formats_for(os.environ, GateFormat(options["form"]) if options["form"] else None)
+    _write(report, outputs.stdout, options["output"])
+    if outputs.summary is not None:
+        _append(outputs.summary, gate_markdown(report))
+    if report.word is GateWord.INCONCLUSIVE and options["allow_inconclusive"]:
+        return 0
+    return EXIT_CODES.get(report.word, UNSURE)
+
+
+# --- private
+
+
+def _case(
+    candidate: str | None, baseline: str | None, config_path: Path, options: Mapping[str, Any]
+) -> tuple[GateCase, Said | None]:
+    """Return what is to be judged; what is wrong with the call is said before anything is evaluated."""
+    _check_files(options)
+    changed = _changes(options["changed"])
+    if options["replay"] is not None:
+        if candidate or baseline or options["policy"] or changed:
+            hint = "give --replay without CANDIDATE, --baseline, --policy and --changed"
+            raise ConfigError("a bundle holds both sides and their policy", hint=hint)
+        bundle = read_bundle(options["replay"])
+        return bundle.case, bundle.said
+    if not candidate or not baseline:
+        raise ConfigError("a gate needs two sides", hint="tracker gate CANDIDATE --baseline REF")
+    project = open_project(config_path)
+    policy = project.config.gate.to_policy() if options["policy"] is None else load_gate_policy(options["policy"])
+    held_to = replace(policy, changed=changed)
+    before, after = (_record(project, name, is_apart=bool(changed)) for name in (baseline, candidate))
+    return gathered(after, before, project.history, held_to), None
+
+
+def _check_files(options: Mapping[str, Any]) -> None:
+    for path in (options["output"], options["bundle"]):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise ConfigError(f"there is no folder for {path}", hint="create it, or name another file")
+    files = [options[name].resolve() for name in ("output", "bundle", "replay") if options[name] is not None]
+    if len(set(files)) < len(files):  # one would be written over the other
+        what = "two of --output, --bundle and --replay name the same file"
+        raise ConfigError(what, hint="give each a file of its own")
+
+
+def _changes(text: str) -> tuple[Change, ...]:
+    names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in set(Change)]
+    if unknown:
+        raise ConfigError(f"--changed {unknown[0]!r} is not known", hint=f"write {' or '.join(Change)}, or both")
+    return tuple(map(Change, names))
+
+
+def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
+    """Return an evaluated checkpoint with its samples; a place where one lies is evaluated first.
+
+    With `is_apart` it is not counted to the run that it lies in: it is not asked as that run is.
+    """
+    if is_reference(name):
+        return whole_record_of(named_checkpoint(project, name), project.history)
+    if not (name.startswith(SCHEME) or _is_folder(name)):
+        what = f"{shortened(name, NAME_CHARS)!r} names no checkpoint, and there is no such folder"
+        raise ConfigError(what, hint=f"{HOW_TO_NAME}, or a folder or {SCHEME}bucket/prefix with a checkpoint")
+    own_name = PurePosixPath(name if name.startswith(SCHEME) else Path(name).absolute()).name
+    run_id = None if _is_of_run(project, name) and not is_apart else f"gate/{own_name}"
+    return evaluate_now(project, name, Console(stderr=True), run_id=run_id)[0][0]
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except OSError:  # too long, or in a folder that may not be looked into
+        return False
+
+
+def _is_of_run(project: Project, name: str) -> bool:
+    """Return whether it is a pin, or watching takes it for a checkpoint: nothing else belongs in a run's history."""
+    output_dir = project.config.run.output_dir
+    if name.startswith(SCHEME):
+        place, watched = PurePosixPath(name), PurePosixPath(output_dir)
+    else:
+        if Path(name).absolute().is_relative_to(project.pins_dir.absolute()):
+            return True
+        if Path(name).is_symlink():
+            return False
+        place, watched = PurePosixPath(Path(name).resolve()), PurePosixPath(Path(output_dir).resolve())
+    return watched in place.parents[:2] and step_of(place.name, project.config.watch.pattern) is not None
+
+
+def _otherwise(said: Said, report: GateReport) -> str:
+    """Say where another version of the tracker gave another answer."""
+    now, own = words_of(report), version("checkpoint-tracker")
+    names = [name for name in dict.fromkeys([*said.words, *now]) if name and said.words.get(name) != now.get(name)]
+    answers = [f"{name_text(name)} was {said.words.get(name, 'not there')}" for name in names]
+    was = f"tracker {name_text(said.program)} wrote this bundle and said {said.words.get('', 'nothing')}"
+    return f"note: {was}, {own} says {report.word}: {', '.join(answers) or 'a latency limit'}"
+
+
+def _write(report: GateReport, form: GateFormat, output: Path | None) -> None:
+    if output is None and form is GateFormat.TEXT:
+        with _no_commands(os.environ):
+            Console().print(gate_table(report))
+    elif output is None:
+        click.echo(DOCUMENTS[form](report), nl=False)
+    else:
+        with _writing(output):
+            output.write_text(_text(report) if form is GateFormat.TEXT else DOCUMENTS[form](report), encoding="utf-8")
+
+
+@contextmanager
+def _no_commands(environment: Mapping[str, str]) -> Iterator[None]:
+    """Let GitHub take nothing in between for a command to its workflow: what models say may look like one."""
+    if environment.get("GITHUB_ACTIONS") != "true":
+        yield
+        return
+    token = secrets.token_hex(16)
+    click.echo(f"::stop-commands::{token}")
+    try:
+        yield
+    finally:
+        click.echo(f"::{token}::")
+
+
+def _text(report: GateReport) -> str:
+    console = Console(file=StringIO(), width=_WIDTH)
+    with console.capture() as captured:
+        console.print(gate_table(report))
+    return captured.get()
+
+
+def _append(summary: Path, text: str) -> None:
+    with _writing(summary), summary.open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}", hint="name another file") from error

@@ -1,0 +1,82 @@
+"""`tracker gc`: give up pins and answers that the budget of [keep] does not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tracker.app.steps.collect import Item, collect
+from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.domain.records.display import bytes_text, one_line
+
+KINDS = {"pin": "pins", "answers": "sets of answers"}
+
+
+@click.command("gc")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@config_option
+@json_option
+def command(*, dry_run: bool, config_path: Path, as_json: bool) -> None:
+    """Give up weights and answers beyond the budget of [keep]; a watcher does the same after each checkpoint.
+
+    Only what the tracker itself holds: the trainer's files are never touched, and scores and verdicts stay.
+    """
+    project = open_project(config_path)
+    items = collect(project.keeping(), dry_run=dry_run)
+    if as_json:
+        click.echo(json_text(list[dict[str, object]], [asdict(item) for item in items]))
+        return
+    console = Console()
+    if items:
+        console.print(items_table(items, dry_run=dry_run))
+    console.print(summary(items, dry_run=dry_run))
+
+
+def items_table(items: Sequence[Item], *, dry_run: bool) -> RenderableType:
+    """Return one row for everything that is held: what becomes of it and why. Pure."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("run", overflow="fold")
+    table.add_column("step", justify="right", no_wrap=True)
+    table.add_column("what", no_wrap=True)
+    table.add_column("space", justify="right", no_wrap=True)
+    table.add_column("would go" if dry_run else "gone", no_wrap=True)
+    table.add_column("kept because", style="dim", overflow="fold")
+    for item in items:
+        checkpoint = item.choice.checkpoint
+        reasons = item.choice.reasons or (() if item.is_given_up else ("in use just now",))
+        table.add_row(
+            Text(one_line(checkpoint.run_id)),
+            str(checkpoint.step),
+            item.kind,
+            bytes_text(item.own_bytes),
+            Text("yes", style="yellow") if item.is_given_up else "",
+            Text(one_line("; ".join(reasons))),
+        )
+    return table
+
+
+def summary(items: Sequence[Item], *, dry_run: bool) -> str:
+    """Return one sentence. Pure."""
+    gone = [item for item in items if item.is_given_up]
+    if not items:
+        return "nothing is held yet: pins and answers come with the first checkpoint"
+    if not gone:
+        return "nothing is beyond the budget of \\[keep]"
+    counts = [f"{sum(i.kind == kind for i in gone)} {name}" for kind, name in KINDS.items() if _any(gone, kind)]
+    freed = bytes_text(sum(item.own_bytes for item in gone))
+    verb = "would be given up, which frees" if dry_run else "given up, which frees"
+    return f"{' and '.join(counts)} {verb} {freed}"
+
+
+# --- private
+
+
+def _any(items: Sequence[Item], kind: str) -> bool:
+    return any(item.kind == kind for item in items)

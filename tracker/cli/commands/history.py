@@ -1,0 +1,68 @@
+"""`tracker history`: scores and verdicts by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from tracker.cli.checkpoints import known_run
+from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
+from tracker.domain.calibration.repetition_text import repetitions_text
+from tracker.domain.overview.run import open_gaps
+from tracker.domain.records.display import one_line
+from tracker.domain.records.types import Gap, Report
+from tracker.ports import History
+
+
+@click.command("history")
+@click.argument("run", required=False)
+@config_option
+@json_option
+@click.option("--last", type=click.IntRange(min=0), default=30, show_default=True, help="Newest steps to show; 0: all.")
+def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> None:
+    """Show scores and verdicts by step, for RUN or for every run of the project.
+
+    The sentence below the table is about the whole run, whatever is shown. --json prints everything.
+    """
+    project = open_project(config_path)
+    history, policy = project.history, project.config.policy
+    runs = (known_run(history, run),) if run else history.runs()
+    if as_json:
+        reports = tuple(report for name in runs for report in history.reports(name))
+        gaps = tuple(gap for name in runs for gap in open_gaps(history.reports(name), history.gaps(name)))
+        click.echo(json_text(dict[str, tuple[Report | Gap, ...]], {"reports": reports, "gaps": gaps}))
+        return
+    console = Console()
+    if not runs:
+        console.print("nothing is evaluated yet: `tracker watch` does it as checkpoints appear")
+    for name in runs:
+        outlines = history.outlines(name)
+        console.print(history_table(outlines, last=last))
+        for line in _repetitions(history, outlines, policy.min_effect):
+            console.print(line)
+        if gaps := open_gaps(outlines, history.gaps(name)):
+            console.print(gaps_table(gaps, last=last))
+
+
+# --- private
+
+
+def _repetitions(history: History, outlines: Sequence[Report], min_effect: float) -> Iterator[Text]:
+    """Yield what repeating the evaluation of the newest checkpoint would change, where it was ever calibrated."""
+    calibrations = history.calibrations()
+    newest = max(outlines, key=lambda report: (report.step, report.created_at), default=None)
+    record = None if newest is None or not calibrations else history.bare_record(newest.plan_id)
+    if record is None:
+        return
+    # Imported here: scipy takes long, and most histories need none.
+    from tracker.domain.calibration.noise import repetitions_of  # noqa: PLC0415
+
+    found = repetitions_of(calibrations, record, min_effect=min_effect)
+    if found:
+        yield Text(one_line(repetitions_text(found)), style="dim")
+    yield from unfit_lines(found)

@@ -1,0 +1,177 @@
+"""`tracker import PATH...`: take over results that others measured."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from eval_jobs.errors import BadData, StoreUnavailable
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.types import EvalResult
+from tracker.adapters.result_files import Asked, read_results
+from tracker.app.commands.importing import Taken, import_results, publish_all
+from tracker.cli.options import checked_run_name, config_option, open_project
+from tracker.domain.imports.records import ImportedCheckpoint, Target, checkpoints_of, models_of
+from tracker.domain.imports.types import LeftOut
+from tracker.domain.records.display import count_text, names_text, one_line
+from tracker.domain.records.imported import IMPORTED
+from tracker.domain.records.types import VerdictWord
+from tracker.wiring.project import Project
+
+_SHOWN = (VerdictWord.MISSING, VerdictWord.FORGOTTEN, VerdictWord.REGRESSED, VerdictWord.SUSPECT)
+
+
+@click.command("import")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--run", "run_id", help="Run that the results belong to; default: the project's own.")
+@click.option("--step", type=click.IntRange(0, 10**18 - 1), help="Step of all of them; default: as their names say.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="Metric to take where a task reports several: acc_norm, or exact_match,flexible-extract. May be repeated.",
+)
+@config_option
+def command(
+    *, paths: tuple[Path, ...], run_id: str | None, step: int | None, metrics: tuple[str, ...], config_path: Path
+) -> None:
+    """Take over results that others measured: PATH is a file or a folder, however many checkpoints it holds.
+
+    Reads lm-evaluation-harness (with or without --log_samples), EvalScope and `vllm bench serve`. Importing twice
+    changes nothing.
+    """
+    project = _project_of(open_project(config_path), run_id)
+    console = Console()
+    with console.status("reading") as status:
+        found = read_results(
+            paths, Asked(step=step, metrics=metrics), progress=lambda place: status.update(f"reading {one_line(place)}")
+        )
+    target = Target(run_id=project.config.run.name, suite=project.config.suite.name)
+    checkpoints = checkpoints_of(found.sheets, target)
+    if not checkpoints:
+        raise BadData(
+            f"{names_text([str(path) for path in paths])}: no result of a known kind is there",
+            hint="tracker import reads lm-evaluation-harness, EvalScope and vllm bench serve: docs/import.md",
+        )
+    with _progress(console, len(checkpoints)) as show:
+        taken, unsent = _take(project, checkpoints, show)
+    console.print(_table(target.run_id, taken))
+    left_out = (*(left for one in checkpoints for left in one.left_out), *found.passed_over)
+    for line in _left_out_lines(left_out):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in _model_lines(models_of(project.history.records(target.run_id)), target.run_id):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(_summary(taken, target), markup=False, highlight=False)
+    if unsent:
+        console.print(f"{count_text(unsent, 'result')} wait for MLflow: the same command sends them when it is there")
+
+
+# --- private
+
+
+def _project_of(project: Project, run_id: str | None) -> Project:
+    """Return the project with the run that is asked for; another one than its own has no trainer's folder."""
+    run = project.config.run
+    if run_id is None or run_id == run.name:
+        return project
+    place = project.state_dir / IMPORTED / run_id
+    run = run.model_copy(update={"name": checked_run_name(run_id), "output_dir": str(place.absolute())})
+    return Project(project.config.model_copy(update={"run": run}))
+
+
+def _take(
+    project: Project, checkpoints: Sequence[ImportedCheckpoint], show: Callable[[Taken], None]
+) -> tuple[tuple[Taken, ...], int]:
+    """Return what was taken over, and how much of it MLflow has not got yet.
+
+    Raises:
+        StoreUnavailable: somebody else imports into the run.
+    """
+    lock = project.import_lock()
+    if not lock.take():
+        raise StoreUnavailable(
+            f"another import into {project.config.run.name} goes on", hint="call this again when it has ended"
+        )
+    world = project.world()
+    try:
+        taken = import_results(world, checkpoints, clock=SystemClock(), show=show)
+        return taken, publish_all(world.tracking)
+    finally:
+        world.source.close()
+        world.tracking.close()
+        lock.release()
+
+
+@contextmanager
+def _progress(console: Console, total: int) -> Iterator[Callable[[Taken], None]]:
+    columns = (TextColumn("judging step {task.fields[step]}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total, step="")
+
+        def show(taken: Taken) -> None:
+            progress.update(task, advance=1, step=str(taken.report.step))
+
+        yield show
+
+
+def _table(run_id: str, taken: Sequence[Taken]) -> Table:
+    table = Table(title=one_line(run_id), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in ("step", "benchmarks", "samples", "loads", "found"):
+        table.add_column(name, justify="left" if name == "found" else "right")
+    for one in taken:
+        record = one.checkpoint.record
+        results = [o for o in record.outcomes if isinstance(o, EvalResult)]
+        samples = sum(len(result.samples) for result in results)
+        table.add_row(
+            str(one.report.step),
+            str(len(results)) if results else "-",
+            f"{samples:,}" if samples else "-",
+            str(len(record.probes)) if record.probes else "-",
+            _found_text(one),
+        )
+    return table
+
+
+def _found_text(one: Taken) -> str:
+    words: dict[VerdictWord, list[str]] = defaultdict(list)
+    for verdict in one.report.verdicts:
+        words[verdict.word].append(one_line(verdict.benchmark))
+    parts = [f"{word} {names_text(words[word])}" for word in _SHOWN if word in words]
+    return "; ".join([*parts, *([] if one.is_new else ["known already"])])
+
+
+def _left_out_lines(left_out: Sequence[LeftOut]) -> Iterator[str]:
+    """Yield one line for each reason for which something was left out, however many files it is in."""
+    by_reason: dict[str, list[LeftOut]] = defaultdict(list)
+    for left in left_out:
+        by_reason[left.reason].append(left)
+    for reason, members in by_reason.items():
+        names = list(dict.fromkeys(left.name for left in members))
+        files = sorted({left.source for left in members})
+        where = one_line(Path(files[0]).name) if len(files) == 1 else count_text(len(files), "file")
+        yield f"left out of {where}: {names_text(names)}: {one_line(reason)}"
+
+
+def _model_lines(models: Mapping[str, frozenset[int]], run_id: str) -> Iterator[str]:
+    """Yield the line that says that several models are in one run: nobody else would notice."""
+    if models:
+        named = [f"{one_line(name)} ({count_text(len(steps), 'step')})" for name, steps in models.items()]
+        yield (
+            f"{one_line(run_id)} holds {len(models)} models: {names_text(named)}; "
+            "if they are not one training, import each into a run of its own: --run NAME"
+        )
+
+
+def _summary(taken: Sequence[Taken], target: Target) -> str:
+    new = [one for one in taken if one.is_new]
+    results = sum(len(one.checkpoint.record.outcomes) + len(one.checkpoint.record.probes) for one in new)
+    known = len(taken) - len(new)
+    text = f"imported {count_text(len(new), 'checkpoint')} with {count_text(results, 'result')} into {target.run_id}"
+    return f"{text}, {known} known already" if known else text

@@ -1,0 +1,110 @@
+"""`tracker init FOLDER`: write a commented tracker.toml from what is in an output folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from eval_jobs.errors import BadData, ConfigError, EvaluateError, StoreError
+from eval_jobs.evaluate.data.files import check_benchmark
+from eval_jobs.types import Benchmark
+from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs
+from tracker.cli.options import config_option
+from tracker.cli.settings_text import Values, commented_toml
+from tracker.domain.checkpoints.listing import RawKind
+from tracker.domain.records.display import one_line
+
+EXAMPLE_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
+"""Written when no data set is given: small, well known, fetched by EvalScope."""
+
+
+@click.command("init")
+@click.argument("folder", type=click.Path(path_type=Path))
+@config_option
+@click.option("--data", multiple=True, type=click.Path(path_type=Path), help="A JSONL data set to score; repeatable.")
+@click.option("--name", help="Name of the run; default: the folder's.")
+@click.option("--force", is_flag=True, help="Replace an existing configuration.")
+def command(*, folder: Path, config_path: Path, data: tuple[Path, ...], name: str | None, force: bool) -> None:
+    """Write a commented tracker.toml from what is in FOLDER, the trainer's output folder.
+
+    JSONL data sets in and beside the folder become benchmarks when their rows are questions with answers.
+    """
+    if config_path.exists() and not force:
+        raise ConfigError(f"{config_path} exists", hint="add --force to replace it, or name another with --config")
+    found = find_runs(folder)
+    benchmarks = tuple(_benchmark(path, config_path) for path in data) or _guessed(found, config_path)
+    chosen = {
+        "run": ({"name": name or found.path.name, "output_dir": _relative(found.path, config_path)},),
+        "watch": ({"pattern": found.pattern, "backlog": "newest"},),
+        "benchmark": benchmarks or (EXAMPLE_BENCHMARK,),
+    }
+    _write(config_path, commented_toml(chosen))
+    _explain(found, config_path, chosen["benchmark"])
+
+
+# --- private
+
+_RAW = {
+    RawKind.TORCH: "files of torch.save",
+    RawKind.DCP: "shards of torch.distributed.checkpoint",
+    RawKind.ZERO: "shards of DeepSpeed ZeRO",
+}
+
+
+def _benchmark(path: Path, config_path: Path) -> Values:
+    """Return the settings for one data file, whose rows say of which kind it is.
+
+    Raises:
+        BadData: its rows are neither questions with answers nor with choices.
+    """
+    try:
+        check_benchmark(Benchmark(name=path.stem, adapter="choice", data=str(path.absolute())))
+        kind = "choice"
+    except BadData:
+        check_benchmark(Benchmark(name=path.stem, adapter="exact", data=str(path.absolute())))
+        kind = "exact"
+    return {"benchmark": kind, "data": _relative(path, config_path)}
+
+
+def _guessed(found: FoundFolder, config_path: Path) -> tuple[Values, ...]:
+    guessed = []
+    for path in found.data:
+        try:
+            guessed.append(_benchmark(path, config_path))
+        except EvaluateError:
+            continue  # some other JSONL file
+    return tuple(guessed)
+
+
+def _relative(path: Path, config_path: Path) -> str:
+    return os.path.relpath(path.absolute(), config_path.absolute().parent)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}", hint="choose another with --config") from error
+
+
+def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for run in found.runs:
+        console.print(f"found  {one_line(_described(run))}", markup=False)
+    if not found.runs:
+        console.print(f"found  no checkpoint in {found.path} yet: they will be seen as they appear", markup=False)
+    for benchmark in benchmarks:
+        console.print(f"scores {benchmark['benchmark']} {benchmark.get('data', '')}".rstrip(), markup=False)
+    console.print(f"wrote  {config_path}: look through it, then start `tracker watch`", markup=False)
+
+
+def _described(run: FoundRun) -> str:
+    where = f"{run.sub_folder}: " if run.sub_folder else ""
+    kind = run.problem or (f"{run.format}, base {run.base_model}" if run.base_model else str(run.format))
+    if run.raw is not None:
+        kind += f", made into safetensors from {_RAW[run.raw]}"
+    count = "1 checkpoint" if run.checkpoints == 1 else f"{run.checkpoints} checkpoints"
+    return f"{where}{count} up to step {run.newest_step} ({kind})"

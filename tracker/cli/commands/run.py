@@ -1,0 +1,55 @@
+"""`tracker run CHECKPOINT`: evaluate one checkpoint now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from eval_jobs.types import BenchmarkFailure, EvalRecord
+from tracker.cli.evaluating import evaluate_now
+from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.tables.render import report_lines
+from tracker.domain.records.types import Measure, Report, Verdict, VerdictWord
+
+BAD_NEWS = {VerdictWord.REGRESSED, VerdictWord.FORGOTTEN}
+NO_NEWS = {VerdictWord.MISSING, VerdictWord.INCOMPARABLE}
+
+
+@click.command("run")
+@click.argument("checkpoint")
+@config_option
+@json_option
+def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
+    """Evaluate one checkpoint now: a folder with config.json and safetensors, or s3://bucket/prefix.
+
+    Exit code 0: measured; 1: it lost something; 3: a benchmark is missing or incomparable; 4: something broke.
+    """
+    project = open_project(config_path)
+    console = Console(stderr=as_json)
+    results = evaluate_now(project, checkpoint, console)
+    reports = tuple(report for _, report in results)
+    if as_json:
+        click.echo(json_text(tuple[Report, ...], reports))
+    for report in reports:
+        console.print(*report_lines(report), sep="\n")
+    return _exit_code(tuple(record for record, _ in results), reports)
+
+
+# --- private
+
+
+def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> int:
+    words = {verdict.word for report in reports for verdict in (*report.verdicts, *_losses(report))}
+    slower = any(verdict.word in BAD_NEWS for report in reports for verdict in report.latency)
+    if any(isinstance(outcome, BenchmarkFailure) for record in records for outcome in record.outcomes):
+        return 4
+    if slower or words & BAD_NEWS:
+        return 1
+    return 3 if words & NO_NEWS else 0
+
+
+def _losses(report: Report) -> tuple[Verdict, ...]:
+    """Longer answers alone are shown; whether they are worse, the score says."""
+    return tuple(verdict for verdict in report.findings if verdict.measure is not Measure.OUTPUT_LENGTH)

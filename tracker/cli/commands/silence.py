@@ -1,0 +1,102 @@
+"""`tracker silence SUBJECT --for 4h`: nobody is told of something for a while."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.identity import content_hash
+from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.domain.alerts.blind_spots import QUEUE
+from tracker.domain.alerts.rules import CHECKPOINT
+from tracker.domain.best.retention import is_of
+from tracker.domain.records.alerts import Silence
+from tracker.domain.records.display import one_line
+from tracker.wiring.project import Project
+
+UNITS_S = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+LONGEST = timedelta(days=365)
+LATENCY = "latency"
+"""What the subjects of slower loads begin with."""
+
+
+def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
+    """Return the length of time that a person wrote, such as `30min`, `4h` or `2d`."""
+    del ctx
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d{1,6})\s*(s|min|h|d)", value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no length of time: write 30min, 4h or 2d", param=param)
+    length = timedelta(seconds=int(match[1]) * UNITS_S[match[2]])
+    if not timedelta() < length <= LONGEST:
+        raise click.BadParameter("silence something for 1s to 365d", param=param)
+    return length
+
+
+@click.command("silence")
+@click.argument("subject")
+@click.option("--for", "length", callback=length_of, help="How long: 30min, 4h or 2d.")
+@click.option("--reason", help="Why; shown by `tracker alerts list`.")
+@click.option("--end", is_flag=True, help="End this silence now.")
+@click.option("--run", "run_id", help="Only a sub-folder's run; default: the project's run with all of them.")
+@config_option
+@json_option
+def command(*, subject: str, config_path: Path, as_json: bool, **asked: object) -> None:
+    """Tell nobody of SUBJECT for a while: a benchmark with its subsets, checkpoint, queue, or a pattern such as math*.
+
+    Nothing is forgotten: what still lasts when the silence ends is told then. `tracker accept` ends a loss for good.
+    """
+    project = open_project(config_path)
+    own, now = project.config.run.name, SystemClock().now()
+    run_id = str(asked["run_id"] or own)
+    if not is_of(run_id, own):
+        raise ConfigError(f"{run_id} is not of the run of this tracker.toml, {own}", hint=f"write {own}/NAME")
+    alerting = project.alerting
+    silence = _asked_for(subject, run_id, asked, now)
+    if asked["end"] and silence.id not in {known.id for known in alerting.silences()}:
+        known = ", ".join(f"{one_line(s.subject)} of {one_line(s.run_id)}" for s in alerting.silences()) or "nothing"
+        raise ConfigError(f"{subject!r} of {run_id} is not silenced", hint=f"silenced: {known}")
+    alerting.silence(silence)
+    alerting.close()  # what is told now that a silence has ended
+    if as_json:
+        click.echo(json_text(Silence, silence))
+    elif asked["end"]:
+        click.echo(f"no longer silenced: {one_line(subject)} of {one_line(run_id)}")
+    else:
+        until = f"{silence.ends_at:%Y-%m-%d %H:%M} UTC"
+        click.echo(f"silenced until {until}: {one_line(subject)} of {one_line(run_id)}")
+        _say_what_is_unknown(project, subject)
+
+
+# --- private
+
+
+def _say_what_is_unknown(project: Project, subject: str) -> None:
+    """A name that is wrong would hold nothing back, and nobody would notice until the night."""
+    known = [*(b.resolved_name() for b in project.config.benchmark), CHECKPOINT, QUEUE, LATENCY]
+    pattern = re.split(" / |, ", subject, maxsplit=1)[0]  # of a benchmark's subset or measure
+    if not any(fnmatchcase(name, pattern) for name in known):
+        click.echo(f"so far nothing is called like that; what is known: {one_line(', '.join(known))}")
+
+
+def _asked_for(subject: str, run_id: str, asked: dict[str, object], now: datetime) -> Silence:
+    length, reason, ends = asked["length"], str(asked["reason"] or "").strip(), bool(asked["end"])
+    if ends == isinstance(length, timedelta):
+        raise ConfigError("for how long?", hint="give --for 4h to begin a silence, or --end to end it")
+    if not (reason or ends):
+        raise ConfigError("a silence needs a reason", hint="--reason says it to those who wonder why nobody was told")
+    return Silence(
+        id=content_hash([run_id, subject]),
+        run_id=run_id,
+        subject=subject,
+        reason=reason,
+        begins_at=now,
+        ends_at=now + length if isinstance(length, timedelta) else now,
+    )

@@ -1,0 +1,216 @@
+"""`tracker sweep now|list|show`: begin a sweep, see when they come, see what came of one."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from eval_jobs.errors import ConfigError, TrackerError
+from eval_jobs.execute.launch.local import LocalWorkers
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.queue_types import QueueState
+from eval_jobs.types import EvalPlan, EvalRecord
+from tracker.app.steps.sweeps import SweepDesk, begin_by_hand, carry_on, check_size, choose, own_answers, take_over
+from tracker.cli import interrupts
+from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.tables.sweep import board_lines, list_table, turn_text
+from tracker.domain.records.display import clean, one_line
+from tracker.domain.sweeps.board import Board, board_of
+from tracker.domain.sweeps.estimate import estimate_of, estimate_text
+from tracker.domain.sweeps.matrix import plans_of
+from tracker.domain.sweeps.types import OPEN, Sweep, Turn, TurnState
+from tracker.wiring.project import Project
+from tracker.wiring.sweeps import check_endpoint
+
+LOOK_S = 0.5
+"""Between two looks at the queue."""
+REFUSED, NOT_MEASURED = 2, 3
+
+
+@click.group("sweep")
+def command() -> None:
+    """Ask checkpoints and other models in many variants, now or by the timetables of [[schedule]].
+
+    Results are leaderboards and curves of latency over load. They are never part of a run's own results.
+    """
+
+
+@command.command("now")
+@click.argument("name")
+@config_option
+@click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost, and ask nothing.")
+@click.option(
+    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
+)
+def now(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
+    """Carry out the sweep NAME now and show what came of it.
+
+    Beside a running `tracker watch` its workers do it, after the checkpoints that wait. Ctrl-C loses nothing: the same
+    command, or a watcher, goes on.
+
+    Exit code 0: everything was measured; 2: it is refused; 3: something has no result.
+    """
+    project = open_project(config_path)
+    project.make_state_dir()
+    desk, console, clock = project.sweep_desk(), Console(), SystemClock()
+    sweep = _sweep(desk, name)
+    _say_what_comes(console, desk, sweep)
+    _say_who_is_away(console, project, sweep)
+    if dry_run:
+        return 0
+    is_watched = not _may_lead(project)
+    turn = _open_turn(desk, name) or begin_by_hand(desk, sweep, clock.now())
+    whose = "those of the running `tracker watch`" if is_watched else "Ctrl-C stops; the same command goes on"
+    _line(console, "workers" if is_watched else "keeping", whose)
+    turn = _carried_out(turn, desk, project.workers(0 if is_watched else workers), console)
+    project.tracking.flush()
+    return _concluded(console, desk, turn)
+
+
+@command.command("list")
+@config_option
+def list_sweeps(*, config_path: Path) -> None:
+    """Show all sweeps: when each comes next, and what came of its last turn."""
+    project, console = open_project(config_path), Console()
+    sweeps, store = project.sweeps(), project.sweep_store
+    if not sweeps:
+        console.print("tracker.toml has no [[schedule]]: docs/sweeps.md shows one", markup=False)
+        return
+    turns = [(sweep, store.turns(sweep.name)) for sweep in sweeps.values()]
+    newest = (of_sweep[0] for _, of_sweep in turns if of_sweep)
+    answered = {(t.sweep, t.due_at): len(store.answered([p.id for p in t.plans])) for t in newest}
+    console.print(list_table(turns, answered, SystemClock().now()))
+
+
+@command.command("show")
+@click.argument("name")
+@config_option
+@json_option
+def show(*, name: str, config_path: Path, as_json: bool) -> None:
+    """Show what came of the newest turn of the sweep NAME: scores with intervals, and latency by load."""
+    project = open_project(config_path)
+    turns = project.sweep_store.turns(name)
+    turn = next((t for t in turns if t.plans), None)
+    if turn is None:
+        raise ConfigError(
+            f"nothing came of a sweep {name} yet", hint=f"`tracker sweep now {name}` begins one, `tracker sweep list`"
+        )
+    board = board_of(turn, project.sweep_store.results([plan.id for plan in turn.plans]))
+    if as_json:
+        click.echo(json_text(Board, board))
+        return
+    _print(Console(), board)
+
+
+# --- private
+
+
+def _sweep(desk: SweepDesk, name: str) -> Sweep:
+    if name in desk.sweeps:
+        return desk.sweeps[name]
+    close = difflib.get_close_matches(name, desk.sweeps, n=1)
+    known = f"did you mean {close[0]}?" if close else f"known: {', '.join(desk.sweeps) or 'none; add a [[schedule]]'}"
+    raise ConfigError(f"no sweep is called {name!r}", hint=known)
+
+
+def _may_lead(project: Project) -> bool:
+    """Say whether nobody watches the run: then no other process keeps workers for it."""
+    lead = project.lead()
+    try:
+        return lead.take(SystemClock().now())
+    finally:
+        lead.release()
+
+
+def _open_turn(desk: SweepDesk, name: str) -> Turn | None:
+    """Return the turn that a person began before and that has not ended."""
+    return next((turn for turn in desk.store.open_turns() if turn.sweep == name and turn.by_hand), None)
+
+
+def _say_what_comes(console: Console, desk: SweepDesk, sweep: Sweep) -> None:
+    choice = choose(desk, sweep)
+    check_size(sweep, len(choice.checkpoints))
+    plans = plans_of(sweep, choice.checkpoints, run=desk.run, due_at=SystemClock().now())
+    targets = dict.fromkeys(plan.sweep.target for plan in plans if plan.sweep is not None)
+    _line(console, "sweep", f"{sweep.name} of {', '.join(targets) or 'nothing'}")
+    for missing in choice.missing:
+        _line(console, "missing", missing)
+    if plans:
+        asked = desk.store.answered([plan.id for plan in plans])
+        own = own_answers(desk, plans)
+        _line(console, "cost", estimate_text(estimate_of(plans, _records(desk), asked, own)))
+
+
+def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
+    """Say at once which endpoint does not answer: a worker, perhaps elsewhere, tries it three times all the same."""
+    for other in sweep.endpoints:
+        try:
+            check_endpoint(other, project.config.run.name, SystemClock().now())
+        except TrackerError as error:
+            _line(console, "away", f"{other.name}: {error.message} ({error.hint}); a worker tries it all the same")
+
+
+def _records(desk: SweepDesk) -> list[EvalRecord]:
+    """Return what tells how long evaluations take: those of the run, and of every sweep's newest turn."""
+    records = list(desk.history.records(desk.run))
+    for name in desk.sweeps:
+        done = next((turn for turn in desk.store.turns(name) if turn.state is TurnState.DONE and turn.plans), None)
+        records += () if done is None else desk.store.results([plan.id for plan in done.plans]).values()
+    return records
+
+
+def _line(console: Console, word: str, text: str) -> None:
+    console.print(Text.assemble((f"{word:>9} ", "dim"), " ".join(clean(text).split())), soft_wrap=True)
+
+
+def _carried_out(turn: Turn, desk: SweepDesk, local: LocalWorkers, console: Console) -> Turn:
+    """Return the turn as it ended, by whichever workers there are."""
+    clock = SystemClock()
+    try:
+        with console.status("waiting for a worker") as status:
+            while turn.state in OPEN:
+                interrupts.check()
+                local.check()
+                for record in desk.queue.finished():
+                    if record.plan.sweep is not None:  # where a watcher runs, either of the two is first
+                        take_over(record, desk)
+                carry_on(desk, clock.now())
+                turn = next(t for t in desk.store.turns(turn.sweep) if t.due_at == turn.due_at)
+                status.update(Text(_progress(turn, desk), style="dim"))
+                clock.sleep(LOOK_S)
+    finally:
+        local.stop()
+    return turn
+
+
+def _progress(turn: Turn, desk: SweepDesk) -> str:
+    if turn.state is TurnState.DUE:
+        return "waiting for the sweep before it"
+    ids = [plan.id for plan in turn.plans]
+    state = desk.queue.state()
+    return f"{len(desk.store.answered(ids))} of {len(ids)}{_at_work(state, turn.plans)}"
+
+
+def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:
+    own = {plan.id for plan in plans}
+    notes = [f"{one.plan.sweep.target}: {one.note}" for one in state.running if one.plan.id in own and one.plan.sweep]
+    return one_line(f" | {' | '.join(notes)}") if notes else ""
+
+
+def _concluded(console: Console, desk: SweepDesk, turn: Turn) -> int:
+    if not turn.plans:
+        _line(console, str(turn.state), turn.note or turn_text(turn, 0))
+        return REFUSED if turn.state is TurnState.REFUSED else NOT_MEASURED
+    board = board_of(turn, desk.store.results([plan.id for plan in turn.plans]))
+    _print(console, board)
+    failed = any(score.failure for row in board.rows for score in row.scores) or any(c.failures for c in board.curves)
+    return NOT_MEASURED if failed or board.note else 0
+
+
+def _print(console: Console, board: Board) -> None:
+    for line in board_lines(board):
+        console.print(line)

@@ -1,0 +1,21 @@
+"""`tracker ui`: the MLflow pages of this project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracker.adapters.mlflow.server import serve_ui
+from tracker.cli.options import config_option, open_project
+
+
+@click.command("ui")
+@config_option
+@click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0 picks a free one.")
+def command(*, config_path: Path, port: int) -> int:
+    """Start the MLflow server on this project's store and print the link to its ready-made page."""
+    project = open_project(config_path)
+    project.make_state_dir()
+    click.echo("starting the MLflow server (about 10 s) ...")
+    return serve_ui(project.mlflow_uri, project.state_dir / "mlartifacts", port, click.echo)

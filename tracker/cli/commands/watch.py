@@ -1,0 +1,171 @@
+"""`tracker watch`: evaluate every checkpoint of a run as it appears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import click
+import psutil
+from rich.console import Console
+from rich.logging import RichHandler
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.execute.launch.local import LocalWorkers
+from eval_jobs.execute.life import SignOfLife
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.gpus import busiest_gpu_pct
+from eval_jobs.queue_types import QueueState
+from tracker.adapters.free_memory import do_without, give_back, keep_no_pool
+from tracker.app.daemon import StopRule, watch
+from tracker.app.leading import LeadLost, LedSource, stand_by
+from tracker.app.pipeline import Tick
+from tracker.cli import interrupts
+from tracker.cli.log_text import log_with
+from tracker.cli.options import config_option, open_project
+from tracker.cli.tables.watch_display import WatchDisplay
+from tracker.config import Config
+from tracker.domain.checkpoints.buckets import PASSED_S
+from tracker.domain.checkpoints.leading import Leader
+from tracker.ports import Lead
+from tracker.wiring.project import Project
+
+
+@click.command("watch")
+@config_option
+@click.option(
+    "--until-exit-of", "pid", type=click.IntRange(min=1), help="Stop after process PID has ended and all is judged."
+)
+@click.option("--until-idle", is_flag=True, help="Evaluate everything that is there now, lowest step first, and stop.")
+@click.option(
+    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
+)
+@click.option("--polling", is_flag=True, help="Look at the disk instead of waiting for file events.")
+def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool) -> None:
+    """Evaluate every checkpoint of a run as it appears.
+
+    Finds each finished checkpoint, pins it before the trainer deletes it, serves and scores it, writes MLflow and
+    says what changed. Runs beside the trainer until Ctrl-C; the next start continues where this one stopped. A second
+    one on the same run stands by and takes over when the first one ends.
+    """
+    do_without("pandas", "pygments")
+    keep_no_pool()
+    project = open_project(config_path)
+    if polling:
+        project = project.polling()
+    if until_idle:  # all of it is asked for, and nothing newer will come
+        project = project.in_order()
+    project.suite()  # a wrong setting is said now, not when this process takes over from another
+    project.channels  # noqa: B018 - and so is a secret that is missing
+    if workers and project.config.serve.only_when.gpu_below_pct is not None:
+        busiest_gpu_pct()  # raises where nothing tells it, instead of leaving the workers waiting
+    training_ended = _training_ended(pid, until_idle=until_idle)
+    console = Console()
+    if console.is_terminal:  # log lines go above the live line, not into it
+        log_with(RichHandler(console=console, show_time=False, show_path=False), "%(message)s")
+    display = WatchDisplay(console, project.config)
+    lead = project.lead()
+    try:
+        with display, SignOfLife(project.work_dir, "watch", SystemClock()) as sign:
+            session = _Session(
+                project=project, config_path=config_path, workers=workers, training_ended=training_ended, sign=sign
+            )
+            while not _lead_and_watch(session, lead, display):
+                pass
+        display.farewell(project.history)
+    finally:
+        lead.release()
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Session:
+    """What was asked for on the command line."""
+
+    project: Project
+    config_path: Path
+    workers: int
+    training_ended: Callable[[], bool]
+    sign: SignOfLife
+
+
+def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> bool:
+    """Stand by until this process leads, then watch; False when another process leads in between."""
+    project, clock = session.project, SystemClock()
+    run = project.config.run
+
+    def show_leader(leader: Leader | None) -> None:
+        interrupts.check()
+        session.sign.give("standing by")
+        display.stands_by(leader)
+
+    stand_by(lead, run.name, output_dir=str(run.output_dir), clock=clock, show=show_leader)
+    world = project.world()
+    local = project.workers(session.workers, on_news=world.source.wake)
+    world = replace(world, source=LedSource(world.source, lead), wake_workers=local.nudge)
+    display.welcome(world.measurement)
+    if session.workers == 0:
+        display.has_no_worker(session.config_path)
+    try:
+        watch(
+            world,
+            clock=clock,
+            keep_workers=lambda: _keep(local, session.sign),
+            stop=StopRule(training_ended=session.training_ended, quiet_s=_quiet_s(project.config)),
+            show=partial(_show, display),
+        )
+    except LeadLost:
+        return False
+    finally:
+        local.stop()
+        world.source.close()
+        world.tracking.close()
+        world.crier.alerting.close()
+    return True
+
+
+def _show(display: WatchDisplay, passed: Tick, state: QueueState) -> None:
+    display.show(passed, state)
+    if passed.reports:
+        give_back()
+
+
+def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
+    if until_idle:
+        return lambda: True
+    if pid is None:
+        return lambda: False
+    try:
+        trainer = psutil.Process(pid)
+    except psutil.NoSuchProcess as error:
+        raise ConfigError(
+            f"--until-exit-of {pid}: there is no such process",
+            hint="use --until-idle to evaluate what is there already",
+        ) from error
+    return lambda: _is_gone(trainer)
+
+
+def _keep(workers: LocalWorkers, sign: SignOfLife) -> None:
+    """Check once a pass; the first pass comes before the first workers, so that plans have today's settings."""
+    interrupts.check()
+    sign.give("watching")
+    workers.check()
+
+
+def _is_gone(trainer: psutil.Process) -> bool:
+    """Say whether the process has ended; psutil compares the start time, so that a reused pid is another process."""
+    try:
+        return not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # between the two questions
+        return True
+
+
+def _quiet_s(config: Config) -> float:
+    """Return how long the last checkpoint may need to settle and be seen by the slower of the two ways."""
+    if config.run.is_bucket:  # an uploader may lag behind the training that has ended
+        return PASSED_S + 2 * config.watch.settle_s + config.watch.rescan_s
+    return 2 * config.watch.settle_s + (config.watch.rescan_s if config.watch.polling else 2.0)

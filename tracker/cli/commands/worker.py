@@ -1,0 +1,109 @@
+"""`tracker worker`: claim plans from a database and carry them out here."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from eval_jobs.errors import ConfigError
+from eval_jobs.execute.worker.main import WorkerOptions, database_from_environment, run_worker
+from eval_jobs.execute.worker.sight import Sight
+from eval_jobs.ports import Progress
+from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE, checked_url
+from tracker.adapters.secrets import read_secret
+from tracker.cli.options import open_project
+from tracker.config import DEFAULT_NAME
+from tracker.domain.records.display import one_line
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command("worker")
+@click.option("--config", "config_path", type=PATH, help=f"The watcher's configuration; default: {DEFAULT_NAME}.")
+@click.option("--database", default="", help=f"URL of the watcher's database, without it; ${QUEUE_URL_VARIABLE} too.")
+@click.option("--password-file", type=PATH, help=f"Its first line is the password; ${PASSWORD_VARIABLE} too.")
+@click.option("--work-dir", type=PATH, help="Folder for logs and half-done work; needed with --database.")
+def command(*, config_path: Path | None, database: str, password_file: Path | None, work_dir: Path | None) -> None:
+    """Evaluate plans of a watcher on this machine.
+
+    Claims plans from the watcher's database, one after the other, serves and scores them here and hands the results
+    in. Any number of workers may run, on any machine that sees the checkpoints' pins under the same path. Ctrl-C gives
+    the plan back.
+    """
+    url, password = database_from_environment()
+    if database and config_path is not None:
+        raise ConfigError("--config and --database both name a database", hint="leave out one of them")
+    if config_path is None and (database or url):
+        place = _Place(
+            url=checked_url(database or url),
+            password=read_secret(variable="", file=password_file, setting="--password") or password,
+            work_dir=work_dir,
+        )
+    else:
+        place = _place_of(config_path or Path(DEFAULT_NAME), work_dir)
+    if place.work_dir is None:
+        raise ConfigError("--work-dir is missing", hint="name a folder on a local disk for logs and half-done work")
+    _work(place, place.work_dir)
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where plans come from, and where half-done work is kept."""
+
+    url: str
+    password: str = field(repr=False)
+    work_dir: Path | None
+
+
+def _place_of(config_path: Path, work_dir: Path | None) -> _Place:
+    project = open_project(config_path)
+    project.make_state_dir()
+    return _Place(url=project.database_url, password=project.database_password, work_dir=work_dir or project.work_dir)
+
+
+def _work(place: _Place, work_dir: Path) -> None:
+    console = Console()
+    status = console.status("starting")
+    events = logging.getLogger("eval_jobs.execute")
+    events.setLevel(logging.INFO)
+    events.addHandler(_Events(console))
+    if console.is_terminal:
+        status.start()
+    try:
+        run_worker(
+            WorkerOptions(
+                queue_url=place.url,
+                password=place.password,
+                work_dir=work_dir.absolute(),
+                sight=Sight(),
+                show=_line_of(status),
+            )
+        )
+    finally:
+        status.stop()
+
+
+class _Events(logging.Handler):
+    """Prints what the worker did, above the live line; the same goes to its log."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one line."""
+        style = "yellow" if record.levelno >= logging.WARNING else "dim"
+        self._console.print(Text(one_line(record.getMessage()), style), soft_wrap=True)
+
+
+def _line_of(status: Status) -> Progress:
+    return lambda line: status.update(Text(one_line(line)))

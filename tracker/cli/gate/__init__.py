@@ -1,0 +1,1 @@
+"""The formats in which a gate gives its answer."""

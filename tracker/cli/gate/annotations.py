@@ -1,0 +1,81 @@
+"""A gate's answer -> workflow commands of GitHub Actions, which show it on the page of the run. Pure.
+
+GitHub shows ten annotations of each kind in a step, the first ones, and cuts their text after 4,096 characters. So the
+answer comes first, then the checks that did not pass, as many as are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tracker.cli.gate.text import (
+    GateCheck,
+    change_text,
+    changed_lines,
+    checks_of,
+    deciding_text,
+    level_text,
+    scores_text,
+    sides_text,
+)
+from tracker.domain.gate.types import GateReport, GateWord
+
+SHOWN_OF_A_KIND = 10
+
+
+def gate_annotations(report: GateReport) -> str:
+    """Return one line a command: the answer, and every check that did not pass."""
+    kind = "notice" if report.word is GateWord.PASS else "error"
+    answer = [f"{sides_text(report)}: {deciding_text(report)}", *changed_lines(report)]
+    head = command(kind, f"Gate: {report.word}", "\n".join(answer))
+    by_kind: dict[str, list[str]] = {kind: [head]}
+    for check in checks_of(report):
+        if check.word is not GateWord.PASS:
+            one = command(_kind(check), _title(check), "\n".join(_message(check)))
+            by_kind.setdefault(_kind(check), []).append(one)
+    return "".join(f"{line}\n" for kind, lines in by_kind.items() for line in _shown(kind, lines))
+
+
+def command(kind: str, title: str, message: str) -> str:
+    """Return one workflow command, always one line.
+
+    Args:
+        kind: `error`, `warning` or `notice`.
+        title: of one line.
+        message: may have several lines.
+    """
+    return f"::{kind} title={_data(title).replace(':', '%3A').replace(',', '%2C')}::{_data(message)}"
+
+
+# --- private
+
+
+def _kind(check: GateCheck) -> str:
+    """An error is what stops the change; what is advisory only warns."""
+    if check.required:
+        return "error"
+    return "warning" if check.word is GateWord.REGRESSION else "notice"
+
+
+def _title(check: GateCheck) -> str:
+    return f"{check.name}: {check.word}" if check.required else f"{check.name}: {check.word} (advisory)"
+
+
+def _message(check: GateCheck) -> Iterable[str]:
+    yield check.reason
+    one = check.benchmark
+    if one is not None and one.compared is not None:
+        yield f"scores {scores_text(one)}, change {change_text(one)}, {level_text(one)}"
+
+
+def _shown(kind: str, lines: list[str]) -> list[str]:
+    if len(lines) <= SHOWN_OF_A_KIND:
+        return lines
+    left_out = len(lines) - SHOWN_OF_A_KIND + 1
+    more = command(kind, "Gate", f"{left_out} more checks did not pass; the step summary has them")
+    return [*lines[: SHOWN_OF_A_KIND - 1], more]
+
+
+def _data(text: str) -> str:
+    # GitHub undoes exactly these; the percent sign comes first.
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,0 +1,115 @@
+"""A gate's answer -> JUnit XML as GitLab and Jenkins read it. Pure.
+
+Both readers show failures and errors as what stopped a change; Jenkins also marks a build as unstable for any of them.
+So only required checks become one:
+
+- regression: `failure`
+- missing, incomparable: `error`, since nothing was tested
+- inconclusive: `failure` of type `inconclusive`; as `skipped` it would look like a change that may go through
+- advisory and not passed: `skipped` with its answer, since it decides nothing
+
+GitLab shows the text of an element and Jenkins also its message, so both hold the reason. GitLab knows a test by
+`classname` and `name` and drops a second one of the same name, so neither names a step and long names that were
+shortened to the same text are numbered. Answers of models stand in failures only: GitLab takes text in
+`system-out` for the paths of attachments.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterable
+
+from tracker.cli.gate.text import (
+    GateCheck,
+    answered_text,
+    change_text,
+    changed_lines,
+    checks_of,
+    flips_text,
+    level_text,
+    lost_samples,
+    no_command,
+    sample_lines,
+    scores_text,
+    sides_text,
+)
+from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
+from tracker.domain.records.display import REPLACEMENT, clean
+
+
+def gate_junit(report: GateReport) -> str:
+    """Return one test case for each check, in ASCII: it means the same in whatever encoding it is written."""
+    suite = ET.Element("testsuite", name=_legal(f"tracker gate: {sides_text(report)}"))
+    if report.changed:
+        properties = ET.SubElement(suite, "properties")
+        for line in changed_lines(report):
+            ET.SubElement(properties, "property", name="gate", value=_legal(line))
+    seen: Counter[str] = Counter()
+    for check in checks_of(report):
+        name = _legal(check.name)
+        seen[name] += 1
+        suite.append(_case(check, name if seen[name] == 1 else f"{name} ({seen[name]})"))
+    kinds = {
+        "tests": "testcase",
+        "failures": "testcase/failure",
+        "errors": "testcase/error",
+        "skipped": "testcase/skipped",
+    }
+    for name, path in kinds.items():
+        suite.set(name, str(len(suite.findall(path))))
+    suites = ET.Element("testsuites", {name: suite.get(name, "0") for name in kinds})
+    suites.append(suite)
+    ET.indent(suites)
+    document = no_command(ET.tostring(suites, encoding="us-ascii").decode())
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
+
+
+# --- private
+
+_ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 forbids, also in the form of a character reference."""
+
+
+def _case(check: GateCheck, name: str) -> ET.Element:
+    case = ET.Element("testcase", classname=f"gate.{_kind(check)}", name=name)
+    evidence = tuple(_numbers(check.benchmark))
+    tag = _tag(check)
+    if tag is None:
+        ET.SubElement(case, "system-out").text = _legal("\n".join([check.reason, *evidence]))
+        return case
+    message = _legal(check.reason if check.required else f"advisory, {check.word}: {check.reason}")
+    attributes = {"message": message} if tag == "skipped" else {"message": message, "type": str(check.word)}
+    samples = () if check.benchmark is None else tuple(_samples(check.benchmark))
+    ET.SubElement(case, tag, attributes).text = _legal("\n".join([message, *evidence, *samples]))
+    return case
+
+
+def _kind(check: GateCheck) -> str:
+    return "required" if check.required else "advisory"
+
+
+def _tag(check: GateCheck) -> str | None:
+    if check.word is GateWord.PASS:
+        return None
+    if not check.required:
+        return "skipped"
+    return "failure" if check.word in {GateWord.REGRESSION, GateWord.INCONCLUSIVE} else "error"
+
+
+def _numbers(check: BenchmarkCheck | None) -> Iterable[str]:
+    if check is not None and check.compared is not None:
+        yield f"scores: {scores_text(check)} ({answered_text(check)})"
+        yield f"change, 95 % interval: {change_text(check)} ({level_text(check)})"
+        yield f"lost/gained: {flips_text(check)}"
+
+
+def _samples(check: BenchmarkCheck) -> Iterable[str]:
+    for example in lost_samples(check):
+        yield "\nlost:"
+        yield from sample_lines(example)
+
+
+def _legal(text: str) -> str:
+    return _ILLEGAL.sub(REPLACEMENT, clean(text))

@@ -1,0 +1,145 @@
+"""A gate's answer -> Markdown for a GitHub step summary or a comment on a merge request. Pure.
+
+Whatever comes from models or files is written in character references, which no Markdown reader takes for markup, and
+samples stand in <pre>, where neither @names nor #numbers become links.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+from tracker.cli.gate.text import (
+    GATE_SYMBOLS,
+    GateCheck,
+    alpha_text,
+    answered_text,
+    change_text,
+    changed_lines,
+    checks_of,
+    deciding_text,
+    flips_text,
+    level_text,
+    lost_samples,
+    name_text,
+    no_command,
+    reason_text,
+    sample_lines,
+    scores_text,
+    sides_text,
+)
+from tracker.domain.calibration.repetition_text import is_unfit, not_calibrated_text, repetition_text, unfit_text
+from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
+from tracker.domain.records.display import count_text, one_line
+
+MAX_BYTES = 60_000
+"""GitHub refuses comments of more than 65,536 characters; its step summaries and GitLab's notes may be longer."""
+
+_TABLE_BYTES = 45_000
+_HEAD = ("check", "", "answer", "scores", "change, 95 % interval", "lost/gained", "why")
+
+
+def gate_markdown(report: GateReport) -> str:
+    """Return the answer as Markdown of at most `MAX_BYTES`, what passed last; what is left out is counted."""
+    decided = f"Candidate {escaped(sides_text(report))}: {escaped(deciding_text(report))}"
+    changed = "".join(f"- {escaped(line)}\n" for line in changed_lines(report)[:_CHANGES_SHOWN])
+    head = f"## {GATE_SYMBOLS[report.word]} Gate: {report.word.upper()}\n\n{decided}\n\n"
+    head += f"{changed}\n" if changed else ""
+    checks = sorted(checks_of(report), key=lambda check: check.word is GateWord.PASS)
+    rows = _fitting([_row(check) for check in checks], _TABLE_BYTES - _size(head))
+    table = "".join([_line(_HEAD), _line(["---"] * len(_HEAD)), *rows, _left_out(len(checks) - len(rows), "checks")])
+    text = f"{head}{table}\n{_notes(report)}"
+    samples = [block for check in report.benchmarks for block in _samples(check)]
+    shown = _fitting(samples, MAX_BYTES - _size(text) - _ROOM_FOR_COUNTS)
+    return "".join([text, *shown, _left_out(len(samples) - len(shown), "benchmarks with lost samples")])
+
+
+def escaped(text: str) -> str:
+    """Return one line of foreign text such that Markdown and HTML show it as it is, also within a table."""
+    harmless = _MENTION.sub("@\u200b", one_line(text))
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", harmless)
+
+
+# --- private
+
+_MARKUP = re.compile(r"""[&<>"'`*_~|\\\[\]{}!#$^]""")
+_MENTION = re.compile(r"(?<![A-Za-z0-9_])@")
+"""A blank without width follows it: a name in an error message calls nobody."""
+_ROOM_FOR_COUNTS = 200
+_NOTES_BYTES = 8_000
+_CHANGES_SHOWN = 10
+
+
+def _row(check: GateCheck) -> str:
+    kind = "required" if check.required else "advisory"
+    word = f"{GATE_SYMBOLS[check.word]} **{check.word}**"
+    one = check.benchmark
+    numbers = (
+        ("", "", "")
+        if one is None
+        else (_two_lines(scores_text(one), answered_text(one)), _changed(one), flips_text(one))
+    )
+    return _line([f"<b>{escaped(check.name)}</b>", kind, word, *numbers, escaped(check.reason)])
+
+
+def _changed(check: BenchmarkCheck) -> str:
+    return _two_lines(change_text(check), level_text(check))
+
+
+def _two_lines(text: str, below: str) -> str:
+    return f"{escaped(text)}<br><sub>{escaped(below)}</sub>" if text else ""
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _notes(report: GateReport) -> str:
+    """Return what a difference is to be held against, one line each."""
+    compared = [check.compared for check in report.benchmarks if check.compared is not None]
+    known = [one.repetition for one in compared if one.repetition is not None]
+    missing = not_calibrated_text(name_text(one.benchmark) for one in compared if one.repetition is None)
+    notes = [
+        *(f"- **{escaped(reason_text(unfit_text(one)))}**\n" for one in known if is_unfit(one)),
+        *([f"- {escaped(missing)}\n"] if missing else []),
+        *(
+            f"- <b>{escaped(name_text(one.benchmark))}</b>: {escaped(reason_text(repetition_text(one)))}\n"
+            for one in known
+        ),
+    ]
+    shown = _fitting(notes, _NOTES_BYTES)
+    left_out = _left_out(len(notes) - len(shown), "calibrations")
+    return "".join([f"- {escaped(alpha_text(report))}\n", *shown, left_out, "\n"])
+
+
+def _samples(check: BenchmarkCheck) -> Iterable[str]:
+    """Yield the lost samples of one benchmark, folded away."""
+    examples = lost_samples(check)
+    if not examples:
+        return
+    name, count = escaped(name_text(check.benchmark)), count_text(len(examples), "sample")
+    of = "" if check.compared is None else f" of {check.compared.comparison.n_lost}"
+    # In an HTML block everything up to </pre> is taken as it is, also blank lines; the texts cannot hold that tag.
+    texts = "\n\n".join(no_command("\n".join(map(html.escape, sample_lines(example)))) for example in examples)
+    yield f"<details>\n<summary>{name}: {count}{of} lost</summary>\n\n<pre>\n{texts}\n</pre>\n\n</details>\n\n"
+
+
+def _fitting(parts: Sequence[str], room: int) -> Sequence[str]:
+    """Return as many parts as fit into so many bytes."""
+    used = 0
+    for number, part in enumerate(parts):
+        used += _size(part)
+        if used > room:
+            return parts[:number]
+    return parts
+
+
+def _left_out(count: int, noun: str) -> str:
+    if count == 0:
+        return ""
+    return f"\nNot shown: {count} more {noun}; `--format json` has all.\n"
+
+
+def _size(text: str) -> int:
+    return len(text.encode())

@@ -1,0 +1,144 @@
+"""A gate's answer -> what the terminal shows (rich). Pure: the caller's Console decides about width and colour.
+
+console.print(gate_table(gate(baseline, candidate, policy, noise)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tracker.cli.gate.text import (
+    GATE_SYMBOLS,
+    GateCheck,
+    alpha_text,
+    answered_text,
+    change_text,
+    changed_lines,
+    checks_of,
+    deciding_text,
+    flips_text,
+    level_text,
+    lost_samples,
+    name_text,
+    scores_text,
+    sides_text,
+)
+from tracker.cli.tables.comparison import example_grid, repetition_lines
+from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
+
+GATE_STYLES: Mapping[GateWord, str] = {
+    GateWord.REGRESSION: "bold red",
+    GateWord.MISSING: "magenta",
+    GateWord.INCOMPARABLE: "magenta",
+    GateWord.INCONCLUSIVE: "yellow",
+    GateWord.PASS: "green",
+}
+
+
+def gate_table(report: GateReport) -> RenderableType:
+    """Return the answer, each check with its evidence, and a few samples that were lost."""
+    head = Text.assemble(
+        (report.word.upper(), GATE_STYLES[report.word]),
+        "  ",
+        (sides_text(report), "bold"),
+        f": {deciding_text(report)}",
+    )
+    compared = [
+        replace(check.compared, benchmark=name_text(check.benchmark))
+        for check in report.benchmarks
+        if check.compared is not None
+    ]
+    lost = (line for check in report.benchmarks for line in _lost(check))
+    return Group(
+        head,
+        *(Text(line) for line in changed_lines(report)),
+        "",
+        _Checks(report=report),
+        *repetition_lines(compared),
+        Text(alpha_text(report), style="dim"),
+        *lost,
+    )
+
+
+# --- private
+
+_WIDE = 110
+"""Columns from which on the reasons have room beside the numbers."""
+_NARROW = 76
+"""Columns below which the numbers have no room beside each other: rich would leave out names to make some."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Checks:
+    """The reasons stand in the table where there is room for them, and below it otherwise."""
+
+    report: GateReport
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        is_wide = options.max_width >= _WIDE
+        checks = checks_of(self.report)
+        if options.max_width < _NARROW:
+            yield from (line for check in checks for line in _stacked(check))
+            return
+        yield _table(checks, is_wide=is_wide)
+        if not is_wide:
+            for check in checks:
+                yield Text.assemble((f"{check.name}: ", GATE_STYLES[check.word]), check.reason)
+
+
+def _stacked(check: GateCheck) -> Iterable[RenderableType]:
+    yield Text.assemble(f"{check.name} ({'required' if check.required else 'advisory'}): ", _word(check.word))
+    yield Padding(Text(check.reason), (0, 0, 0, 2))
+    one = check.benchmark
+    if one is not None and one.compared is not None:
+        for numbers in (f"{scores_text(one)}, {answered_text(one)}", f"{change_text(one)}, {level_text(one)}"):
+            yield Padding(Text(numbers, style="dim"), (0, 0, 0, 2))
+
+
+def _table(checks: Iterable[GateCheck], *, is_wide: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("check", overflow="fold", min_width=8)
+    for name in ("scores", "change, 95 % interval", "lost/gained"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("answer", no_wrap=True)
+    if is_wide:
+        table.add_column("why", overflow="fold")
+    for check in checks:
+        why = (Text(check.reason),) if is_wide else ()
+        table.add_row(_name(check), *_numbers(check.benchmark), _word(check.word), *why)
+    return table
+
+
+def _name(check: GateCheck) -> Text:
+    return Text.assemble(check.name, ("\nrequired" if check.required else "\nadvisory", "dim"))
+
+
+def _numbers(check: BenchmarkCheck | None) -> tuple[RenderableType, ...]:
+    if check is None or check.compared is None:
+        return "", "", ""
+    one = check.compared
+    is_partial = min(one.before.coverage, one.after.coverage) < 1
+    return (
+        Text.assemble(f"{scores_text(check)}\n", (answered_text(check), "bold yellow" if is_partial else "dim")),
+        Text.assemble(f"{change_text(check)}\n", (level_text(check), "dim")),
+        flips_text(check),
+    )
+
+
+def _word(word: GateWord) -> Text:
+    return Text(f"{GATE_SYMBOLS[word]} {word}", style=GATE_STYLES[word])
+
+
+def _lost(check: BenchmarkCheck) -> Iterable[RenderableType]:
+    for number, example in enumerate(lost_samples(check)):
+        yield Text("")
+        if number == 0:
+            yield Text(f"{name_text(check.benchmark)}, lost:", style="bold red")
+        yield example_grid(example)

@@ -1,0 +1,189 @@
+"""What every output of a gate says in the same words. Pure; nothing here is escaped for Markdown, XML or GitHub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tracker.domain.compare.view import Example, Side
+from tracker.domain.gate.rules import LatencyLimit
+from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
+from tracker.domain.records.display import (
+    clean,
+    count_text,
+    names_text,
+    one_line,
+    p_text,
+    percent_text,
+    score_text,
+    shortened,
+    signed_text,
+)
+
+GATE_SYMBOLS: Mapping[GateWord, str] = {
+    GateWord.REGRESSION: "▼",
+    GateWord.MISSING: "?",
+    GateWord.INCOMPARABLE: "≠",
+    GateWord.INCONCLUSIVE: "~",
+    GateWord.PASS: "✓",
+}
+"""Told apart without colour."""
+
+_COMMAND_AT_START = re.compile(r"^(\s*)::", re.MULTILINE)
+NAME_CHARS = 80
+REASON_CHARS = 400
+QUOTED_CHARS = 300
+_DIGEST_SHOWN = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateCheck:
+    """One line of an answer, about a benchmark or a latency limit."""
+
+    name: str
+    required: bool
+    word: GateWord
+    reason: str
+    benchmark: BenchmarkCheck | None
+    """None: a latency limit."""
+
+
+def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
+    """Return all checks, benchmarks first, with names and reasons of one harmless line and of bounded length."""
+    benchmarks = tuple(
+        GateCheck(
+            name=name_text(check.benchmark),
+            required=check.required,
+            word=check.word,
+            reason=reason_text(check.reason),
+            benchmark=check,
+        )
+        for check in report.benchmarks
+    )
+    return benchmarks + tuple(
+        GateCheck(
+            name=limit_text(check.limit),
+            required=check.limit.required,
+            word=check.word,
+            reason=reason_text(check.reason),
+            benchmark=None,
+        )
+        for check in report.latency
+    )
+
+
+def sides_text(report: GateReport) -> str:
+    """Return `run@200 against run@100`; digests tell apart what has the same name."""
+    new, old = report.candidate, report.baseline
+    is_same_name = (new.run_id, new.step) == (old.run_id, old.step)
+    with_digest = is_same_name and new.digest != old.digest
+    return f"{_side(new, with_digest=with_digest)} against {_side(old, with_digest=with_digest)}"
+
+
+def deciding_text(report: GateReport) -> str:
+    """Return which required checks the gate's word comes from: `facts and sums`, or `passed 3 required checks`."""
+    required = [check for check in checks_of(report) if check.required]
+    if not required:
+        if not checks_of(report):
+            return "nothing was measured and nothing is required, so nothing is shown"
+        return "required = false for all that was measured, so nothing is required and nothing decides"
+    if report.word is GateWord.PASS:
+        return f"passed {count_text(len(required), 'required check')}"
+    return names_text([check.name for check in required if check.word is report.word])
+
+
+def changed_lines(report: GateReport) -> tuple[str, ...]:
+    """Return what differs on purpose, one harmless line each."""
+    return tuple(f"changed on purpose: {reason_text(phrase)}" for phrase in report.changed)
+
+
+def alpha_text(report: GateReport) -> str:
+    """Return how sure a REGRESSION is."""
+    return f"level {p_text(report.alpha)}: the chance, over all required benchmarks, to call a loss where there is none"
+
+
+def scores_text(check: BenchmarkCheck) -> str:
+    """Return `0.900 → 0.840`, baseline first; empty where nothing could be compared."""
+    one = check.compared
+    return "" if one is None else f"{score_text(one.before.mean)} → {score_text(one.after.mean)}"
+
+
+def answered_text(check: BenchmarkCheck) -> str:
+    """Return `n = 1000`, or `97 % of 1000` where not all samples have a score on both sides."""
+    one = check.compared
+    if one is None:
+        return ""
+    before, after = one.before.coverage, one.after.coverage
+    if before == after == 1:
+        return f"n = {one.comparison.n_common}"
+    return f"{percent_text(min(before, after))} of {one.after.planned}"
+
+
+def change_text(check: BenchmarkCheck) -> str:
+    """Return the change with its 95 % interval; up is better."""
+    if check.compared is None:
+        return ""
+    change = check.compared.comparison
+    return f"{signed_text(change.delta)} [{signed_text(change.ci_low)}, {signed_text(change.ci_high)}]"
+
+
+def level_text(check: BenchmarkCheck) -> str:
+    """Return the p-value that decides, and the level that it was held to."""
+    if check.compared is None:
+        return ""
+    return f"p {p_text(check.compared.comparison.p_worse)}, level {p_text(check.alpha_test)}"
+
+
+def flips_text(check: BenchmarkCheck) -> str:
+    """Return `60/2`: samples lost and gained."""
+    if check.compared is None:
+        return ""
+    return f"{check.compared.comparison.n_lost}/{check.compared.comparison.n_gained}"
+
+
+def limit_text(limit: LatencyLimit) -> str:
+    """Return `ttft p95, load default`; without the limit, so that the name stays when the limit is changed."""
+    return f"{limit.metric} p{limit.quantile * 100:g}, load {name_text(limit.load)}"
+
+
+def lost_samples(check: BenchmarkCheck) -> tuple[Example, ...]:
+    """Return examples of what a regression lost; none where nothing is shown to be lost."""
+    is_loss = check.word is GateWord.REGRESSION and check.compared is not None
+    return check.compared.lost if is_loss and check.compared is not None else ()
+
+
+def sample_lines(example: Example) -> Iterable[str]:
+    """Yield a lost sample in four parts, each with its lines kept and its length bounded."""
+    parts = {
+        "prompt": example.prompt,
+        "expected": example.target,
+        "before": example.answer_before,
+        "after": example.answer_after,
+    }
+    for name, text in parts.items():
+        shown = "(not kept)" if text is None else shortened(clean(text).strip(), QUOTED_CHARS) or "(empty)"
+        yield f"{name}: {shown}"
+
+
+def no_command(document: str) -> str:
+    """Return XML or Markdown in which GitHub sees no command to its workflow, should it be printed there."""
+    return _COMMAND_AT_START.sub(r"\1&#58;:", document).replace("##[", "#&#35;[")
+
+
+def name_text(name: str) -> str:
+    """Return a foreign name as one harmless line of bounded length."""
+    return shortened(one_line(name), NAME_CHARS) or "(no name)"
+
+
+def reason_text(reason: str) -> str:
+    """Return a reason, which may quote error messages, as one harmless line of bounded length."""
+    return shortened(one_line(reason), REASON_CHARS)
+
+
+# --- private
+
+
+def _side(side: Side, *, with_digest: bool) -> str:
+    digest = f":{one_line(side.digest)[:_DIGEST_SHOWN]}" if with_digest else ""
+    return f"{name_text(side.run_id)}@{side.step}{digest}"

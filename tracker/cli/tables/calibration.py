@@ -1,0 +1,78 @@
+"""What a calibration shows, as a table and sentences for the terminal. Pure.
+
+console.print(calibration_table(calibration, min_effect=0.01))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tracker.domain.calibration.noise import repetition
+from tracker.domain.calibration.repetition_text import change_text, rate_text, unfit_text
+from tracker.domain.records.calibration import Calibration, Fitness, Repetition
+from tracker.domain.records.display import one_line, signed_text
+
+_STYLES: Mapping[Fitness, str] = {Fitness.FIT: "green", Fitness.UNFIT: "bold red", Fitness.UNSURE: "dim"}
+_MORE = "more samples, several answers to each (repeats), temperature 0 or a larger policy.min_effect help"
+
+
+def repetitions(calibration: Calibration, min_effect: float) -> tuple[Repetition, ...]:
+    """Return what repetition does to each benchmark."""
+    return tuple(repetition(calibration, asked, min_effect) for asked in calibration.benchmarks)
+
+
+def calibration_table(calibration: Calibration, *, min_effect: float) -> RenderableType:
+    """Return one line for each benchmark, and below them what follows."""
+    found = repetitions(calibration, min_effect)
+    parts: list[RenderableType] = [_table(found)] if found else []
+    return Group(*parts, *_notes(calibration, found))
+
+
+# --- private
+
+
+def _table(found: tuple[Repetition, ...]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("benchmark", overflow="fold", min_width=9)
+    for name in ("samples", "flips\n95 % interval", "other\ntext", "two scores differ\nby, 95 %"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=6)
+    for one in found:
+        interval = f"{rate_text(one.flip_rate_low)} to {rate_text(one.flip_rate_high)}"
+        table.add_row(
+            Text(one_line(one.benchmark)),
+            str(one.samples),
+            Text.assemble(f"{one.flips}\n", (interval, "dim")),
+            str(one.other_texts),
+            Text.assemble(f"{change_text(one.noise)}\n", (f"at most {change_text(one.noise_high)}", "dim")),
+            Text(str(one.fitness), style=_STYLES[one.fitness]),
+        )
+    return table
+
+
+def _notes(calibration: Calibration, found: tuple[Repetition, ...]) -> Iterator[Text]:
+    for failure in calibration.failures:
+        why = f"{one_line(failure.message)} [{failure.code}]"
+        yield Text.assemble((f"{one_line(failure.benchmark)} is not calibrated: ", "magenta"), why)
+        yield Text(f"  {one_line(failure.hint)}", style="dim")
+    if found:
+        yield Text("")
+        yield from _conclusions(found)
+        yield Text("from now on verdicts, comparisons and reports show this beside every difference", style="dim")
+
+
+def _conclusions(found: tuple[Repetition, ...]) -> Iterator[Text]:
+    for one in (one for one in found if one.shift):
+        moved = f"{one_line(one.benchmark)}: the second pass is {signed_text(one.shift)} off as a whole, which flips"
+        yield Text(f"{moved} do not explain: something changed between the passes", style="yellow")
+    unfit = [one for one in found if one.fitness is Fitness.UNFIT]
+    yield from (Text(one_line(unfit_text(one)), style="bold red") for one in unfit)
+    if unfit:
+        yield Text(f"  {_MORE}", style="dim")
+    if any(one.fitness is Fitness.UNSURE for one in found):
+        yield Text("unsure: too few samples to show it either way; verdicts say what they can show", style="dim")

@@ -1,0 +1,116 @@
+"""Two checkpoints side by side -> what the terminal shows (rich). Pure.
+
+console.print(comparison_table(compare_records(before, after, policy, noise)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tracker.cli.tables.render import STYLES, unfit_lines
+from tracker.domain.calibration.repetition_text import not_calibrated_text, repetition_text
+from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
+from tracker.domain.overview.run import SYMBOLS
+from tracker.domain.records.display import one_line, p_text, percent_text, score_text, shortened, signed_text
+
+
+def comparison_table(view: ComparisonView) -> RenderableType:
+    """Return two checkpoints side by side: scores, what changed, how sure that is, and samples that changed."""
+    parts: list[RenderableType] = [_sides(view.before, view.after), _compared_table(view.benchmarks)]
+    if any(min(one.before.coverage, one.after.coverage) < 1 for one in view.benchmarks):
+        parts.append(Text("percent: share of the samples that have a score", style="bold yellow"))
+    parts += repetition_lines(view.benchmarks)
+    for refused in view.refused:
+        reasons = "; ".join(one_line(reason) for reason in refused.reasons)
+        parts.append(Text.assemble((f"{one_line(refused.benchmark)} cannot be compared: ", "magenta"), reasons))
+    for compared in view.benchmarks:
+        parts += _examples(compared)
+    return Group(*parts)
+
+
+def repetition_lines(benchmarks: Sequence[ComparedBenchmark]) -> Iterable[Text]:
+    """Yield what repeating the evaluation alone changes: what a difference is to be held against."""
+    for one in benchmarks:
+        if one.repetition is not None:
+            yield Text(f"{one_line(one.benchmark)}: {one_line(repetition_text(one.repetition))}", style="dim")
+    yield from unfit_lines(one.repetition for one in benchmarks)
+    if missing := not_calibrated_text(one.benchmark for one in benchmarks if one.repetition is None):
+        yield Text(missing, style="dim")
+
+
+def example_grid(example: Example) -> Table:
+    """Return one changed sample: its prompt, what was expected, and both answers."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
+    grid.add_column(overflow="fold")
+    grid.add_row("prompt", _quoted(example.prompt))
+    grid.add_row("expected", _quoted(example.target))
+    grid.add_row("before", _quoted(example.answer_before))
+    grid.add_row("after", _quoted(example.answer_after))
+    return grid
+
+
+# --- private
+
+_EXAMPLE_CHARS = 300
+
+
+def _sides(before: Side, after: Side) -> Text:
+    runs = dict.fromkeys(one_line(side.run_id) for side in (before, after))
+    if len(runs) == 1:
+        return Text.assemble((next(iter(runs)), "bold"), f"  step {after.step} compared with step {before.step}")
+    new, old = (f"{one_line(side.run_id)} step {side.step}" for side in (after, before))
+    return Text.assemble((new, "bold"), f" compared with {old}")
+
+
+def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("benchmark", overflow="fold", min_width=8)
+    for name in ("scores", "change, 95 % interval", "lost/gained"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for one in benchmarks:
+        change = one.comparison
+        interval = f"{signed_text(change.ci_low)}, {signed_text(change.ci_high)}"
+        table.add_row(
+            Text(one_line(one.benchmark)),
+            Text.assemble(f"{score_text(one.before.mean)} → {score_text(one.after.mean)}\n", _answered(one)),
+            Text.assemble(f"{signed_text(change.delta)} [{interval}]\n", (_p_values(one), "dim")),
+            f"{change.n_lost}/{change.n_gained}",
+            Text(f"{SYMBOLS[one.word]} {one.word}", style=STYLES[one.word]),
+        )
+    return table
+
+
+def _answered(one: ComparedBenchmark) -> tuple[str, str]:
+    """Say how much of the samples either score rests on: quietly where that is all."""
+    before, after = one.before, one.after
+    if before.coverage == after.coverage == 1:
+        return f"n = {after.planned}", "dim"
+    return f"{percent_text(before.coverage)} → {percent_text(after.coverage)}", "bold yellow"
+
+
+def _p_values(one: ComparedBenchmark) -> str:
+    # Without jitter: do these two differ? With it: more than neighbouring checkpoints of the run do anyway?
+    p = f"p {p_text(one.p_two_sided)}"
+    return p if one.p_two_sided_jitter is None else f"{p} (jitter: {p_text(one.p_two_sided_jitter)})"
+
+
+def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:
+    for title, style, examples in (("lost", "red", compared.lost), ("gained", "green", compared.gained)):
+        if examples:
+            yield Text("")
+            yield Text(f"{one_line(compared.benchmark)}, {title}:", style=f"bold {style}")
+        for example in examples:
+            yield example_grid(example)
+
+
+def _quoted(text: str | None) -> Text:
+    if text is None:
+        return Text("(not kept)", style="dim")
+    return Text(shortened(one_line(text), _EXAMPLE_CHARS) or "(empty)")

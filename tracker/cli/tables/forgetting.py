@@ -1,0 +1,140 @@
+"""The forgetting ledger -> what the terminal shows (rich)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tracker.domain.forgetting.sample_lives import Flow
+from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, LostSample, RunLedger
+from tracker.domain.forgetting.wording import (
+    chance_text,
+    events_text,
+    notes,
+    span_text,
+    transfer_sentences,
+    whole_text,
+)
+from tracker.domain.records.display import (
+    NOTHING,
+    count_text,
+    one_line,
+    percent_text,
+    score_text,
+    shortened,
+    signed_text,
+)
+
+_TEXT_CHARS = 300
+
+
+def ledger_view(ledger: RunLedger, *, subsets: int) -> RenderableType:
+    """Return the summary, what became of each phase's lessons, and the described samples.
+
+    Args:
+        ledger: with texts, as far as they were kept.
+        subsets: how many of each benchmark to show.
+    """
+    remarks = [Text(note, "dim") for benchmark in ledger.benchmarks for note in notes(benchmark)]
+    if not ledger.steps:
+        return Group(Text(f"{one_line(ledger.run_id)}: no checkpoint has enough scores yet"), *remarks)
+    parts: list[RenderableType] = [_title(ledger), _summary(ledger.benchmarks, subsets), *remarks]
+    transfers = transfer_sentences(ledger)
+    parts += [Text(""), *map(Text, transfers)] if transfers else []
+    for benchmark in ledger.benchmarks:
+        parts += _lost(benchmark)
+    return Group(*parts)
+
+
+# --- private: summary
+
+
+def _title(ledger: RunLedger) -> Text:
+    steps = f"steps {ledger.steps[0]} to {ledger.steps[-1]}" if len(ledger.steps) > 1 else f"step {ledger.steps[0]}"
+    return Text.assemble((one_line(ledger.run_id), "bold"), f"  {count_text(len(ledger.steps), 'checkpoint')}, {steps}")
+
+
+def _summary(benchmarks: Iterable[BenchmarkLedger], subsets: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("benchmark", overflow="fold", min_width=8)
+    for name in ("best", "steps", "now", "change (95 %)", "kept", "lost", "net", "by chance"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for benchmark in benchmarks:
+        table.add_row(Text(one_line(benchmark.benchmark), "bold"), *_cells(benchmark.whole))
+        for row in benchmark.subsets[:subsets]:
+            table.add_row(Text(f"  {one_line(row.subset)}", "dim"), *_cells(row))
+        more = len(benchmark.subsets) - subsets
+        if subsets and more > 0:
+            table.add_row(Text(f"  +{more} more", "dim"))
+    return table
+
+
+def _cells(row: LedgerRow) -> tuple[Text | str, ...]:
+    found = row.forgetting
+    if found is None:
+        newest = next((mean for mean in reversed(row.means) if mean is not None), None)
+        return (NOTHING, "", score_text(newest), NOTHING, NOTHING, *_flow_cells(row.flow))
+    change = f"{signed_text(-found.forgetting)} ± {score_text(found.ci_high - found.forgetting)}"
+    return (
+        score_text(found.peak.mean),
+        f"{found.peak.first_step}-{found.peak.last_step}",
+        score_text(found.last.mean),
+        Text(change, "red" if found.ci_low > 0 else ""),
+        NOTHING if found.retention is None else percent_text(min(max(found.retention, 0.0), 1.0)),
+        *_flow_cells(row.flow),
+    )
+
+
+def _flow_cells(flow: Flow | None) -> tuple[str, str, str]:
+    if flow is None:
+        return NOTHING, NOTHING, NOTHING
+    return str(flow.lost), whole_text(flow.net_lost), chance_text(flow.expected_false)
+
+
+# --- private: samples
+
+
+def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:
+    window, flow = benchmark.window, benchmark.whole.flow
+    if window is None or flow is None or not benchmark.details:
+        return
+    yield Text("")
+    yield Text.assemble(
+        (f"{one_line(benchmark.benchmark)}: {count_text(flow.lost, 'lost sample')}", "bold red"),
+        f" (about {chance_text(flow.expected_false)} by chance), right at {span_text(window.before_steps)} and "
+        f"wrong at {span_text(window.after_steps)}",
+    )
+    for sample in benchmark.details:
+        yield _told(sample, window.before_steps[-1], window.after_steps[-1])
+    if flow.lost > len(benchmark.details):
+        yield Text(f"and {flow.lost - len(benchmark.details)} more: --samples, --json", "dim")
+
+
+def _told(sample: LostSample, before: int, after: int) -> Table:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
+    grid.add_column(overflow="fold")
+    texts = sample.texts
+    if texts is None:
+        grid.add_row("sample", Text(f"{one_line(sample.sample_id)} (its texts were not kept)"))
+    else:
+        grid.add_row("prompt", _quoted(texts.prompt))
+        grid.add_row("expected", _quoted(texts.target))
+        grid.add_row(_place(before, right=texts.right_before), _quoted(texts.answer_before))
+        grid.add_row(_place(after, right=texts.right_after), _quoted(texts.answer_after))
+    grid.add_row("life", Text(events_text(sample.events), "dim"))
+    return grid
+
+
+def _place(step: int, *, right: bool) -> Text:
+    return Text(f"✓ {step}", "green") if right else Text(f"✗ {step}", "red")
+
+
+def _quoted(text: str | None) -> Text:
+    if text is None:
+        return Text("(not kept)", "dim")
+    return Text(shortened(one_line(text), _TEXT_CHARS) or "(empty)")

@@ -1,0 +1,306 @@
+r"""Records -> what the terminal shows (rich). Pure: the caller's Console decides about width and colour.
+
+console.print(history_table(reports))     # steps x benchmarks, and the finding in one sentence
+console.print(*report_lines(report), sep="\n")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from tracker.domain.calibration.repetition_text import is_unfit, short_text, unfit_text
+from tracker.domain.overview.costs import cost_text
+from tracker.domain.overview.run import SYMBOLS, WORSE, Overview, headline, overview
+from tracker.domain.records.calibration import Repetition
+from tracker.domain.records.display import (
+    count_text,
+    one_line,
+    percent_text,
+    score_text,
+    subject_text,
+)
+from tracker.domain.records.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
+from tracker.domain.verdicts.screening import mean_text, savings_of, savings_text
+
+STYLES: Mapping[VerdictWord, str] = {
+    VerdictWord.MISSING: "magenta",
+    VerdictWord.INCOMPARABLE: "magenta",
+    VerdictWord.FORGOTTEN: "bold red",
+    VerdictWord.REGRESSED: "red",
+    VerdictWord.RECOVERED: "green",
+    VerdictWord.IMPROVED: "green",
+    VerdictWord.EQUIVALENT: "",
+    VerdictWord.SUSPECT: "yellow",
+    VerdictWord.INCONCLUSIVE: "dim",
+    VerdictWord.FIRST: "dim",
+}
+
+Cell = Callable[[Verdict | None], Text]
+
+DIGEST_SHOWN = 8
+"""Characters of a digest that tell one checkpoint of a step from another."""
+
+_BETWEEN_COLUMNS = 3
+"""Cells between two columns of a plain table."""
+
+_MAX_FINDINGS = 10
+"""Lines of findings under the table of a run."""
+
+
+def history_table(reports: Sequence[Report], *, last: int = 0) -> RenderableType:
+    """Return scores and verdicts by step of one run, under its name and above its finding in one sentence.
+
+    Args:
+        reports: all of the run; older ones may be outlines.
+        last: newest steps that get a line; 0: all. The finding is that of the whole run.
+    """
+    return _HistoryView(reports=tuple(reports), last=last)
+
+
+def report_lines(report: Report) -> tuple[Text, ...]:
+    """Return what was concluded about one checkpoint, one line each: benchmarks, findings, changed latencies."""
+    cost = f"  {cost_text(report.cost)}" if report.cost is not None else ""
+    head = Text.assemble((f"{'judged':>9} ", "dim"), f"step {report.step}", (cost, "dim"))
+    verdicts = (*report.verdicts, *report.findings)
+    width = max((len(_subject(v)) for v in verdicts), default=0)
+    lines = [
+        Text.assemble(
+            " " * 10, f"{_subject(verdict):<{width}}", "  ", _score(verdict), "  ", _word(verdict.word),
+            _coverage(verdict, " answered"), (f"{_remark(verdict)}{_repeated(verdict)}", "dim"),
+        )
+        for verdict in verdicts
+    ]  # fmt: skip
+    return (
+        head,
+        *lines,
+        *(Text.assemble(" " * 10, line) for line in unfit_lines(v.repetition for v in verdicts)),
+        *(_latency_line(v) for v in report.latency if v.word in _LATENCY_NEWS),
+    )
+
+
+def unfit_lines(found: Iterable[Repetition | None]) -> Iterable[Text]:
+    """Yield one line for each benchmark that cannot show the smallest effect that counts."""
+    for one in found:
+        if one is not None and is_unfit(one):
+            yield Text(one_line(unfit_text(one)), style="bold red")
+
+
+def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
+    """Return the checkpoints that were not evaluated, each with the reason and what to do.
+
+    Args:
+        gaps: ordered by step.
+        last: newest ones that get a line; 0: all.
+    """
+    shown = gaps[-last:]
+    table = _plain_table()
+    table.add_column("not evaluated", justify="right", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    table.add_column("what to do", style="dim", overflow="fold")
+    for gap in shown:
+        table.add_row(str(gap.step), Text(f"{one_line(gap.message)} [{gap.code}]"), Text(one_line(gap.hint)))
+    return Group("", *_earlier(len(gaps) - len(shown), "checkpoint"), table)
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _HistoryView:
+    """Chooses the widest form that fits: words, then symbols only, then several tables one below the other."""
+
+    reports: tuple[Report, ...]
+    last: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        view = overview(self.reports)
+        if not view.steps:
+            yield Text("nothing was evaluated yet")
+            return
+        yield _title(self.reports[0].run_id, view)
+        shown = replace(view, steps=view.steps[-self.last :])
+        yield from _earlier(len(view.steps) - len(shown.steps), "step")
+        width = partial(_width, console=console, options=options)
+        full = _table(shown, view.benchmarks, _full_cell)
+        if width(full) <= options.max_width:
+            yield full
+        else:
+            yield from _compact_tables(shown, options.max_width)
+            yield _legend(shown)
+        yield from _answered_legend(shown)
+        if (savings := savings_of(view.verdicts.values())) is not None:
+            yield Text(savings_text(savings), style="dim")
+        yield from _findings(view)
+        yield from _left(view)
+        yield Text("")
+        yield Text(f"{headline(view)}.", style="bold")
+
+
+def _findings(view: Overview) -> Iterable[RenderableType]:
+    """Yield what the newest checkpoint shows beside the scores, one line each under a line that names its step."""
+    found = view.newest_findings()
+    if not found:
+        return
+    yield Text("")
+    yield Text(f"found at step {view.steps[-1]} in subsets and in the length of answers:", style="dim")
+    width = max(len(_subject(finding)) for finding in found[:_MAX_FINDINGS])
+    for finding in found[:_MAX_FINDINGS]:
+        yield Text.assemble(f"{_subject(finding):<{width}}", "  ", _word(finding.word), _since(finding))
+    if len(found) > _MAX_FINDINGS:
+        yield Text(f"and {len(found) - _MAX_FINDINGS} more: `tracker report` shows them", style="dim")
+
+
+def _left(view: Overview) -> Iterable[Text]:
+    """Say which checkpoints training left behind when it went back, one line for each time."""
+    ends = dict.fromkeys(end for _, end in view.left)
+    for end in ends:
+        names = [f"{c.step}:{c.digest[:DIGEST_SHOWN]}" for c, went_to in view.left if went_to == end]
+        more = f" and {len(names) - _MAX_FINDINGS} more" if len(names) > _MAX_FINDINGS else ""
+        text = f"left behind when training went back to step {end}: {', '.join(names[:_MAX_FINDINGS])}{more}"
+        yield Text(text, style="dim")
+    if ends:
+        yield Text("`tracker compare` takes these names", style="dim")
+
+
+def _since(verdict: Verdict) -> Text:
+    """Say when the loss began, where that is known."""
+    if verdict.lost_since is None:
+        return Text("")
+    was = "had been lost " if verdict.word is VerdictWord.RECOVERED else ""
+    return Text(f"  {was}since step {verdict.lost_since}", style="dim")
+
+
+def _title(run_id: str, view: Overview) -> Text:
+    steps = f"steps {view.steps[0]} to {view.steps[-1]}" if len(view.steps) > 1 else f"step {view.steps[0]}"
+    return Text.assemble((one_line(run_id), "bold"), f"  {count_text(len(view.steps), 'checkpoint')}, {steps}")
+
+
+def _earlier(count: int, what: str) -> Iterable[Text]:
+    """Say how many lines are left out, and how to see them."""
+    if count:
+        yield Text(f"\u2026 {count:,} earlier {what}{'s' if count > 1 else ''}: --last 0 shows all", style="dim")
+
+
+def _width(table: Table, *, console: Console, options: ConsoleOptions) -> int:
+    return Measurement.get(console, options.update(max_width=100_000), table).maximum
+
+
+def _compact_tables(view: Overview, room: int) -> Iterable[RenderableType]:
+    """Yield tables of symbols, each with as many benchmarks as fit and at least one."""
+    steps = max(cell_len(text) for text in ("step", *map(str, view.steps)))
+    widths = [_column_width(view, name) for name in view.benchmarks]
+    left = list(view.benchmarks)
+    while left:
+        fitting = sum(total <= room for total in accumulate(widths[-len(left) :], initial=steps)) - 1
+        count = max(1, fitting)
+        yield _table(view, left[:count], _compact_cell)
+        yield Text("")
+        left = left[count:]
+
+
+def _column_width(view: Overview, benchmark: str) -> int:
+    # Asking rich for it, a table for each benchmark, takes longer than all the rest of the page.
+    cells = (_compact_cell(view.at(step, benchmark)).cell_len for step in view.steps)
+    return max(cell_len(one_line(benchmark)), *cells) + _BETWEEN_COLUMNS
+
+
+def _table(view: Overview, benchmarks: Sequence[str], cell: Cell) -> Table:
+    table = _plain_table()
+    table.add_column("step", justify="right", no_wrap=True)
+    for name in benchmarks:
+        table.add_column(Text(one_line(name)), no_wrap=True)
+    for step in view.steps:
+        table.add_row(str(step), *(cell(view.at(step, name)) for name in benchmarks))
+    return table
+
+
+def _plain_table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+
+
+def _full_cell(verdict: Verdict | None) -> Text:
+    if verdict is None:
+        return Text("")
+    return Text.assemble(_score(verdict), " ", _word(verdict.word), _coverage(verdict))
+
+
+def _compact_cell(verdict: Verdict | None) -> Text:
+    if verdict is None:
+        return Text("")
+    symbol = (f"{SYMBOLS[verdict.word]:<2}", STYLES[verdict.word])
+    return Text.assemble(_score(verdict), " ", symbol, _coverage(verdict))
+
+
+_LATENCY_NEWS = frozenset({VerdictWord.REGRESSED, VerdictWord.SUSPECT, VerdictWord.IMPROVED})
+
+
+def _subject(verdict: Verdict) -> str:
+    return one_line(subject_text(verdict.benchmark, verdict.subset, verdict.measure))
+
+
+def _latency_line(verdict: LatencyVerdict) -> Text:
+    name = f"{verdict.metric} p{verdict.quantile * 100:.0f}"
+    return Text.assemble(" " * 10, name, "  ", _word(verdict.word), (f"  {one_line(verdict.reason)}", "dim"))
+
+
+def _score(verdict: Verdict) -> Text:
+    return Text(f"{mean_text(verdict):>5}")
+
+
+def _coverage(verdict: Verdict, word: str = "") -> Text:
+    """Say how much of the samples the score rests on, where that is not all."""
+    share = f" ({percent_text(verdict.coverage)}{word})" if _is_partial(verdict) else ""
+    return Text(share, style="bold yellow")
+
+
+def _is_partial(verdict: Verdict) -> bool:
+    return verdict.score is not None and verdict.coverage < 1
+
+
+def _answered_legend(view: Overview) -> Iterable[Text]:
+    shown = (view.at(step, name) for step in view.steps for name in view.benchmarks)
+    if any(verdict is not None and _is_partial(verdict) for verdict in shown):
+        yield Text("(percent): share of the samples that have a score, where it is not all", style="bold yellow")
+
+
+def _word(word: VerdictWord) -> Text:
+    return Text(f"{SYMBOLS[word]:<2} {word}", style=STYLES[word])
+
+
+def _remark(verdict: Verdict) -> str:
+    """Return the reason, or what matters of it where nothing was found."""
+    if verdict.word is VerdictWord.FIRST:
+        return ""
+    if verdict.word is VerdictWord.INCONCLUSIVE:
+        unseen = "" if verdict.mde is None else f"  (losses under {score_text(verdict.mde)} can go unseen)"
+        return unseen if verdict.comparisons else f"  {one_line(verdict.reason)}"
+    return f"  {one_line(verdict.reason)}{_onset(verdict)}"
+
+
+def _repeated(verdict: Verdict) -> str:
+    """Say what repeating the evaluation alone does, where a difference stands that is to be held against it."""
+    known = verdict.repetition
+    return "" if known is None or not verdict.comparisons else f"  ({short_text(known)})"
+
+
+def _onset(verdict: Verdict) -> str:
+    """Say since when a loss lasts."""
+    is_worse = verdict.word in WORSE and verdict.lost_since is not None
+    return f"; lost since step {verdict.lost_since}" if is_worse else ""
+
+
+def _legend(view: Overview) -> Text:
+    steps = set(view.steps)
+    used = {verdict.word for (step, _), verdict in view.verdicts.items() if step in steps}
+    parts: list[Text] = [Text(f"{SYMBOLS[w]} {w}", style=STYLES[w]) for w in VerdictWord if w in used]
+    return Text("  ").join(parts)

@@ -1,0 +1,182 @@
+"""What came of a sweep, as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from eval_jobs.types import Percentiles, ProbeLoad, ProbeResult
+from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
+from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
+from tracker.domain.sweeps.board_text import difference_text, first_text
+from tracker.domain.sweeps.cron import next_time
+from tracker.domain.sweeps.types import Sweep, Turn, TurnState
+
+WHOLE = 0.995
+"""Coverage from which on nothing is said of it."""
+
+
+def board_lines(board: Board) -> Iterator[RenderableType]:
+    """Yield everything that is to be printed of a turn's results."""
+    yield Text(f"{one_line(board.sweep)}, turn of {time_text(board.due_at)}: {state_text(board)}", "bold")
+    if board.rows:
+        yield ""
+        yield score_table(board)
+    for curve in board.curves:
+        yield ""
+        yield Text(f"latency of {one_line(curve.target)}", "bold")
+        yield _load_table(curve.probes)
+        for failure in curve.failures:
+            yield Text(f"load {failure.load.name}: {one_line(failure.message)}", "red")
+    yield ""
+    for line in _remarks(board):
+        yield Text(one_line(line), "dim")
+
+
+def score_table(board: Board) -> Table:
+    """Return the leaderboard: one line for each target and variant, the best mean first."""
+    table = _table()
+    axes = tuple(dict.fromkeys(axis for row in board.rows for axis, _ in row.variant))
+    table.add_column("target")
+    for axis in axes:
+        table.add_column(axis)
+    for name in board.benchmarks:
+        table.add_column(Text(one_line(name)), justify="right")
+    if len(board.benchmarks) > 1:
+        table.add_column("mean", justify="right")
+    for row in board.rows:
+        values = dict(row.variant)
+        cells = [Text(one_line(row.target)), *(Text(one_line(values.get(axis, NOTHING))) for axis in axes)]
+        cells += [_score(found) for found in scores_of(row, board.benchmarks)]
+        table.add_row(*cells, *([Text(score_text(row.mean), "bold")] if len(board.benchmarks) > 1 else []))
+    return table
+
+
+def scores_of(row: BoardRow, benchmarks: Sequence[str]) -> tuple[BoardScore | None, ...]:
+    """Return a row's scores in the order of the board; None: not asked yet."""
+    by_name = {score.benchmark: score for score in row.scores}
+    return tuple(by_name.get(name) for name in benchmarks)
+
+
+def state_text(board: Board) -> str:
+    """Return what became of a turn, in words."""
+    asked = len(board.rows) or len(board.curves) + board.unanswered
+    if board.unanswered:
+        return f"{board.state}, {count_text(board.unanswered, 'evaluation')} still to come"
+    return f"{board.state}, {count_text(asked, 'evaluation')}"
+
+
+def list_table(
+    sweeps: Sequence[tuple[Sweep, Sequence[Turn]]], answered: dict[tuple[str, datetime], int], now: datetime
+) -> Table:
+    """Return one line for each sweep: when it comes, and what came of its last turn.
+
+    Args:
+        sweeps: each with its turns, newest first.
+        answered: of turns, by sweep and the time they were due, how many plans have a result.
+        now: the present.
+    """
+    table = _table()
+    for name in ("sweep", "when", "last turn"):
+        table.add_column(name)
+    for sweep, turns in sweeps:
+        timetable, zone = sweep.timetable, "UTC"
+        when = ["on demand"]
+        if timetable is not None:
+            zone = timetable.time_zone
+            found = next_time(timetable, now)
+            when = [f"{timetable.cron} {zone}", f"next {NOTHING if found is None else time_text(found, zone)}"]
+        last = next(iter(turns), None)
+        came = [NOTHING]
+        if last is not None:
+            came = [time_text(last.due_at, zone), turn_text(last, answered.get((last.sweep, last.due_at), 0))]
+        table.add_row(Text(sweep.name), _cell(when), _cell(came))
+    return table
+
+
+def turn_text(turn: Turn, answered: int) -> str:
+    """Return what became of a turn as one sentence."""
+    by_hand = "by hand, " if turn.by_hand else ""
+    missed = f", for {count_text(turn.missed + 1, 'time')}" if turn.missed else ""
+    note = f": {turn.note}" if turn.note else ""
+    if turn.state is TurnState.RUNNING:
+        return f"{by_hand}running, {answered} of {count_text(len(turn.plans), 'evaluation')} made{missed}{note}"
+    if turn.state is TurnState.DONE and turn.plans:
+        return f"{by_hand}done, {count_text(len(turn.plans), 'evaluation')}{missed}{note}"
+    return f"{by_hand}{turn.state}{missed}{note}"
+
+
+def change_text(turn: Turn) -> str:
+    """Return what has just become of a turn: that it began, ended or was left out."""
+    if turn.state is not TurnState.RUNNING:
+        return turn_text(turn, 0)
+    note = f"; not asked: {turn.note}" if turn.note else ""
+    return f"begins, {count_text(len(turn.plans), 'evaluation')}{note}"
+
+
+def time_text(time: datetime, zone: str = "UTC") -> str:
+    """Return a time to the minute, with its zone's own short name."""
+    return f"{time.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M %Z}"
+
+
+def load_text(load: ProbeLoad) -> str:
+    """Return how much a load asks for."""
+    return f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} per second"
+
+
+# --- private
+
+
+def _cell(lines: Sequence[str]) -> Text:
+    return Text("\n".join(map(one_line, lines)))
+
+
+def _table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+
+
+def _score(score: BoardScore | None) -> Text:
+    if score is None:
+        return Text(NOTHING, "dim")
+    if score.mean is None:
+        return Text("failed", "red")
+    interval = "" if score.low is None or score.high is None else f" {score.low:.2f}-{score.high:.2f}"
+    covered = "" if score.coverage >= WHOLE else f" {percent_text(score.coverage)} answered"
+    change = f"\n{difference_text(score.change)}" if score.change is not None else ""
+    return Text.assemble(score_text(score.mean), (interval, "dim"), (covered, "yellow"), change)
+
+
+def _load_table(probes: Sequence[ProbeResult]) -> Table:
+    table = _table()
+    for name in ("load", "requests/s", "tokens/s", "TTFT, ms", "TPOT, ms", "failed"):
+        table.add_column(name, justify="left" if name == "load" else "right", no_wrap=True)
+    for probe in probes:
+        rates = (f"{probe.requests_per_s:.2f}", f"{probe.output_tokens_per_s:.1f}")
+        table.add_row(load_text(probe.load), *rates, _ms(probe.ttft_ms), _ms(probe.tpot_ms), str(probe.failed))
+    return table
+
+
+def _ms(percentiles: Percentiles | None) -> str:
+    return NOTHING if percentiles is None else f"{percentiles.p50:.1f} / {percentiles.p95:.1f}"
+
+
+def _remarks(board: Board) -> Iterator[str]:
+    if any(score.low is not None for row in board.rows for score in row.scores):
+        yield "behind each score its 95 % interval over other questions like these"
+    if first := first_text(board):
+        yield (
+            f"below it the difference from {first} on the same questions, up is better, with its 95 % interval: "
+            "one that holds 0 shows none"
+        )
+    if board.curves:
+        yield "times are the median and the 95th percentile"
+    failures = dict.fromkeys(f"{s.benchmark}: {s.failure}" for row in board.rows for s in row.scores if s.failure)
+    yield from failures
+    if board.note:
+        yield f"not asked: {board.note}"

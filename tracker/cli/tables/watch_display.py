@@ -1,0 +1,156 @@
+"""What `tracker watch` shows: one line per event, and in a terminal a live line of what goes on now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+from eval_jobs.queue_types import QueueState
+from eval_jobs.types import EngineKind
+from tracker.app.pipeline import Measurement, Tick
+from tracker.cli.tables.calibration import repetitions
+from tracker.cli.tables.render import report_lines, unfit_lines
+from tracker.cli.tables.sweep import change_text
+from tracker.config import Config
+from tracker.domain.calibration.repetition_text import repetitions_text
+from tracker.domain.checkpoints.leading import Leader
+from tracker.domain.overview.run import open_gaps, skipped_text
+from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.display import clean, count_text, names_text, one_line
+from tracker.ports import History
+
+_MAX_WAITING = 5
+"""Steps that the live line names."""
+
+
+class WatchDisplay:
+    """Prints events as they come; redirected output gets the same lines without the live one."""
+
+    def __init__(self, console: Console, config: Config) -> None:
+        self._console = console
+        self._config = config
+        self._leader: Leader | None = None
+        self._unsent = 0
+        self._is_paused = False
+        self._spinner = Spinner("dots", text="looking for checkpoints")
+        self._live = Live(self._spinner, console=console, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def stands_by(self, leader: Leader | None) -> None:
+        """Say once who leads, and that this process waits for its end."""
+        run = self._config.run.name
+        self._spinner.update(text=Text(f"standing by for run {run}", style="dim"))
+        if leader is not None and leader != self._leader:
+            self._line("stand-by", f"{leader.sentence(run)}; this process takes over when that one ends")
+            self._leader = leader
+
+    def has_no_worker(self, config_path: Path) -> None:
+        """Say how to start a worker, because this process starts none."""
+        folder = self._config.run.state_dir
+        self._line("workers", f"none here: `tracker worker --config {config_path}` on any machine that sees {folder}")
+
+    def welcome(self, measurement: Measurement) -> None:
+        """Say what is watched and how it is measured."""
+        config = self._config
+        names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
+        self._line("watching", f"{config.run.output_dir} for {config.watch.pattern}")
+        self._line("scoring", f"{names} through {measurement.serve.engine_name}")
+        if measurement.serve.trust_remote_code and measurement.serve.engine is not EngineKind.REMOTE:
+            what = "Python code that comes with a checkpoint is run (serve.trust_remote_code)"
+            self._line("trusting", what, style="yellow")
+        if config.watch.allow_pickle:
+            what = "weights are unpickled, which can run code (watch.allow_pickle)"
+            self._line("trusting", what, style="yellow")
+        self._line("keeping", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
+
+    def tells(self, word: str, text: str) -> None:
+        """Print one line that its caller makes."""
+        self._line(word, text)
+
+    def show(self, passed: Tick, state: QueueState) -> None:
+        """Print what is new in this pass and renew the live line."""
+        for checkpoint in passed.checkpoints:
+            self._line("found", f"step {checkpoint.step}  {checkpoint.source_uri}")
+        for gap in passed.gaps:
+            self._line("gap", f"step {gap.step}  {gap.message} ({gap.hint})", style="red")
+        if passed.skipped:
+            self._line("skipped", skipped_text(passed.skipped), style="yellow")
+        for report in passed.reports:
+            # A terminal wraps; a file keeps one line for each verdict.
+            self._console.print(*report_lines(report), sep="\n", soft_wrap=not self._console.is_terminal)
+        for calibration in passed.calibrations:
+            self._calibrated(calibration)
+        for turn in passed.turns:
+            self._line("sweep", f"{turn.sweep}  {change_text(turn)}")
+        self._unsent = passed.unsent
+        self._pauses(_why_waiting(state), is_busy=bool(state.running))
+        self._spinner.update(text=_status(passed, state))
+
+    def farewell(self, history: History, runs: Collection[str] = ()) -> None:
+        """Say what came out of `runs`, without any of the whole project, and what is still on its way."""
+        reports = {run: history.outlines(run) for run in runs or history.runs()}
+        gaps = [gap for run in reports for gap in open_gaps(reports[run], history.gaps(run))]
+        text = f"{sum(map(len, reports.values()))} checkpoints judged, {len(gaps)} gaps; `tracker history` shows them"
+        if self._unsent:
+            text += f"; {self._unsent} results wait for MLflow: the next `tracker watch` sends them"
+        self._line("done", text, style="red" if self._unsent else "dim")
+
+    # --- private
+
+    def _pauses(self, why: str, *, is_busy: bool) -> None:
+        """Say once that workers wait although there is something to do; the live line says it all the time."""
+        if why and not self._is_paused and not is_busy:
+            self._line("paused", why)
+        # Between two looks of a worker the plan is its own for a moment.
+        self._is_paused = bool(why) or (self._is_paused and not is_busy)
+
+    def _calibrated(self, calibration: Calibration) -> None:
+        """Say what `tracker calibrate` found, whose plans this watcher's workers carry out."""
+        found = repetitions(calibration, self._config.policy.min_effect)
+        failed = [failure.benchmark for failure in calibration.failures]
+        said = (repetitions_text(found), f"no result: {names_text(failed)}" if failed else "")
+        self._line("repeated", f"step {calibration.plan.checkpoint.step}  {'; '.join(text for text in said if text)}")
+        for line in unfit_lines(found):
+            self._console.print(Text.assemble(" " * 10, line), soft_wrap=True)
+
+    def _line(self, word: str, text: str, style: str = "dim") -> None:
+        self._console.print(Text.assemble((f"{word:>9} ", style), " ".join(clean(text).splitlines())), soft_wrap=True)
+
+
+def _status(passed: Tick, state: QueueState) -> Text:
+    parts = [f"step {running.plan.checkpoint.step}: {running.note}" for running in state.running]
+    if state.waiting:
+        parts.append(_waiting(state))
+    if passed.unsent:
+        parts.append(f"{passed.unsent} results wait for MLflow")
+    if passed.untold:
+        parts.append(f"{count_text(passed.untold, 'alert')} to be told")
+    return Text(one_line(" | ".join(parts)) or "looking for checkpoints", style="dim")
+
+
+def _waiting(state: QueueState) -> str:
+    shown = ", ".join(str(one.step) for one in state.waiting[:_MAX_WAITING])
+    more = state.counts["waiting"] - min(len(state.waiting), _MAX_WAITING)
+    why = _why_waiting(state)
+    return f"waiting: step {shown}" + (f" and {more} more" if more else "") + (f": {why}" if why else "")
+
+
+def _why_waiting(state: QueueState) -> str:
+    return next((one.note for one in state.waiting if one.note), "")

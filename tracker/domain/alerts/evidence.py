@@ -1,0 +1,57 @@
+"""What an alert rests on, and the command that shows more, taken from verdicts. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from tracker.domain.records.alerts import Evidence
+from tracker.domain.records.types import Baseline, LatencyVerdict, Report, Verdict
+
+
+def evidence_of(verdict: Verdict) -> Evidence:
+    """Return the numbers that decided a verdict; only the score where nothing was compared."""
+    if not verdict.comparisons:
+        return Evidence(score=verdict.score)
+    decided = verdict.comparisons[0]
+    is_of_run = decided.baseline is not Baseline.PINNED
+    return Evidence(
+        score=verdict.score,
+        change=decided.delta,
+        ci_low=decided.ci_low,
+        ci_high=decided.ci_high,
+        baseline_steps=decided.baseline_steps if is_of_run else (),
+        n_common=decided.n_common,
+        n_lost=decided.n_lost,
+        n_gained=decided.n_gained,
+    )
+
+
+def evidence_of_latency(slower: Sequence[LatencyVerdict]) -> Evidence | None:
+    """Return the numbers of the time that grew most; None where none did."""
+    worst = max(slower, key=lambda v: v.ratio or 0.0, default=None)
+    if worst is None:
+        return None
+    reference = () if worst.reference_step is None else (worst.reference_step,)
+    return Evidence(
+        change=worst.ratio,
+        ci_low=worst.ci_low,
+        ci_high=worst.ci_high,
+        is_ratio=True,
+        baseline_steps=reference,
+        n_common=worst.requests,
+    )
+
+
+def comparing(report: Report, verdict: Verdict) -> str:
+    """Return the command that compares the report's checkpoint with the last one that it was judged by; or nothing."""
+    before = max(evidence_of(verdict).baseline_steps, default=None)
+    if before is None:
+        return ""
+    names = (shlex.quote(f"{report.run_id}@{step}") for step in (before, report.step))
+    return f"tracker compare {' '.join(names)}"
+
+
+def looking(run_id: str) -> str:
+    """Return the command that shows a run step by step."""
+    return f"tracker history {shlex.quote(run_id)}"

@@ -1,0 +1,215 @@
+"""From reports and gaps to alerts: once when a cause appears, once when it is gone. Pure.
+
+    for alert in alerts_for(report, history.open_alerts(run_id)):
+        ...  # tell people, then store it
+
+One cause of one benchmark has one fingerprint, so that repeating a step after a crash repeats nothing new.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from eval_jobs.identity import content_hash
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.alerts.evidence import comparing, evidence_of, evidence_of_latency, looking
+from tracker.domain.calibration.noise import repetition
+from tracker.domain.calibration.repetition_text import is_unfit, repetition_text, unfit_text
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.domain.records.calibration import Calibration, Fitness, Repetition
+from tracker.domain.records.display import subject_text
+from tracker.domain.records.types import (
+    Acceptance,
+    Closing,
+    Episode,
+    Gap,
+    LatencyVerdict,
+    Measure,
+    Report,
+    Verdict,
+    VerdictWord,
+)
+
+CHECKPOINT = "checkpoint"
+"""Subject of what is about a whole checkpoint."""
+
+
+def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[EvalRecord] = ()) -> tuple[Alert, ...]:
+    """Return what people must be told: losses that open or end, results that are missing or there again.
+
+    One loss is told once, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
+    A result that is missing makes nobody blind when one of the `later` checkpoints, evaluated before, has it.
+    """
+    seen = {o.benchmark for record in later for o in record.outcomes if isinstance(o, EvalResult)}
+    blind = (_of_blind_spot(report, v) for v in report.verdicts if not (_is_missing(v) and v.benchmark in seen))
+    found = [*_of_losses(report), *blind, *_of_latency(report), *_of_gaps(report, open_alerts)]
+    return _news_of(found, report, open_alerts)
+
+
+def loss_alerts(report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+    """Return the losses that open or end in a report that was made again; the rest of it was told before."""
+    return _news_of(_of_losses(report), report, open_alerts)
+
+
+def alert_of_acceptance(episode: Episode, acceptance: Acceptance) -> Alert:
+    """Return the end of a loss that somebody accepted."""
+    return Alert(
+        fingerprint=_fingerprint_of(episode),
+        run_id=episode.run_id,
+        step=acceptance.step,
+        kind=AlertKind.LOSS,
+        subject=subject_text(episode.benchmark, episode.subset, episode.measure),
+        state=AlertState.RESOLVED,
+        message=f"{episode.benchmark}: its level at step {acceptance.step} was accepted: {acceptance.reason}",
+        raised_at=acceptance.accepted_at,
+    )
+
+
+def alert_of_gap(gap: Gap) -> Alert:
+    """Return the alert of a checkpoint that will not be evaluated."""
+    return Alert(
+        fingerprint=content_hash([gap.run_id, "checkpoint", gap.step, gap.code]),
+        run_id=gap.run_id,
+        step=gap.step,
+        kind=AlertKind.CHECKPOINT,
+        subject=CHECKPOINT,
+        state=AlertState.FIRING,
+        message=f"checkpoint {gap.step} will not be evaluated: {gap.message} ({gap.hint})",
+        command=looking(gap.run_id),
+        raised_at=gap.seen_at,
+    )
+
+
+def alerts_of_calibration(
+    calibration: Calibration, open_alerts: Sequence[Alert], *, min_effect: float
+) -> tuple[Alert, ...]:
+    """Return which benchmarks a calibration shows to be unfit, each told once, and which ones no longer are.
+
+    One alert for each benchmark of a run, whatever its settings: whoever mends them calibrates again with others.
+    """
+    run_id = calibration.plan.checkpoint.run_id
+    firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == run_id}
+    found = (_of_repetition(repetition(calibration, asked, min_effect)) for asked in calibration.benchmarks)
+    return tuple(alert for alert in found if (alert.state is AlertState.FIRING) != (alert.fingerprint in firing))
+
+
+# --- private
+
+_MEDIAN = 0.5
+_MARGIN = 1.05
+
+
+def _is_no_slower(verdict: LatencyVerdict) -> bool:
+    return verdict.ci_high is not None and verdict.ci_high < _MARGIN
+
+
+def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
+    """A checkpoint that was called lost and is there: it was finished late, or a person had it evaluated."""
+    for alert in open_alerts:
+        if alert.subject == CHECKPOINT and alert.kind in (None, AlertKind.CHECKPOINT) and alert.step == report.step:
+            message = f"checkpoint {report.step} was evaluated after all"
+            yield replace(alert, state=AlertState.RESOLVED, message=message, raised_at=report.created_at)
+
+
+def _of_losses(report: Report) -> Iterator[Alert]:
+    verdicts = {(v.benchmark, v.subset, v.measure): v for v in (*report.verdicts, *report.findings)}
+    for episode in report.episodes:
+        if episode.measure is Measure.OUTPUT_LENGTH:
+            continue  # longer answers are shown; whether they are worse, the score says
+        subject = subject_text(episode.benchmark, episode.subset, episode.measure)
+        verdict = verdicts.get((episode.benchmark, episode.subset, episode.measure))
+        is_left = episode.closed_by is Closing.SUPERSEDED
+        if is_left:
+            message = f"{subject}: training went back to step {episode.closed_step}, before this loss was seen"
+        elif verdict is None:
+            message = f"{subject} is lost again: training went back to before its recovery"
+        else:
+            message = f"{subject} {verdict.word} at step {report.step}: {verdict.reason}"
+        yield Alert(
+            fingerprint=_fingerprint_of(episode),
+            run_id=report.run_id,
+            # What was told at a later step of the branch that was left is over all the same.
+            step=max(report.step, episode.opened_step) if is_left else report.step,
+            kind=AlertKind.LOSS,
+            subject=subject,
+            state=AlertState.FIRING if episode.closed_step is None else AlertState.RESOLVED,
+            message=message,
+            evidence=None if verdict is None else evidence_of(verdict),
+            command=("" if verdict is None else comparing(report, verdict)) or looking(report.run_id),
+            raised_at=report.created_at,
+        )
+
+
+def _of_latency(report: Report) -> Iterator[Alert]:
+    """One alert a load: slower in whatever time or quantile. It ends when every median is shown not to be slower."""
+    for load in dict.fromkeys(v.load for v in report.latency):
+        verdicts = [v for v in report.latency if v.load == load]
+        slower = [v for v in verdicts if v.word is VerdictWord.REGRESSED]
+        if not slower and not all(_is_no_slower(v) for v in verdicts if v.quantile == _MEDIAN):
+            continue
+        said = "; ".join(v.reason for v in slower) or "no longer slower"
+        yield Alert(
+            fingerprint=content_hash([report.run_id, "latency", load]),
+            run_id=report.run_id,
+            step=report.step,
+            kind=AlertKind.LATENCY,
+            subject=f"latency, load {load}",
+            state=AlertState.FIRING if slower else AlertState.RESOLVED,
+            message=f"latency under load {load} at step {report.step}: {said}",
+            evidence=evidence_of_latency(slower),
+            command=f"tracker report {shlex.quote(report.run_id)}",
+            raised_at=report.created_at,
+        )
+
+
+def _of_repetition(found: Repetition) -> Alert:
+    unfit = is_unfit(found)
+    fit = f"{found.benchmark} is no longer shown to be unfit: {repetition_text(found)}"
+    return Alert(
+        fingerprint=content_hash([found.run_id, found.benchmark, Fitness.UNFIT]),
+        run_id=found.run_id,
+        step=found.step,
+        kind=AlertKind.UNFIT,
+        subject=found.benchmark,
+        state=AlertState.FIRING if unfit else AlertState.RESOLVED,
+        message=unfit_text(found) if unfit else fit,
+        command=f"tracker calibrate {shlex.quote(f'{found.run_id}@{found.step}')}",
+        raised_at=found.measured_at,
+    )
+
+
+def _is_missing(verdict: Verdict) -> bool:
+    return verdict.word is VerdictWord.MISSING
+
+
+def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
+    missing = _is_missing(verdict)
+    return Alert(
+        fingerprint=content_hash([report.run_id, verdict.benchmark, VerdictWord.MISSING]),
+        run_id=report.run_id,
+        step=report.step,
+        kind=AlertKind.MISSING,
+        subject=verdict.benchmark,
+        state=AlertState.FIRING if missing else AlertState.RESOLVED,
+        message=f"{verdict.benchmark} {'' if missing else 'no longer '}missing at step {report.step}: {verdict.reason}",
+        command="" if report.checkpoint is None else f"tracker run {shlex.quote(report.checkpoint.uri)}",
+        raised_at=report.created_at,
+    )
+
+
+def _news_of(found: Iterable[Alert], report: Report, open_alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+    firing = {a.fingerprint: a for a in open_alerts if a.state is AlertState.FIRING and a.run_id == report.run_id}
+    return tuple(alert for alert in found if _is_news(alert, firing.get(alert.fingerprint)))
+
+
+def _is_news(alert: Alert, known: Alert | None) -> bool:
+    if alert.state is AlertState.FIRING:
+        return known is None
+    return known is not None and known.step <= alert.step
+
+
+def _fingerprint_of(episode: Episode) -> str:
+    subject = [episode.suite, episode.benchmark, episode.subset, episode.measure]
+    return content_hash([episode.run_id, *subject, episode.opened_step])

@@ -1,0 +1,233 @@
+"""A message to people in words: the one place where they are chosen, whatever channel carries them. Pure.
+
+    text = text_of(message)
+    text.title                    # run-a step 600: sums regressed (and 2 more)
+    blocks = shown(text, MARKUP, Room(total=4096, size=bytes_long))
+
+Names, questions and messages are foreign: they become single lines of bounded length here, and each channel's markup
+makes them harmless in its own notation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+
+from eval_jobs.identity import content_hash
+from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState, Evidence
+from tracker.domain.records.display import count_text, one_line, score_text, signed_text, steps_text
+
+MAX_NAME_CHARS = 80
+MAX_SENTENCE_CHARS = 600
+MAX_SHORT_CHARS = 240
+MAX_QUESTION_CHARS = 200
+MAX_QUESTIONS = 3
+MAX_COMMAND_CHARS = 500
+"""A longer command is left out: cut, it would be another one."""
+MAX_LINK_CHARS = 500
+
+LOST = "Lost, for example"
+LINK = "Open the run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One alert of a message, as single lines of foreign text: not escaped."""
+
+    state: AlertState
+    headline: str
+    """`sums regressed`."""
+    sentence: str
+    facts: tuple[tuple[str, str], ...]
+    """Label and text, such as `compared with` and `steps 100-500`."""
+    lost: tuple[str, ...]
+    """A few questions that were answered right before and wrong now."""
+    command: str
+    """What to type to look further; empty: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageText:
+    """A whole message, as single lines of foreign text: not escaped."""
+
+    title: str
+    is_firing: bool
+    entries: tuple[Entry, ...]
+    link: str
+    """Empty: there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Markup:
+    """How a channel writes text for people. Each takes text that is escaped already."""
+
+    escape: Callable[[str], str]
+    """Makes foreign text harmless."""
+    bold: Callable[[str], str]
+    quote: Callable[[str], str]
+    code: Callable[[str], str]
+    """Takes foreign text as it is."""
+    line_end: str = "\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What a service takes at once, in the unit of `size`; 2000 characters or bytes are enough for one entry."""
+
+    total: int
+    """All blocks together, without what stands between them."""
+    each: int = 1_000_000
+    count: int = 100
+    size: Callable[[str], int] = len
+
+
+def text_of(message: AlertMessage) -> MessageText:
+    """Return the message in words."""
+    entries = tuple(entry_of(alert) for alert in message.alerts)
+    more = f" (and {len(entries) - 1} more)" if len(entries) > 1 else ""
+    run = line_of(message.run_id, MAX_NAME_CHARS)
+    link = one_line(message.link)
+    return MessageText(
+        title=f"{run} step {message.step}: {entries[0].headline}{more}",
+        is_firing=message.is_firing,
+        entries=entries,
+        link=link if len(link) <= MAX_LINK_CHARS else "",
+    )
+
+
+def id_of(message: AlertMessage) -> str:
+    """Return what is the same when the same news are sent again, and different for any other news."""
+    news = [[alert.fingerprint, alert.state, alert.raised_at.astimezone(UTC).isoformat()] for alert in message.alerts]
+    return content_hash([message.run_id, message.step, news])
+
+
+def entry_of(alert: Alert) -> Entry:
+    """Return one alert in words."""
+    subject = line_of(alert.subject, MAX_NAME_CHARS)
+    firing, resolved = _HEADLINES.get(alert.kind, _OTHERWISE)
+    command = one_line(alert.command)
+    evidence = alert.evidence or Evidence()
+    lost = evidence.lost_samples[:MAX_QUESTIONS]
+    return Entry(
+        state=alert.state,
+        headline=(firing if alert.state is AlertState.FIRING else resolved).format(subject=subject),
+        sentence=line_of(alert.message, MAX_SENTENCE_CHARS),
+        facts=tuple(_facts(alert, evidence)),
+        lost=tuple(line_of(question, MAX_QUESTION_CHARS) for question in lost),
+        command=command if len(command) <= MAX_COMMAND_CHARS else "",
+    )
+
+
+def shown(text: MessageText, markup: Markup, room: Room) -> list[str]:
+    """Return one block of text for each entry, then `and N more` where not all have room.
+
+    Every entry is shown shortly before the first ones are shown with all that is known.
+    """
+    size = room.size
+    short = [block(entry, markup, is_short=True) for entry in text.entries]
+    longest_rest = size(f"and {len(short)} more")
+    count = min(len(short), room.count)
+    while count > 1 and sum(map(size, short[:count])) + (longest_rest if count < len(short) else 0) > room.total:
+        count -= 1
+    blocks, left_out = short[:count], len(short) - count
+    free = room.total - sum(map(size, blocks)) - (longest_rest if left_out else 0)
+    for index, entry in enumerate(text.entries[:count]):
+        full = block(entry, markup)
+        growth = size(full) - size(blocks[index])
+        if growth <= free and size(full) <= room.each:
+            blocks[index] = full
+            free -= growth
+    return [*blocks, f"and {left_out} more"] if left_out else blocks
+
+
+def block(entry: Entry, markup: Markup, *, is_short: bool = False) -> str:
+    """Return one entry as lines: what and why; unless `is_short`, also the numbers, a few questions and a command."""
+    escape = markup.escape
+    lines = [markup.bold(escape(f"{state_text(entry.state)}: {entry.headline}"))]
+    if is_short:
+        return markup.line_end.join([*lines, escape(cut(entry.sentence, MAX_SHORT_CHARS))])
+    lines.append(escape(entry.sentence))
+    lines += [f"{markup.bold(escape(label))}: {escape(text)}" for label, text in entry.facts]
+    if entry.command:
+        lines.append(markup.code(entry.command))
+    if entry.lost:  # last: what follows a quotation in Markdown belongs to it
+        lines += [markup.bold(escape(LOST)), *(markup.quote(escape(question)) for question in entry.lost)]
+    return markup.line_end.join(lines)
+
+
+def plain_lines(entry: Entry) -> Sequence[str]:
+    """Return one entry as plain lines, for terminals and e-mail."""
+    same: Callable[[str], str] = str
+    markup = Markup(escape=same, bold=same, quote=lambda text: f"  {text}", code=lambda text: f"  {text}")
+    return block(entry, markup).split("\n")
+
+
+def state_text(state: AlertState) -> str:
+    """Return `Firing` or `Resolved`."""
+    return state.value.capitalize()
+
+
+def line_of(text: str, limit: int) -> str:
+    """Return foreign text as one line of at most `limit` characters."""
+    return cut(one_line(text[: 8 * limit]), limit)  # whatever length it has, it takes no longer
+
+
+def cut(text: str, limit: int) -> str:
+    """Return at most `limit` characters, with three dots where something is missing at the end."""
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+
+
+def bytes_long(text: str) -> int:
+    """Return how many bytes `text` has in UTF-8."""
+    return len(text.encode())
+
+
+# --- private
+
+_OTHERWISE = ("{subject} needs a look", "{subject} is over")
+_HEADLINES: dict[AlertKind | None, tuple[str, str]] = {
+    AlertKind.LOSS: ("{subject} regressed", "{subject}: the loss is over"),
+    AlertKind.LATENCY: ("slower: {subject}", "no longer slower: {subject}"),
+    AlertKind.MISSING: ("{subject} was not measured", "{subject} is measured again"),
+    AlertKind.CHECKPOINT: ("the checkpoint will not be evaluated", "the checkpoint was evaluated after all"),
+    AlertKind.OVERDUE: ("no checkpoint for much longer than usual", "the wait for a checkpoint is over"),
+    AlertKind.STUCK: ("the evaluation is stuck", "the evaluation goes on"),
+    AlertKind.UNFIT: (
+        "{subject} is unfit: repeating it changes its score",
+        "{subject} is not shown to be unfit any more",
+    ),
+    AlertKind.TEST: ("a test, nothing happened", "the test is over"),
+}
+
+
+def _facts(alert: Alert, evidence: Evidence) -> Iterator[tuple[str, str]]:
+    if evidence.change is not None:
+        yield "change", _change_text(evidence, evidence.change)
+    if evidence.score is not None:
+        yield "score", score_text(evidence.score)
+    if evidence.baseline_steps:
+        yield "compared with", steps_text(evidence.baseline_steps)
+    if evidence.n_common:
+        yield ("requests" if evidence.is_ratio else "samples"), _count_text(evidence)
+    is_firing = alert.state is AlertState.FIRING
+    yield ("since" if is_firing else "over since"), f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _change_text(evidence: Evidence, change: float) -> str:
+    as_text = _times_text if evidence.is_ratio else signed_text
+    text = as_text(change)
+    if evidence.ci_low is None or evidence.ci_high is None:
+        return text
+    return f"{text} (95 % interval {as_text(evidence.ci_low)} to {as_text(evidence.ci_high)})"
+
+
+def _times_text(ratio: float) -> str:
+    return f"{score_text(ratio)} times"
+
+
+def _count_text(evidence: Evidence) -> str:
+    if evidence.is_ratio:
+        return f"{evidence.n_common} on both sides"
+    common = count_text(evidence.n_common, "sample")
+    return f"{evidence.n_lost} lost and {evidence.n_gained} gained of {common} on both sides"

@@ -1,0 +1,1 @@
+"""The best checkpoint of a run, champions, and which checkpoints are kept."""

@@ -1,0 +1,133 @@
+"""Which checkpoint of a run is its best: one of its peak, never the luckiest single one. Pure.
+
+    found = best_of(scores)                     # over its suite; None: no checkpoint has a score of every benchmark
+    found = best_of(scores, "gsm8k")            # of one benchmark
+    found.checkpoint, found.block, found.mean
+
+The best single checkpoint of a long run is the luckiest one: after 100 checkpoints of 100 questions each it stands 5
+points above the truth. So checkpoints that follow each other are averaged, as many as a verdict's peak has
+(`blocks.peak_width`), and the best of these blocks decides. Named is the newest one of the block that is not below its
+median: within a block the scores differ by luck, but a broken checkpoint beside good ones is none to go back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eval_jobs.types import Checkpoint, EvalPlan
+from tracker.domain.records.imported import stands_for_import
+from tracker.domain.records.types import Measure, Policy
+from tracker.domain.regression.blocks import peak_width
+from tracker.domain.scores.matrix import FloatArray
+from tracker.domain.scores.run_scores import BenchmarkSeries, RunScores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best checkpoint of a run, and what it was chosen by."""
+
+    plan: EvalPlan
+    """Of the newest record that counts."""
+    benchmarks: tuple[str, ...]
+    """What counted, each as much as the others."""
+    block: tuple[int, ...]
+    """Steps of the peak, ascending; the checkpoint is one of them."""
+    mean: float
+    """Of the block over the benchmarks; up is better: the score, or 1 - score where lower is better."""
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint that is named."""
+        return self.plan.checkpoint
+
+
+def best_of(
+    scores: RunScores, benchmark: str | None = None, *, min_coverage: float = Policy.min_coverage
+) -> Best | None:
+    """Return the best checkpoint, or None when none has a score of everything that counts.
+
+    Only checkpoints count that asked every benchmark as a whole. What was measured in several ways counts in its newest
+    one; of several suites the one that was measured at most checkpoints counts. Imported results count only where
+    nothing else is known of the run: nobody can go back to weights that were never held.
+
+    Args:
+        scores: of one branch of a run (`rewind.scores_of_newest`); its scores are among what is known.
+        benchmark: None: the mean over all of its suite.
+        min_coverage: share of the samples that must have a score.
+    """
+    scores = _own(scores)
+    suite = _main_suite(scores, benchmark)
+    names = _benchmarks_of(scores, suite) if benchmark is None else (benchmark,)
+    ways = [scores.of(name, suite) for name in names]
+    series = [found[-1] for found in ways if found]
+    return _peak(series, min_coverage) if series else None
+
+
+def best_by_benchmark(scores: RunScores, *, min_coverage: float = Policy.min_coverage) -> dict[str, Best]:
+    """Return `best_of` each benchmark that has one, in the order of the run's benchmarks."""
+    found = {name: best_of(scores, name, min_coverage=min_coverage) for name in scores.benchmarks()}
+    return {name: best for name, best in found.items() if best is not None}
+
+
+# --- private
+
+
+def _own(scores: RunScores) -> RunScores:
+    own = {k: series for k, series in scores.series.items() if not stands_for_import(series.plans[-1].checkpoint)}
+    return replace(scores, series=own) if own else scores
+
+
+def _main_suite(scores: RunScores, benchmark: str | None) -> str | None:
+    """Return the suite that was measured at most checkpoints, the newest of several."""
+    measured: dict[str, set[int]] = {}
+    for series in scores.series.values():
+        if benchmark in {None, series.key.benchmark}:
+            measured.setdefault(series.key.suite, set()).update(series.steps)
+    return max(measured, key=lambda suite: (len(measured[suite]), max(measured[suite]), suite), default=None)
+
+
+def _benchmarks_of(scores: RunScores, suite: str | None) -> tuple[str, ...]:
+    """Return what the newest checkpoint of a suite was to be asked: what was taken out of it since counts no more."""
+    of_suite = [series for series in scores.series.values() if series.key.suite == suite]
+    newest = max(of_suite, key=lambda s: (s.steps[-1], s.finished_at[-1]), default=None)
+    return () if newest is None else tuple(benchmark.name for benchmark in newest.plans[-1].suite.benchmarks)
+
+
+def _peak(series: Sequence[BenchmarkSeries], min_coverage: float) -> Best | None:
+    rows = [_usable(one, min_coverage) for one in series]
+    common = sorted(set.intersection(*(set(found) for found in rows)))
+    known = {step: [one.plans[of[step]] for one, of in zip(series, rows, strict=True)] for step in common}
+    # One step may hold other weights in one series than in another: written again, and measured in part since.
+    steps = [step for step in common if len({plan.checkpoint.digest for plan in known[step]}) == 1]
+    if not steps:
+        return None
+    scored = [
+        one.matrix(Measure.SCORE).means[[of[step] for step in steps]] for one, of in zip(series, rows, strict=True)
+    ]
+    means: FloatArray = np.mean(scored, axis=0)
+    first, width = _best_block(means)
+    block = means[first : first + width]
+    newest = first + int(np.flatnonzero(block >= np.median(block))[-1])
+    return Best(
+        plan=known[steps[newest]][-1],
+        benchmarks=tuple(one.key.benchmark for one in series),
+        block=tuple(steps[first : first + width]),
+        mean=float(block.mean()),
+    )
+
+
+def _usable(series: BenchmarkSeries, min_coverage: float) -> dict[int, int]:
+    """Return the rows that count by their step."""
+    means = series.matrix(Measure.SCORE).means
+    usable = (row for row in series.usable_rows(min_coverage).tolist() if series.is_whole[row])
+    return {series.steps[row]: row for row in usable if not np.isnan(means[row])}
+
+
+def _best_block(means: FloatArray) -> tuple[int, int]:
+    """Return where the best neighbours begin and how many they are; of equally good ones the newest."""
+    width = min(means.size, peak_width(None, means.size))
+    sums = np.convolve(means, np.ones(width), mode="valid")
+    return int(np.flatnonzero(sums >= sums.max() - 1e-12 * width)[-1]), width

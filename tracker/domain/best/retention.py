@@ -1,0 +1,112 @@
+"""What of our own is kept: pins, which hold weights, and the texts of answers. Pure.
+
+choices = choose(checkpoints, keep=3, reasons=reasons_to_keep(scores, policy, ...))
+[c for c in choices if not c.reasons]       # what may go
+
+The trainer's files are not ours and never a subject of this. Scores are kept for ever: verdicts rest on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from eval_jobs.types import Checkpoint
+from tracker.domain.best.choice import best_by_benchmark, best_of
+from tracker.domain.scores.run_scores import RunScores
+
+LAST = "one of the last {count}"
+FIRST = "first of the run"
+BEST = "best at {names}"
+BEST_OF_SUITE = "best of the run"
+REFERENCE = "latency is compared with it"
+BASELINE = "policy.baseline"
+UNFINISHED = "not evaluated yet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepPolicy:
+    """How many checkpoints of every run keep what, beside those that have a reason of their own. None: all."""
+
+    pins: int | None = None
+    samples: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """One checkpoint by its content: a step that was written again is another one."""
+
+    run_id: str
+    step: int
+    digest: str
+    files_digest: str = ""
+    """As `Checkpoint.files_digest`: the same weights beside another tokenizer are another checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Whether something of one checkpoint is kept."""
+
+    checkpoint: Identity
+    reasons: tuple[str, ...]
+    """Why it is kept; empty: it may go."""
+
+
+def is_of(run_id: str, run: str) -> bool:
+    """Return whether a checkpoint is of `run` or of one of its sub-folders, `run/name`."""
+    return run_id == run or run_id.startswith(f"{run}/")
+
+
+def identity_of(checkpoint: Checkpoint) -> Identity:
+    """Return what a checkpoint is known by."""
+    return Identity(
+        run_id=checkpoint.run_id,
+        step=checkpoint.step,
+        digest=checkpoint.digest,
+        files_digest=checkpoint.files_digest,
+    )
+
+
+def choose(
+    checkpoints: Iterable[Identity], *, keep: int | None, reasons: Mapping[Identity, Sequence[str]]
+) -> tuple[Choice, ...]:
+    """Return for every checkpoint whether it is kept: the last `keep` of its run by step, and all with a reason.
+
+    Args:
+        checkpoints: in any order, of any runs.
+        keep: None: all are kept, and the reason says so.
+        reasons: why single ones are kept, whatever their step.
+    """
+    ordered = sorted(set(checkpoints), key=lambda c: (c.run_id, c.step, c.digest, c.files_digest))
+    last = {c for run in {c.run_id for c in ordered} for c in _last([c for c in ordered if c.run_id == run], keep)}
+    text = "all are kept" if keep is None else LAST.format(count=keep)
+    return tuple(Choice(checkpoint=c, reasons=(*((text,) if c in last else ()), *reasons.get(c, ()))) for c in ordered)
+
+
+def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:
+    """Return the best checkpoint of each benchmark and that of the suite (`best`), with the reason to keep it.
+
+    `scores` are of one branch of a run (`rewind.scores_of_newest`).
+    """
+    names: dict[Identity, list[str]] = {}
+    for benchmark, best in best_by_benchmark(scores).items():
+        names.setdefault(identity_of(best.checkpoint), []).append(benchmark)
+    of_suite = best_of(scores)
+    reasons = {key: (BEST.format(names=", ".join(found)),) for key, found in names.items()}
+    return reasons if of_suite is None else merged({identity_of(of_suite.checkpoint): (BEST_OF_SUITE,)}, reasons)
+
+
+def merged(*parts: Mapping[Identity, Sequence[str]]) -> Mapping[Identity, tuple[str, ...]]:
+    """Return all reasons of all parts, in their order, each once."""
+    keys = dict.fromkeys(key for part in parts for key in part)
+    return {key: tuple(dict.fromkeys(reason for part in parts for reason in part.get(key, ()))) for key in keys}
+
+
+# --- private
+
+
+def _last(ordered: Sequence[Identity], keep: int | None) -> Sequence[Identity]:
+    """Return those of the last `keep` steps; two contents of one step count as one."""
+    steps = sorted({c.step for c in ordered})
+    kept = set(steps if keep is None else steps[max(0, len(steps) - keep) :])
+    return [c for c in ordered if c.step in kept]

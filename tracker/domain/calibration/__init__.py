@@ -1,0 +1,1 @@
+"""What repeating an evaluation changes."""

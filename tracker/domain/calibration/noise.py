@@ -1,0 +1,273 @@
+"""What repeating an evaluation changes: one checkpoint asked twice, benchmark by benchmark. Pure.
+
+    calibration = calibration_of(record, min_coverage=0.95)       # the record of a plan with `calibration`
+    found = repetition_of(calibrations, measured, benchmark, min_effect=0.01)   # None: never calibrated
+    fitness(asked, min_effect)                                    # FIT, UNFIT or UNSURE
+
+Of n samples with scores x and y in the two passes, d = y - x. A sample's score varies by E d^2 / 2 around its mean, and
+the mean of n of them by `noise`^2 = sum d^2 / (2 n^2): what one evaluation is off by chance of decoding alone. Two
+evaluations differ by sqrt(2) as much, and that is what a verdict's delta holds.
+
+Intervals are those of Clopper and Pearson 1934, also for squares of graded scores, whose sum takes the place of the
+number of flips: of all values between 0 and 1 with a given mean, 0/1 ones scatter most. None of 150 flipped says: at
+most 2.4 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from scipy.special import betaincinv
+
+from eval_jobs.errors import Incomparable
+from eval_jobs.types import BenchmarkFailure, EngineInfo, EvalPlan, EvalRecord, EvalResult, Outcome
+from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness, Repetition
+from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.pairing import explain_difference, served_alike
+from tracker.domain.scores.statistics import paired_test
+from tracker.domain.scores.summary import has_score, sample_means
+
+SHIFT_P = 0.001
+"""Below it the means of the two passes differ by more than flips explain. Of 1,000 healthy benchmarks one does."""
+
+LEVEL = 0.95
+_NORMAL_975 = 1.959963984540054
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Standard deviation of one evaluation's mean score by decoding alone, with its 95 % interval, in score units."""
+
+    sd: float
+    low: float
+    high: float
+
+
+def calibration_of(record: EvalRecord, *, min_coverage: float) -> Calibration:
+    """Return what the record of a calibration shows.
+
+    A benchmark of which less than `min_coverage` of the samples have a score in both passes is a failure.
+    """
+    names = [benchmark.name for benchmark in record.plan.suite.benchmarks]
+    tried = [_tried(name, record.outcomes, min_coverage) for name in names]
+    return Calibration(
+        plan=record.plan,
+        engine=None if record.engine is None else replace(record.engine, canaries=()),  # long, and said nowhere
+        benchmarks=tuple(t for t in tried if isinstance(t, AskedTwice)),
+        failures=tuple(t for t in tried if isinstance(t, BenchmarkFailure)),
+        started_at=record.started_at,
+        finished_at=record.finished_at,
+    )
+
+
+def asked_twice(first: EvalResult, second: EvalResult) -> AskedTwice | None:
+    """Return what differs between two results of one benchmark; None when no sample has a score in both."""
+    before, after = sample_means(first), sample_means(second)
+    common = [key for key in before if key in after]
+    if not common:
+        return None
+    x, y = (np.array([means[key].score for key in common], dtype=np.float64) for means in (before, after))
+    d = y - x
+    texts, other = _texts(first), _texts(second)
+    changed = np.array([texts[key] != other[key] for key in common], dtype=bool)
+    clusters = cluster_index([before[key].cluster_id for key in common])
+    return AskedTwice(
+        benchmark=first.benchmark,
+        fingerprint=first.fingerprint,
+        planned=len({s.sample_id for s in chain(first.samples, second.samples)}),
+        samples=len(common),
+        flips=int(np.count_nonzero(d)),
+        other_texts=int(np.count_nonzero(changed & (d == 0))),
+        squares=float(d @ d),
+        largest=float(np.abs(d).max()),
+        first_mean=float(x.mean()),
+        second_mean=float(y.mean()),
+        p_shift=paired_test(y, x, clusters).p_two_sided,
+    )
+
+
+def share_interval(count: float, n: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return low and high of the share of which `count` of `n` were found (Clopper and Pearson), n >= 1.
+
+    `count` may be a sum of values between 0 and 1.
+    """
+    tail = (1 - level) / 2
+    low = float(betaincinv(count, n - count + 1, tail)) if count > 0 else 0.0
+    high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
+    return low, high
+
+
+def noise_of(asked: AskedTwice) -> Noise:
+    """Return how far one evaluation's mean score is off by decoding alone."""
+    n, unit = asked.samples, max(1.0, asked.largest)
+    low, high = share_interval(min(asked.squares / unit**2, float(n)), n)
+    noise = Noise(
+        sd=math.sqrt(asked.squares / 2) / n, low=unit * math.sqrt(low / (2 * n)), high=unit * math.sqrt(high / (2 * n))
+    )
+    # The whole pass moved: half of the square of a single difference is the variance that it shows.
+    moved = abs(shift_of(asked)) / math.sqrt(2)
+    return Noise(sd=max(noise.sd, moved), low=noise.low, high=max(noise.high, moved))
+
+
+def shift_of(asked: AskedTwice) -> float:
+    """Return by how much the second pass differs as a whole, 0 where chance explains it."""
+    return asked.second_mean - asked.first_mean if asked.p_shift < SHIFT_P else 0.0
+
+
+def fitness(asked: AskedTwice, min_effect: float) -> Fitness:
+    """Return whether repetition alone changes a difference of two evaluations by more than `min_effect`.
+
+    The standard deviation of that difference, sqrt(2) times `noise`, is compared by the limits of its interval: UNFIT
+    is shown, not suspected, and so is FIT. A shift of a whole pass counts by what it surely exceeds.
+    """
+    noise = noise_of(asked)
+    flips_alone = math.sqrt(asked.squares) / asked.samples
+    surely_moved = abs(shift_of(asked)) - _NORMAL_975 * flips_alone
+    if math.sqrt(2) * noise.low > min_effect or surely_moved > min_effect:
+        return Fitness.UNFIT
+    return Fitness.FIT if math.sqrt(2) * noise.high <= min_effect else Fitness.UNSURE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """How a benchmark was measured: what a calibration must have in common with it to hold."""
+
+    plan: EvalPlan
+    engine: EngineInfo | None
+    fingerprints: dict[str, str]
+    """Of every result and failure, by benchmark."""
+
+
+def measured_by(record: EvalRecord) -> Measured:
+    """Return how the benchmarks of a record were measured."""
+    return Measured(
+        plan=record.plan, engine=record.engine, fingerprints={o.benchmark: o.fingerprint for o in record.outcomes}
+    )
+
+
+def repetition_of(
+    calibrations: Iterable[Calibration], measured: Measured, benchmark: str, *, min_effect: float
+) -> Repetition | None:
+    """Return the newest calibration of a benchmark that holds for `measured`; else the run's newest, as stale.
+
+    It holds for the same benchmark and settings, served alike by the same version of the engine on the same kind of
+    device, whichever run it was made in. None: it was never calibrated.
+    """
+    found = [(c, one) for c in calibrations for one in c.benchmarks if one.benchmark == benchmark]
+    run_id = measured.plan.checkpoint.run_id
+    tried = [(_changed(c, one, measured), c, one) for c, one in found]
+    known = [(why, c, one) for why, c, one in tried if not why or c.plan.checkpoint.run_id == run_id]
+    if not known:
+        return None
+    why, calibration, asked = max(known, key=lambda one: (not one[0], one[1].finished_at, one[1].plan.id))
+    return repetition(calibration, asked, min_effect, stale=why)
+
+
+def repetitions_of(
+    calibrations: Sequence[Calibration], record: EvalRecord, *, min_effect: float
+) -> tuple[Repetition, ...]:
+    """Return what is known of the benchmarks of a record, in its order; none for one that was never calibrated."""
+    measured = measured_by(record)
+    found = (repetition_of(calibrations, measured, name, min_effect=min_effect) for name in measured.fingerprints)
+    return tuple(one for one in found if one is not None)
+
+
+def repetition(calibration: Calibration, asked: AskedTwice, min_effect: float, *, stale: str = "") -> Repetition:
+    """Return what is shown of one benchmark of a calibration."""
+    noise, rate = noise_of(asked), share_interval(asked.flips, asked.samples)
+    checkpoint = calibration.plan.checkpoint
+    return Repetition(
+        benchmark=asked.benchmark,
+        samples=asked.samples,
+        flips=asked.flips,
+        flip_rate_low=rate[0],
+        flip_rate_high=rate[1],
+        other_texts=asked.other_texts,
+        noise=noise.sd,
+        noise_low=noise.low,
+        noise_high=noise.high,
+        shift=shift_of(asked),
+        fitness=fitness(asked, min_effect),
+        min_effect=min_effect,
+        run_id=checkpoint.run_id,
+        step=checkpoint.step,
+        engine=_engine_text(calibration.engine),
+        measured_at=calibration.finished_at,
+        stale=stale,
+    )
+
+
+def decoding_variance(known: Repetition | None) -> float:
+    """Return the variance of one sample's score by decoding alone; 0 where no calibration holds."""
+    return 0.0 if known is None or known.stale else known.noise**2 * known.samples
+
+
+# --- private
+
+
+def _tried(name: str, outcomes: Sequence[Outcome], min_coverage: float) -> AskedTwice | BenchmarkFailure:
+    passes = [o for o in outcomes if o.benchmark == name]
+    failed = next((o for o in passes if isinstance(o, BenchmarkFailure)), None)
+    if failed is not None:
+        return failed
+    results = [o for o in passes if isinstance(o, EvalResult)]
+    asked = asked_twice(results[0], results[1]) if len(results) == 2 else None
+    if asked is not None and asked.samples >= min_coverage * asked.planned:
+        return asked
+    fingerprint = results[0].fingerprint if results else ""
+    if len(results) != 2:
+        return _failure(name, fingerprint, f"{len(results)} of 2 passes over {name} gave a result")
+    return _failure(name, fingerprint, _too_few(name, results, asked))
+
+
+def _too_few(name: str, results: Sequence[EvalResult], asked: AskedTwice | None) -> str:
+    samples = [s for result in results for s in result.samples]
+    detail = next((s.detail for s in samples if not has_score(s) and s.detail), "")
+    both = 0 if asked is None else asked.samples
+    planned = len({s.sample_id for s in samples})
+    text = f"only {both} of {planned} samples of {name} have a score in both passes"
+    return f"{text}; the first that has none: {detail}" if detail else text
+
+
+def _failure(name: str, fingerprint: str, message: str) -> BenchmarkFailure:
+    return BenchmarkFailure(
+        benchmark=name,
+        fingerprint=fingerprint,
+        code=Incomparable.code,
+        message=message,
+        hint="`tracker calibrate` asks again",
+        retryable=False,
+    )
+
+
+def _texts(result: EvalResult) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for sample in sorted(result.samples, key=lambda s: s.repeat):
+        found.setdefault(sample.sample_id, []).append(sample.answer)
+    return {key: tuple(texts) for key, texts in found.items()}
+
+
+def _changed(calibration: Calibration, asked: AskedTwice, measured: Measured) -> str:
+    """Say what keeps a calibration from holding; empty: nothing."""
+    fingerprint = measured.fingerprints.get(asked.benchmark)
+    if fingerprint != asked.fingerprint or not served_alike(measured.plan, calibration.plan):
+        return "; ".join(explain_difference(measured.plan, calibration.plan, asked.benchmark))
+    now, then = measured.engine, calibration.engine
+    if now is None or then is None:
+        return "" if now is None else "its engine is not known"
+    if (now.name, now.version) != (then.name, then.version):
+        return f"the engine is {_engine_text(now)}, was {_engine_text(then)}"
+    if now.is_batch_invariant != then.is_batch_invariant:
+        other = "no longer depends" if now.is_batch_invariant else "now depends"
+        return f"an answer {other} on what else is in the batch"
+    if now.device and then.device:
+        return "" if now.device == then.device else f"the device is {now.device}, was {then.device}"
+    return "" if now.machine == then.machine else "the engine runs on another machine"
+
+
+def _engine_text(engine: EngineInfo | None) -> str:
+    return "" if engine is None else f"{engine.name} {engine.version}".strip()

@@ -1,0 +1,89 @@
+"""How it is said what repeating an evaluation changes. Pure.
+
+repetition_text(found)      # "repeating the evaluation flips 0.4 % of the samples, ±0.002"
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from tracker.domain.records.calibration import Fitness, Repetition
+from tracker.domain.records.display import names_text, score_text
+
+NOT_CALIBRATED = "not calibrated"
+
+_TWO_SIDED_95 = 1.96
+_SHOWN = 4
+
+
+def rate_text(share: float) -> str:
+    """Return a share in percent with the digits that count: `0.4 %`, `12 %`."""
+    percent = 100 * share
+    return f"{percent:.1f} %" if percent < 9.95 else f"{percent:.0f} %"
+
+
+def flips_text(found: Repetition) -> str:
+    """Return how many samples flip: `0.4 % of the samples`, or how few where none did."""
+    if found.flips == 0:
+        return f"none of {found.samples} samples (at most {rate_text(found.flip_rate_high)})"
+    return f"{rate_text(found.flips / found.samples)} of the samples"
+
+
+def change_text(noise: float) -> str:
+    """Return by how much two evaluations of one model differ in 95 of 100 cases, from the noise of one of them."""
+    return f"±{score_text(_TWO_SIDED_95 * math.sqrt(2) * noise)}"
+
+
+def effect_text(found: Repetition) -> str:
+    """Return what repetition does, and whether that still holds: `flips 0.4 % of the samples, ±0.002`."""
+    change = "" if found.noise == 0 else f", {change_text(found.noise)}"
+    stale = f" (stale: {found.stale})" if found.stale else ""
+    return f"flips {flips_text(found)}{change}{stale}"
+
+
+def repetition_text(found: Repetition) -> str:
+    """Return the same as a clause of its own."""
+    return f"repeating the evaluation {effect_text(found)}"
+
+
+def short_text(found: Repetition) -> str:
+    """Return the same in a few words, to stand behind a verdict."""
+    if found.stale:
+        return "its calibration is stale"
+    return "repeating it flips nothing" if found.noise == 0 else f"repeating it alone: {change_text(found.noise)}"
+
+
+def repetitions_text(found: Sequence[Repetition]) -> str:
+    """Return in one line what repetition does to several benchmarks; what is stale is only named."""
+    fresh = [f"{one.benchmark} {flips_text(one)}" for one in found if not one.stale]
+    more = [f"and {len(fresh) - _SHOWN} more"] if len(fresh) > _SHOWN else []
+    stale = [one.benchmark for one in found if one.stale]
+    parts = (
+        f"repeating the evaluation flips: {'; '.join([*fresh[:_SHOWN], *more])}" if fresh else "",
+        f"calibrated before something changed, `tracker calibrate` again: {names_text(stale)}" if stale else "",
+    )
+    return "; ".join(part for part in parts if part)
+
+
+def unfit_text(found: Repetition) -> str:
+    """Return why a benchmark cannot show the smallest effect that counts."""
+    by = "as a whole by" if found.shift else "by"
+    size = score_text(abs(found.shift)) if found.shift else change_text(found.noise)
+    return (
+        f"{found.benchmark} is unfit: repeating the evaluation alone moves it {by} {size}, and policy.min_effect is "
+        f"{found.min_effect:.2g}"
+    )
+
+
+def is_unfit(found: Repetition | None) -> bool:
+    """Return whether a calibration that holds has shown a benchmark to be unfit."""
+    return found is not None and not found.stale and found.fitness is Fitness.UNFIT
+
+
+def not_calibrated_text(names: Iterable[str]) -> str:
+    """Return which benchmarks were never calibrated, and the command for it; empty for none."""
+    listed = [*names]
+    if not listed:
+        return ""
+    return f"{NOT_CALIBRATED}: {names_text(listed)} (see `tracker calibrate`)"

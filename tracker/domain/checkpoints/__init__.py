@@ -1,0 +1,1 @@
+"""Which folders are checkpoints, and when one is complete."""

@@ -1,0 +1,84 @@
+"""Which checkpoints of a run that is over are evaluated, in which order, and how long that takes. Pure.
+
+steps = chosen(steps, Choice(every=2, first=1000))
+in_order(steps, FillOrder.BISECT)           # the ends, the middle, the quarters, ...
+time_left_s(records, checkpoints=12, workers=1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from heapq import heappop, heappush
+from statistics import median
+
+from eval_jobs.types import EvalRecord
+from tracker.domain.records.imported import is_imported
+
+_NEWEST_RECORDS = 10
+
+
+class FillOrder(StrEnum):
+    """In which order old checkpoints are evaluated."""
+
+    OLDEST = "oldest"
+    NEWEST = "newest"
+    BISECT = "bisect"
+    """The first and the last, then the middle of the widest gap: the shape of the curve is known early."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which steps are evaluated."""
+
+    every: int = 1
+    """The first of them, and then every so many-th."""
+    first: int | None = None
+    last: int | None = None
+
+
+def chosen(steps: Iterable[int], choice: Choice) -> tuple[int, ...]:
+    """Return the chosen steps, ascending."""
+    within = (
+        step
+        for step in sorted(set(steps))
+        if (choice.first is None or step >= choice.first) and (choice.last is None or step <= choice.last)
+    )
+    return tuple(within)[:: choice.every]
+
+
+def in_order(steps: Sequence[int], order: FillOrder) -> tuple[int, ...]:
+    """Return all steps in the order in which they are evaluated."""
+    ascending = tuple(sorted(steps))
+    if order is FillOrder.OLDEST:
+        return ascending
+    return ascending[::-1] if order is FillOrder.NEWEST else tuple(_from_the_ends(ascending))
+
+
+def time_left_s(records: Iterable[EvalRecord], *, checkpoints: int, workers: int) -> float | None:
+    """Return how long so many checkpoints will take by what the newest ones took; None: nothing is known.
+
+    Args:
+        records: of the run, without samples.
+        checkpoints: that are still to be evaluated.
+        workers: that evaluate them at the same time.
+    """
+    own = sorted((r for r in records if not is_imported(r) and r.engine is not None), key=lambda r: r.finished_at)
+    took = [(r.finished_at - r.started_at).total_seconds() for r in own[-_NEWEST_RECORDS:]]
+    return median(took) * checkpoints / max(1, workers) if took else None
+
+
+# --- private
+
+
+def _from_the_ends(ascending: Sequence[int]) -> Iterator[int]:
+    yield from ascending[:1]
+    yield from ascending[1:][-1:]
+    gaps = [(-len(ascending) + 1, 0)]
+    while gaps and gaps[0][0] < -1:  # the widest first, and of equal ones the lowest
+        width, low = heappop(gaps)
+        half = -width // 2
+        yield ascending[low + half]
+        heappush(gaps, (-half, low))
+        heappush(gaps, (width + half, low + half))

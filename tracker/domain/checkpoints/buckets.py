@@ -1,0 +1,93 @@
+"""Checkpoints in a bucket: where they are, and when an upload has ended. Pure.
+
+A bucket has no folders and no order: objects appear whole, one by one, in whatever order an uploader sends them, and a
+large one stays invisible until its last part has come. So the last file of the trainer proves nothing here; only
+quiet does, for longer as long as files are missing that the run's earlier checkpoint had.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from dataclasses import dataclass
+
+from eval_jobs.errors import ConfigError
+from tracker.domain.checkpoints.listing import DCP_INDEX, LATEST, Facts, is_state_folder
+from tracker.domain.checkpoints.readiness import NotYet, not_yet
+from tracker.domain.checkpoints.watching import STALLED_S
+
+SCHEME = "s3://"
+
+FIRST_S = 30.0
+"""Nothing shows yet which files the first checkpoint of a run will have."""
+
+PASSED_S = 60.0
+"""Uploads overtake each other: so long a checkpoint may stay behind a later one before it is called unfinished."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Location:
+    """A prefix of a bucket."""
+
+    bucket: str
+    prefix: str
+    """Ends in "/", or is empty: the whole bucket."""
+
+    @property
+    def uri(self) -> str:
+        """Return it as people write it, without the last slash."""
+        return f"{SCHEME}{self.bucket}/{self.prefix}".rstrip("/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Access:
+    """How a bucket is reached; keys come from AWS's own environment variables and files."""
+
+    endpoint_url: str = ""
+    """Empty: AWS_ENDPOINT_URL, else AWS."""
+    region: str = ""
+    """Empty: AWS_REGION or the profile's."""
+    anonymous: bool = False
+    """Ask without credentials."""
+
+
+def parse_location(uri: str) -> S3Location:
+    """Take `s3://bucket/prefix` apart.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
+    if not uri.startswith(SCHEME) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", bucket):
+        raise ConfigError(f"{uri!r} is no place of checkpoints", hint="write a folder, or s3://bucket/prefix")
+    prefix = prefix.strip("/")
+    return S3Location(bucket=bucket, prefix=f"{prefix}/" if prefix else "")
+
+
+def demand_whole_weights(facts: Facts) -> NotYet | None:
+    """Return why a checkpoint without safetensors is of no use in a bucket; None: it has some, or nothing yet."""
+    names = sorted(f.name for f in facts.files)
+    if any(name.endswith(".safetensors") for name in names):
+        return None
+    raw = [name for name in facts.folders if is_state_folder(name)]
+    raw += [name for name in names if name in {DCP_INDEX, LATEST} or name.endswith((".distcp", ".bin"))]
+    weights = [name for name in raw if not name.startswith("optimizer")]
+    if not weights:
+        return None
+    return not_yet(
+        f"it holds {weights[0]} and no safetensors, which alone are read from a bucket",
+        hint="upload safetensors, or mount the bucket and watch the folder with watch.polling = true",
+    )
+
+
+def patience_s(names: Set[str], earlier: Set[str] | None, settle_s: float) -> float:
+    """Return how long nothing may have changed before an upload counts as ended.
+
+    Args:
+        names: small files that are there.
+        earlier: those of the run's newest known checkpoint; None: this is its first.
+        settle_s: the setting.
+    """
+    if earlier is None:
+        return max(settle_s, FIRST_S)
+    return settle_s if earlier <= names else max(settle_s, STALLED_S)

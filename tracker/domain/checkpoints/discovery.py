@@ -1,0 +1,371 @@
+"""Whether a checkpoint folder is finished, decided from a listing of it. Pure.
+
+    listing (names, sizes, times, safetensors headers, parsed JSON) -> assess -> Complete | NotYet | Rejected
+
+A Hugging Face trainer makes the folder under its final name and writes for seconds or minutes: config, weights,
+optimizer, random states, and trainer_state.json last. Nothing marks the end, so every file has to testify: each shard
+that the index names exists, holds the tensors that it should and is as long as its own header says; no temporary
+file is left; trainer_state.json says the folder's step; every rank's random state is there. `watching` adds the time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
+from eval_jobs.types import CheckpointFormat
+from tracker.domain.checkpoints.listing import (
+    ADAPTER,
+    ADAPTER_CONFIG,
+    CONFIG,
+    INDEX,
+    SINGLE,
+    TRAINER_STATE,
+    Broken,
+    Document,
+    Facts,
+    FileFact,
+    Listing,
+    RawKind,
+    has_lost_entry,
+    is_state_folder,
+    is_temporary,
+)
+from tracker.domain.checkpoints.raw_state import RawLayout, check_config, find_raw
+from tracker.domain.checkpoints.readiness import NotYet, Rejected
+from tracker.domain.checkpoints.readiness import not_yet as _not_yet
+
+__all__ = ["Complete", "Habits", "NotYet", "Readiness", "Rejected", "WatchOptions", "assess"]
+
+SERVED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
+"""What is held besides the weights: configuration, tokenizer, chat template; never optimizer or random states."""
+
+_RANK = re.compile(r"rng_state_([0-9]+)\.pth$")
+_SHARD = re.compile(r"(?:model|pytorch_model)-[0-9]+-of-[0-9]+\.safetensors$")
+_PICKLE = re.compile(r"(?:pytorch_model.*|adapter_model|model.*|consolidated.*)\.(?:bin|pt|pth|ckpt)$")
+_RESUME_STATE = re.compile(r"(?:optimizer.*|scheduler|scaler)\.(?:pt|bin)$|rng_state.*\.pth$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """How checkpoints are looked for."""
+
+    pattern: str = "checkpoint-*"
+    """Glob of folder names; the number at the end is the step."""
+    settle_s: float = 3.0
+    """How long files must stay unchanged."""
+    rescan_s: float = 10.0
+    """Longest time between two full looks at the disk."""
+    polling: bool = False
+    """No file events: the disk is looked at every second instead."""
+    allow_pickle: bool = False
+    """Pickles of weights are unpickled, which can run code."""
+    config_from: str = ""
+    """Folder with the config.json and tokenizer of checkpoints that hold none; empty: not known."""
+    python: str = ""
+    """Interpreter that puts sharded states together; empty: the running one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Habits:
+    """What earlier checkpoints of the run had, and this one should therefore have too."""
+
+    trainer_state: bool = False
+    ranks: int = 0
+    """Number of rng_state_<rank>.pth files; 0: a single process, or unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complete:
+    """The folder holds everything that it should."""
+
+    format: CheckpointFormat
+    base_model: str | None
+    weights: tuple[str, ...]
+    """Names of the weights' files, ordered."""
+    held: tuple[str, ...]
+    """Names of all files that a pin holds, the weights first."""
+    step: int
+    ranks: int
+    has_trainer_state: bool
+    prompt: bool
+    """The trainer's last file proves the end: nothing more is to come, no waiting is needed to know it."""
+    save_every: int | None = None
+    """Steps between two saves, as trainer_state.json says; None: unknown."""
+    raw: RawKind | None = None
+    """What the weights are, if they must be made into safetensors first."""
+    raw_folder: str = ""
+    """Sub-folder with the raw state; empty: the checkpoint itself."""
+    config_from: str = ""
+    """Folder with the configuration and tokenizer, where the checkpoint itself holds none."""
+
+
+Readiness = Complete | NotYet | Rejected
+Finding = NotYet | Rejected | None
+
+
+def assess(listing: Listing, habits: Habits | None = None, *, allow_pickle: bool = False) -> Readiness:
+    """Return whether the checkpoint is complete, not yet, or never will be, with the first reason found."""
+    habits = habits or Habits()
+    if listing.facts.problem:
+        return _not_yet(f"it cannot be listed: {listing.facts.problem}", hint="give the tracker's user read permission")
+    layout = _layout(listing, allow_pickle=allow_pickle)
+    if not isinstance(layout, _Layout):
+        return layout
+    for rule in _RULES:
+        finding = rule(listing, layout, habits)
+        if finding is not None:
+            return finding
+    return _complete(listing, layout, habits)
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layout:
+    format: CheckpointFormat
+    weights: tuple[str, ...]
+    config: str
+    tensors: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Tensors that the index puts into each shard."""
+    raw: RawLayout | None = None
+
+
+def _layout(listing: Listing, *, allow_pickle: bool) -> _Layout | NotYet | Rejected:
+    """Decide which files are the weights."""
+    names = listing.facts.names()
+    is_full = SINGLE in names or INDEX in names
+    is_whole = is_full or ADAPTER in names or any(_SHARD.match(name) for name in names)
+    raw = None if is_whole else find_raw(listing, allow_pickle=allow_pickle)
+    if raw is not None:
+        return _of_raw(raw)
+    if ADAPTER in names or (ADAPTER_CONFIG in names and not is_full):
+        return _Layout(format=CheckpointFormat.LORA, weights=(ADAPTER,), config=ADAPTER_CONFIG)
+    if SINGLE in names and INDEX in names:
+        return Rejected(
+            code=CheckpointIncomplete.code,
+            reason=f"it holds {SINGLE} and {INDEX}: two saves are mixed, and which weights are meant is unknown",
+            hint="delete the files of the older save",
+        )
+    if SINGLE in names:
+        return _Layout(format=CheckpointFormat.FULL, weights=(SINGLE,), config=CONFIG)
+    if INDEX in names:
+        return _sharded(listing)
+    return _without_weights(listing.facts, names)
+
+
+def _of_raw(raw: RawLayout | NotYet | Rejected) -> _Layout | NotYet | Rejected:
+    if not isinstance(raw, RawLayout):
+        return raw
+    config = ADAPTER_CONFIG if raw.format is CheckpointFormat.LORA else CONFIG
+    return _Layout(format=raw.format, weights=raw.weights, config=config, raw=raw)
+
+
+def _sharded(listing: Listing) -> _Layout | NotYet | Rejected:
+    document = listing.documents.get(INDEX, {})
+    if isinstance(document, Broken):
+        return _not_yet(f"{INDEX} {document.text}", code=document.code)
+    weight_map = document.get("weight_map")
+    if not isinstance(weight_map, Mapping) or not weight_map:
+        return _not_yet(f"{INDEX} has no weight_map", code=CheckpointUnreadable.code)
+    tensors: dict[str, set[str]] = {}
+    for tensor, shard in weight_map.items():
+        if not isinstance(shard, str) or "/" in shard or not shard.endswith(".safetensors"):
+            return Rejected(
+                code=CheckpointUnreadable.code,
+                reason=f"{INDEX} puts tensor {tensor} into {shard!r}, which is no safetensors file of the folder",
+                hint="save the checkpoint again with save_pretrained(safe_serialization=True)",
+            )
+        tensors.setdefault(shard, set()).add(str(tensor))
+    return _Layout(
+        format=CheckpointFormat.FULL,
+        weights=tuple(sorted(tensors)),
+        config=CONFIG,
+        tensors={shard: frozenset(names) for shard, names in tensors.items()},
+    )
+
+
+def _without_weights(facts: Facts, names: frozenset[str]) -> NotYet | Rejected:
+    if any(_SHARD.match(name) for name in names):
+        return _not_yet(f"{INDEX} is missing, so how many shards there should be is unknown")
+    if any(is_temporary(name) for name in names):
+        return _not_yet("its weights are still being written to a temporary file")
+    pickles = sorted(name for name in names if _PICKLE.match(name))
+    if pickles:
+        return Rejected(
+            code=CheckpointUnsafe.code,
+            reason=f"its weights are a pickle ({pickles[0]}), which can run code when it is loaded",
+            hint="save as safetensors: save_safetensors=True in TrainingArguments, or convert the file once",
+        )
+    raw = sorted(name for name in facts.folders if is_state_folder(name))
+    if raw:
+        return _not_yet(f"it holds the sharded training state {raw[0]}, which is not whole, and no {SINGLE}")
+    return _not_yet(f"it holds no weights: neither {SINGLE} nor {INDEX} nor {ADAPTER}" if names else "it is empty")
+
+
+def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Finding:
+    for name in _held(listing.facts, layout):
+        fact = listing.facts.file(name)
+        if fact is not None and fact.outside:
+            return Rejected(
+                code=CheckpointUnsafe.code,
+                reason=f"{name} is a link to a place outside the watched folder",
+                hint="replace the link by the file, or evaluate the checkpoint alone with `tracker run`",
+            )
+    return None
+
+
+def _check_weights(listing: Listing, layout: _Layout, _: Habits) -> Finding:
+    if layout.raw is not None:
+        return None  # `find_raw` has looked
+    for name in layout.weights:
+        finding = _check_shard(listing, name, layout.tensors.get(name))
+        if finding is not None:
+            return finding
+    return None
+
+
+def _check_shard(listing: Listing, name: str, expected: frozenset[str] | None) -> Finding:
+    fact, header = listing.facts.file(name), listing.headers.get(name)
+    if fact is None:
+        return _not_yet(f"{name} is missing")
+    if isinstance(header, Broken):
+        return _not_yet(f"{name} {header.text}", code=header.code)
+    if header is None or header.end != fact.size:
+        should = f"{header.end} by its own header" if header else "longer"
+        return _not_yet(f"{name} is {fact.size} bytes long and should be {should}")
+    absent = sorted((expected or frozenset()) - header.tensors)
+    if absent:
+        return _not_yet(f"{name} does not hold tensor {absent[0]}, which {INDEX} puts there")
+    return None if header.tensors else _not_yet(f"{name} holds no tensor", code=CheckpointUnreadable.code)
+
+
+def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Finding:
+    if layout.raw is not None and (finding := check_config(listing, layout.raw)) is not None:
+        return finding
+    document = _config(listing, layout)
+    if document is None:
+        return _not_yet(f"{layout.config} is missing")
+    if isinstance(document, Broken):
+        return _not_yet(f"{layout.config} {document.text}", code=document.code)
+    if layout.format is CheckpointFormat.LORA and not _base_model(document):
+        return Rejected(
+            code=CheckpointUnreadable.code,
+            reason=f"{ADAPTER_CONFIG} names no base model (base_model_name_or_path)",
+            hint="write the path of the base model into it",
+        )
+    return None
+
+
+def _check_temporaries(listing: Listing, _: _Layout, __: Habits) -> Finding:
+    state = listing.facts.file(TRAINER_STATE)
+    for fact in listing.facts.files:
+        if is_temporary(fact.name) and not _is_leftover(fact, state):
+            return _not_yet(f"a temporary file is left: {fact.name}")
+    return None
+
+
+def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Finding:
+    document = listing.documents.get(TRAINER_STATE)
+    if document is None:
+        resume = sorted(name for name in listing.facts.names() if _RESUME_STATE.match(name))
+        if resume or habits.trainer_state:
+            sign = f"{resume[0]} is there" if resume else "earlier checkpoints of the run have it"
+            return _not_yet(f"{TRAINER_STATE}, which the trainer writes last, is missing while {sign}")
+        return None
+    if isinstance(document, Broken):
+        return _not_yet(f"{TRAINER_STATE} {document.text}", code=document.code)
+    step = document.get("global_step")
+    if listing.step is not None and step != listing.step:
+        return _not_yet(f"{TRAINER_STATE} says step {step}, the folder's name says {listing.step}")
+    return None
+
+
+def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Finding:
+    """Demand every rank below the highest one seen. A single process writes rng_state.pth, without a number."""
+    ranks = _ranks(listing.facts)
+    if not ranks:
+        return None
+    missing = sorted(set(range(max(2, max(ranks) + 1))) - ranks)
+    return _not_yet(f"rng_state_{missing[0]}.pth is missing: that rank has not finished saving") if missing else None
+
+
+_RULES: tuple[Callable[[Listing, _Layout, Habits], Finding], ...] = (
+    _check_links,
+    _check_weights,
+    _check_config,
+    _check_temporaries,
+    _check_trainer_state,
+    _check_ranks,
+)
+
+
+def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
+    state = listing.documents.get(TRAINER_STATE)
+    said = state.get("global_step") if isinstance(state, Mapping) else None
+    config = _config(listing, layout)
+    is_lora = layout.format is CheckpointFormat.LORA
+    return Complete(
+        format=layout.format,
+        base_model=_base_model(config) if is_lora and isinstance(config, Mapping) else None,
+        weights=layout.weights,
+        held=_held(listing.facts, layout),
+        step=listing.step if listing.step is not None else said if isinstance(said, int) else 0,
+        ranks=len(_ranks(listing.facts)),
+        has_trainer_state=state is not None,
+        prompt=_is_prompt(listing.facts, layout, habits),
+        save_every=_save_every(state) if isinstance(state, Mapping) else None,
+        raw=layout.raw.kind if layout.raw else None,
+        raw_folder=layout.raw.folder if layout.raw else "",
+        config_from="" if layout.config in listing.documents else listing.raw.config_from,
+    )
+
+
+def _config(listing: Listing, layout: _Layout) -> Document | Broken | None:
+    elsewhere = listing.raw.elsewhere if layout.raw is not None else {}
+    return listing.documents.get(layout.config, elsewhere.get(layout.config))
+
+
+def _is_prompt(facts: Facts, layout: _Layout, habits: Habits) -> bool:
+    state = facts.file(TRAINER_STATE)
+    if state is None or any(is_temporary(f.name) and not _is_leftover(f, state) for f in facts.files):
+        return False
+    held = [facts.file(name) for name in _held(facts, layout)]
+    # An older trainer_state.json beside newer weights: the step is being saved a second time.
+    if any(f is not None and f.mtime_ns > state.mtime_ns for f in held):
+        return False
+    # With several ranks the others may come after trainer_state.json: only an earlier checkpoint tells how many.
+    ranks = len(_ranks(facts))
+    return not has_lost_entry(facts) and ranks >= habits.ranks and (not ranks or habits.ranks > 0)
+
+
+def _is_leftover(temporary: FileFact, state: FileFact | None) -> bool:
+    """Say whether a killed save left a file before the same step was saved again: the trainer's last file is newer."""
+    return state is not None and temporary.mtime_ns < state.mtime_ns
+
+
+def _held(facts: Facts, layout: _Layout) -> tuple[str, ...]:
+    small = [f.name for f in facts.files if f.name.endswith(SERVED_SUFFIXES) and not is_temporary(f.name)]
+    small += layout.raw.extra if layout.raw else ()
+    return layout.weights + tuple(sorted(small))
+
+
+def _ranks(facts: Facts) -> frozenset[int]:
+    matches = (_RANK.match(f.name) for f in facts.files)
+    return frozenset(int(match.group(1)) for match in matches if match)
+
+
+def _save_every(state: Document) -> int | None:
+    save_steps, step = state.get("save_steps"), state.get("global_step")
+    # The best so far at every save: the trainer may save on improvement only, and then there is no rhythm.
+    if not isinstance(save_steps, int) or save_steps < 1 or state.get("best_global_step") == step:
+        return None
+    return save_steps
+
+
+def _base_model(document: Document) -> str:
+    base = document.get("base_model_name_or_path")
+    return base if isinstance(base, str) else ""

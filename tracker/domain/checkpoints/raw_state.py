@@ -1,0 +1,272 @@
+"""Training states that are no safetensors: whether one is whole, and which of its files make a model. Pure.
+
+    listing -> find_raw -> RawLayout | NotYet | Rejected | None (there is none)
+
+- TORCH: `pytorch_model.bin`, in one file or in shards with an index, and `adapter_model.bin`.
+- DCP: a folder of torch.distributed.checkpoint, `.metadata` and `*.distcp`; accelerate puts it into
+  `pytorch_model_fsdp_0/` (FSDP with SHARDED_STATE_DICT). `.metadata` is written when every rank has finished, and says
+  how long each file is.
+- ZERO: DeepSpeed's `global_step<N>/` with the optimizer states of every rank, which hold the weights. `latest`, written
+  when every rank has finished, names that folder.
+
+Such a state is held like any checkpoint and made into safetensors later (`adapters.checkpoints.consolidate`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
+from eval_jobs.types import CheckpointFormat
+from tracker.domain.checkpoints.listing import (
+    ADAPTER_CONFIG,
+    BIN_INDEX,
+    CONFIG,
+    DCP_INDEX,
+    FSDP_FOLDER,
+    LATEST,
+    Broken,
+    Document,
+    Listing,
+    RawFacts,
+    RawKind,
+    StateIndex,
+)
+from tracker.domain.checkpoints.readiness import NotYet, Rejected, not_yet
+
+SINGLE_BINS = ("pytorch_model.bin", "adapter_model.bin", "pytorch_model_fsdp.bin")
+"""Whole weights in one pickle; the last one is what accelerate writes for FSDP with FULL_STATE_DICT."""
+
+PICKLE_HINT = (
+    "save as safetensors; or, if nobody else can write to that folder, set watch.allow_pickle = true to convert it"
+)
+CONFIG_HINT = (
+    "a sharded state comes without one: set watch.config_from to a folder with the model's config.json and tokenizer, "
+    "such as the base model's"
+)
+
+_OPTIM = re.compile(r"(?:bf16_|fp16_)?zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_optim_states\.pt$")
+_STAGE3 = re.compile(r"zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_model_states\.pt$")
+_STAGE12 = re.compile(r"mp_rank_([0-9]+)_model_states\.pt$")
+_OTHER_PARALLEL = re.compile(r"layer_[0-9]+|expert")
+_RANK = re.compile(r"rng_state_([0-9]+)\.pth$")
+_LAYER = re.compile(r"\.([0-9]+)\.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawLayout:
+    """A state that is whole."""
+
+    kind: RawKind
+    format: CheckpointFormat
+    folder: str
+    """Sub-folder of the checkpoint that holds the state; empty: the checkpoint itself."""
+    weights: tuple[str, ...]
+    """Files that hold the weights, relative to the checkpoint, ordered."""
+    extra: tuple[str, ...] = ()
+    """Small files that are needed to read them."""
+
+
+def find_raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Rejected | None:
+    """Return the state in a folder without safetensors, or why it cannot be used; None: there is no such state.
+
+    Args:
+        listing: the folder.
+        allow_pickle: a pickle of weights is as good as anything else. Otherwise it only counts when nothing else is
+            there, and is refused.
+    """
+    names, folders = listing.facts.names(), listing.facts.folders
+    torch_files = BIN_INDEX in names or any(name in names for name in SINGLE_BINS)
+    if torch_files and allow_pickle:
+        return _torch(listing)
+    if listing.raw.index is not None or FSDP_FOLDER in folders or any(n.endswith(".distcp") for n in names):
+        return _dcp(listing)
+    if LATEST in names or any(name.endswith("_optim_states.pt") for name in names):
+        return _zero(listing)
+    return _refused_pickle(names) if torch_files else None
+
+
+def check_config(listing: Listing, layout: RawLayout) -> NotYet | Rejected | None:
+    """Return why no config.json can be had for a state that comes without one; None when it can."""
+    name = ADAPTER_CONFIG if layout.format is CheckpointFormat.LORA else CONFIG
+    if name in listing.documents:
+        return None
+    raw = listing.raw
+    found = raw.elsewhere.get(name)
+    if isinstance(found, Broken):
+        return not_yet(f"{name} in {raw.config_from} {found.text}", code=found.code, hint=CONFIG_HINT)
+    if found is None:
+        where = f", nor does {raw.config_from}" if raw.is_given else ""
+        return _rejected(f"it holds no {name}{where}", hint=CONFIG_HINT)
+    if not raw.is_given and not (name == CONFIG and fits(found, raw)):
+        return _rejected(
+            f"it holds no {name}, and whether the one in {raw.config_from} is of this model is not certain",
+            hint=CONFIG_HINT,
+        )
+    return None
+
+
+def fits(config: Document, raw: RawFacts) -> bool:
+    """Return whether a config.json is surely of the model in a DCP state: its sizes are those of the tensors."""
+    if raw.index is None or isinstance(raw.index, Broken):
+        return False
+    text = config.get("text_config")
+    sizes: Mapping[str, object] = text if isinstance(text, Mapping) else config
+    layers = {int(match.group(1)) for name in raw.index.tensors if (match := _LAYER.search(name))}
+    embedding = (sizes.get("vocab_size"), sizes.get("hidden_size"))
+    return sizes.get("num_hidden_layers") == len(layers) and embedding in raw.index.tensors.values()
+
+
+# --- private
+
+
+def _rejected(reason: str, *, code: str = CheckpointIncomplete.code, hint: str) -> Rejected:
+    return Rejected(code=code, reason=reason, hint=hint)
+
+
+def _refused_pickle(names: frozenset[str]) -> Rejected:
+    first = BIN_INDEX if BIN_INDEX in names else next(name for name in SINGLE_BINS if name in names)
+    return _rejected(
+        f"its weights are a pickle ({first}), which can run code when it is loaded",
+        code=CheckpointUnsafe.code,
+        hint=PICKLE_HINT,
+    )
+
+
+def _missing(listing: Listing, wanted: tuple[str, ...]) -> NotYet | None:
+    for name in wanted:
+        if listing.facts.file(name) is None:
+            return not_yet(f"{name} is missing")
+        if name in listing.raw.broken:
+            return not_yet(f"{name} {listing.raw.broken[name]}")
+    return None
+
+
+def _torch(listing: Listing) -> RawLayout | NotYet | Rejected:
+    names = listing.facts.names()
+    single = next((name for name in SINGLE_BINS if name in names), None)
+    if single is not None and BIN_INDEX in names:
+        return _rejected(
+            f"it holds {single} and {BIN_INDEX}: two saves are mixed, and which weights are meant is unknown",
+            hint="delete the files of the older save",
+        )
+    files = (single,) if single is not None else _shards(listing)
+    if not isinstance(files, tuple):
+        return files
+    is_lora = single == "adapter_model.bin"
+    layout = CheckpointFormat.LORA if is_lora else CheckpointFormat.FULL
+    return _missing(listing, files) or RawLayout(kind=RawKind.TORCH, format=layout, folder="", weights=files)
+
+
+def _shards(listing: Listing) -> tuple[str, ...] | NotYet | Rejected:
+    document = listing.documents.get(BIN_INDEX)
+    if isinstance(document, Broken):
+        return not_yet(f"{BIN_INDEX} {document.text}", code=document.code)
+    weight_map = document.get("weight_map") if document is not None else None
+    if not isinstance(weight_map, Mapping) or not weight_map:
+        return not_yet(f"{BIN_INDEX} has no weight_map", code=CheckpointUnreadable.code)
+    files = sorted({str(shard) for shard in weight_map.values()})
+    for name in files:
+        if "/" in name or not name.endswith(".bin"):
+            return _rejected(
+                f"{BIN_INDEX} names {name!r}, which is no file of the folder",
+                code=CheckpointUnreadable.code,
+                hint="save the checkpoint again",
+            )
+    return tuple(files)
+
+
+def _dcp(listing: Listing) -> RawLayout | NotYet | Rejected:
+    raw = listing.raw
+    prefix = f"{raw.folder}/" if raw.folder else ""
+    if raw.index is None:
+        where = f"{FSDP_FOLDER}/" if FSDP_FOLDER in listing.facts.folders else ""
+        return not_yet(f"{where}{DCP_INDEX}, which is written when every rank has saved, is missing")
+    if isinstance(raw.index, Broken):
+        reason = f"{prefix}{DCP_INDEX} {raw.index.text}"
+        if raw.index.code == CheckpointIncomplete.code:
+            return not_yet(reason)
+        return _rejected(reason, code=raw.index.code, hint="save the checkpoint again, as safetensors")
+    is_lora = all("lora_" in name for name in raw.index.tensors)
+    return _absent_files(listing, raw.index, prefix, is_lora=is_lora) or RawLayout(
+        kind=RawKind.DCP,
+        format=CheckpointFormat.LORA if is_lora else CheckpointFormat.FULL,
+        folder=raw.folder,
+        weights=tuple(prefix + name for name in sorted(raw.index.files)),
+        extra=(f"{prefix}{DCP_INDEX}",),
+    )
+
+
+def _absent_files(listing: Listing, index: StateIndex, prefix: str, *, is_lora: bool) -> NotYet | Rejected | None:
+    for name, end in sorted(index.files.items()):
+        fact = listing.facts.file(prefix + name)
+        if fact is None:
+            return not_yet(f"{prefix}{name} is missing: that rank has not saved")
+        if fact.size < end:
+            return not_yet(f"{prefix}{name} is {fact.size} bytes long and should be at least {end} by {DCP_INDEX}")
+    if ADAPTER_CONFIG in listing.documents and not is_lora:
+        return _rejected(
+            "it holds adapter_config.json and a state with more than an adapter",
+            hint="let the trainer save the adapter alone (save_pretrained)",
+        )
+    return None
+
+
+def _zero(listing: Listing) -> RawLayout | NotYet | Rejected:
+    facts, latest = listing.facts, listing.raw.latest
+    is_inside = LATEST in facts.names()
+    if is_inside and latest not in facts.folders:
+        return not_yet(f"{LATEST} names {latest!r}, and there is no such folder")
+    if ADAPTER_CONFIG in listing.documents:
+        return not_yet("it holds a DeepSpeed state and adapter_config.json, and no adapter_model.safetensors")
+    prefix = f"{latest}/" if is_inside else ""
+    names = [f.name.removeprefix(prefix) for f in facts.files if f.name.startswith(prefix)]
+    names = sorted(name for name in names if name.endswith("_states.pt"))
+    files = tuple(prefix + name for name in names)
+    return (
+        _unlike_zero(names)
+        or _absent_ranks(listing, names, prefix)
+        or _missing(listing, files)
+        or RawLayout(
+            kind=RawKind.ZERO,
+            format=CheckpointFormat.FULL,
+            folder=latest if is_inside else "",
+            weights=files,
+            extra=(LATEST,) if is_inside else (),
+        )
+    )
+
+
+def _unlike_zero(names: list[str]) -> Rejected | None:
+    """Return why DeepSpeed's own tool could not read the state."""
+    matches = (_OPTIM.match(name) or _STAGE3.match(name) or _STAGE12.match(name) for name in names)
+    if len({match.group(match.lastindex or 0) for match in matches if match}) > 1:
+        what = "tensor-parallel ranks"
+    elif any(_OTHER_PARALLEL.match(name) for name in names):
+        what = "pipeline stages or experts in files of their own"
+    else:
+        return None
+    return _rejected(
+        f"its DeepSpeed state holds {what}, and DeepSpeed's zero_to_fp32 cannot put those together",
+        hint="let the trainer save whole weights (stage3_gather_16bit_weights_on_model_save, or save_pretrained)",
+    )
+
+
+def _absent_ranks(listing: Listing, names: list[str], prefix: str) -> NotYet | None:
+    """Stage 3 has a model file of every rank, stages 1 and 2 have one; all have an optimizer file of every rank."""
+    optimizer = {int(match.group(1)) for name in names if (match := _OPTIM.match(name))}
+    stage3 = {int(match.group(1)) for name in names if (match := _STAGE3.match(name))}
+    if not stage3 and not any(_STAGE12.match(name) for name in names):
+        return not_yet(f"{prefix}mp_rank_00_model_states.pt is missing")
+    world = set(range(listing.raw.world_size)) | _world(listing, optimizer | stage3)
+    absent = sorted(world - (optimizer & stage3 if stage3 else optimizer))
+    return not_yet(f"rank {absent[0]} has not saved its part of {prefix or 'the state'}") if absent else None
+
+
+def _world(listing: Listing, seen: set[int]) -> set[int]:
+    """Return the ranks that there must be: all below the highest of which anything was seen."""
+    random_states = (_RANK.match(f.name) for f in listing.facts.files)
+    seen = seen | {int(match.group(1)) for match in random_states if match}
+    return set(range(max(seen, default=0) + 1))

@@ -1,0 +1,187 @@
+"""Which tensors a checkpoint should hold: by its config.json, and against an earlier checkpoint of the run. Pure.
+
+    absent_by_config(names, config)               what config.json implies and no file holds
+    compare_weights(content, config, earlier)     what is missing, zeroed or different since
+
+An engine serves a checkpoint without its down_proj as if nothing were wrong, so nobody else would notice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from tracker.domain.checkpoints.listing import Document
+from tracker.domain.checkpoints.tensors import TensorFact, WeightsContent
+
+_BUFFER = re.compile(
+    r"(?:^|\.)(?:rotary_emb\.inv_freq|rotary_emb\.(?:cos|sin)_cached|attn\.bias|attention\.bias|(?:attn|attention)"
+    r"\.masked_bias|position_ids|num_batches_tracked|_extra_state)$|^(?:v_head|score)\."
+)
+"""Not learned, or a reward model's head: libraries write them in one version and not in the next."""
+_MTP = re.compile(r"(?:^|\.)mtp[._]")
+_LAYER = re.compile(r"^(?P<stem>(?:model|transformer|gpt_neox)\.(?:layers|h))\.(?P<index>[0-9]+)\.(?P<rest>.+)$")
+_OUTPUT = "lm_head.weight"
+_EMBEDDING = "model.embed_tokens.weight"
+
+_LLAMA_LAYER = frozenset(
+    {f"self_attn.{name}_proj.weight" for name in "qkvo"}
+    | {f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")}
+    | {"input_layernorm.weight", "post_attention_layernorm.weight"}
+)
+_LLAMA_LIKE = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+"""Their layers hold `_LLAMA_LAYER`, whoever trained them; lm_head is of its own unless config.json ties it."""
+_UNIFORM = _LLAMA_LIKE | {
+    "gemma",
+    "gemma2",
+    "olmo",
+    "olmo2",
+    "phi3",
+    "granite",
+    "starcoder2",
+    "stablelm",
+    "gpt_neox",
+    "gpt2",
+}
+"""All layers of these hold the same tensors. Of mixtures and hybrids nothing of the kind is certain."""
+
+_VOLATILE = frozenset(
+    {"transformers_version", "_name_or_path", "dtype", "torch_dtype", "use_cache", "_attn_implementation"}
+    | {"base_model_name_or_path", "inference_mode", "auto_mapping", "revision", "peft_version"}
+)
+"""Settings that change from save to save without changing which tensors there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """What is known of an earlier checkpoint of the same run and format."""
+
+    step: int
+    tensors: Mapping[str, TensorFact]
+    config: Document
+    zeros: frozenset[str] | None = None
+    """None: not known, an earlier version of the tracker pinned it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Soundness:
+    """What is wrong with weights that are complete by their size."""
+
+    fault: str = ""
+    """Why they are refused; empty: they are not."""
+    notes: tuple[str, ...] = ()
+    """What is unusual and no fault."""
+
+
+def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...]:
+    """Return the tensors that config.json implies and that are not among `names`.
+
+    Only for architectures where this is certain: every layer from 0 to num_hidden_layers - 1 holds the same names, and
+    those of the Llama kind hold known ones.
+    """
+    kind, count = config.get("model_type"), config.get("num_hidden_layers", config.get("n_layer"))
+    if kind not in _UNIFORM or not isinstance(count, int) or "quantization_config" in config:
+        return ()
+    rests: dict[int, set[str]] = {}
+    stems: set[str] = set()
+    for name in names:
+        match = _LAYER.match(name)
+        if match is not None:
+            stems.add(match["stem"])
+            rests.setdefault(int(match["index"]), set()).add(match["rest"])
+    if len(stems) != 1:
+        return ()  # a model wrapped in another one has names of its own
+    (stem,) = stems
+    expected = {rest for layer in range(count) for rest in rests.get(layer, ())}
+    expected = {rest for rest in expected if not _BUFFER.search(rest)}
+    expected |= _LLAMA_LAYER if kind in _LLAMA_LIKE else set()
+    absent = [f"{stem}.{layer}.{rest}" for layer in range(count) for rest in sorted(expected - rests.get(layer, set()))]
+    whole = {_EMBEDDING, "model.norm.weight"} if kind in _LLAMA_LIKE else set()
+    whole |= {_OUTPUT} if whole and _has_own_output(config) and _is_causal(config) else set()
+    return (*absent, *sorted(whole - set(names)))
+
+
+def compare_weights(content: WeightsContent, config: Document, earlier: Earlier) -> Soundness:
+    """Compare with an earlier checkpoint of the run, whose config.json (adapter_config.json) may differ."""
+    names = {tensor.name for tensor in content.tensors}
+    absent = sorted(earlier.tensors.keys() - names)
+    missing = [name for name in absent if not _may_be_absent(name, config)]
+    changed = changed_settings(config, earlier.config)
+    if missing and not changed:
+        return Soundness(fault=f"{names_text(missing)} missing, which step {earlier.step} of the run has")
+    lost = _zeroed(content, earlier)
+    if lost:
+        return Soundness(fault=f"{names_text(lost)} all zeros now, and not at step {earlier.step} of the run")
+    return Soundness(notes=tuple(_notes(content, earlier, absent, changed)))
+
+
+def names_text(names: Collection[str]) -> str:
+    """Return the first few names, how many more, and a verb: `tensor a is`, `tensors a, b and 3 more are`."""
+    first = list(names)[:5]
+    more = f" and {len(names) - len(first)} more" if len(names) > len(first) else ""
+    return f"tensor {first[0]} is" if len(names) == 1 else f"tensors {', '.join(first)}{more} are"
+
+
+def changed_settings(config: Document, earlier: Document) -> tuple[str, ...]:
+    """Return the settings in which two configurations differ, but for those that say nothing of the tensors."""
+    keys = (config.keys() | earlier.keys()) - _VOLATILE
+    return tuple(sorted(key for key in keys if _in_order(config.get(key)) != _in_order(earlier.get(key))))
+
+
+# --- private
+
+
+def _zeroed(content: WeightsContent, earlier: Earlier) -> list[str]:
+    """Return tensors that held numbers before; a bias may fade to zero, a matrix or a norm does not."""
+    if earlier.zeros is None:
+        return []
+    known = {t.name: t for t in content.tensors if t.name in earlier.tensors}
+    return sorted(
+        name
+        for name in content.zeros & known.keys() - earlier.zeros
+        if known[name].shape == earlier.tensors[name].shape
+        and (known[name].is_matrix() or name.endswith("norm.weight"))
+    )
+
+
+def _may_be_absent(name: str, config: Document) -> bool:
+    if _BUFFER.search(name) or _MTP.search(name):
+        return True
+    count, match = config.get("num_hidden_layers"), _LAYER.match(name)
+    if match is not None and isinstance(count, int) and int(match["index"]) >= count:
+        return True  # layers for predicting several tokens: transformers leaves them out when it saves
+    return name == _OUTPUT and not _has_own_output(config)
+
+
+def _has_own_output(config: Document) -> bool:
+    """Return whether lm_head is surely not the embedding: config.json names only what is not the default."""
+    tied = config.get("tie_word_embeddings")
+    return tied is False or (tied is None and config.get("model_type") in _LLAMA_LIKE)
+
+
+def _is_causal(config: Document) -> bool:
+    kinds = config.get("architectures")
+    return isinstance(kinds, list) and any(str(kind).endswith("ForCausalLM") for kind in kinds)
+
+
+def _notes(content: WeightsContent, earlier: Earlier, absent: list[str], changed: tuple[str, ...]) -> list[str]:
+    tensors = {t.name: t for t in content.tensors}
+    before, notes = f"step {earlier.step}", []
+    if changed:
+        notes.append(f"its configuration differs from that of {before} in {', '.join(changed[:5])}")
+    if absent:
+        notes.append(f"{names_text(absent)} missing, which {before} has")
+    if more := sorted(tensors.keys() - earlier.tensors.keys()):
+        notes.append(f"{names_text(more)} new since {before}")
+    common = sorted(tensors.keys() & earlier.tensors.keys())
+    if other := [name for name in common if tensors[name].shape != earlier.tensors[name].shape]:
+        notes.append(f"{names_text(other)} of another shape than at {before}")
+    if other := [name for name in common if tensors[name].dtype != earlier.tensors[name].dtype]:
+        notes.append(f"{names_text(other)} of another type than at {before}")
+    return notes
+
+
+def _in_order(value: object) -> object:
+    """PEFT writes its target modules in the order of a set, which differs from process to process."""
+    return sorted(map(str, value)) if isinstance(value, list) else value

@@ -1,0 +1,219 @@
+"""What a bisection has to go on, and what it found: looks at one benchmark of a run, on the samples they share. Pure.
+
+ends = ends_of(series, rows, episodes, wanted)        # a good step and a bad one; raises Incomparable without a loss
+search = search_of(series, rows, ends, steps)         # `bisection.Search`
+found = lost_between(series, search, evaluated=3)
+sentence_of(found)       # "sums: lost between step 300 and step 400 (3 of 12 checkpoints evaluated)"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval_jobs.errors import ConfigError, Incomparable
+from tracker.domain.compare.bisection import Border, Search
+from tracker.domain.records.display import names_text
+from tracker.domain.records.types import Baseline, Episode, Measure
+from tracker.domain.regression.blocks import Blocks
+from tracker.domain.regression.detector import Track, jitter_of
+from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.scores.matrix import RIGHT, FloatArray, IntArray, ScoreMatrix, values_at
+from tracker.domain.scores.series import BenchmarkSeries
+
+SURE_P = 0.01
+"""Of the loss at the border, paid for by every place where the border could have been."""
+
+_POOLED = 4
+"""Looks on either side, the nearest to the border, that the loss is measured by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ends:
+    """Steps that a person named; None: the run's own results say."""
+
+    good: int | None = None
+    bad: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostBetween:
+    """Where a benchmark was lost, as far as there are checkpoints that can say."""
+
+    run_id: str
+    benchmark: str
+    good: int
+    """The last step before the loss."""
+    bad: int
+    """The first one with it."""
+    checkpoints: int
+    """From the good end to the bad one, both included: evaluated, or there to be."""
+    evaluated: int
+    """By this search."""
+    delta: float
+    """Mean after the border minus mean before it; up is better."""
+    ci_low: float
+    """95 % interval of `delta`, jitter of the training included."""
+    ci_high: float
+    p_worse: float
+    """Of "worse", times the number of places where the border could have been."""
+    n_common: int
+    lost: tuple[str, ...]
+    """Samples that were right before and are wrong after."""
+    gained: int
+    odd_steps: tuple[int, ...]
+    """Steps that are on the other side of half the loss than their place: it is not one step down."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether this is a loss beyond chance."""
+        return self.p_worse < SURE_P
+
+
+def looked_at(series: BenchmarkSeries, min_coverage: float) -> IntArray:
+    """Return the rows with a usable result of the whole benchmark, ascending by step."""
+    rows = series.usable_rows(min_coverage)
+    whole: IntArray = rows[series.is_whole[rows]]
+    return whole
+
+
+def ends_of(series: BenchmarkSeries, rows: IntArray, episodes: Iterable[Episode], wanted: Ends) -> tuple[int, int]:
+    """Return a good step and a later bad one.
+
+    Without a word from a person the bad one is where the newest loss was seen, else the newest that was evaluated, and
+    the good one the best before it.
+
+    Raises:
+        ConfigError: a step that a person named has no usable result, or the good one does not come first.
+        Incomparable: nothing is lost between the two.
+    """
+    known = [series.steps[row] for row in rows]
+    name = series.key.benchmark
+    for step in (wanted.good, wanted.bad):
+        if step is not None and step not in known:
+            shown = ", ".join(map(str, known[-20:])) or "none"
+            raise ConfigError(f"step {step} has no whole result of {name}", hint=f"evaluated steps: {shown}")
+    bad = wanted.bad if wanted.bad is not None else _bad_of(known, name, episodes)
+    earlier = np.array([row for row in rows if series.steps[row] < (known[-1] if bad is None else bad)], dtype=np.int64)
+    if bad is None or not earlier.size:
+        raise Incomparable(
+            f"{name} has {len(known)} whole results, and a loss shows between two of them",
+            hint="`tracker run CHECKPOINT` evaluates one",
+        )
+    good = wanted.good
+    if good is None:
+        means = _common_means(series.matrix(Measure.SCORE), earlier)
+        good = series.steps[int(earlier[np.flatnonzero(means == means.max())[-1]])]
+    if good >= bad:
+        raise ConfigError(f"the good step {good} does not come before the bad one, {bad}", hint="exchange the two")
+    _check_lost(series, rows, good, bad)
+    return good, bad
+
+
+def search_of(series: BenchmarkSeries, rows: IntArray, ends: tuple[int, int], present: Iterable[int]) -> Search:
+    """Return the search between two evaluated steps; `present` are further steps that could be evaluated."""
+    good, bad = ends
+    between = [int(row) for row in rows if good <= series.steps[row] <= bad]
+    means = _common_means(series.matrix(Measure.SCORE), np.array(between, dtype=np.int64))
+    looks = {series.steps[row]: float(mean) for row, mean in zip(between, means, strict=True)}
+    steps = sorted({*looks, *(step for step in present if good < step < bad)})
+    return Search(steps=tuple(steps), looks=looks)
+
+
+def lost_between(run_id: str, series: BenchmarkSeries, search: Search, *, evaluated: int) -> LostBetween:
+    """Return what a finished search has found."""
+    border, matrix = search.border(), series.matrix(Measure.SCORE)
+    sides = _sides(series, border)
+    test = _test(series, sides, up_to=border.good)
+    low, high = test.interval()
+    before, after = (values_at(matrix, rows).mean(axis=0) for rows in (sides.base, sides.new))
+    lost = np.flatnonzero((before > RIGHT) & (after <= RIGHT))
+    return LostBetween(
+        run_id=run_id,
+        benchmark=series.key.benchmark,
+        good=border.good,
+        bad=border.bad,
+        checkpoints=len(search.steps),
+        evaluated=evaluated,
+        delta=test.delta,
+        ci_low=max(low, -1.0),
+        ci_high=min(high, 1.0),
+        p_worse=test.p_worse(len(search.looks) - 1),
+        n_common=test.n,
+        lost=tuple(series.sample_ids[i] for i in lost),
+        gained=int(np.count_nonzero((before <= RIGHT) & (after > RIGHT))),
+        odd_steps=border.odd_steps,
+    )
+
+
+def sentence_of(found: LostBetween) -> str:
+    """Return the finding in one sentence, without a full stop."""
+    counted = f"{found.evaluated} of {found.checkpoints} checkpoints evaluated"
+    return f"{found.benchmark}: lost between step {found.good} and step {found.bad} ({counted})"
+
+
+def remarks_on(found: LostBetween) -> tuple[str, ...]:
+    """Return what weakens the finding, one sentence each."""
+    doubts = []
+    if not found.is_sure:
+        doubts.append(f"not beyond chance (p = {found.p_worse:.1g}): the scores scatter as much as they fall")
+    if found.odd_steps:
+        names = names_text([str(step) for step in found.odd_steps])
+        doubts.append(f"not one step down: {names} on the other side of half the loss than the border says")
+    return tuple(doubts)
+
+
+# --- private
+
+
+def _bad_of(known: Sequence[int], benchmark: str, episodes: Iterable[Episode]) -> int | None:
+    opened = [
+        e.opened_step
+        for e in episodes
+        if e.benchmark == benchmark and not e.subset and e.measure is Measure.SCORE and e.opened_step in known
+    ]
+    return max(opened, default=known[-1] if known else None)
+
+
+def _common_means(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:
+    """Return the mean of every row over the samples that all of them scored, shape (len(rows),)."""
+    values = values_at(matrix, rows)
+    common = ~np.isnan(values).any(axis=0)
+    means: FloatArray = values[:, common].mean(axis=1) if common.any() else np.nanmean(values, axis=1)
+    return means
+
+
+def _check_lost(series: BenchmarkSeries, rows: IntArray, good: int, bad: int) -> None:
+    search = search_of(series, rows, (good, bad), ())
+    name, first, last = series.key.benchmark, search.looks[good], search.looks[bad]
+    if first > last:
+        test = _test(series, _sides(series, search.border()), up_to=good)
+        if test.p_worse(len(search.looks) - 1) < SURE_P:
+            return
+    if series.higher_is_better:
+        shown = f"{first:.3g} at step {good}, {last:.3g} at step {bad}"
+    else:
+        shown = f"{1 - first:.3g} at step {good}, {1 - last:.3g} at step {bad}"
+    raise Incomparable(
+        f"nothing of {name} is lost beyond chance: {shown}", hint="name other steps with --good and --bad"
+    )
+
+
+def _sides(series: BenchmarkSeries, border: Border) -> Blocks:
+    rows = {step: row for row, step in enumerate(series.steps)}
+    return Blocks(
+        baseline=Baseline.GIVEN,
+        new=np.array([rows[step] for step in border.bad_steps[:_POOLED]], dtype=np.int64),
+        base=np.array([rows[step] for step in border.good_steps[-_POOLED:]], dtype=np.int64),
+    )
+
+
+def _test(series: BenchmarkSeries, sides: Blocks, *, up_to: int) -> PooledTest:
+    """Return the test of a border; the jitter is what the checkpoints before the loss show."""
+    matrix = series.matrix(Measure.SCORE)
+    healthy = np.array([r for r, s in enumerate(series.steps) if s <= up_to and series.is_whole[r]], dtype=np.int64)
+    jitter = jitter_of([Track(scores=matrix, rows=healthy)])[0]
+    contrast = matrix.contrasts(sides.weights(len(series.steps))[np.newaxis])[0]
+    return pooled_test(contrast, jitter, sides.new.size, sides.base.size)

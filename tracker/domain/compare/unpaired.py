@@ -1,0 +1,50 @@
+"""Two results of one benchmark of which one has no samples: what can be said beside each other. Never a verdict. Pure.
+
+    reason = unpaired_text(before, after, steps=(1000, 9000))
+
+Questions of unknown difficulty do not cancel where nothing is paired, and training jitter is in no standard error of
+one checkpoint: the interval holds for these two sets of answers only.
+"""
+
+from __future__ import annotations
+
+import math
+
+from eval_jobs.types import EvalResult
+from tracker.domain.records.display import score_text, signed_text
+from tracker.domain.scores.summary import summarise
+
+HINT = (
+    "import files that hold samples (lm_eval --log_samples; the predictions/ and reviews/ of EvalScope), "
+    "or evaluate both checkpoints here: `tracker run CHECKPOINT`"
+)
+
+_NORMAL_95 = 1.959964
+
+
+def lacks_samples(before: EvalResult, after: EvalResult) -> bool:
+    """Return whether there is nothing to pair: only a mean is known of either."""
+    return before.aggregate is not None or after.aggregate is not None
+
+
+def unpaired_text(before: EvalResult, after: EvalResult, *, steps: tuple[int, int], alike: bool) -> str:
+    """Return both means and, where they were measured alike, what lies between them."""
+    sides = ", ".join(_side(result, step) for result, step in zip((before, after), steps, strict=True))
+    return f"{sides}, imported without its samples, so nothing can be paired{_change(before, after) if alike else ''}"
+
+
+# --- private
+
+
+def _side(result: EvalResult, step: int) -> str:
+    known = summarise(result)
+    error = "" if known.stderr is None else f" \N{PLUS-MINUS SIGN} {score_text(known.stderr)}"
+    return f"{score_text(known.mean)}{error} at step {step}"
+
+
+def _change(before: EvalResult, after: EvalResult) -> str:
+    old, new = summarise(before), summarise(after)
+    if old.mean is None or new.mean is None or old.stderr is None or new.stderr is None:
+        return ""
+    delta, margin = new.mean - old.mean, _NORMAL_95 * math.hypot(old.stderr, new.stderr)
+    return f"; unpaired, the change is {signed_text(delta - margin)} to {signed_text(delta + margin)} (95 %)"

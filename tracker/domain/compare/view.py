@@ -1,0 +1,352 @@
+"""Two checkpoints side by side, for `tracker compare A B`: what changed, how sure that is, and examples. Pure.
+
+    view = compare_records(before, after, policy, RunNoise(jitters=known_jitter(scores, ...)))
+
+This view never raises an alarm: its level is shared by the benchmarks that it shows, not by a whole run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from eval_jobs.errors import Incomparable
+from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome, SampleScore
+from tracker.domain.calibration.noise import decoding_variance, measured_by, repetition_of
+from tracker.domain.compare.unpaired import HINT, lacks_samples, unpaired_text
+from tracker.domain.records.calibration import Calibration, Repetition
+from tracker.domain.records.types import Baseline, Comparison, Policy, VerdictWord
+from tracker.domain.regression.jitter import Jitter
+from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.scores.matrix import Contrast
+from tracker.domain.scores.pairing import Pairing, Unlike, explain_difference, pair, served_alike
+from tracker.domain.scores.run_scores import SeriesKey, series_key
+from tracker.domain.scores.statistics import MCNEMAR, PairedTest, Spread, interval, paired_test, tost_p
+from tracker.domain.scores.summary import ScoreSummary, has_score, summarise
+from tracker.domain.verdicts.decision import MIN_COMMON
+from tracker.domain.verdicts.rules import word_of_pair
+from tracker.domain.verdicts.trials import thresholds_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two checkpoints."""
+
+    run_id: str
+    step: int
+    digest: str
+    source_uri: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One sample whose score changed, with both answers."""
+
+    sample_id: str
+    subset: str
+    prompt: str
+    target: str
+    answer_before: str | None
+    """None: deleted to save space."""
+    answer_after: str | None
+    score_before: float
+    score_after: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedBenchmark:
+    """One benchmark on both sides. `comparison` is oriented: up is better, delta is after minus before.
+
+    Its interval is that of these two checkpoints, jitter left out; its `p_worse` has the jitter in it.
+    """
+
+    benchmark: str
+    metric: str
+    higher_is_better: bool
+    before: ScoreSummary
+    after: ScoreSummary
+    comparison: Comparison
+    p_two_sided: float
+    """Of "these two checkpoints are equal": from the samples alone."""
+    p_two_sided_jitter: float | None
+    """Of "they differ no more than neighbouring checkpoints of the run do"; None: its jitter is not known."""
+    spread: Spread
+    """What the interval and equivalence rest on: these two checkpoints, jitter left out."""
+    spread_of_run: Spread
+    """The same with what is known of jitter and of decoding: what `comparison.p_worse` rests on."""
+    word: VerdictWord
+    """REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE, at alpha / benchmarks shown, jitter counted."""
+    repetition: Repetition | None
+    """What repeating the evaluation alone changes; None: not calibrated."""
+    lost: tuple[Example, ...]
+    """Largest losses first."""
+    gained: tuple[Example, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusedBenchmark:
+    """A benchmark that cannot be compared, and everything that stands in the way."""
+
+    benchmark: str
+    reasons: tuple[str, ...]
+    is_missing: bool = False
+    """It has no result on one of the sides, or too few samples with a score on both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunNoise:
+    """What makes two checkpoints of a run differ although nothing was lost."""
+
+    jitters: Mapping[SeriesKey, Jitter] = field(default_factory=dict)
+    """Of the candidate's run (`trials.known_jitter`)."""
+    calibrations: tuple[Calibration, ...] = ()
+    """Of all runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonView:
+    """What `tracker compare` shows."""
+
+    before: Side
+    after: Side
+    benchmarks: tuple[ComparedBenchmark, ...]
+    refused: tuple[RefusedBenchmark, ...]
+
+
+def compare_records(
+    before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int = 3
+) -> ComparisonView:
+    """Compare every benchmark of two records; both need their samples, and their texts for examples.
+
+    Args:
+        before: the baseline.
+        after: the candidate.
+        policy: its alpha is shared by the benchmarks that can be compared.
+        noise: what is known of the candidate's run.
+        examples: changed samples to return each way.
+
+    Raises:
+        Incomparable: no benchmark can be compared; the message says why for each.
+    """
+    view = compare_what_can_be(before, after, policy, noise, examples=examples)
+    if not view.benchmarks:
+        raise _nothing_comparable(before, after, view.refused)
+    return view
+
+
+def compare_what_can_be(
+    before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int = 3
+) -> ComparisonView:
+    """Return what `compare_records` does, also when that is nothing."""
+    names = dict.fromkeys(o.benchmark for record in (after, before) for o in record.outcomes)
+    tried = [_try(name, before, after) for name in names]
+    possible = [t for t in tried if isinstance(t, _Possible)]
+    refused = tuple(t for t in tried if isinstance(t, RefusedBenchmark))
+    alpha_test = policy.alpha / max(1, len(possible))
+    compared = []
+    for one in possible:
+        lost, gained = _examples(one, examples)
+        known = _noise_of(one, after, noise, policy)
+        compared.append(replace(_compared(one, known, alpha_test, policy), lost=lost, gained=gained))
+    return ComparisonView(before=_side(before), after=_side(after), benchmarks=tuple(compared), refused=refused)
+
+
+# --- private
+
+_NAMED = 8
+"""Benchmarks that a message names, where all were refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Possible:
+    before: EvalResult
+    after: EvalResult
+    pairing: Pairing
+    steps: tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Noise:
+    jitter: Jitter | None
+    repetition: Repetition | None
+
+
+def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | RefusedBenchmark:
+    left, right = _outcome(before, name), _outcome(after, name)
+    steps = (before.plan.checkpoint.step, after.plan.checkpoint.step)
+    if isinstance(left, EvalResult) and isinstance(right, EvalResult) and lacks_samples(left, right):
+        alike = left.fingerprint == right.fingerprint and served_alike(after.plan, before.plan)
+        means = unpaired_text(left, right, steps=steps, alike=alike)
+        return RefusedBenchmark(benchmark=name, reasons=(means,), is_missing=True)
+    reasons = (*_unusable(left, before), *_unusable(right, after))
+    if not (isinstance(left, EvalResult) and isinstance(right, EvalResult)) or reasons:
+        return RefusedBenchmark(benchmark=name, reasons=reasons, is_missing=True)
+    left, right = on_common_questions(left, right)
+    pairing = pair(right, left)
+    if isinstance(pairing, Unlike) or not served_alike(after.plan, before.plan):
+        return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
+    if pairing.common_fraction >= MIN_COMMON:
+        return _Possible(before=left, after=right, pairing=pairing, steps=steps)
+    common = f"{len(pairing.sample_ids)} of {pairing.planned} samples have a score on both sides"
+    return RefusedBenchmark(benchmark=name, reasons=(f"only {common} ({MIN_COMMON:.0%} needed)",), is_missing=True)
+
+
+def on_common_questions(left: EvalResult, right: EvalResult) -> tuple[EvalResult, EvalResult]:
+    """Return both as they are or, where one of them asked a part, over the questions that both have asked."""
+    if not (left.left_out or right.left_out):
+        return left, right
+    common = {s.sample_id for s in left.samples} & {s.sample_id for s in right.samples}
+    return _over(left, common), _over(right, common)
+
+
+def _over(result: EvalResult, samples: Collection[str]) -> EvalResult:
+    return replace(result, samples=tuple(s for s in result.samples if s.sample_id in samples))
+
+
+def _outcome(record: EvalRecord, name: str) -> Outcome | None:
+    return next((o for o in record.outcomes if o.benchmark == name), None)
+
+
+def _unusable(outcome: Outcome | None, record: EvalRecord) -> tuple[str, ...]:
+    step = record.plan.checkpoint.step
+    if outcome is None:
+        return (f"not evaluated at step {step}",)
+    if isinstance(outcome, BenchmarkFailure):
+        return (f"no result at step {step}: {outcome.message} ({outcome.code})",)
+    return ()
+
+
+def _nothing_comparable(before: EvalRecord, after: EvalRecord, refused: Sequence[RefusedBenchmark]) -> Incomparable:
+    named = [f"{r.benchmark}: {', '.join(r.reasons)}" for r in refused[:_NAMED]]
+    more = [f"{len(refused) - _NAMED} more benchmarks are no better"] if len(refused) > _NAMED else []
+    results = [o for record in (before, after) for o in record.outcomes if isinstance(o, EvalResult)]
+    without = bool(results) and all(result.aggregate is not None for result in results)
+    return Incomparable(
+        f"steps {before.plan.checkpoint.step} and {after.plan.checkpoint.step} share nothing comparable: "
+        f"{'; '.join([*named, *more]) or 'neither holds a benchmark'}",
+        hint=HINT if without else "evaluate both checkpoints with the same tracker.toml: `tracker run CHECKPOINT`",
+    )
+
+
+def _side(record: EvalRecord) -> Side:
+    c = record.plan.checkpoint
+    return Side(run_id=c.run_id, step=c.step, digest=c.digest, source_uri=c.source_uri)
+
+
+def _noise_of(possible: _Possible, after: EvalRecord, noise: RunNoise, policy: Policy) -> _Noise:
+    return _Noise(
+        jitter=noise.jitters.get(series_key(after.plan, possible.after)),
+        repetition=repetition_of(
+            noise.calibrations, measured_by(after), possible.after.benchmark, min_effect=policy.min_effect
+        ),
+    )
+
+
+def _compared(possible: _Possible, noise: _Noise, alpha_test: float, policy: Policy) -> ComparedBenchmark:
+    pairing, result = possible.pairing, possible.after
+    test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
+    pooled = _pooled(test, noise)
+    comparison = _comparison(possible, test, noise, pooled)
+    equivalence_p = tost_p(test.spread, policy.equivalence_margin)
+    with_jitter = min(1.0, 2 * min(comparison.p_worse, comparison.p_better))
+    return ComparedBenchmark(
+        benchmark=result.benchmark,
+        metric=result.metric,
+        higher_is_better=result.higher_is_better,
+        before=summarise(possible.before),
+        after=summarise(result),
+        comparison=comparison,
+        p_two_sided=test.p_two_sided,
+        p_two_sided_jitter=None if noise.jitter is None else with_jitter,
+        spread=test.spread,
+        spread_of_run=_widened(test, pooled),
+        word=word_of_pair(comparison, equivalence_p, alpha_test, thresholds_of(policy)),
+        repetition=noise.repetition,
+        lost=(),
+        gained=(),
+    )
+
+
+def _pooled(test: PairedTest, noise: _Noise) -> PooledTest | None:
+    """Return the test with jitter and decoding in it, None where nothing is known of them."""
+    decoding = decoding_variance(noise.repetition)
+    if noise.jitter is None and not decoding:
+        return None
+    jitter = noise.jitter or Jitter(tau2=0.0, variance=0.0)
+    moment = Contrast(delta=test.delta, item_variance=test.stderr**2, n=test.n, common_fraction=1.0)
+    # Two evaluations, each with its own chance of decoding: a floor under what their flips show.
+    least = math.sqrt(2 * (decoding / test.n + jitter.tau2))
+    return pooled_test(moment, jitter, 1, 1).with_stderr_of_at_least(least)
+
+
+def _widened(test: PairedTest, pooled: PooledTest | None) -> Spread:
+    """Add to the spread of the samples what `pooled` has beyond it, with the heavier tails of the two."""
+    if pooled is None:
+        return test.spread
+    beyond = math.sqrt(max(pooled.stderr**2 - test.stderr**2, 0.0))
+    stderr, cautious = (math.hypot(own, beyond) for own in (test.spread.stderr, test.spread.cautious))
+    return replace(test.spread, stderr=stderr, cautious=cautious, df=min(test.spread.df, pooled.df))
+
+
+def _comparison(possible: _Possible, test: PairedTest, noise: _Noise, pooled: PooledTest | None) -> Comparison:
+    low, high = interval(test.spread)
+    if test.method == MCNEMAR:  # a difference of shares cannot lie outside
+        low, high = max(low, -1.0), min(high, 1.0)
+    p_worse, p_better = test.p_worse, test.p_better
+    if pooled is not None:
+        p_worse, p_better = max(p_worse, pooled.p_worse()), max(p_better, pooled.p_better())
+    before, after = possible.steps
+    return Comparison(
+        baseline=Baseline.GIVEN,
+        baseline_steps=(before,),
+        pooled_steps=(after,),
+        n_common=test.n,
+        common_fraction=possible.pairing.common_fraction,
+        delta=test.delta,
+        stderr=test.stderr,
+        ci_low=low,
+        ci_high=high,
+        p_worse=p_worse,
+        p_better=p_better,
+        p_worse_items=test.p_worse,
+        jitter=0.0 if noise.jitter is None else math.sqrt(noise.jitter.tau2),
+        n_lost=test.n_lost,
+        n_gained=test.n_gained,
+        method=test.method,
+    )
+
+
+def _examples(possible: _Possible, limit: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Return the samples with the largest change, worse ones and better ones; ties in the order of the benchmark."""
+    changes = possible.pairing.candidate - possible.pairing.baseline
+    order = sorted(range(changes.size), key=lambda i: (changes[i], i))
+    ids = possible.pairing.sample_ids
+    lost = [ids[i] for i in order if changes[i] < 0][:limit]
+    gained = [ids[i] for i in sorted(order, key=lambda i: (-changes[i], i)) if changes[i] > 0][:limit]
+    before, after = (_by_id(r, {*lost, *gained}) for r in (possible.before, possible.after))
+    kept = possible.before.has_texts, possible.after.has_texts
+    worse, better = (tuple(_example(before[k], after[k], kept) for k in keys) for keys in (lost, gained))
+    return worse, better
+
+
+def _by_id(result: EvalResult, wanted: set[str]) -> dict[str, SampleScore]:
+    """Return the first repeat that has a score of each wanted sample."""
+    found: dict[str, SampleScore] = {}
+    for sample in result.samples:
+        if sample.sample_id in wanted and has_score(sample):
+            found.setdefault(sample.sample_id, sample)
+    return found
+
+
+def _example(before: SampleScore, after: SampleScore, kept: tuple[bool, bool]) -> Example:
+    return Example(
+        sample_id=after.sample_id,
+        subset=after.subset,
+        prompt=after.prompt,
+        target=after.target,
+        answer_before=before.answer if kept[0] else None,
+        answer_after=after.answer if kept[1] else None,
+        score_before=before.score or 0.0,
+        score_after=after.score or 0.0,
+    )

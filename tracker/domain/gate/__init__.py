@@ -1,0 +1,1 @@
+"""May a candidate replace a baseline?"""

@@ -1,0 +1,136 @@
+"""Two evaluations that differ in what is gated: another prompt, or another way of serving. Pure.
+
+    alike = asked_alike(baseline, candidate, (Change.PROMPT,))
+    compare(alike.baseline, candidate)        # its questions are those of the candidate now
+    alike.differences                         # {"prompt_template is ..., was ...": ("facts", "sums")}
+
+A question is known by its content, and under another prompt it has another. What stays is its place: the data is the
+same, so the third question of a subset is the same question, and its expected answer must be the same too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from eval_jobs.identity import benchmark_fingerprint, serve_settings
+from eval_jobs.types import Benchmark, EvalRecord, EvalResult, SampleScore
+from tracker.domain.gate.rules import Change
+from tracker.domain.scores.pairing import explain_difference
+
+Place = tuple[str, int, int]
+"""Subset, number in it, repeat."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alike:
+    """A baseline as if it had been asked and served like the candidate."""
+
+    baseline: EvalRecord
+    differences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What differs on purpose, in words, and at which benchmarks; none: in how both were served."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Why the questions of a benchmark are not known to be the same."""
+
+
+def asked_alike(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[Change]) -> Alike:
+    """Return the baseline with what `changed` names as the candidate has it, wherever nothing else differs."""
+    alike = Alike(baseline=baseline)
+    if Change.PROMPT in changed:
+        for benchmark in baseline.plan.suite.benchmarks:
+            alike = _with_prompt(alike, benchmark, candidate)
+    if Change.ENGINE in changed:
+        differences = {**alike.differences, **dict.fromkeys(_engine_phrases(candidate, baseline), ())}
+        plan = replace(alike.baseline.plan, serve=candidate.plan.serve)
+        alike = replace(alike, baseline=replace(alike.baseline, plan=plan), differences=differences)
+    return alike
+
+
+def not_found(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[Change]) -> tuple[Change, ...]:
+    """Return what of `changed` is the same on both sides."""
+    others = ((own, _benchmark(candidate, own.name)) for own in baseline.plan.suite.benchmarks)
+    found = {
+        Change.PROMPT: any(other is not None and _differ_in_prompt(own, other) for own, other in others),
+        Change.ENGINE: next(_engine_phrases(candidate, baseline), None) is not None,
+    }
+    return tuple(change for change in changed if not found[change])
+
+
+# --- private
+
+
+def _with_prompt(alike: Alike, own: Benchmark, candidate: EvalRecord) -> Alike:
+    """Return the same with one benchmark as if it had been asked with the candidate's prompt."""
+    other, baseline = _benchmark(candidate, own.name), alike.baseline
+    before, after = (_result(record, own.name) for record in (baseline, candidate))
+    if other is None or before is None or after is None or not _differ_in_prompt(own, other):
+        return alike
+    suite, prompted = baseline.plan.suite, _prompted(own, other)
+    fingerprints = benchmark_fingerprint(own, suite), benchmark_fingerprint(prompted, suite)
+    if (before.fingerprint, after.fingerprint) != fingerprints:
+        return alike  # more than the prompt differs: what does is said where they are compared
+    asked = _asked_like(before, after)
+    if isinstance(asked, str):
+        return replace(alike, refusals={**alike.refusals, own.name: asked})
+    differences = dict(alike.differences)
+    # Serving is no matter of prompts.
+    for phrase in explain_difference(replace(candidate.plan, serve=baseline.plan.serve), baseline.plan, own.name):
+        differences[phrase] = (*differences.get(phrase, ()), own.name)
+    plan = replace(
+        baseline.plan,
+        suite=replace(suite, benchmarks=tuple(prompted if b.name == own.name else b for b in suite.benchmarks)),
+    )
+    outcomes = tuple(asked if o.benchmark == own.name else o for o in baseline.outcomes)
+    return replace(alike, baseline=replace(baseline, plan=plan, outcomes=outcomes), differences=differences)
+
+
+def _result(record: EvalRecord, name: str) -> EvalResult | None:
+    return next((o for o in record.outcomes if o.benchmark == name and isinstance(o, EvalResult)), None)
+
+
+def _benchmark(record: EvalRecord, name: str) -> Benchmark | None:
+    return next((b for b in record.plan.suite.benchmarks if b.name == name), None)
+
+
+def _differ_in_prompt(one: Benchmark, other: Benchmark) -> bool:
+    return (one.prompt_template, one.few_shot) != (other.prompt_template, other.few_shot)
+
+
+def _prompted(own: Benchmark, other: Benchmark) -> Benchmark:
+    return replace(own, prompt_template=other.prompt_template, few_shot=other.few_shot)
+
+
+def _asked_like(baseline: EvalResult, candidate: EvalResult) -> EvalResult | str:
+    """Return a result with the questions of the candidate's, or why they are not known to be the same."""
+    if baseline.left_out or candidate.left_out:
+        return "one side was asked a part, and which part depends on the prompt"
+    mine, theirs = dict(_placed(baseline)), dict(_placed(candidate))
+    if mine.keys() != theirs.keys():
+        return f"the questions are not the same: {len(mine)} and {len(theirs)}"
+    other = next((place for place in mine if mine[place].target != theirs[place].target), None)
+    if other is not None:
+        return f"question {other[1] + 1} of {other[0]} has another answer than before"
+    samples = (
+        replace(sample, sample_id=theirs[place].sample_id, cluster_id=theirs[place].cluster_id)
+        for place, sample in mine.items()
+    )
+    return replace(baseline, fingerprint=candidate.fingerprint, samples=tuple(samples))
+
+
+def _placed(result: EvalResult) -> Iterator[tuple[Place, SampleScore]]:
+    """Yield the samples, which are in the order of the data, with their place."""
+    counts: dict[tuple[str, int], int] = {}
+    for sample in result.samples:
+        of_kind = (sample.subset, sample.repeat)
+        number = counts[of_kind] = counts.get(of_kind, -1) + 1
+        yield (sample.subset, number, sample.repeat), sample
+
+
+def _engine_phrases(candidate: EvalRecord, baseline: EvalRecord) -> Iterator[str]:
+    if serve_settings(candidate.plan.serve) != serve_settings(baseline.plan.serve):
+        benchmarks = candidate.plan.suite.benchmarks
+        asked = replace(baseline.plan, suite=candidate.plan.suite)
+        yield from explain_difference(candidate.plan, asked, benchmarks[0].name) if benchmarks else ()
+    now, was = candidate.engine, baseline.engine
+    if now is not None and was is not None and (now.name, now.version) != (was.name, was.version):
+        yield f"the engine is {now.name} {now.version}, was {was.name} {was.version}"

@@ -1,0 +1,236 @@
+"""Whether a candidate may take the place of a baseline: PASS and REGRESSION are said only where they are shown. Pure.
+
+    report = gate(baseline, candidate, policy, noise)
+
+A loss is tested by the paired test of `compare` (mid-p McNemar for 0/1 scores, cluster-robust where samples share a
+cluster), the run's jitter counted where it is known. All required benchmarks share one level by Holm's method
+(Holm 1979): the chance of any REGRESSION without a loss is at most `alpha`. PASS is a test the other way round, that
+the loss is smaller than `min_effect`; nothing is paid for it, because all benchmarks must show it (Berger 1982).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from eval_jobs.types import EvalRecord, EvalResult, ProbeResult
+from tracker.domain.calibration.noise import measured_by, repetition_of
+from tracker.domain.compare.view import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
+from tracker.domain.gate.changed import asked_alike
+from tracker.domain.gate.rules import BenchmarkRule, GatePolicy, LatencyLimit
+from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord, LatencyCheck
+from tracker.domain.records.display import names_text, percent_text, score_text, signed_text
+from tracker.domain.records.types import Policy
+from tracker.domain.scores.statistics import CLUSTERED_T, Spread, loss_p, mde, t_quantile
+from tracker.domain.scores.summary import summarise
+
+POWER = 0.8
+
+
+def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise: RunNoise) -> GateReport:
+    """Judge the candidate; both records need their samples.
+
+    Args:
+        baseline: what it would replace.
+        candidate: what is to be judged.
+        policy: what it is held to.
+        noise: what is known of the candidate's run.
+    """
+    alike = asked_alike(baseline, candidate, policy.changed)
+    view = compare_what_can_be(alike.baseline, candidate, Policy(alpha=policy.alpha), noise)
+    compared = {one.benchmark: one for one in view.benchmarks}
+    refused = {one.benchmark: one for one in view.refused}
+    names = dict.fromkeys([*policy.benchmarks, *compared, *refused])
+    rules = {name: policy.benchmarks.get(name, policy.otherwise) for name in names}
+    compared = {name: _with_fitness(one, candidate, rules[name], noise) for name, one in compared.items()}
+    levels: dict[str, float] = {}
+    for required in (True, False):
+        family = [name for name in names if rules[name].required is required]
+        levels |= holm_levels(
+            {n: compared[n].comparison.p_worse if n in compared else 1.0 for n in family}, policy.alpha
+        )
+    asked = {name: min(_asked_share(side, name) for side in (baseline, candidate)) for name in names}
+    checks = [
+        _checked(compared[name], rules[name], levels[name], policy.alpha)
+        if name in compared and asked[name] >= rules[name].min_coverage
+        else _in_part(compared[name], rules[name], levels[name], asked[name])
+        if name in compared
+        else _refused(name, _with_reason(refused.get(name), alike.refusals.get(name)), rules[name], levels[name])
+        for name in names
+    ]
+    checks = [_with_floor(check, candidate, rules[check.benchmark]) for check in checks]
+    latency = tuple(_within_limit(candidate, limit, policy.otherwise.min_coverage) for limit in policy.latency)
+    return GateReport(
+        word=_overall(checks, latency),
+        candidate=view.after,
+        baseline=view.before,
+        alpha=policy.alpha,
+        benchmarks=tuple(sorted(checks, key=lambda check: not check.required)),
+        latency=latency,
+        changed=tuple(
+            f"{phrase} ({names_text(names)})" if names else phrase for phrase, names in alike.differences.items()
+        ),
+    )
+
+
+def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
+    """Return the level that each test is held to, so that any false rejection has a chance of at most `alpha`.
+
+    Holm 1979: the smallest p is held to alpha / K, the next one to alpha / (K - 1), and so on; from the first one that
+    is not below its level on, all are held to that level and fail.
+    """
+    levels: dict[str, float] = {}
+    level, failed = 0.0, False
+    for rank, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        if not failed:
+            level = alpha / (len(p_values) - rank)
+            failed = p >= level
+        levels[name] = level
+    return levels
+
+
+# --- private
+
+
+def _checked(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, alpha: float) -> BenchmarkCheck:
+    spread = one.spread_of_run
+    check = BenchmarkCheck(
+        benchmark=one.benchmark,
+        required=rule.required,
+        word=GateWord.PASS,
+        reason="",
+        min_effect=rule.min_effect,
+        alpha_test=alpha_test,
+        compared=one,
+        # Both must hold for a regression: beyond chance, and no smaller than what matters.
+        detectable=max(mde(spread, alpha_test), rule.min_effect + t_quantile(POWER, spread.df) * spread.stderr),
+    )
+    change, coverage = one.comparison, min(one.before.coverage, one.after.coverage)
+    if coverage < rule.min_coverage:
+        share = f"{percent_text(coverage)} of the samples have a score, {percent_text(rule.min_coverage)} are needed"
+        return replace(check, word=GateWord.MISSING, reason=share)
+    if change.p_worse < alpha_test and change.delta <= -rule.min_effect:
+        lost = f"lost {score_text(-change.delta)}: {change.n_lost} samples lost, {change.n_gained} gained"
+        return replace(check, word=GateWord.REGRESSION, reason=lost)
+    if loss_p(spread, rule.min_effect) < alpha:
+        return replace(check, reason=f"no loss of {score_text(rule.min_effect)} or more")
+    needed = _samples_needed(one, spread, rule.min_effect, alpha)
+    return _undecided(replace(check, word=GateWord.INCONCLUSIVE, samples_needed=needed), one)
+
+
+def _with_fitness(
+    one: ComparedBenchmark, candidate: EvalRecord, rule: BenchmarkRule, noise: RunNoise
+) -> ComparedBenchmark:
+    """Say of a calibration whether it is fit for the smallest loss that matters here."""
+    measured = measured_by(candidate)
+    known = repetition_of(noise.calibrations, measured, one.benchmark, min_effect=rule.min_effect)
+    return replace(one, repetition=known)
+
+
+def _asked_share(record: EvalRecord, name: str) -> float:
+    """Return the share of a benchmark's samples that were asked: below 1 where a screen was."""
+    result = next((o for o in record.outcomes if o.benchmark == name and isinstance(o, EvalResult)), None)
+    if result is None or not result.left_out:
+        return 1.0
+    asked = len({sample.sample_id for sample in result.samples})
+    return asked / (asked + result.left_out)
+
+
+def _in_part(one: ComparedBenchmark, rule: BenchmarkRule, alpha_test: float, share: float) -> BenchmarkCheck:
+    """Say that a part was asked: it may show a loss to a verdict of the run, and is no coverage."""
+    needed = f"{percent_text(rule.min_coverage)} are needed: name the checkpoint's folder to ask all of them"
+    return BenchmarkCheck(
+        benchmark=one.benchmark,
+        required=rule.required,
+        word=GateWord.MISSING,
+        reason=f"{percent_text(share)} of the samples were asked on one side, {needed}",
+        min_effect=rule.min_effect,
+        alpha_test=alpha_test,
+        compared=one,
+    )
+
+
+def _undecided(check: BenchmarkCheck, one: ComparedBenchmark) -> BenchmarkCheck:
+    """Say what these samples could have shown, and how many would be needed."""
+    needed = check.samples_needed
+    if one.comparison.p_worse < check.alpha_test:
+        reason = f"a loss is shown, and neither that it is below {score_text(check.min_effect)} nor that it is not"
+        return replace(check, reason=reason, samples_needed=None)
+    could = f"a loss of {score_text(check.detectable or 0.0)} would have been seen"
+    if needed is not None and needed <= one.comparison.n_common:
+        return replace(check, samples_needed=None, reason=f"{could}; {signed_text(one.comparison.delta)} is less clear")
+    if needed is None:
+        more = f"checkpoints of this run differ by more than {score_text(check.min_effect)} anyway"
+    else:
+        more = f"to pass, about {needed:,} samples are needed, there are {one.comparison.n_common:,}"
+        more += " in clusters, and it is clusters that count" if one.comparison.method == CLUSTERED_T else ""
+    return replace(check, reason=f"{could}; {more}")
+
+
+def _samples_needed(one: ComparedBenchmark, spread: Spread, min_effect: float, alpha: float) -> int | None:
+    """Return n at which a candidate that lost nothing passes with 80 % power; None: the jitter is too large for any.
+
+    n * stderr^2 / (min_effect^2 / (z_alpha + z_power)^2 - jitter^2), as in Miller 2024, with these samples' flips. The
+    cluster that may be lost as a whole weighs less the more there are: its part of the variance falls with 1 / n^2.
+    """
+    z = t_quantile(POWER, math.inf) - t_quantile(alpha, math.inf)
+    of_samples = (min_effect / z) ** 2 - (spread.stderr**2 - one.spread.stderr**2)
+    if of_samples <= 0:
+        return None
+    flips, more = one.spread.stderr**2, max(one.spread.cautious**2 - one.spread.stderr**2, 0.0)
+    # flips / k + more / k^2 = of_samples, with k times as many samples
+    return math.ceil(one.comparison.n_common * (flips + math.sqrt(flips**2 + 4 * more * of_samples)) / (2 * of_samples))
+
+
+def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRule) -> BenchmarkCheck:
+    """Let the candidate's own score decide, whatever became of the comparison; a handful of samples has none."""
+    result = next((o for o in candidate.outcomes if o.benchmark == check.benchmark), None)
+    if rule.floor is None or not isinstance(result, EvalResult):
+        return check
+    own = summarise(result)
+    if own.mean is None or min(own.coverage, _asked_share(candidate, check.benchmark)) < rule.min_coverage:
+        return check
+    if not (own.mean < rule.floor if result.higher_is_better else own.mean > rule.floor):
+        return check
+    side = "below" if result.higher_is_better else "above"
+    reason = f"{score_text(own.mean)} is {side} the limit of {score_text(rule.floor)}"
+    return replace(check, word=GateWord.REGRESSION, reason=reason, samples_needed=None)
+
+
+def _with_reason(refused: RefusedBenchmark | None, more: str | None) -> RefusedBenchmark | None:
+    if refused is None or more is None:
+        return refused
+    return replace(refused, reasons=(*refused.reasons, more))
+
+
+def _refused(name: str, refused: RefusedBenchmark | None, rule: BenchmarkRule, alpha_test: float) -> BenchmarkCheck:
+    is_missing = refused is None or refused.is_missing
+    return BenchmarkCheck(
+        benchmark=name,
+        required=rule.required,
+        word=GateWord.MISSING if is_missing else GateWord.INCOMPARABLE,
+        reason="neither side was evaluated on it" if refused is None else "; ".join(refused.reasons),
+        min_effect=rule.min_effect,
+        alpha_test=alpha_test,
+    )
+
+
+def _within_limit(candidate: EvalRecord, limit: LatencyLimit, min_coverage: float) -> LatencyCheck:
+    probes = [p for p in candidate.probes if isinstance(p, ProbeResult) and p.load.name == limit.load]
+    found = getattr(probes[0], f"{limit.metric}_ms") if probes else None
+    if found is None:
+        return LatencyCheck(limit=limit, word=GateWord.MISSING, reason=f"nothing was timed under the load {limit.load}")
+    measured_ms = float(getattr(found, f"p{limit.quantile * 100:.0f}"))
+    is_over, sent = measured_ms > limit.max_ms, probes[0].completed + probes[0].failed
+    reason = f"{measured_ms:.1f} ms, {'more than' if is_over else 'within'} {limit.max_ms:g} ms"
+    word = GateWord.REGRESSION if is_over else GateWord.PASS
+    if not is_over and probes[0].completed < min_coverage * sent:
+        word = GateWord.MISSING  # the slowest ones may be those that never came
+        reason = f"{measured_ms:.1f} ms, and {probes[0].failed} of {sent} requests failed, whose time nobody knows"
+    return LatencyCheck(limit=limit, word=word, reason=reason, measured_ms=measured_ms)
+
+
+def _overall(checks: Sequence[BenchmarkCheck], latency: Sequence[LatencyCheck]) -> GateWord:
+    words = {check.word for check in checks if check.required} | {one.word for one in latency if one.limit.required}
+    return next((word for word in GateWord if word in words), GateWord.MISSING)

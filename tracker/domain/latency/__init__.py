@@ -1,0 +1,1 @@
+"""Has a checkpoint become slower?"""

@@ -1,0 +1,196 @@
+"""Has a checkpoint become slower? TTFT, TPOT and E2E at their median and 95th percentile, bounded over the run. Pure.
+
+    verdicts = judge_latency(record, earlier, policy)
+
+With a reference timed in between the answer holds, whatever the machine did since; without one it is compared with the
+run's own history and called `suspect` at most. One test is held to alpha / (planned checkpoints * 3 metrics * loads *
+2 quantiles * 3 pools), so that alpha bounds the chance that noise calls any checkpoint of the run slower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeResult, ReferenceProbe
+from tracker.domain.latency.reasons import (
+    reason_for_constant,
+    reason_for_few,
+    reason_for_history,
+    reason_for_missing,
+    reason_for_reference,
+    reason_for_short_history,
+)
+from tracker.domain.latency.rules import POOLS, SUSPECT_P, Limits, decisions, word_of_history
+from tracker.domain.latency.series import (
+    REQUESTS_NEEDED,
+    Key,
+    contrasts_of,
+    earlier_records,
+    paired_blocks,
+    probe_of,
+    quantile_of,
+    reference_outcome_of,
+    reference_probe_of,
+    series_of,
+)
+from tracker.domain.latency.statistics import BASE, WINDOW, Contrast, faster_p, history_spread, slower_p
+from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
+from tracker.domain.scores.statistics import FloatArray, Spread, interval, mde
+
+MEDIAN = 0.5
+NO_SCATTER = 1e-9
+"""A bootstrap error up to this is rounding noise of draws that all agree."""
+
+
+def judge_latency(
+    record: EvalRecord, earlier: Sequence[EvalRecord], policy: LatencyPolicy
+) -> tuple[LatencyVerdict, ...]:
+    """Judge every load of `record`, six verdicts each: TTFT, TPOT, E2E, by p50 and p95.
+
+    Records of other runs and of the same or higher steps in `earlier` are ignored, their order does not matter, and
+    their samples are not looked at. A record without a load has no verdict.
+    """
+    if not record.plan.loads:
+        return ()
+    series, engine, serve = series_of(record), record.engine, record.plan.serve
+    before = tuple(
+        r
+        for r in earlier_records(record, earlier)
+        if (r.engine == engine and r.plan.serve == serve) or series_of(r) == series
+    )
+    return tuple(
+        _judged(_Case(record=record, before=before, load=load, key=(metric, quantile), policy=policy))
+        for load in record.plan.loads
+        for metric in LatencyMetric
+        for quantile in REQUESTS_NEEDED
+    )
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """One quantile of one metric under one load, and what it is judged by."""
+
+    record: EvalRecord
+    before: tuple[EvalRecord, ...]
+    """Earlier ones of the same series."""
+    load: ProbeLoad
+    key: Key
+    policy: LatencyPolicy
+
+    @property
+    def needed(self) -> int:
+        return REQUESTS_NEEDED[self.key[1]]
+
+    def limits(self, method: LatencyMethod) -> Limits:
+        policy = self.policy
+        floor = math.log1p(policy.min_slowdown_p50 if self.key[1] == 0.5 else policy.min_slowdown_p95)
+        if method is LatencyMethod.HISTORY:
+            return Limits(alpha_test=SUSPECT_P, floor=floor)
+        tests = policy.planned_checkpoints * len(LatencyMetric) * len(REQUESTS_NEEDED) * len(POOLS)
+        return Limits(alpha_test=policy.alpha / (tests * len(self.record.plan.loads)), floor=floor)
+
+    def blank(self, method: LatencyMethod, requests: int) -> LatencyVerdict:
+        """Return the verdict with everything but the decision."""
+        return LatencyVerdict(
+            load=self.load.name,
+            metric=self.key[0],
+            quantile=self.key[1],
+            word=VerdictWord.INCONCLUSIVE,
+            reason="",
+            method=method,
+            requests=requests,
+            alpha_test=self.limits(method).alpha_test,
+        )
+
+
+def _judged(case: _Case) -> LatencyVerdict:
+    found = reference_outcome_of(case.record, case.load)
+    if isinstance(found, ReferenceProbe):
+        return _against_reference(case, found)
+    probe = probe_of(case.record, case.load)
+    if probe is None:
+        failure = next((p for p in case.record.probes if p.load == case.load and isinstance(p, ProbeFailure)), None)
+        blank = case.blank(LatencyMethod.HISTORY, 0)
+        return replace(blank, word=VerdictWord.MISSING, reason=reason_for_missing(failure))
+    verdict = _against_history(case, probe)
+    if found is None:
+        return verdict
+    return replace(
+        verdict, reason=f"{verdict.reason}; no comparison with the reference: {found.message} ({found.code})"
+    )
+
+
+def _against_reference(case: _Case, probe: ReferenceProbe) -> LatencyVerdict:
+    metric, quantile = case.key
+    blocks = paired_blocks(probe, metric)
+    pairs = sum(block.candidate.size for block in blocks)
+    blank = replace(case.blank(LatencyMethod.INTERLEAVED, pairs), reference_step=probe.reference_step)
+    contrast = contrasts_of(probe, case.record.plan.id).get(case.key)
+    if contrast is None:
+        return replace(blank, reason=reason_for_few(pairs, case.needed, pairs=True))
+    blank = replace(
+        blank,
+        candidate_ms=_mean_quantile([block.candidate for block in blocks], quantile),
+        baseline_ms=_mean_quantile([block.reference for block in blocks], quantile),
+    )
+    if contrast.stderr <= NO_SCATTER:
+        return replace(blank, reason=reason_for_constant(pairs))
+    limits = case.limits(LatencyMethod.INTERLEAVED)
+    series = [*_earlier_contrasts(case, probe), contrasts_of(probe, case.record.plan.id)]
+    decision = decisions([c[case.key] for c in series], limits, [c[metric, MEDIAN] for c in series])[-1]
+    noise = decision.noise
+    blank = replace(blank, word=decision.word, sessions=decision.sessions, overdispersion=noise.factor)
+    blank = replace(blank, between_starts=math.sqrt(noise.between), learned_from=len(series) - 1)
+    verdict = _with_evidence(blank, decision.spread, limits)
+    return replace(verdict, reason=reason_for_reference(verdict))
+
+
+def _earlier_contrasts(case: _Case, probe: ReferenceProbe) -> list[Mapping[Key, Contrast]]:
+    alike = ((r, reference_probe_of(r, probe)) for r in case.before)
+    known = (contrasts_of(p, r.plan.id) for r, p in alike if p is not None)
+    return [c for c in known if case.key in c and c[case.key].stderr > NO_SCATTER]
+
+
+def _mean_quantile(sides: Sequence[FloatArray], quantile: float) -> float:
+    """Return the geometric mean over both blocks, of which the ratio is made."""
+    return math.exp(math.fsum(math.log(np.quantile(side, quantile)) for side in sides) / len(sides))
+
+
+def _against_history(case: _Case, probe: ProbeResult) -> LatencyVerdict:
+    blank = case.blank(LatencyMethod.HISTORY, probe.completed)
+    time_ms = quantile_of(probe, *case.key)
+    if time_ms is None or probe.completed < case.needed:
+        return replace(blank, reason=reason_for_few(probe.completed, case.needed, pairs=False))
+    blank = replace(blank, candidate_ms=time_ms)
+    probes = (probe_of(r, case.load) for r in case.before)
+    enough = (p for p in probes if p is not None and p.completed >= case.needed)
+    past = [math.log(t) for t in (quantile_of(p, *case.key) for p in enough) if t is not None][-WINDOW:]
+    blank = replace(blank, learned_from=len(past))
+    if len(past) < BASE:
+        word = VerdictWord.INCONCLUSIVE if past else VerdictWord.FIRST
+        return replace(blank, word=word, reason=reason_for_short_history(len(past)))
+    spread, limits = history_spread(math.log(time_ms), past), case.limits(LatencyMethod.HISTORY)
+    verdict = _with_evidence(replace(blank, word=word_of_history(spread, limits)), spread, limits)
+    return replace(verdict, reason=reason_for_history(verdict), baseline_ms=time_ms / math.exp(spread.centre))
+
+
+def _with_evidence(verdict: LatencyVerdict, spread: Spread, limits: Limits) -> LatencyVerdict:
+    low, high = interval(spread)
+    # Found with 80 % power: beyond the noise, and beyond what matters.
+    detectable = max(mde(spread, limits.alpha_test), limits.floor + mde(spread, 0.5))
+    return replace(
+        verdict,
+        ratio=math.exp(spread.centre),
+        ci_low=math.exp(low),
+        ci_high=math.exp(high),
+        p_slower=slower_p(spread),
+        p_faster=faster_p(spread),
+        detectable=math.exp(detectable),
+    )

@@ -1,0 +1,1 @@
+"""A whole run at a glance, and what it cost."""

@@ -1,0 +1,140 @@
+"""What the checkpoints of a run cost, one by one and together. Pure.
+
+costs = run_costs("my-sft", history.records("my-sft"))
+headline(costs)        # 18 checkpoints, 2.1 h, 2.1 GPU h, 3.4 M tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from eval_jobs.spending import total
+from eval_jobs.types import Cost, EvalPlan, EvalRecord
+from tracker.domain.best.retention import identity_of
+from tracker.domain.records.display import NOTHING, count_text, duration_text
+from tracker.domain.records.imported import is_imported
+from tracker.domain.verdicts.screening import is_screen
+
+
+class Asked(StrEnum):
+    """How much of the benchmarks one evaluation asked."""
+
+    WHOLE = "whole"
+    SCREEN = "screen"
+    """The part that is asked first."""
+    REST = "rest"
+    """What a screen left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostOfStep:
+    """What one evaluation of a checkpoint cost."""
+
+    step: int
+    suite: str
+    asked: Asked
+    plan_id: str
+    cost: Cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCosts:
+    """What a run cost."""
+
+    run_id: str
+    checkpoints: tuple[CostOfStep, ...]
+    """In the order of the records."""
+    total: Cost
+    unknown: int
+    """Evaluations that are left out: an earlier version of the tracker, which told no cost, made them."""
+
+
+def run_costs(run_id: str, records: Iterable[EvalRecord]) -> RunCosts:
+    """Return the costs of all records of a run; what others measured cost nothing here."""
+    known = tuple(record for record in records if not is_imported(record))
+    rows = tuple(
+        CostOfStep(
+            step=r.plan.checkpoint.step,
+            suite=r.plan.suite.name,
+            asked=asked_by(r.plan),
+            plan_id=r.plan.id,
+            cost=r.cost,
+        )
+        for r in known
+        if r.cost is not None
+    )
+    return RunCosts(
+        run_id=run_id, checkpoints=rows, total=total(row.cost for row in rows), unknown=len(known) - len(rows)
+    )
+
+
+def asked_by(plan: EvalPlan) -> Asked:
+    """Return how much of the benchmarks a plan asks."""
+    if plan.suite.part is None:
+        return Asked.WHOLE
+    return Asked.SCREEN if is_screen(plan) else Asked.REST
+
+
+def with_cost_so_far(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalRecord:
+    """Return the record of a rest with the cost of all that its suite had asked of the checkpoint by then.
+
+    Args:
+        record: any record; one that is no rest is returned as it is.
+        records: of the run.
+    """
+    if asked_by(record.plan) is not Asked.REST or record.cost is None:
+        return record
+    suite, own = record.plan.suite.name, identity_of(record.plan.checkpoint)
+    earlier = (
+        r.cost
+        for r in records
+        if r.plan.suite.name == suite and identity_of(r.plan.checkpoint) == own
+        if r.finished_at <= record.finished_at and r.plan.id != record.plan.id and r.cost is not None
+    )
+    return replace(record, cost=total([record.cost, *earlier]))
+
+
+def headline(costs: RunCosts) -> str:
+    """Return `18 checkpoints, 2.4 h, 2.1 GPU h, 3.4 M tokens`; parts that nothing is known of are left out."""
+    count = count_text(len({row.step for row in costs.checkpoints}), "checkpoint")
+    return ", ".join([count, duration_text(costs.total.wall_s), *_resources(costs.total)])
+
+
+def cost_text(cost: Cost) -> str:
+    """Return `41 s: 3.1 s loading, 30 s evaluating, 8.0 s probing; 45.2 k tokens`; what took no time is left out."""
+    stages = (
+        (cost.loading_s, "loading"),
+        (cost.evaluating_s, "evaluating"),
+        (cost.probing_s, "probing"),
+    )
+    spent = [f"{duration_text(seconds)} {name}" for seconds, name in stages if seconds >= MIN_SHOWN_S]
+    parts = [f"{duration_text(cost.wall_s)}{': ' if spent else ''}{', '.join(spent)}", *_resources(cost)]
+    return "; ".join([parts[0], ", ".join(parts[1:])]) if parts[1:] else parts[0]
+
+
+def tokens_text(count: int | None) -> str:
+    """Return `950`, `45.2 k` or `3.4 M`."""
+    if count is None:
+        return NOTHING
+    size = float(count)
+    for unit in ("", " k", " M"):
+        if size < 999.5:
+            return f"{size:.0f}{unit}" if not unit or size >= 99.95 else f"{size:.1f}{unit}"
+        size /= 1000
+    return f"{size:.1f} G"
+
+
+# --- private
+
+MIN_SHOWN_S = 0.05
+
+
+def _resources(cost: Cost) -> Iterator[str]:
+    if cost.gpu_s is not None:
+        yield duration_text(cost.gpu_s).replace(" ", " GPU ")
+    if cost.cpu_s is not None:
+        yield duration_text(cost.cpu_s).replace(" ", " CPU ")
+    if cost.input_tokens is not None or cost.output_tokens is not None:
+        yield f"{tokens_text((cost.input_tokens or 0) + (cost.output_tokens or 0))} tokens"

@@ -1,0 +1,278 @@
+"""A whole run at a glance: which verdict stands for each benchmark at each step, and the finding in one sentence. Pure.
+
+view = overview(reports, gaps)
+view.at(600, "facts")          # the newest verdict on facts at step 600, or None
+headline(view)                 # "facts and sums were forgotten after step 600; reversal improved"
+
+The terminal's tables (`tracker.cli.tables.render`) and the HTML report both show this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from eval_jobs.errors import CheckpointSkipped
+from eval_jobs.types import Checkpoint
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.display import count_text, names_text, subject_text
+from tracker.domain.records.types import Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
+
+SYMBOLS: Mapping[VerdictWord, str] = {
+    VerdictWord.MISSING: "?",
+    VerdictWord.INCOMPARABLE: "≠",
+    VerdictWord.FORGOTTEN: "▼▼",
+    VerdictWord.REGRESSED: "▼",
+    VerdictWord.RECOVERED: "△",
+    VerdictWord.IMPROVED: "▲",
+    VerdictWord.EQUIVALENT: "=",
+    VerdictWord.SUSPECT: "▽",
+    VerdictWord.INCONCLUSIVE: "~",
+    VerdictWord.FIRST: "·",
+}
+"""Told apart without colour."""
+
+WORSE = frozenset({VerdictWord.FORGOTTEN, VerdictWord.REGRESSED})
+URGENCY = (
+    VerdictWord.FORGOTTEN,
+    VerdictWord.REGRESSED,
+    VerdictWord.MISSING,
+    VerdictWord.INCOMPARABLE,
+    VerdictWord.SUSPECT,
+    VerdictWord.RECOVERED,
+    VerdictWord.IMPROVED,
+    VerdictWord.INCONCLUSIVE,
+    VerdictWord.EQUIVALENT,
+    VerdictWord.FIRST,
+)
+"""What a reader looks for first."""
+_DECISIVE = frozenset({*WORSE, VerdictWord.IMPROVED, VerdictWord.RECOVERED})
+_IN_A_STREAK = frozenset({*WORSE, VerdictWord.SUSPECT, VerdictWord.MISSING, VerdictWord.INCOMPARABLE})
+_OPEN = frozenset({VerdictWord.EQUIVALENT, VerdictWord.INCONCLUSIVE, VerdictWord.FIRST})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """The verdicts of a run, one for each step and benchmark."""
+
+    benchmarks: tuple[str, ...]
+    """In the order of the newest report, then those that only older reports have."""
+    steps: tuple[int, ...]
+    """Steps with a report, ascending."""
+    gaps: tuple[Gap, ...]
+    """Checkpoints without any report, ascending by step."""
+    verdicts: Mapping[tuple[int, str], Verdict]
+    findings: tuple[tuple[int, Verdict], ...] = ()
+    """(step, finding) on subsets and on the length of answers, ascending by step."""
+    left: tuple[tuple[Checkpoint, int], ...] = ()
+    """Checkpoints that training left behind, ascending by step, each with the step that it went back to."""
+
+    def at(self, step: int, benchmark: str) -> Verdict | None:
+        """Return the verdict on `benchmark` at `step`, or None where it was not part of the evaluation."""
+        return self.verdicts.get((step, benchmark))
+
+    def of(self, benchmark: str) -> tuple[tuple[int, Verdict], ...]:
+        """Return (step, verdict) of one benchmark, ascending by step."""
+        return tuple((s, self.verdicts[s, benchmark]) for s in self.steps if (s, benchmark) in self.verdicts)
+
+    def newest_findings(self) -> tuple[Verdict, ...]:
+        """Return the findings of the newest checkpoint, most urgent first."""
+        found = [finding for step, finding in self.findings if step == self.steps[-1]]
+        return tuple(sorted(found, key=lambda f: URGENCY.index(f.word)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where one benchmark stands at its newest checkpoint."""
+
+    benchmark: str
+    step: int
+    word: VerdictWord
+    """Of the newest verdict; `improved` also when it improved earlier and nothing was found since."""
+    after_step: int | None
+    """Worse: the last step before the loss."""
+    best_steps: tuple[int, ...]
+    """Worse: the run's own checkpoints that the verdict compares with, ascending."""
+    earlier: tuple[int, VerdictWord] | None
+    """The last decisive verdict before, where the newest one decides nothing."""
+
+
+def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
+    """Arrange reports by step and benchmark; where a step was judged twice, the newest report counts.
+
+    Checkpoints that training left behind when it went back stand apart: they are no part of the way to the newest.
+    """
+    everything = sorted(reports, key=lambda r: (r.step, r.created_at))
+    branches = branches_of(r.checkpoint for r in everything if r.checkpoint is not None)
+    measured = {r.plan_id: r.checkpoint for r in everything if r.checkpoint is not None}
+    ends = {plan_id: end for plan_id, c in measured.items() if (end := branches.left_by(c)) is not None}
+    left = {(measured[plan].step, measured[plan].digest): (measured[plan], end.step) for plan, end in ends.items()}
+    ordered = [r for r in everything if r.plan_id not in ends]
+    verdicts = {(r.step, v.benchmark): v for r in ordered for v in r.verdicts}
+    newest = {(r.step, v.benchmark): r.plan_id for r in ordered for v in r.verdicts}
+    steps = tuple(sorted({r.step for r in ordered}))
+    names = dict.fromkeys(v.benchmark for r in reversed(ordered) for v in r.verdicts)
+    return Overview(
+        benchmarks=tuple(names),
+        steps=steps,
+        gaps=tuple(sorted((g for g in gaps if g.step not in steps), key=lambda g: g.step)),
+        verdicts=verdicts,
+        findings=tuple(
+            (r.step, f) for r in ordered for f in r.findings if newest.get((r.step, f.benchmark)) == r.plan_id
+        ),
+        left=tuple(left.values()),
+    )
+
+
+def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]:
+    """Return the gaps without checkpoints that were skipped at first and evaluated after all."""
+    evaluated = {report.step for report in reports}
+    return tuple(g for g in gaps if g.code != CheckpointSkipped.code or g.step not in evaluated)
+
+
+def skipped_text(skipped: Sequence[Gap]) -> str:
+    """Return in one line which checkpoints were skipped, and why."""
+    steps = sorted(gap.step for gap in skipped)
+    which = f"step {steps[0]}" if len(steps) == 1 else f"{len(steps)} checkpoints, step {steps[0]} to {steps[-1]}"
+    return f"{which}: {skipped[0].message.removeprefix('skipped: ')} (`tracker history` says how to evaluate one)"
+
+
+def standings(view: Overview) -> tuple[Standing, ...]:
+    """Return where each benchmark stands: losses first, then blind spots, doubts, gains and the rest."""
+    found = [_standing(name, view.of(name)) for name in view.benchmarks]
+    return tuple(sorted(found, key=lambda s: URGENCY.index(s.word)))
+
+
+def headline(view: Overview) -> str:
+    """Return the finding of the run in one sentence, without a full stop."""
+    if not view.steps:
+        return "nothing was evaluated yet"
+    by_phrase: dict[str, list[Standing]] = {}
+    for standing in standings(view):
+        by_phrase.setdefault(_phrase(standing), []).append(standing)
+    parts = [_clause(phrase, group) for phrase, group in by_phrase.items() if phrase]
+    found = _finding_clauses([f for f in view.newest_findings() if f.word in WORSE])
+    rest = by_phrase.get("", [])
+    if rest:
+        as_a_whole = " as a whole" if found else ""
+        found.append(_nothing_found(rest, alone=not parts, qualifier=as_a_whole))
+    return "; ".join([*parts, *found])
+
+
+def decisive_comparison(verdict: Verdict) -> Comparison | None:
+    """Return the comparison that a verdict rests on, None without one."""
+    return next(iter(verdict.comparisons), None)
+
+
+# --- private
+
+
+def _standing(benchmark: str, verdicts: Sequence[tuple[int, Verdict]]) -> Standing:
+    step, newest = verdicts[-1]
+    earlier = next(((s, v.word) for s, v in reversed(verdicts[:-1]) if v.word in _DECISIVE), None)
+    improved_before = newest.word in _OPEN and earlier is not None and earlier[1] is VerdictWord.IMPROVED
+    best_steps = _best_steps(newest)
+    return Standing(
+        benchmark=benchmark,
+        step=step,
+        word=VerdictWord.IMPROVED if improved_before else newest.word,
+        after_step=_last_good(verdicts, best_steps) if newest.word in WORSE else None,
+        best_steps=best_steps,
+        earlier=None if newest.word in _DECISIVE or improved_before else earlier,
+    )
+
+
+def _best_steps(verdict: Verdict) -> tuple[int, ...]:
+    comparison = decisive_comparison(verdict) if verdict.word in WORSE else None
+    # A pinned checkpoint may be one of another run, with steps of its own.
+    is_own = comparison is not None and comparison.baseline is not Baseline.PINNED
+    return comparison.baseline_steps if comparison is not None and is_own else ()
+
+
+def _last_good(verdicts: Sequence[tuple[int, Verdict]], best_steps: Sequence[int]) -> int | None:
+    """Return the step before the onset, else before the streak: doubts and blind spots do not interrupt one."""
+    onset = verdicts[-1][1].lost_since
+    if onset is not None:
+        good = (step for step, _ in reversed(verdicts) if step < onset)
+    else:
+        good = (step for step, verdict in reversed(verdicts) if verdict.word not in _IN_A_STREAK)
+    return next(good, best_steps[-1] if best_steps else None)
+
+
+_PHRASES: Mapping[VerdictWord, str] = {
+    VerdictWord.MISSING: "{have} no result at step {step}",
+    VerdictWord.INCOMPARABLE: "cannot be compared at step {step}",
+    VerdictWord.FORGOTTEN: "{be} forgotten",
+    VerdictWord.REGRESSED: "regressed",
+    VerdictWord.SUSPECT: "may be getting worse at step {step}",
+    VerdictWord.RECOVERED: "recovered",
+    VerdictWord.IMPROVED: "improved",
+}
+
+
+def _phrase(standing: Standing) -> str:
+    """Return what is said of a benchmark, still with {be} and {have} for its number; empty: nothing was found."""
+    then = ""
+    if standing.earlier is not None and standing.earlier[1] in WORSE:
+        then = f" ({standing.earlier[1]} at step {standing.earlier[0]})"
+    phrase = _PHRASES.get(standing.word, f"{{be}} {standing.word} at step {{step}}" if then else "")
+    return phrase.replace("{step}", str(standing.step)) + then
+
+
+def _clause(phrase: str, group: Sequence[Standing]) -> str:
+    plural = len(group) > 1
+    said = phrase.replace("{be}", "were" if plural else "was").replace("{have}", "have" if plural else "has")
+    return f"{names_text([s.benchmark for s in group])} {said}{_steps_text('after', [s.after_step for s in group])}"
+
+
+def _steps_text(preposition: str, known: Iterable[int | None]) -> str:
+    """Return ` after step 600`, ` after steps 600 to 700`, or nothing where no step is known."""
+    steps = sorted({step for step in known if step is not None})
+    if not steps:
+        return ""
+    return f" {preposition} step {steps[0]}" if len(steps) == 1 else f" {preposition} steps {steps[0]} to {steps[-1]}"
+
+
+_CHANGES: Mapping[Measure, tuple[str, str]] = {
+    Measure.OUTPUT_LENGTH: ("the answers of", "got longer"),
+    Measure.COMPLETENESS: ("more answers of", "are cut off"),
+}
+"""What is said before and after the names."""
+
+
+def _finding_clauses(found: Sequence[Verdict]) -> list[str]:
+    """Return one clause for each kind of loss; `found` is most urgent first."""
+    kinds: dict[tuple[VerdictWord, Measure], list[Verdict]] = {}
+    for one in found:
+        kinds.setdefault((one.word, one.measure), []).append(one)
+    return [_finding_clause(word, measure, group) for (word, measure), group in kinds.items()]
+
+
+def _finding_clause(word: VerdictWord, measure: Measure, group: Sequence[Verdict]) -> str:
+    names = names_text([subject_text(one.benchmark, one.subset, Measure.SCORE) for one in group])
+    since = _steps_text("since", [one.lost_since for one in group])
+    if measure is not Measure.SCORE:
+        before, after = _CHANGES[measure]
+        return f"{before} {names} {after}{since}"
+    return f"{names} {_PHRASES[word].replace('{be}', 'were' if len(group) > 1 else 'was')}{since}"
+
+
+def _nothing_found(group: Sequence[Standing], *, alone: bool, qualifier: str) -> str:
+    """Say how many benchmarks show nothing, in the words of their verdicts: not finding is not "no change"."""
+    counts: dict[VerdictWord, int] = {}
+    for standing in group:
+        counts[standing.word] = counts.get(standing.word, 0) + 1
+    words = ", ".join(f"{n} {_BY_NAME[word]}" for word, n in counts.items())
+    if len(counts) == 1:
+        words = f"all {_BY_NAME[group[0].word]}"
+    if len(group) == 1:
+        return f"no finding in {names_text([group[0].benchmark])}{qualifier} ({_BY_NAME[group[0].word]})"
+    subject = count_text(len(group), "benchmark" if alone else "other benchmark")
+    return f"no finding in {subject}{qualifier} ({words})"
+
+
+_BY_NAME: Mapping[VerdictWord, str] = {
+    VerdictWord.EQUIVALENT: "equivalent",
+    VerdictWord.INCONCLUSIVE: "inconclusive",
+    VerdictWord.FIRST: "measured for the first time",
+}

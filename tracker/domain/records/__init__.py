@@ -1,0 +1,1 @@
+"""Records of the tracker: gaps, verdicts, reports, alerts, channels."""

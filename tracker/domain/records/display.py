@@ -1,0 +1,132 @@
+"""How numbers and foreign text are written for people, in terminals and in reports alike. Pure.
+
+Foreign text (names, prompts, answers, error messages) may hold anything; `clean` makes it harmless to show.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Sequence
+
+from tracker.domain.records.types import Baseline, Measure
+
+NOTHING = "-"
+"""Shown where there is no number. Never 0."""
+
+_KEPT = "\n\t"
+_HIDDEN_CATEGORIES = {"Cc", "Cs"}
+_BIDI_CONTROLS = frozenset(map(chr, (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+REPLACEMENT = "\ufffd"
+
+
+def clean(text: str) -> str:
+    """Return `text` with every character that could disturb a display replaced by U+FFFD.
+
+    That is control characters (ANSI escapes begin with one) except newline and tab, lone surrogates (they cannot be
+    encoded) and the marks that reverse the direction of text.
+    """
+    if text.isprintable():  # nothing of all that is
+        return text
+    return "".join(_shown(char) for char in text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """Return `clean(text)` with every run of white space replaced by one blank."""
+    return " ".join(clean(text).split())
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return at most `limit` characters; what is left out in the middle is counted in its place."""
+    if len(text) <= limit:
+        return text
+    head = limit * 2 // 3
+    tail = limit - head
+    return f"{text[:head]} [... {len(text) - head - tail} characters left out ...] {text[-tail:]}"
+
+
+def score_text(score: float | None) -> str:
+    """Return a score with three digits after the point, or two where it is 10 and more."""
+    return NOTHING if score is None or not math.isfinite(score) else _fixed(score)
+
+
+def signed_text(delta: float) -> str:
+    """Return a difference of scores with its sign; a true minus sign, as wide as the plus."""
+    if not math.isfinite(delta):
+        return NOTHING
+    text = _fixed(abs(delta))
+    return f"±{text}" if float(text) == 0 else f"{'+' if delta > 0 else '−'}{text}"  # noqa: RUF001 - meant
+
+
+def subject_text(benchmark: str, subset: str, measure: Measure) -> str:
+    """Return `sums`, `mmlu / anatomy` or `sums, output length`."""
+    name = f"{benchmark} / {subset}" if subset else benchmark
+    return name if measure is Measure.SCORE else f"{name}, {measure}"
+
+
+def steps_text(steps: Sequence[int]) -> str:
+    """Return `step 600` or `steps 100-600`."""
+    return f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]}-{steps[-1]}"
+
+
+def baseline_text(baseline: Baseline, steps: Sequence[int]) -> str:
+    """Return `peak, steps 510-600`."""
+    return f"{baseline}, {steps_text(steps)}"
+
+
+def p_text(p: float) -> str:
+    """Return a p-value or a level with two digits that count; nobody needs to know how far below 1e-12 it is."""
+    if p < 1e-12:
+        return "< 1e-12"
+    return f"{p:.2g}" if p >= 1e-4 else f"{p:.1e}"
+
+
+def percent_text(share: float) -> str:
+    """Return a share in percent, rounded down so that 100 % is only said of all."""
+    return f"{math.floor(share * 100 + 1e-9)} %"
+
+
+def bytes_text(count: int) -> str:
+    """Return a size in the unit that suits it, in powers of 1000 as disks are sold."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in the unit that suits it."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def names_text(names: list[str] | tuple[str, ...], *, at_most: int = 4) -> str:
+    """Return `a, b and c`, or `a, b, c and 9 more`."""
+    shown = [one_line(name) for name in names]
+    if len(shown) > at_most:
+        shown = [*shown[: at_most - 1], f"{len(shown) - at_most + 1} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return `1 gap` or `2 gaps`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+# --- private
+
+
+def _fixed(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
+
+
+def _shown(char: str) -> str:
+    if char in _KEPT:
+        return char
+    hidden = unicodedata.category(char) in _HIDDEN_CATEGORIES or char in _BIDI_CONTROLS
+    return REPLACEMENT if hidden else char

@@ -1,0 +1,59 @@
+"""Reports without their evidence: all that a table of thousands of checkpoints and its headline need. Pure.
+
+outlined(reports)       # the same reports, whole where they are the newest on a benchmark
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.types import Report, Verdict
+
+
+def outline_of(report: Report) -> Report:
+    """Return a report with the word, score, coverage and onset of each benchmark, and nothing else."""
+    verdicts = tuple(_outline(v) for v in report.verdicts)
+    return replace(report, verdicts=verdicts, findings=(), episodes=(), latency=(), cost=None)
+
+
+def without_samples(record: EvalRecord) -> EvalRecord:
+    """Return a record of which every result has lost its samples."""
+    outcomes = tuple(replace(o, samples=()) if isinstance(o, EvalResult) else o for o in record.outcomes)
+    return replace(record, outcomes=outcomes)
+
+
+def newest_of_benchmarks(reports: Iterable[Report]) -> frozenset[str]:
+    """Return the plan ids of the reports that are the newest on any of their benchmarks; `reports` ordered by step.
+
+    Those of checkpoints that training left behind are not.
+    """
+    known = tuple(reports)
+    branches = branches_of(r.checkpoint for r in known if r.checkpoint is not None)
+    newest = (r for r in known if r.checkpoint is None or branches.left_by(r.checkpoint) is None)
+    return frozenset({v.benchmark: r.plan_id for r in newest for v in r.verdicts}.values())
+
+
+def outlined(reports: Sequence[Report]) -> tuple[Report, ...]:
+    """Return the outline of every report that a newer one has overtaken on all its benchmarks, and the others whole."""
+    newest = newest_of_benchmarks(reports)
+    return tuple(report if report.plan_id in newest else outline_of(report) for report in reports)
+
+
+# --- private
+
+
+def _outline(verdict: Verdict) -> Verdict:
+    return Verdict(
+        benchmark=verdict.benchmark,
+        word=verdict.word,
+        reason="",
+        score=verdict.score,
+        stderr=None,
+        coverage=verdict.coverage,
+        alpha_test=0.0,
+        lost_since=verdict.lost_since,
+        screened=verdict.screened,
+    )

@@ -1,0 +1,1 @@
+"""From samples to means, pairs, series and matrices."""

@@ -1,0 +1,97 @@
+"""Benchmarks along a run of which only means and standard errors were imported: a few numbers a checkpoint. Pure.
+
+known = means_of(records)                # all records of a run at once
+known = with_means(known, record)        # one more
+known[series_key(plan, result)].between(0, step)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from eval_jobs.records.imported import Aggregate
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.scores.matrix import FloatArray, IntArray
+from tracker.domain.scores.series import SeriesKey, series_keys
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeanSeries:
+    """One benchmark along a run, measured alike: T checkpoints."""
+
+    steps: IntArray
+    """Shape (T,), ascending."""
+    means: FloatArray
+    """Shape (T,), in the metric's own direction."""
+    stderrs: FloatArray
+    """Shape (T,); NaN: not known."""
+
+    def between(self, first: int, end: int) -> MeanSeries:
+        """Return the checkpoints of the steps from `first` to before `end`."""
+        low, high = np.searchsorted(self.steps, (first, end))
+        return MeanSeries(steps=self.steps[low:high], means=self.means[low:high], stderrs=self.stderrs[low:high])
+
+    def with_point(self, step: int, point: Aggregate) -> MeanSeries:
+        """Return the series with one more checkpoint; another one of its step gives way."""
+        before, after = self.between(0, step), self.between(step + 1, np.iinfo(np.int64).max)
+        own = _series_of({step: point})
+        return MeanSeries(
+            steps=np.concatenate([before.steps, own.steps, after.steps]),
+            means=np.concatenate([before.means, own.means, after.means]),
+            stderrs=np.concatenate([before.stderrs, own.stderrs, after.stderrs]),
+        )
+
+
+NO_MEANS = MeanSeries(steps=np.zeros(0, dtype=np.int64), means=np.zeros(0), stderrs=np.zeros(0))
+
+Means = Mapping[SeriesKey, MeanSeries]
+
+
+def means_of(records: Iterable[EvalRecord]) -> Means:
+    """Return all means of a run; of one step the newest import counts, in whatever order they come."""
+    found: dict[SeriesKey, dict[int, Aggregate]] = {}
+    imported = [r for r in records if any(_has_mean(outcome) for outcome in r.outcomes)]
+    for record in sorted(imported, key=_order):
+        for key, point in _points(record):
+            found.setdefault(key, {})[record.plan.checkpoint.step] = point
+    return {key: _series_of(points) for key, points in found.items()}
+
+
+def with_means(known: Means, record: EvalRecord) -> Means:
+    """Return the means with those of a record, which is the newest of its step."""
+    step, found = record.plan.checkpoint.step, dict(known)
+    for key, point in _points(record):
+        found[key] = found[key].with_point(step, point) if key in found else _series_of({step: point})
+    return found
+
+
+# --- private
+
+
+def _has_mean(outcome: object) -> bool:
+    return isinstance(outcome, EvalResult) and outcome.aggregate is not None
+
+
+def _points(record: EvalRecord) -> Iterator[tuple[SeriesKey, Aggregate]]:
+    results = [o for o in record.outcomes if isinstance(o, EvalResult) and o.aggregate is not None]
+    for key, result in zip(series_keys(record.plan, results), results, strict=True):
+        if result.aggregate is not None:
+            yield key, result.aggregate
+
+
+def _order(record: EvalRecord) -> tuple[int, datetime, datetime, str]:
+    checkpoint = record.plan.checkpoint
+    return checkpoint.step, checkpoint.ready_at, record.finished_at, record.plan.id
+
+
+def _series_of(points: Mapping[int, Aggregate]) -> MeanSeries:
+    errors = [np.nan if point.stderr is None else point.stderr for point in points.values()]
+    return MeanSeries(
+        steps=np.array(list(points), dtype=np.int64),
+        means=np.array([point.mean for point in points.values()]),
+        stderrs=np.array(errors),
+    )

@@ -1,0 +1,134 @@
+"""Which samples of two results can be compared, and what differs when none can. Pure.
+
+pairing = pair(candidate, baseline)         # Pairing, or Unlike when they were not measured alike
+served_alike(plan_a, plan_b)                # False: another dtype, another engine, ...
+explain_difference(plan_a, plan_b, "sums")  # the settings that differ, in words
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval_jobs.identity import score_settings, serve_settings
+from eval_jobs.types import Benchmark, EvalPlan, EvalResult
+from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.statistics import FloatArray, IntArray
+from tracker.domain.scores.summary import sample_means
+
+_SHOWN_CHARS = 60
+
+_IN_WORDS = {
+    "data_digest": "the content of the data",
+    "adapter": "the benchmark's adapter",
+    "few_shot": "the number of examples in the prompt (few_shot)",
+    "limit": "the number of samples (limit)",
+    "scoring_version": "this program's own prompts and scorers (scoring_version)",
+    "concurrency": "the number of requests in flight (concurrency)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairing:
+    """Scores of two results on the samples that have one on both sides; repeats averaged."""
+
+    sample_ids: tuple[str, ...]
+    candidate: FloatArray
+    """Shape (n,), oriented so that up is better: the score x, or 1 - x where lower is better."""
+    baseline: FloatArray
+    """Shape (n,), oriented like `candidate`."""
+    clusters: IntArray | None
+    """Index of each sample's cluster, shape (n,); None when no cluster holds two samples."""
+    planned: int
+    """Samples planned on either side."""
+
+    @property
+    def common_fraction(self) -> float:
+        """Samples with a score on both sides / samples planned."""
+        return len(self.sample_ids) / self.planned if self.planned else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unlike:
+    """Two results that were not measured alike."""
+
+    candidate_fingerprint: str
+    baseline_fingerprint: str
+
+
+def pair(candidate: EvalResult, baseline: EvalResult) -> Pairing | Unlike:
+    """Pair two results of one benchmark by sample id; unlike fingerprints are never paired."""
+    if candidate.fingerprint != baseline.fingerprint:
+        return Unlike(candidate_fingerprint=candidate.fingerprint, baseline_fingerprint=baseline.fingerprint)
+    now, before = sample_means(candidate), sample_means(baseline)
+    common = [key for key in now if key in before]
+    planned = {s.sample_id for s in candidate.samples} | {s.sample_id for s in baseline.samples}
+    return Pairing(
+        sample_ids=tuple(common),
+        candidate=_oriented([now[key].score for key in common], candidate),
+        baseline=_oriented([before[key].score for key in common], candidate),
+        clusters=cluster_index([now[key].cluster_id for key in common]),
+        planned=len(planned),
+    )
+
+
+def served_alike(candidate: EvalPlan, baseline: EvalPlan) -> bool:
+    """Return whether both were served in the same way, as far as that can change a score."""
+    return serve_settings(candidate.serve) == serve_settings(baseline.serve)
+
+
+def explain_difference(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> tuple[str, ...]:
+    """Return one phrase for every setting of `benchmark` or its serving that differs and can change its scores."""
+    now, before = _benchmark_of(candidate, benchmark), _benchmark_of(baseline, benchmark)
+    if now is None or before is None:
+        missing = candidate if now is None else baseline
+        return (f"step {missing.checkpoint.step} was evaluated without {benchmark}",)
+    if bool(now.measured_with) != bool(before.measured_with):  # what else differs is what one of them does not have
+        return _differences({"adapter": now.adapter}, {"adapter": before.adapter})
+    phrases = _differences(score_settings(now, candidate.suite), score_settings(before, baseline.suite))
+    phrases += _serve_differences(candidate, baseline)
+    # Equal settings under unlike fingerprints: another version of this program wrote one of them.
+    return phrases or (f"{_IN_WORDS['scoring_version']} changed between the two",)
+
+
+# --- private
+
+
+def _oriented(scores: list[float], result: EvalResult) -> FloatArray:
+    values = np.array(scores, dtype=np.float64)
+    return values if result.higher_is_better else 1.0 - values
+
+
+def _benchmark_of(plan: EvalPlan, name: str) -> Benchmark | None:
+    return next((b for b in plan.suite.benchmarks if b.name == name), None)
+
+
+def _differences(settings: Mapping[str, object], earlier: Mapping[str, object], prefix: str = "") -> tuple[str, ...]:
+    return tuple(
+        _phrase(prefix + name, settings.get(name), earlier.get(name))
+        for name in sorted(settings.keys() | earlier.keys())
+        if settings.get(name) != earlier.get(name)
+    )
+
+
+def _serve_differences(candidate: EvalPlan, baseline: EvalPlan) -> tuple[str, ...]:
+    now, before = serve_settings(candidate.serve), serve_settings(baseline.serve)
+    if now["engine"] != before["engine"]:  # what else differs is what one of them does not have
+        return _differences({"engine": now["engine"]}, {"engine": before["engine"]}, "serve.")
+    return _differences(now, before, "serve.")
+
+
+def _phrase(name: str, value: object, earlier: object) -> str:
+    words = _IN_WORDS.get(name, name)
+    if name == "data_digest":
+        return f"{words} differs"
+    return f"{words} is {_shown(value)}, was {_shown(earlier)}"
+
+
+def _shown(value: object) -> str:
+    if value is None or value in ((), ""):
+        return "the default"
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."

@@ -1,0 +1,168 @@
+"""Everything that was scored along a run, in bytes: what verdicts, the ledger and curves are computed from. Pure.
+
+    scores = scores_of(run_id, records_with_columns)  # all records at once
+    scores = with_record(scores, record, columns)     # one more record, wherever its step belongs
+    for series in scores.of("sums"):                  # one series for each way in which it was measured
+        series.matrix(Measure.SCORE)                  # checkpoints x samples
+        series.subsets, series.sample_ids, series.steps
+
+A record with samples as objects takes hundreds of bytes a sample; here a 0/1 score takes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.records.types import Measure
+from tracker.domain.scores.matrix import EncodedRow, encoded, matrix_of
+from tracker.domain.scores.sample_columns import Questions, SampleColumns
+from tracker.domain.scores.series import (
+    BenchmarkSeries,
+    Row,
+    SeriesKey,
+    all_asked,
+    empty_series,
+    less_rows,
+    means_of,
+    place_in,
+    row_of,
+    series_key,
+    series_keys,
+    values_of,
+    with_row,
+)
+
+__all__ = ["BenchmarkSeries", "RunScores", "SeriesKey", "scores_of", "series_key", "with_record", "without_step"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunScores:
+    """All series of one run."""
+
+    run_id: str
+    measures: tuple[Measure, ...] = tuple(Measure)
+    """What is known of each result."""
+    series: Mapping[SeriesKey, BenchmarkSeries] = field(default_factory=dict)
+
+    def of(self, benchmark: str, suite: str | None = None) -> tuple[BenchmarkSeries, ...]:
+        """Return the series of a benchmark, the one with the newest checkpoint last."""
+        found = [
+            s for s in self.series.values() if s.key.benchmark == benchmark and (suite is None or s.key.suite == suite)
+        ]
+        return tuple(sorted(found, key=lambda s: (s.steps[-1], s.finished_at[-1])))
+
+    def benchmarks(self) -> tuple[str, ...]:
+        """Return the names of all benchmarks, by the first checkpoint that has one and then as in its suite."""
+        ordered = sorted(self.series.values(), key=lambda s: (s.steps[0], s.plans[0].suite.name, _place_in_suite(s)))
+        return tuple(dict.fromkeys(series.key.benchmark for series in ordered))
+
+
+def with_record(scores: RunScores, record: EvalRecord, columns: Mapping[str, SampleColumns]) -> RunScores:
+    """Return the scores with one more record; an older checkpoint or record of the same step and settings gives way.
+
+    Args:
+        scores: of the same run.
+        record: its samples are not looked at.
+        columns: the samples of every result of `record`, by benchmark.
+    """
+    series = dict(scores.series)
+    for key, result in _results(record, columns):
+        known = series.get(key) or empty_series(key, result, scores.measures)
+        means = means_of(columns[key.benchmark], known.asked)
+        row = row_of(record, result, coverage=columns[key.benchmark].coverage, asked=means.questions)
+        series[key] = with_row(known, row, values_of(known, means, record.plan))
+    return replace(scores, series=series)
+
+
+def scores_of(
+    run_id: str,
+    records: Iterable[tuple[EvalRecord, Mapping[str, SampleColumns]]],
+    measures: tuple[Measure, ...] = tuple(Measure),
+) -> RunScores:
+    """Return the scores of many records of a run, in any order: as `with_record` one by one, but each score moves once.
+
+    Args:
+        run_id: name of the run.
+        records: each with its columns, as for `with_record`; they may be read while this goes on.
+        measures: what to keep of each result.
+    """
+    drafts: dict[SeriesKey, _Draft] = {}
+    for record, columns in records:
+        for key, result in _results(record, columns):
+            if key not in drafts:
+                drafts[key] = _Draft(empty_series(key, result, measures))
+            drafts[key].add(record, result, columns[key.benchmark])
+    series = {key: draft.finished() for key, draft in drafts.items()}
+    return RunScores(run_id=run_id, measures=measures, series=series)
+
+
+def without_step(scores: RunScores, step: int) -> RunScores:
+    """Return the scores without the checkpoint of a step."""
+    rows = {key: series.row_of(step) for key, series in scores.series.items()}
+    left = {key: s if (row := rows[key]) is None else less_rows(s, (row,)) for key, s in scores.series.items()}
+    return replace(scores, series={key: series for key, series in left.items() if series.plans})
+
+
+# --- private
+
+
+def _place_in_suite(series: BenchmarkSeries) -> int:
+    names = [benchmark.name for benchmark in series.plans[0].suite.benchmarks]
+    return names.index(series.key.benchmark) if series.key.benchmark in names else len(names)
+
+
+def _results(record: EvalRecord, columns: Mapping[str, SampleColumns]) -> Iterator[tuple[SeriesKey, EvalResult]]:
+    scored = {name for name, own in columns.items() if own.sample_ids.size}
+    results = [o for o in record.outcomes if isinstance(o, EvalResult) and o.benchmark in scored]
+    return zip(series_keys(record.plan, results), results, strict=True)
+
+
+class _Draft:
+    """A series that grows: every checkpoint is bytes from the start, and all are put together at the end."""
+
+    def __init__(self, empty: BenchmarkSeries) -> None:
+        self._empty = empty
+        self._rows: dict[int, tuple[Row, Mapping[Measure, EncodedRow]]] = {}
+        """By step."""
+        self._asked: tuple[Questions, ...] = ()
+        """Distinct ones."""
+        self._palettes = {measure: matrix.palette for measure, matrix in empty.matrices.items()}
+
+    def add(self, record: EvalRecord, result: EvalResult, columns: SampleColumns) -> None:
+        """Add a checkpoint."""
+        means = means_of(columns, self._asked)
+        row = row_of(record, result, coverage=columns.coverage, asked=means.questions)
+        if row.asked not in self._asked:
+            self._asked = (*self._asked, row.asked)
+        step = record.plan.checkpoint.step
+        if step in self._rows and self._rows[step][0].rank > row.rank:
+            return
+        values = values_of(self._empty, means, record.plan)
+        codes = {measure: encoded(values[measure], self._palettes[measure]) for measure in values}
+        self._palettes = {measure: codes[measure].palette for measure in codes}
+        self._rows[step] = row, codes
+
+    def finished(self) -> BenchmarkSeries:
+        """Return the series."""
+        rows, codes = zip(*(self._rows[step] for step in sorted(self._rows)), strict=True)
+        asked = tuple(row.asked for row in rows)
+        samples = all_asked(asked)
+        places = {id(questions): place_in(samples, questions) for questions in asked}
+        n = samples.sample_ids.size
+        return replace(
+            self._empty,
+            plans=tuple(row.plan for row in rows),
+            finished_at=tuple(row.finished_at for row in rows),
+            coverage=np.array([row.coverage for row in rows]),
+            asked=asked,
+            left_out=np.array([row.left_out for row in rows], dtype=np.int64),
+            samples=samples,
+            matrices={
+                measure: matrix_of([of_row[measure] for of_row in codes], [places[id(q)] for q in asked], n)
+                for measure in self._empty.matrices
+            },
+        )

@@ -1,0 +1,240 @@
+"""The samples of one result as columns: what memory and arithmetic want, without one object a sample. Pure.
+
+columns = columns_of(result.samples)     # or straight from a file
+means = averaged(columns)                # one row a sample, repeats averaged; NaN where nothing was scored
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_jobs.types import SampleScore, SampleStatus
+from tracker.domain.records.grouping import Grouping, cluster_index, grouping_of
+from tracker.domain.scores.matrix import FloatArray, IntArray
+
+ObjectArray = NDArray[Any]
+StatusArray = NDArray[np.int8]
+
+LARGEST_SCORE = 1e100
+"""Beyond this a sum of squares overflows; such a score (the perplexity of broken weights) is no measurement."""
+
+
+STATUSES = tuple(SampleStatus)
+"""What the codes of statuses stand for."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Questions:
+    """What was asked, one entry for each planned answer, in the order of the result; all arrays of shape (N,).
+
+    The checkpoints of a run share one object where they can: names take far more memory than scores.
+    """
+
+    sample_ids: ObjectArray
+    subsets: ObjectArray
+    cluster_ids: ObjectArray
+
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """Which answers belong to one sample; None when no sample is repeated."""
+        first: dict[str, int] = {}
+        ids = self.sample_ids.tolist()
+        sample = np.fromiter((first.setdefault(i, len(first)) for i in ids), dtype=np.int64, count=len(ids))
+        if len(first) == len(ids):
+            return None
+        _, positions = np.unique(sample, return_index=True)
+        return Repeats(once=self.at(positions), sample=sample)
+
+    @cached_property
+    def clusters(self) -> IntArray | None:
+        """Index of each answer's cluster, shape (N,); None when no cluster holds two."""
+        return cluster_index(self.cluster_ids.tolist())
+
+    @cached_property
+    def grouping(self) -> Grouping:
+        """Which subset each answer is in."""
+        return grouping_of(self.subsets.tolist())
+
+    def at(self, positions: IntArray) -> Questions:
+        """Return the questions at `positions`."""
+        return Questions(
+            sample_ids=self.sample_ids[positions],
+            subsets=self.subsets[positions],
+            cluster_ids=self.cluster_ids[positions],
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Repeats:
+    """Questions with every sample once, in the order of first appearance."""
+
+    once: Questions
+    sample: IntArray
+    """Shape (N,): the position of each answer's sample in `once`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampleColumns:
+    """N planned answers; all arrays of shape (N,), in the order of the result."""
+
+    questions: Questions
+    scores: FloatArray
+    """NaN where an answer has no score that counts."""
+    truncated: FloatArray | None
+    """1 where the answer hit the longest length, 0 where not, NaN where it has no score; None: not asked for."""
+    output_tokens: FloatArray | None
+    """NaN where it is unknown or the answer has no score; None: not asked for."""
+
+    @property
+    def sample_ids(self) -> ObjectArray:
+        """Sample of every answer."""
+        return self.questions.sample_ids
+
+    @property
+    def subsets(self) -> ObjectArray:
+        """Subset of every answer."""
+        return self.questions.subsets
+
+    @property
+    def cluster_ids(self) -> ObjectArray:
+        """Cluster of every answer; empty: its own."""
+        return self.questions.cluster_ids
+
+    @property
+    def coverage(self) -> float:
+        """Answers with a score / answers planned; 0 when nothing was planned."""
+        planned = self.scores.size
+        return float(np.count_nonzero(~np.isnan(self.scores))) / planned if planned else 0.0
+
+
+def columns_of(samples: Sequence[SampleScore]) -> SampleColumns:
+    """Return samples as columns."""
+    return make_columns(
+        questions=Questions(
+            sample_ids=object_array([s.sample_id for s in samples]),
+            subsets=object_array([s.subset for s in samples]),
+            cluster_ids=object_array([s.cluster_id for s in samples]),
+        ),
+        statuses=np.array([STATUSES.index(s.status) for s in samples], dtype=np.int8),
+        scores=np.array([_number(s.score) for s in samples], dtype=np.float64),
+        output_tokens=np.array([_number(s.output_tokens) for s in samples], dtype=np.float64),
+    )
+
+
+def make_columns(
+    *, questions: Questions, statuses: StatusArray, scores: FloatArray, output_tokens: FloatArray
+) -> SampleColumns:
+    """Return columns from raw ones: statuses as positions in `STATUSES`, numbers with NaN for none.
+
+    An answer counts when it was scored (or truncated and scored) and its score is a usable number.
+    """
+    one = [(questions, slice(None))]
+    return next(split_columns(one, statuses=statuses, scores=scores, output_tokens=output_tokens))
+
+
+def split_columns(
+    parts: Sequence[tuple[Questions, slice]],
+    *,
+    statuses: StatusArray,
+    scores: FloatArray,
+    output_tokens: FloatArray | None,
+) -> Iterator[SampleColumns]:
+    """Yield the columns of several results, as `make_columns` of each: raw ones hold them one behind another.
+
+    Without `output_tokens` there are only scores: the other columns would take most of the time.
+    """
+    was_truncated = statuses == STATUSES.index(SampleStatus.TRUNCATED)
+    with_score = was_truncated | (statuses == STATUSES.index(SampleStatus.SCORED))
+    with np.errstate(invalid="ignore"):
+        counts = with_score & (scores <= LARGEST_SCORE) & (scores >= -LARGEST_SCORE)
+    scores = np.where(counts, scores, np.nan)
+    if output_tokens is None:
+        for questions, rows in parts:
+            yield SampleColumns(questions=questions, scores=scores[rows], truncated=None, output_tokens=None)
+        return
+    truncated = np.where(counts, was_truncated, np.nan)
+    output_tokens = np.where(counts, output_tokens, np.nan)
+    for questions, rows in parts:
+        yield SampleColumns(
+            questions=questions, scores=scores[rows], truncated=truncated[rows], output_tokens=output_tokens[rows]
+        )
+
+
+def averaged(columns: SampleColumns) -> SampleColumns:
+    """Return one row a sample, in the order of first appearance: the mean over its answers that have a value."""
+    repeats = columns.questions.repeats
+    if repeats is None:
+        return columns
+    n = repeats.once.sample_ids.size
+    return SampleColumns(
+        questions=repeats.once,
+        scores=_mean_of_groups(columns.scores, repeats.sample, n),
+        truncated=_if_there(columns.truncated, lambda values: _mean_of_groups(values, repeats.sample, n)),
+        output_tokens=_if_there(columns.output_tokens, lambda values: _mean_of_groups(values, repeats.sample, n)),
+    )
+
+
+def in_order_of(columns: SampleColumns, questions: Questions) -> SampleColumns | None:
+    """Return the same columns over an equal object `questions`, in its order; None when other things were asked."""
+    if columns.questions is questions:
+        return columns
+    if columns.sample_ids.size != questions.sample_ids.size:
+        return None
+    order = _order(columns.sample_ids, questions.sample_ids)
+    mine = columns.questions.at(order)
+    if not all(
+        np.array_equal(ours, theirs)
+        for ours, theirs in (
+            (mine.sample_ids, questions.sample_ids),
+            (mine.subsets, questions.subsets),
+            (mine.cluster_ids, questions.cluster_ids),
+        )
+    ):
+        return None
+    return SampleColumns(
+        questions=questions,
+        scores=columns.scores[order],
+        truncated=_if_there(columns.truncated, lambda values: values[order]),
+        output_tokens=_if_there(columns.output_tokens, lambda values: values[order]),
+    )
+
+
+def object_array(values: Sequence[str]) -> ObjectArray:
+    """Return texts as an array that shares them."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+# --- private
+
+
+def _order(mine: ObjectArray, wanted: ObjectArray) -> IntArray:
+    """Return where each of `wanted` is in `mine`, if both hold the same."""
+    if np.array_equal(mine, wanted):
+        return np.arange(mine.size)
+    order = np.empty(mine.size, dtype=np.int64)
+    order[np.argsort(wanted, kind="stable")] = np.argsort(mine, kind="stable")
+    return order
+
+
+def _if_there(values: FloatArray | None, change: Callable[[FloatArray], FloatArray]) -> FloatArray | None:
+    return None if values is None else change(values)
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _mean_of_groups(values: FloatArray, group: IntArray, n: int) -> FloatArray:
+    there = ~np.isnan(values)
+    sums = np.bincount(group[there], weights=values[there], minlength=n)
+    counts = np.bincount(group[there], minlength=n)
+    means: FloatArray = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
+    return means

@@ -1,0 +1,316 @@
+"""One benchmark of one suite along a run, measured alike: checkpoints x samples, in bytes. Pure.
+
+series = empty_series(series_key(plan, result), result, Measure)
+means = means_of(columns, series.asked)
+row = row_of(record, result, coverage=columns.coverage, asked=means.questions)
+series = with_row(series, row, values_of(series, means, plan))     # one more checkpoint, wherever its step belongs
+series.matrix(Measure.SCORE), series.subsets, series.sample_ids, series.steps
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from eval_jobs.identity import content_hash, serve_settings
+from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
+from tracker.domain.records.types import Measure
+from tracker.domain.scores.matrix import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    ScoreMatrix,
+    empty_matrix,
+    inserted,
+    rearranged,
+    without_rows,
+)
+from tracker.domain.scores.sample_columns import Questions, SampleColumns, averaged, in_order_of, object_array
+
+T = TypeVar("T")
+
+Rank = tuple[datetime, bool, datetime, str]
+
+Values = Mapping[Measure, FloatArray]
+"""Of one checkpoint, in the order of what was asked; up is better, NaN: no score."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesKey:
+    """Only results with an equal key are compared."""
+
+    benchmark: str
+    fingerprint: str
+    """`eval_jobs.identity.benchmark_fingerprint`."""
+    serving: str
+    """Hash of how the checkpoint was served."""
+    suite: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BenchmarkSeries:
+    """One benchmark of one suite along a run, measured alike: T checkpoints, n samples."""
+
+    key: SeriesKey
+    metric: str
+    higher_is_better: bool
+    plans: tuple[EvalPlan, ...]
+    """T plans, ordered by step; one step is there once, with its newest record."""
+    finished_at: tuple[datetime, ...]
+    coverage: FloatArray
+    """Shape (T,): answers with a score / answers planned."""
+    asked: tuple[Questions, ...]
+    """What was asked at each checkpoint, every sample once."""
+    left_out: IntArray
+    """Shape (T,): samples of the benchmark that were not asked at each checkpoint, 0 unless it was screened."""
+    samples: Questions
+    """All that was asked at any checkpoint, in the order in which it became known."""
+    matrices: Mapping[Measure, ScoreMatrix]
+
+    @cached_property
+    def sample_ids(self) -> tuple[str, ...]:
+        """All n samples."""
+        return tuple(self.samples.sample_ids.tolist())
+
+    @cached_property
+    def subsets(self) -> tuple[str, ...]:
+        """Subset of every sample."""
+        return tuple(self.samples.subsets.tolist())
+
+    @cached_property
+    def cluster_ids(self) -> tuple[str, ...]:
+        """Cluster of every sample; empty: its own."""
+        return tuple(self.samples.cluster_ids.tolist())
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """Steps of the checkpoints, ascending."""
+        return tuple(plan.checkpoint.step for plan in self.plans)
+
+    def matrix(self, measure: Measure) -> ScoreMatrix:
+        """Return checkpoints x samples of one measure, which must be among those that were asked for."""
+        return self.matrices[measure]
+
+    @property
+    def is_whole(self) -> BoolArray:
+        """Whether each checkpoint asked the whole benchmark, shape (T,)."""
+        whole: BoolArray = self.left_out == 0
+        return whole
+
+    def row_of(self, step: int) -> int | None:
+        """Return the row of a step, or None."""
+        steps = self.steps
+        return steps.index(step) if step in steps else None
+
+    def usable_rows(self, min_coverage: float, up_to_step: int | None = None) -> IntArray:
+        """Return the rows whose coverage suffices, ascending, up to and including a step."""
+        steps = np.array(self.steps, dtype=np.int64)
+        usable = self.coverage >= min_coverage
+        if up_to_step is not None:
+            usable &= steps <= up_to_step
+        return np.flatnonzero(usable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One checkpoint of a series."""
+
+    plan: EvalPlan
+    finished_at: datetime
+    coverage: float
+    asked: Questions
+    """Every sample once."""
+    left_out: int
+    """Samples of the benchmark that were not asked."""
+
+    @property
+    def rank(self) -> Rank:
+        """Of two checkpoints of one step the higher one stays, in whatever order they come."""
+        return _rank(self.plan, self.left_out, self.finished_at)
+
+
+def series_key(plan: EvalPlan, result: EvalResult) -> SeriesKey:
+    """Return what `result` of `plan` may be compared with."""
+    return next(series_keys(plan, [result]))
+
+
+def series_keys(plan: EvalPlan, results: Iterable[EvalResult]) -> Iterator[SeriesKey]:
+    """Yield what each of `results` of one plan may be compared with."""
+    serving = content_hash(serve_settings(plan.serve))
+    for result in results:
+        yield SeriesKey(
+            benchmark=result.benchmark, fingerprint=result.fingerprint, serving=serving, suite=plan.suite.name
+        )
+
+
+def empty_series(key: SeriesKey, result: EvalResult, measures: Iterable[Measure]) -> BenchmarkSeries:
+    """Return the series of `result` without any checkpoint, for some measures."""
+    return BenchmarkSeries(
+        key=key,
+        metric=result.metric,
+        higher_is_better=result.higher_is_better,
+        plans=(),
+        finished_at=(),
+        coverage=np.zeros(0),
+        asked=(),
+        left_out=np.zeros(0, dtype=np.int64),
+        samples=all_asked(()),
+        matrices={measure: empty_matrix(0) for measure in measures},
+    )
+
+
+def means_of(columns: SampleColumns, known: Iterable[Questions]) -> SampleColumns:
+    """Return every sample once; over an object of `known`, and in its order, where that asked the same."""
+    means = averaged(columns)
+    for questions in _distinct(known):
+        same = in_order_of(means, questions)
+        if same is not None:
+            return same
+    return means
+
+
+def row_of(record: EvalRecord, result: EvalResult, *, coverage: float, asked: Questions) -> Row:
+    """Return one result of a record as a checkpoint of a series."""
+    return Row(
+        plan=record.plan,
+        finished_at=record.finished_at,
+        coverage=coverage,
+        asked=asked,
+        left_out=result.left_out,
+    )
+
+
+def values_of(series: BenchmarkSeries, means: SampleColumns, plan: EvalPlan) -> Values:
+    """Return what a checkpoint of `series` scored, for each of its measures."""
+    return {measure: _oriented(measure, means, series, plan) for measure in series.matrices}
+
+
+def with_row(series: BenchmarkSeries, row: Row, values: Values) -> BenchmarkSeries:
+    """Return the series with one more checkpoint, wherever its step belongs; of two at one step one stays."""
+    step = row.plan.checkpoint.step
+    position = series.row_of(step)
+    if position is not None:
+        known = int(series.left_out[position])
+        if _rank(series.plans[position], known, series.finished_at[position]) > row.rank:
+            return series
+        series = less_rows(series, (position,))
+    else:
+        position = bisect_left(series.steps, step)
+    series = _over_samples(series, all_asked((series.samples, row.asked)))
+    n, place = series.samples.sample_ids.size, place_in(series.samples, row.asked)
+    return replace(
+        series,
+        plans=_at(series.plans, position, row.plan),
+        finished_at=_at(series.finished_at, position, row.finished_at),
+        coverage=np.insert(series.coverage, position, row.coverage),
+        asked=_at(series.asked, position, row.asked),
+        left_out=np.insert(series.left_out, position, row.left_out),
+        matrices={
+            measure: inserted(matrix, position, _placed(values[measure], place, n))
+            for measure, matrix in series.matrices.items()
+        },
+    )
+
+
+def less_rows(series: BenchmarkSeries, positions: Sequence[int]) -> BenchmarkSeries:
+    """Return the series without some checkpoints, and without the samples that were asked there alone."""
+    asked = _less(series.asked, positions)
+    left = replace(
+        series,
+        plans=_less(series.plans, positions),
+        finished_at=_less(series.finished_at, positions),
+        coverage=np.delete(series.coverage, positions),
+        asked=asked,
+        left_out=np.delete(series.left_out, positions),
+        matrices={measure: without_rows(matrix, positions) for measure, matrix in series.matrices.items()},
+    )
+    return _over_samples(left, all_asked(asked))
+
+
+def all_asked(asked: Iterable[Questions]) -> Questions:
+    """Return all samples in the order of first appearance; the first object itself where nothing adds to it."""
+    distinct = [questions for questions in _distinct(asked) if questions.sample_ids.size]
+    if len(distinct) == 1:
+        return distinct[0]
+    columns = [[getattr(q, name) for q in distinct] for name in ("sample_ids", "subsets", "cluster_ids")]
+    sample_ids, subsets, cluster_ids = (np.concatenate([object_array(()), *arrays]) for arrays in columns)
+    union = Questions(sample_ids=sample_ids, subsets=subsets, cluster_ids=cluster_ids)
+    union = union if union.repeats is None else union.repeats.once
+    return distinct[0] if distinct and union.sample_ids.size == distinct[0].sample_ids.size else union
+
+
+def place_in(samples: Questions, asked: Questions) -> IntArray | None:
+    """Return where in `samples` each of `asked` is; None: both are the same."""
+    if asked is samples:
+        return None
+    index = {sample_id: at for at, sample_id in enumerate(samples.sample_ids.tolist())}
+    return np.array([index[sample_id] for sample_id in asked.sample_ids.tolist()], dtype=np.int64)
+
+
+# --- private
+
+
+def _rank(plan: EvalPlan, left_out: int, finished_at: datetime) -> Rank:
+    """The weights that were written last: a checkpoint that training left behind may be measured later.
+
+    Of the same weights, the one that asked the whole benchmark.
+    """
+    return plan.checkpoint.ready_at, left_out == 0, finished_at, plan.id
+
+
+def _oriented(measure: Measure, means: SampleColumns, series: BenchmarkSeries, plan: EvalPlan) -> FloatArray:
+    """Return the values of a measure so that up is better.
+
+    Raises:
+        ValueError: they were not asked for.
+    """
+    if measure is Measure.SCORE:
+        return means.scores if series.higher_is_better else 1.0 - means.scores
+    if means.truncated is None or means.output_tokens is None:
+        raise ValueError(f"the columns of {series.key.benchmark} have no {measure}")
+    if measure is Measure.COMPLETENESS:
+        return 1.0 - means.truncated
+    return 1.0 - means.output_tokens / _longest_answer(plan, series.key.benchmark)
+
+
+def _longest_answer(plan: EvalPlan, benchmark: str) -> int:
+    own = next((b.max_tokens for b in plan.suite.benchmarks if b.name == benchmark), None)
+    return own or plan.suite.generation.max_tokens
+
+
+def _over_samples(series: BenchmarkSeries, samples: Questions) -> BenchmarkSeries:
+    """Return the series over other samples; those that are left out were asked at none of its checkpoints."""
+    if samples is series.samples:
+        return series
+    index = {sample_id: at for at, sample_id in enumerate(series.samples.sample_ids.tolist())}
+    ids = samples.sample_ids.tolist()
+    sources = np.fromiter((index.get(sample_id, -1) for sample_id in ids), dtype=np.int64, count=len(ids))
+    matrices = {measure: rearranged(matrix, sources) for measure, matrix in series.matrices.items()}
+    return replace(series, samples=samples, matrices=matrices)
+
+
+def _distinct(asked: Iterable[Questions]) -> tuple[Questions, ...]:
+    return tuple({id(questions): questions for questions in asked}.values())
+
+
+def _placed(values: FloatArray, place: IntArray | None, n_samples: int) -> FloatArray:
+    if place is None:
+        return values
+    placed = np.full(n_samples, np.nan)
+    placed[place] = values
+    return placed
+
+
+def _at(items: tuple[T, ...], position: int, item: T) -> tuple[T, ...]:
+    return (*items[:position], item, *items[position:])
+
+
+def _less(items: tuple[T, ...], positions: Sequence[int]) -> tuple[T, ...]:
+    gone = set(positions)
+    return tuple(item for at, item in enumerate(items) if at not in gone)

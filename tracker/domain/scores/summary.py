@@ -1,0 +1,111 @@
+"""From samples to one number per benchmark: mean, standard error and how much of the plan has a score. Pure.
+
+summary = summarise(result)     # summary.mean is None when nothing was scored
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval_jobs.records.imported import Aggregate
+from eval_jobs.types import EvalResult, SampleScore, SampleStatus
+from tracker.domain.records.grouping import cluster_index
+from tracker.domain.scores.statistics import standard_error
+
+_LARGEST = 1e100
+"""Beyond this a sum of squares overflows; such a score (the perplexity of broken weights) is no measurement."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSummary:
+    """One benchmark at one checkpoint. Counts are over planned samples times repeats."""
+
+    mean: float | None
+    """Over samples, repeats averaged first, in the metric's own direction; None: nothing was scored."""
+    stderr: float | None
+    """Cluster-robust where clusters group samples; None: fewer than two samples or clusters."""
+    planned: int
+    scored: int
+    truncated: int
+    unscored: int
+    error: int
+    coverage: float
+    """(scored + truncated) / planned; 0 when nothing was planned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleMean:
+    """One sample, averaged over its repeats that have a score."""
+
+    score: float
+    cluster_id: str
+
+
+def summarise(result: EvalResult) -> ScoreSummary:
+    """Return mean, standard error, counts and coverage of `result`."""
+    if result.aggregate is not None:
+        return _of_aggregate(result.aggregate)
+    counts = dict.fromkeys(SampleStatus, 0)
+    for sample in result.samples:
+        counts[_counted_as(sample)] += 1
+    means = sample_means(result)
+    values = np.array([m.score for m in means.values()], dtype=np.float64)
+    planned = len(result.samples)
+    with_score = counts[SampleStatus.SCORED] + counts[SampleStatus.TRUNCATED]
+    return ScoreSummary(
+        mean=float(values.mean()) if values.size else None,
+        stderr=standard_error(values, cluster_index([m.cluster_id for m in means.values()])),
+        planned=planned,
+        scored=counts[SampleStatus.SCORED],
+        truncated=counts[SampleStatus.TRUNCATED],
+        unscored=counts[SampleStatus.UNSCORED],
+        error=counts[SampleStatus.ERROR],
+        coverage=with_score / planned if planned else 0.0,
+    )
+
+
+def sample_means(result: EvalResult) -> dict[str, SampleMean]:
+    """Return each sample that has a score by its id, in the order of the result, repeats averaged."""
+    scores: dict[str, list[float]] = {}
+    clusters: dict[str, str] = {}
+    for sample in result.samples:
+        if sample.score is not None and has_score(sample):
+            scores.setdefault(sample.sample_id, []).append(sample.score)
+            clusters.setdefault(sample.sample_id, sample.cluster_id)
+    return {
+        key: SampleMean(score=math.fsum(values) / len(values), cluster_id=clusters[key])
+        for key, values in scores.items()
+    }
+
+
+def has_score(sample: SampleScore) -> bool:
+    """Return whether a sample counts: it was scored (or truncated and scored) and the score is a usable number."""
+    counts = sample.status in (SampleStatus.SCORED, SampleStatus.TRUNCATED)
+    return counts and sample.score is not None and abs(sample.score) <= _LARGEST  # NaN and Inf compare False
+
+
+# --- private
+
+
+def _of_aggregate(aggregate: Aggregate) -> ScoreSummary:
+    """Return what is known without samples; nobody counted those without a score."""
+    samples = aggregate.samples or 0
+    return ScoreSummary(
+        mean=aggregate.mean,
+        stderr=aggregate.stderr,
+        planned=samples,
+        scored=samples,
+        truncated=0,
+        unscored=0,
+        error=0,
+        coverage=1.0,
+    )
+
+
+def _counted_as(sample: SampleScore) -> SampleStatus:
+    if sample.status in (SampleStatus.SCORED, SampleStatus.TRUNCATED) and not has_score(sample):
+        return SampleStatus.UNSCORED  # a status that promises a score, and none there: never a wrong answer
+    return sample.status

@@ -1,0 +1,1 @@
+"""What a tracking store is given."""

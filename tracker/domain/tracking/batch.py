@@ -1,0 +1,272 @@
+"""What a record and its verdicts become in a tracking store, whatever store that is. Pure.
+
+    batch = tracking_batch(record, report)          # metrics, datasets, tags, verdicts, files of one checkpoint
+    points = curve_batch(checkpoint, new_points)    # training curves
+    batch = sweep_batch(record)                     # one plan of a sweep
+
+Every time is taken from the checkpoint, so building a batch again gives an equal batch, and sending it again
+writes what is there already. Subsets and samples are files: metric keys stay in the tens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+
+from eval_jobs.identity import benchmark_fingerprint, suite_fingerprint
+from eval_jobs.types import (
+    BenchmarkFailure,
+    Checkpoint,
+    Cost,
+    EvalRecord,
+    EvalResult,
+    ProbeFailure,
+    ProbeOutcome,
+    ProbeResult,
+)
+from tracker.domain.records.display import baseline_text, one_line
+from tracker.domain.records.metric_keys import metric_key, unique_keys
+from tracker.domain.records.tracking import (
+    CurveBatch,
+    SweepBatch,
+    TrackedDataset,
+    TrackedMetric,
+    TrackedSamples,
+    TrackedVerdict,
+    TrackingBatch,
+)
+from tracker.domain.records.types import CurvePoint, Report, Verdict, VerdictWord
+from tracker.domain.scores.summary import summarise
+from tracker.domain.verdicts.screening import is_screen
+
+MAX_TAG_CHARS = 500
+DIGEST_CHARS_IN_PATHS = 8
+
+PERCENTILE_FIELDS = ("p50", "p95")
+LATENCY_FIELDS = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")
+
+
+def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint] = ()) -> TrackingBatch:
+    """Return what `record` and its verdicts add to the tracking store.
+
+    Args:
+        record: what was measured.
+        report: what was concluded.
+        left: checkpoints of the run that training left behind when it went back.
+    """
+    plan = record.plan
+    keys = unique_keys(b.name for b in plan.suite.benchmarks)
+    folder = f"{_folder(plan.checkpoint)}/{metric_key(plan.suite.name)}"
+    verdicts = tuple(
+        _tracked_verdict(v, keys.get(v.benchmark) or metric_key(v.benchmark), plan.checkpoint) for v in report.verdicts
+    )
+    return TrackingBatch(
+        plan_id=plan.id,
+        checkpoint=plan.checkpoint,
+        metrics=tuple(_finite(_metrics(record, keys))),
+        datasets=tuple(_datasets(record)),
+        params=_params(record),
+        tags=_tags(record, keys) | verdict_tags(verdicts),
+        verdicts=verdicts,
+        left=tuple((c.step, c.digest) for c in left),
+        samples=tuple(
+            TrackedSamples(path=f"{folder}/{keys[o.benchmark]}", samples=o.samples)
+            for o in record.outcomes
+            if isinstance(o, EvalResult) and o.aggregate is None
+        ),
+        report=report,
+        report_path=f"{folder}/report.json",
+    )
+
+
+def curve_batch(checkpoint: Checkpoint, points: Sequence[CurvePoint]) -> CurveBatch:
+    """Return `points` with times: one millisecond a step around the checkpoint's own time.
+
+    The trainer's log has no times of its own; this keeps the points in order on a time axis, and lets the branch
+    of a rewound run be newer than the one that it replaced.
+    """
+    metrics = (
+        TrackedMetric(
+            key=p.key, value=p.value, step=p.step, timestamp_ms=timestamp_ms(checkpoint) - (checkpoint.step - p.step)
+        )
+        for p in points
+    )
+    return CurveBatch(checkpoint=checkpoint, points=tuple(_finite(metrics)))
+
+
+def sweep_batch(record: EvalRecord) -> SweepBatch:
+    """Return what the record of a sweep's plan adds: nothing of it is a point of the training run.
+
+    Its metrics are named as those of a checkpoint, so that both can be held against each other.
+    """
+    plan, cell = record.plan, record.plan.sweep
+    if cell is None:
+        raise ValueError(f"plan {plan.id} is of no sweep")
+    keys = unique_keys(b.name for b in plan.suite.benchmarks)
+    ended_ms = int(record.finished_at.timestamp() * 1000)
+    settings = {name: str(value) for name, value in asdict(plan.suite.generation).items()}
+    of = {"sweep": cell.sweep, "target": cell.target, "step": str(plan.checkpoint.step), "model": plan.serve.model}
+    return SweepBatch(
+        plan_id=plan.id,
+        checkpoint=plan.checkpoint,
+        sweep=cell.sweep,
+        run_name=", ".join([cell.target, *(f"{axis} {value}" for axis, value in cell.variant)]),
+        params={name: value for name, value in (settings | dict(cell.variant) | of).items() if value},
+        tags=_tags(record, keys) | {"tracker.sweep": cell.sweep, "tracker.target": cell.target},
+        # By when it was measured: a plan that is asked again after a failure replaces what it had said.
+        metrics=tuple(replace(metric, timestamp_ms=ended_ms) for metric in _finite(_metrics(record, keys))),
+        datasets=tuple(_datasets(record)),
+        samples=tuple(
+            TrackedSamples(path=keys[o.benchmark], samples=o.samples)
+            for o in record.outcomes
+            if isinstance(o, EvalResult)
+        ),
+        started_ms=int(record.started_at.timestamp() * 1000),
+        ended_ms=ended_ms,
+    )
+
+
+def timestamp_ms(checkpoint: Checkpoint) -> int:
+    """Return when the checkpoint was ready, in milliseconds of Unix time."""
+    return int(checkpoint.ready_at.timestamp() * 1000)
+
+
+def verdict_tags(verdicts: Iterable[TrackedVerdict]) -> dict[str, str]:
+    """Return `verdict` = the most urgent word and `verdict/<key>` = each one's own; {} without verdicts."""
+    by_urgency = sorted(verdicts, key=urgency)
+    if not by_urgency:
+        return {}
+    return {"verdict": str(by_urgency[0].word)} | {f"verdict/{v.key}": str(v.word) for v in by_urgency}
+
+
+def urgency(verdict: TrackedVerdict) -> tuple[int, str]:
+    """Return a sort key: most urgent word first, then by name."""
+    return list(VerdictWord).index(verdict.word), verdict.benchmark
+
+
+# --- private: metrics
+
+
+def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[TrackedMetric]:
+    checkpoint = record.plan.checkpoint
+    loads = unique_keys(load.name for load in record.plan.loads)
+    # A part has points of its own: its rest brings others of the same step, and none of a store's points goes again.
+    part = "screen_" if is_screen(record.plan) else ""
+    for outcome in record.outcomes:
+        for prefix, value in _scores(outcome, is_of_part=bool(part)):
+            yield _metric(checkpoint, f"{prefix}/{keys[outcome.benchmark]}", value, dataset=outcome.benchmark)
+    for probe in record.probes:
+        section = f"perf/{loads[probe.load.name]}" if len(loads) > 1 else "perf"
+        for name, value in _latencies(probe):
+            yield _metric(checkpoint, f"{section}/{name}", value)
+    for name, value in _cost(record.cost):
+        yield _metric(checkpoint, f"{part}cost/{name}", value)
+
+
+def _scores(outcome: EvalResult | BenchmarkFailure, *, is_of_part: bool) -> Iterator[tuple[str, float]]:
+    if isinstance(outcome, BenchmarkFailure):
+        yield "screen_coverage" if is_of_part else "coverage", 0.0
+        return
+    summary = summarise(outcome)
+    if summary.mean is not None:
+        # Never as a point of the curve of the whole: a part has another mean on the same weights.
+        yield "screen" if outcome.left_out else "bench", summary.mean
+    if outcome.aggregate is not None:
+        return  # nobody knows how many samples had no score, or were cut off
+    yield "screen_coverage" if outcome.left_out else "coverage", summary.coverage
+    if summary.planned and not outcome.left_out:  # of a part it is another share, as the mean is another one
+        yield "truncated", summary.truncated / summary.planned
+
+
+def _latencies(probe: ProbeOutcome) -> Iterator[tuple[str, float]]:
+    if isinstance(probe, ProbeFailure):
+        return
+    for latency in LATENCY_FIELDS:
+        percentiles = getattr(probe, latency)
+        if percentiles is not None:
+            for field in PERCENTILE_FIELDS:
+                yield f"{latency}_{field}", getattr(percentiles, field)
+    if probe.completed:
+        yield "output_tokens_per_s", probe.output_tokens_per_s
+    yield "failed_requests", float(probe.failed)
+
+
+def _cost(cost: Cost | None) -> Iterator[tuple[str, float]]:
+    if cost is None:
+        return
+    yield "wall_s", cost.wall_s
+    for name, value in asdict(cost).items():
+        if value is not None:
+            yield name, float(value)
+
+
+def _metric(checkpoint: Checkpoint, key: str, value: float, *, dataset: str = "") -> TrackedMetric:
+    return TrackedMetric(
+        key=key, value=value, step=checkpoint.step, timestamp_ms=timestamp_ms(checkpoint), dataset=dataset
+    )
+
+
+def _finite(metrics: Iterable[TrackedMetric]) -> Iterator[TrackedMetric]:
+    """Drop NaN and infinities: a store turns them into values that wreck an axis."""
+    return (metric for metric in metrics if math.isfinite(metric.value))
+
+
+# --- private: everything else
+
+
+def _datasets(record: EvalRecord) -> Iterator[TrackedDataset]:
+    suite = record.plan.suite
+    for benchmark in suite.benchmarks:
+        yield TrackedDataset(
+            name=benchmark.name,
+            digest=benchmark_fingerprint(benchmark, suite),
+            source=f"{benchmark.adapter} {benchmark.data or ''}".strip(),
+        )
+
+
+def _params(record: EvalRecord) -> dict[str, str]:
+    checkpoint = record.plan.checkpoint
+    return {
+        "step": str(checkpoint.step),
+        "digest": checkpoint.digest,
+        "format": str(checkpoint.format),
+        "path": checkpoint.source_uri,
+        "ready_at": checkpoint.ready_at.isoformat(),
+    } | ({} if checkpoint.base_model is None else {"base_model": checkpoint.base_model})
+
+
+def _tags(record: EvalRecord, keys: Mapping[str, str]) -> dict[str, str]:
+    tags = {"tracker.suite": suite_fingerprint(record.plan.suite)}
+    if record.engine is not None:
+        tags["tracker.engine"] = f"{record.engine.name} {record.engine.version} ({record.engine.load_method})"
+    for outcome in record.outcomes:
+        if isinstance(outcome, BenchmarkFailure):
+            tags[f"failed/{keys[outcome.benchmark]}"] = _why(outcome)
+    for probe in record.probes:
+        if not isinstance(probe, ProbeResult):
+            tags[f"failed/probe-{metric_key(probe.load.name)}"] = _why(probe)
+    return tags
+
+
+def _folder(checkpoint: Checkpoint) -> str:
+    """Return a folder that sorts by step; the digest keeps the files of a step that was written again apart."""
+    return f"step-{checkpoint.step:07d}-{checkpoint.digest[:DIGEST_CHARS_IN_PATHS]}"
+
+
+def _why(failure: BenchmarkFailure | ProbeFailure) -> str:
+    return one_line(f"{failure.code}: {failure.message}")[:MAX_TAG_CHARS]
+
+
+def _tracked_verdict(verdict: Verdict, key: str, checkpoint: Checkpoint) -> TrackedVerdict:
+    against = next(iter(verdict.comparisons), None)
+    return TrackedVerdict(
+        benchmark=verdict.benchmark,
+        key=key,
+        step=checkpoint.step,
+        digest=checkpoint.digest,
+        word=verdict.word,
+        score=None if verdict.screened else verdict.score,  # of a part, and nobody would see that there
+        change=None if against is None else against.delta,
+        baseline="" if against is None else baseline_text(against.baseline, against.baseline_steps),
+    )

@@ -1,0 +1,80 @@
+"""Rows of a trainer's log -> points of training curves. Pure.
+
+    points = points_of(trainer_state["log_history"], up_to_step=500)
+
+A row is a mapping with a step and numbers: `log_history` of trainer_state.json, a line of ms-swift's logging.jsonl
+(`"global_step/max_steps": "4/20"`), of LLaMA-Factory's trainer_log.jsonl, or of any log with one of STEP_KEYS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+from tracker.domain.records.metric_keys import unique_keys
+from tracker.domain.records.types import CurvePoint
+
+PREFIX = "train/"
+
+STEP_KEYS = ("step", "global_step", "global_step/max_steps", "current_steps", "_step", "iteration")
+"""What logs call the optimizer step, most telling first."""
+
+NO_CURVES = {*STEP_KEYS, "max_steps", "total_steps", "total_flos"}
+
+_SUMMARY = "train_runtime"
+"""The row with it is written once at the end and holds averages over the whole run, not values at a step."""
+
+Row = Mapping[str, object]
+
+
+def points_of(rows: Iterable[object], *, up_to_step: int) -> tuple[CurvePoint, ...]:
+    """Return all finite numbers of `rows` as points, ordered by step, then by key.
+
+    A later row wins over an earlier one with the same step: a resumed trainer writes steps again. Rows without a step,
+    values that are no number and steps beyond `up_to_step` are left out.
+    """
+    values = {(name, step): value for step, row in _steps(rows) if step <= up_to_step for name, value in _values(row)}
+    keys = unique_keys(name for name, _ in values)
+    points = (CurvePoint(key=PREFIX + keys[name], step=step, value=value) for (name, step), value in values.items())
+    return tuple(sorted(points, key=lambda p: (p.step, p.key)))
+
+
+def step_of_row(row: Row) -> int | None:
+    """Return the optimizer step that a row belongs to, or None."""
+    for key in STEP_KEYS:
+        value = row.get(key)
+        if isinstance(value, str):
+            value = value.partition("/")[0]
+        number = _number(value)
+        if number is not None and number >= 0 and number.is_integer():
+            return int(number)
+    return None
+
+
+# --- private
+
+
+def _steps(rows: Iterable[object]) -> Iterator[tuple[int, Row]]:
+    for row in rows:
+        if not isinstance(row, Mapping) or _SUMMARY in row:
+            continue
+        step = step_of_row(row)
+        if step is not None:
+            yield step, row
+
+
+def _values(row: Row) -> Iterator[tuple[str, float]]:
+    for name, value in row.items():
+        number = _number(value)
+        if number is not None and name and name not in NO_CURVES:
+            yield name, number
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,71 @@
+"""Is a run in the tracking store the trainer's own? Pure.
+
+The trainer leaves no run id on disk, but it logs its output folder and the very losses that its state file holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from eval_jobs.types import Checkpoint
+from tracker.domain.tracking.batch import timestamp_ms
+
+LOSS_KEY = "train/loss"
+"""The training loss in our own curves."""
+
+RELATIVE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCandidate:
+    """A run whose parameter `output_dir` looks like the folder that is watched."""
+
+    output_dir: str
+    """As the trainer was given it, so it may be relative to an unknown folder."""
+    started_ms: int
+    ended_ms: int | None
+    losses: Mapping[int, Collection[float]]
+    """Step -> losses logged there; several after a resume."""
+
+
+def is_trainers_run(
+    candidate: RunCandidate, folders: Sequence[str], checkpoint: Checkpoint, losses: Mapping[int, float]
+) -> bool:
+    """Return whether `candidate` is the run that wrote `checkpoint`.
+
+    Losses that both sides know must be equal. Where they have no step in common (the store is slower than the disk,
+    or the trainer keeps no log), the folder must be absolute and the checkpoint written while the run was open: an
+    earlier run into the same folder fails that.
+
+    Args:
+        candidate: a run of the store.
+        folders: absolute paths that the trainer's output folder goes by.
+        checkpoint: the one that results are about to be sent for.
+        losses: step -> training loss on disk.
+    """
+    absolute = PurePosixPath(candidate.output_dir).is_absolute()
+    if not any(_names(candidate.output_dir, folder) for folder in folders):
+        return False
+    common = candidate.losses.keys() & losses.keys()
+    if common:
+        return all(_is_among(losses[step], candidate.losses[step]) for step in common)
+    ready_ms = timestamp_ms(checkpoint)
+    return (
+        absolute and candidate.started_ms <= ready_ms and (candidate.ended_ms is None or ready_ms <= candidate.ended_ms)
+    )
+
+
+# --- private
+
+
+def _names(output_dir: str, folder: str) -> bool:
+    """Return whether `output_dir` is `folder`, or a relative path that may end there."""
+    given, full = PurePosixPath(output_dir).parts, PurePosixPath(folder).parts
+    return bool(given) and (given == full or (given[0] != "/" and full[-len(given) :] == given))
+
+
+def _is_among(value: float, others: Collection[float]) -> bool:
+    return any(math.isclose(value, other, rel_tol=RELATIVE_TOLERANCE) for other in others)

@@ -1,0 +1,216 @@
+"""Losses over time: when one opens, when it is forgetting, when it ends. Pure.
+
+One loss is one episode: people are told when it opens and when it ends, not at every checkpoint in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tracker.domain.records.types import Acceptance, Baseline, Closing, Episode, Measure
+from tracker.domain.regression.blocks import BLOCK, Blocks
+from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of, evidence_on
+from tracker.domain.regression.jitter import Jitter
+from tracker.domain.scores.matrix import ScoreMatrix
+from tracker.domain.verdicts.rules import Thresholds, losses
+
+FORGOTTEN_AFTER = 3
+"""Checkpoints in a row, the candidate included, that must be below the peak."""
+
+RECOVERED_AFTER = 2
+RECOVERED_P = 0.05
+
+_FORGOTTEN_POOLED = 4
+_RECOVERY_POOLED = (1, 2)
+_RISEN_P = 0.001
+_RISEN_POOLED = (2, 4, 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What can be lost: a benchmark, one of its subsets, or the length of its answers."""
+
+    suite: str
+    benchmark: str
+    subset: str = ""
+    measure: Measure = Measure.SCORE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A subject at its candidate, and what its tests are held to."""
+
+    subject: Subject
+    matrix: ScoreMatrix
+    track: Track
+    """Over `matrix`."""
+    steps: tuple[int, ...]
+    """Step of every row of `matrix`."""
+    jitter: Jitter
+    level: Level
+    thresholds: Thresholds
+
+    digest: str = ""
+    """Of the candidate's weights."""
+
+    @property
+    def step(self) -> int:
+        """Step of the candidate."""
+        return self.steps[int(self.track.rows[-1])]
+
+    def evidence(self, back: int = 0) -> tuple[Evidence, ...]:
+        """Return the tests of the candidate, or of the checkpoint `back` before it, as seen from then."""
+        return evidence_of(self.track.before(back), self.jitter, self.level)
+
+
+def episodes_at(episodes: Sequence[Episode], subject: Subject, step: int) -> tuple[Episode, ...]:
+    """Return the losses of `subject` as they stood just before `step` was judged.
+
+    Judging a step twice, or one that comes late, sees the same as the first time. A level that was accepted at `step`
+    counts from there on, so the loss it covers is over.
+    """
+    before = [e for e in episodes if subject_of(e) == subject and e.opened_step < step]
+    return tuple(
+        e if _is_over(e, step) else replace(e, closed_step=None, closed_by=None, last_step=None, closed_digest="")
+        for e in before
+    )
+
+
+def open_of(known: Sequence[Episode], steps: Sequence[int]) -> Episode | None:
+    """Return the loss that lasts, of those that checkpoints at `steps` have shown.
+
+    A loss of a series that was measured otherwise says nothing about this one: nothing here could end it.
+    """
+    return next((e for e in reversed(known) if e.closed_step is None and e.opened_step in steps), None)
+
+
+def counting(steps: Sequence[int], known: Sequence[Episode], acceptances: Sequence[Acceptance]) -> tuple[bool, ...]:
+    """Return for each of `steps`, the last of which is the candidate, whether it counts in tests.
+
+    The checkpoints of a loss that is over do not, nor do those before a level that somebody accepted.
+    """
+    candidate = steps[-1]
+    start = max((a.from_step for a in acceptances if a.step <= candidate), default=steps[0])
+    return tuple(step == candidate or (step >= start and not any(_was_below(e, step) for e in known)) for step in steps)
+
+
+def is_forgotten(trial: Trial, back: int = 0) -> bool:
+    """Return whether the subject is below its peak at the candidate and at the two checkpoints before it.
+
+    The newest four checkpoints together must show it too. `back` moves all that to so many checkpoints before.
+    """
+    newest = _below_peak(trial, back)
+    if not any(e.m == _FORGOTTEN_POOLED for e in newest):
+        return False
+    return all(_below_peak(trial, back + more) for more in range(1, FORGOTTEN_AFTER))
+
+
+def is_recovered(trial: Trial, episode: Episode) -> bool:
+    """Return whether the two newest checkpoints, both after the alarm, no longer show the loss, and have risen.
+
+    Not to see a small loss at one or two checkpoints is no recovery: eight together had to be pooled to find it.
+    """
+    after = sum(trial.steps[row] > episode.opened_step for row in trial.track.rows)
+    if after < RECOVERED_AFTER or not all(_is_back(trial, episode, back) for back in range(RECOVERED_AFTER)):
+        return False
+    return _has_risen(trial, episode)
+
+
+def opened(trial: Trial, run_id: str, found: Sequence[Evidence]) -> Episode:
+    """Return the episode that the losses in `found` open.
+
+    Its onset is the oldest checkpoint of the new block that stands out most.
+    """
+    subject, strongest = trial.subject, strongest_of(found)
+    return Episode(
+        run_id=run_id,
+        suite=subject.suite,
+        benchmark=subject.benchmark,
+        subset=subject.subset,
+        measure=subject.measure,
+        opened_step=trial.step,
+        onset_step=trial.steps[int(strongest.blocks.new[0])],
+        opened_digest=trial.digest,
+    )
+
+
+def recovered(trial: Trial, episode: Episode) -> Episode:
+    """Return the episode, ended at the candidate: it and the checkpoint before are back."""
+    rows = trial.track.rows
+    return replace(
+        episode,
+        closed_step=trial.step,
+        closed_by=Closing.RECOVERED,
+        last_step=trial.steps[int(rows[rows.size - RECOVERED_AFTER - 1])],
+        closed_digest=trial.digest,
+    )
+
+
+def accepted(episode: Episode, step: int) -> Episode:
+    """Return the episode, ended by somebody's word at `step`."""
+    return replace(episode, closed_step=step, closed_by=Closing.ACCEPTED)
+
+
+def strongest_of(found: Sequence[Evidence]) -> Evidence:
+    """Return the test whose loss is the largest in standard errors."""
+    return min(found, key=lambda e: e.test.delta / e.test.stderr)
+
+
+def subject_of(episode: Episode) -> Subject:
+    """Return what the loss is of."""
+    return Subject(suite=episode.suite, benchmark=episode.benchmark, subset=episode.subset, measure=episode.measure)
+
+
+# --- private
+
+
+def _is_over(episode: Episode, step: int) -> bool:
+    if episode.closed_step is None:
+        return False
+    return episode.closed_step < step or (episode.closed_step == step and episode.closed_by is Closing.ACCEPTED)
+
+
+def _was_below(episode: Episode, step: int) -> bool:
+    return episode.last_step is not None and episode.onset_step <= step <= episode.last_step
+
+
+def _below_peak(trial: Trial, back: int) -> tuple[Evidence, ...]:
+    found = losses(trial.evidence(back), trial.thresholds)
+    return tuple(e for e in found if e.blocks.baseline is Baseline.PEAK)
+
+
+def _is_back(trial: Trial, episode: Episode, back: int) -> bool:
+    """Return whether no baseline that the loss was seen against is clearly above."""
+    evidence = trial.evidence(back)
+    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK and _is_before(trial, e, episode)]
+    pinned = [e for e in evidence if e.blocks.baseline is Baseline.PINNED]
+    groups = [g for g in (peak or _against_before(trial, episode, back), pinned) if g]
+    return bool(groups) and all(any(e.p_worse > RECOVERED_P for e in g if e.m in _RECOVERY_POOLED) for g in groups)
+
+
+def _has_risen(trial: Trial, episode: Episode) -> bool:
+    """Return whether the newest checkpoints are above those of the loss, beyond chance."""
+    rows, steps = trial.track.rows, trial.steps
+    lost = np.array([row for row in rows if steps[row] >= episode.onset_step], dtype=np.int64)
+    chosen = [
+        Blocks(baseline=Baseline.RECENT, new=rows[-m:], base=lost[:-m][:BLOCK])
+        for m in _RISEN_POOLED
+        if m < lost.size and steps[int(rows[-m])] > episode.opened_step
+    ]
+    return any(e.p_better < _RISEN_P for e in evidence_on(trial.track, chosen, trial.jitter, trial.level))
+
+
+def _is_before(trial: Trial, evidence: Evidence, episode: Episode) -> bool:
+    return trial.steps[int(evidence.blocks.base[-1])] < episode.onset_step
+
+
+def _against_before(trial: Trial, episode: Episode, back: int) -> tuple[Evidence, ...]:
+    """Early in a run there is no peak yet, or it holds checkpoints of the loss, as the recent ones do."""
+    track = trial.track.before(back)
+    earlier = np.array([row for row in track.rows if trial.steps[row] < episode.onset_step], dtype=np.int64)
+    base = earlier[-BLOCK:]
+    chosen = [Blocks(baseline=Baseline.RECENT, new=track.rows[-m:], base=base) for m in _RECOVERY_POOLED]
+    return evidence_on(track, chosen if base.size else (), trial.jitter, trial.level)

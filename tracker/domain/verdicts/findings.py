@@ -1,0 +1,120 @@
+"""What a score alone does not show: losses of single subsets, answers that get longer or are cut off. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tracker.domain.records.types import Episode, Measure, Verdict, VerdictWord
+from tracker.domain.regression.budget import ONE_SIZE
+from tracker.domain.regression.detector import Level, Track, jitter_of
+from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
+from tracker.domain.scores.matrix import columns_of_matrix, is_varied
+from tracker.domain.verdicts.decision import Decision, comparable, decide
+from tracker.domain.verdicts.episodes import Trial, counting, episodes_at, open_of
+from tracker.domain.verdicts.evidence import verdict_of
+from tracker.domain.verdicts.rules import Thresholds, losses
+from tracker.domain.verdicts.trials import (
+    Candidate,
+    Scene,
+    alpha_of_scores,
+    candidates_of,
+    has_subsets,
+    on_whole_checkpoints,
+    trial_of,
+)
+
+_FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A verdict on a part, and what becomes of its loss."""
+
+    verdict: Verdict
+    change: Episode | None
+
+
+def findings_of(scene: Scene, candidates: Mapping[str, Candidate], improved: Collection[str]) -> tuple[Finding, ...]:
+    """Return what was found beside the verdicts on the benchmarks.
+
+    Args:
+        scene: the record and what it is judged by.
+        candidates: of the score, by benchmark; of screened ones nothing is found, a part of a part says too little.
+        improved: benchmarks whose score improved; longer answers that score better are no loss.
+    """
+    whole = [on_whole_checkpoints(c) for c in candidates.values() if not c.left_out]
+    found = [finding for c in whole if has_subsets(c.series) for finding in _of_subsets(scene, c)]
+    for measure in (Measure.OUTPUT_LENGTH, Measure.COMPLETENESS):
+        found += (f for f in _of_behaviour(scene, measure) if f.verdict.benchmark not in improved)
+    return tuple(found)
+
+
+# --- private
+
+
+def _of_behaviour(scene: Scene, measure: Measure) -> Iterator[Finding]:
+    # Where no answer was ever cut off there is nothing to test.
+    candidates = tuple(c for c in candidates_of(scene, measure).values() if is_varied(c.matrix) and not c.left_out)
+    jitters = jitter_of([c.track for c in candidates])
+    for candidate, jitter in zip(candidates, jitters, strict=True):
+        trial = trial_of(scene, candidate, jitter)
+        evidence = comparable(trial.evidence())
+        if evidence:
+            decision = decide(trial, evidence, candidate.open_episode, run_id=scene.scores.run_id, chance=None)
+            if decision.word in _FOUND:
+                yield _finding(decision, trial, candidate)
+
+
+def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
+    grouping = candidate.series.samples.grouping
+    level = Level(
+        alpha=alpha_of_scores(scene, candidate.series),
+        planned=scene.policy.planned_checkpoints,
+        benchmarks=scene.benchmarks,
+        design=ONE_SIZE,
+    )
+    thresholds = Thresholds(
+        min_effect=scene.policy.subset_min_effect, equivalence_margin=scene.policy.equivalence_margin
+    )
+    scores = candidate.series.matrix(Measure.SCORE)
+    followed = {e.subset for e in scene.memory.episodes if e.benchmark == candidate.subject.benchmark}
+    for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
+        subject = replace(candidate.subject, subset=name)
+        known = episodes_at(scene.memory.episodes, subject, scene.step)
+        if not known and not losses(comparable(tests, MIN_SAMPLES), thresholds):
+            continue
+        own = _own_track(candidate, known)
+        trial = Trial(
+            subject=subject,
+            matrix=columns_of_matrix(scores, np.flatnonzero(grouping.index == grouping.names.index(name))),
+            track=own,
+            steps=candidate.steps,
+            jitter=tests[0].jitter,
+            level=replace(level, benchmarks=level.benchmarks * len(grouping.names)),
+            thresholds=thresholds,
+            digest=scene.digest,
+        )
+        trial = replace(trial, track=replace(own, scores=trial.matrix))
+        own_tests = subset_evidence(scores, own, grouping, level, {name}).get(name, ()) if known else tests
+        evidence = comparable(own_tests, MIN_SAMPLES)
+        if evidence:
+            is_open = open_of(known, candidate.series.steps)
+            decision = decide(trial, evidence, is_open, run_id=scene.scores.run_id, chance=None)
+            if decision.word in _FOUND:
+                yield _finding(decision, trial, candidate)
+
+
+def _own_track(candidate: Candidate, known: Sequence[Episode]) -> Track:
+    """Return the track of one subset: its own losses that are over do not count."""
+    track, steps = candidate.track, candidate.steps
+    counts = counting([steps[row] for row in track.rows], known, ())
+    kept = track.rows[np.array(counts, dtype=bool)]
+    return replace(track, rows=kept, pinned_row=None, dropped=track.dropped + track.rows.size - kept.size)
+
+
+def _finding(decision: Decision, trial: Trial, candidate: Candidate) -> Finding:
+    verdict = verdict_of(decision, trial, candidate)
+    return Finding(verdict=verdict, change=decision.change if candidate.newest else None)

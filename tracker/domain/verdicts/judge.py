@@ -1,0 +1,166 @@
+"""The judge: what a checkpoint lost, held to one level over the whole run. Pure.
+
+    report = judge(record, scores, memory, policy, now=now)
+
+Per benchmark: MISSING -> INCOMPARABLE -> RECOVERED -> FORGOTTEN -> REGRESSED -> IMPROVED -> EQUIVALENT -> SUSPECT ->
+INCONCLUSIVE; the first that holds. The tests are in `regression`, the words in `rules`, the losses over time in
+`episodes`. Only lower steps are looked at, so a record that comes late is judged where it belongs; it never opens or
+ends a loss, because later checkpoints know better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Outcome
+from tracker.domain.latency.judge import judge_latency
+from tracker.domain.records.imported import stands_for_import
+from tracker.domain.records.types import Episode, Measure, Policy, Report, Screened, Verdict, VerdictWord
+from tracker.domain.regression.detector import jitter_of
+from tracker.domain.regression.jitter import Jitter
+from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.scores.summary import summarise
+from tracker.domain.verdicts.aggregate_judge import judge_aggregates
+from tracker.domain.verdicts.decision import comparable, decide, decide_screened
+from tracker.domain.verdicts.episodes import Subject, subject_of
+from tracker.domain.verdicts.evidence import own_mean, untested, verdict_of
+from tracker.domain.verdicts.findings import findings_of
+from tracker.domain.verdicts.reasons import (
+    reason_for_coverage,
+    reason_for_failure,
+    reason_for_first,
+    reason_for_screen,
+    reason_for_too_early,
+    reason_for_too_few_common,
+    reason_for_unlike,
+)
+from tracker.domain.verdicts.rewind import branches_known, rewound, scene_of
+from tracker.domain.verdicts.trials import Candidate, Memory, Scene, candidates_of, chance_of, trial_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    verdict: Verdict
+    change: Episode | None = None
+
+
+def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy, *, now: datetime) -> Report:
+    """Judge every benchmark of `record`.
+
+    Args:
+        record: the candidate's; its samples say why some have no score, and count where `scores` hold another
+            checkpoint of the same step.
+        scores: of the candidate's run, the record's own included.
+        memory: losses and accepted levels of the run so far.
+        policy: what counts as a finding.
+        now: when the report is made.
+    """
+    scene = scene_of(record, scores, memory, policy)
+    candidates = candidates_of(scene, Measure.SCORE)
+    jitters = jitter_of([c.track for c in candidates.values()])
+    by_name = dict(zip(candidates, jitters, strict=True))
+    judged = [_of_part(_judged(scene, o, candidates, by_name), candidates.get(o.benchmark), o) for o in record.outcomes]
+    aggregates = judge_aggregates(scene)
+    improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
+    found = findings_of(scene, candidates, improved)
+    changes = [c for c in (*(j.change for j in judged), *(f.change for f in found)) if c is not None]
+    return Report(
+        run_id=record.plan.checkpoint.run_id,
+        step=record.plan.checkpoint.step,
+        plan_id=record.plan.id,
+        verdicts=tuple(aggregates.get(j.verdict.benchmark, j.verdict) for j in judged),
+        findings=tuple(f.verdict for f in found),
+        episodes=(*changes, *_rewound(record, memory, changes)),
+        latency=judge_latency(record, scene.memory.records, policy.latency),
+        checkpoint=record.plan.checkpoint,
+        cost=record.cost,
+        created_at=now,
+    )
+
+
+# --- private
+
+
+def _rewound(record: EvalRecord, memory: Memory, changes: Sequence[Episode]) -> Iterator[Episode]:
+    """Yield the losses that going back ends or opens again; what this checkpoint says of the same one counts more."""
+    if not memory.episodes or stands_for_import(record.plan.checkpoint):
+        return iter(())
+    said = {_key_of(change) for change in changes}
+    return (e for e in rewound(memory, branches_known(record, memory)) if _key_of(e) not in said)
+
+
+def _key_of(episode: Episode) -> tuple[Subject, int]:
+    return subject_of(episode), episode.opened_step
+
+
+def _judged(
+    scene: Scene, outcome: Outcome, candidates: Mapping[str, Candidate], jitters: Mapping[str, Jitter]
+) -> _Judged:
+    candidate = candidates.get(outcome.benchmark)
+    if candidate is None:
+        return _Judged(verdict=_missing(scene, outcome))
+    return _with_scores(scene, candidate, jitters[outcome.benchmark])
+
+
+def _of_part(judged: _Judged, candidate: Candidate | None, outcome: Outcome) -> _Judged:
+    """Return a verdict that says so where it rests on a part of the benchmark."""
+    if candidate is None or not candidate.left_out or not isinstance(outcome, EvalResult):
+        return judged
+    tokens = None
+    if outcome.input_tokens is not None and outcome.output_tokens is not None:
+        tokens = outcome.input_tokens + outcome.output_tokens
+    part = Screened(asked=candidate.asked, left_out=candidate.left_out, tokens=tokens, seconds=outcome.duration_s)
+    reason = reason_for_screen(judged.verdict, part)
+    return replace(judged, verdict=replace(judged.verdict, reason=reason, screened=part))
+
+
+def _missing(scene: Scene, outcome: Outcome) -> Verdict:
+    if isinstance(outcome, BenchmarkFailure):
+        return _plain(outcome.benchmark, VerdictWord.MISSING, reason_for_failure(outcome))
+    summary = summarise(outcome)
+    reason = reason_for_coverage(outcome, summary, scene.policy.min_coverage)
+    verdict = _plain(outcome.benchmark, VerdictWord.MISSING, reason)
+    return replace(verdict, score=summary.mean, stderr=summary.stderr, coverage=summary.coverage)
+
+
+def _plain(benchmark: str, word: VerdictWord, reason: str) -> Verdict:
+    return Verdict(benchmark=benchmark, word=word, reason=reason, score=None, stderr=None, coverage=0.0, alpha_test=0.0)
+
+
+def _with_scores(scene: Scene, candidate: Candidate, jitter: Jitter) -> _Judged:
+    trial = trial_of(scene, candidate, jitter)
+    tests = trial.evidence()
+    evidence = comparable(tests)
+    if evidence:
+        if candidate.left_out:
+            screened = decide_screened(trial, evidence, candidate.open_episode)
+            return _Judged(verdict=verdict_of(screened, trial, candidate))
+        chance = chance_of(scene, candidate)
+        decision = decide(trial, evidence, candidate.open_episode, run_id=scene.scores.run_id, chance=chance)
+        change = decision.change if candidate.newest else None
+        return _Judged(verdict=verdict_of(decision, trial, candidate), change=change)
+    mean = own_mean(trial, candidate, trial.track.rows[-1:])
+    earlier = _measured_otherwise(scene, candidate)
+    if tests:
+        word, reason = VerdictWord.INCOMPARABLE, reason_for_too_few_common(tests)
+    elif trial.track.rows.size > 1:
+        word, reason = VerdictWord.INCONCLUSIVE, reason_for_too_early()
+    elif earlier is not None:
+        reason = reason_for_unlike(scene.record.plan, earlier, candidate.subject.benchmark)
+        word = VerdictWord.INCOMPARABLE
+    else:
+        word, reason = VerdictWord.FIRST, reason_for_first(mean)
+    return _Judged(verdict=untested(trial, candidate, word, reason))
+
+
+def _measured_otherwise(scene: Scene, candidate: Candidate) -> EvalPlan | None:
+    """Return the newest plan before the candidate whose results were measured in another way."""
+    others = [
+        s
+        for s in scene.scores.of(candidate.subject.benchmark, candidate.subject.suite)
+        if s.key != candidate.series.key
+    ]
+    plans = [plan for s in others for plan in s.plans if plan.checkpoint.step < scene.step]
+    return max(plans, key=lambda plan: plan.checkpoint.step, default=None)

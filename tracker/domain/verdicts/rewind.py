@@ -1,0 +1,143 @@
+"""What a checkpoint is judged by where training went back: its own branch; and what becomes of losses. Pure.
+
+scene = scene_of(record, scores, memory, policy)      # scores, records and losses of the record's branch only
+rewound(memory, branches)                             # losses that a rewind ends, or opens again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from eval_jobs.types import Checkpoint, EvalRecord, EvalResult
+from tracker.domain.records.branches import Branches, branches_of
+from tracker.domain.records.imported import stands_for_import
+from tracker.domain.records.types import Closing, Episode, Policy
+from tracker.domain.scores.run_scores import RunScores, series_key, with_record
+from tracker.domain.scores.sample_columns import columns_of
+from tracker.domain.scores.series import less_rows
+from tracker.domain.verdicts.trials import Memory, Scene
+
+
+def branches_known(record: EvalRecord, memory: Memory) -> Branches:
+    """Return the branches of the run, as far as records show them."""
+    return branches_of((*(r.plan.checkpoint for r in memory.records), record.plan.checkpoint))
+
+
+def scene_of(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy) -> Scene:
+    """Return what `record` is judged by: the checkpoints of other branches are not its past."""
+    own = record.plan.checkpoint
+    # Imported results lie in no trainer's folder: no training left them behind, whatever the number of the others.
+    branches = Branches() if stands_for_import(own) else branches_known(record, memory)
+    if branches.rewrites:
+        scores = _scores_where(scores, branches, lambda other: branches.sees(own, other))
+        memory = replace(
+            memory,
+            records=tuple(r for r in memory.records if branches.sees(own, r.plan.checkpoint)),
+            episodes=tuple(_seen_by(own, memory, branches)),
+        )
+    return Scene(
+        record=record,
+        scores=_with_own(scores, record),
+        memory=memory,
+        policy=policy,
+        is_left=branches.left_by(own) is not None,
+    )
+
+
+def rewound(memory: Memory, branches: Branches) -> tuple[Episode, ...]:
+    """Return the losses that end because training went back to before them, and those whose recovery it took back."""
+    if not branches.rewrites:
+        return ()
+    return tuple(fate.after for fate in _fates(memory, branches) if fate.after != fate.before)
+
+
+def scores_of_newest(scores: RunScores, branches: Branches) -> RunScores:
+    """Return the scores without the checkpoints that were left behind."""
+    return _scores_where(scores, branches, lambda other: branches.left_by(other) is None)
+
+
+def left_behind(record: EvalRecord, memory: Memory) -> tuple[Checkpoint, ...]:
+    """Return the checkpoints of the run that are not on its newest branch."""
+    branches = branches_known(record, memory)
+    if not branches.rewrites:
+        return ()
+    known = (one.plan.checkpoint for one in (*memory.records, record))
+    return tuple({(c.step, c.digest): c for c in known if branches.left_by(c) is not None}.values())
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fate:
+    """What becomes of a loss where training went back."""
+
+    before: Episode
+    """As it is stored."""
+    after: Episode
+    """As it is on the newest branch."""
+    is_left: bool
+    """The checkpoint that raised the alarm was left behind."""
+
+
+def _fates(memory: Memory, branches: Branches) -> Iterator[_Fate]:
+    ends: dict[int, list[tuple[str, Checkpoint | None]]] = {}
+    for checkpoint in (r.plan.checkpoint for r in memory.records):
+        ends.setdefault(checkpoint.step, []).append((checkpoint.digest, branches.left_by(checkpoint)))
+    for episode in memory.episodes:
+        opener = _end(ends.get(episode.opened_step, ()), episode.opened_digest)
+        closer = None
+        if episode.closed_by is Closing.RECOVERED and episode.closed_digest:
+            closer = _end(ends.get(episode.closed_step or 0, ()), episode.closed_digest)
+        after = episode
+        if opener is not None and episode.closed_step is None:
+            after = replace(episode, closed_step=opener.step, closed_by=Closing.SUPERSEDED)
+        elif opener is None and closer is not None:
+            after = replace(episode, closed_step=None, closed_by=None, last_step=None, closed_digest="")
+        yield _Fate(before=episode, after=after, is_left=opener is not None)
+
+
+def _end(known: Iterable[tuple[str, Checkpoint | None]], digest: str) -> Checkpoint | None:
+    """Return what left the checkpoint of a step behind; without its digest, only if all of that step were left."""
+    ends = [end for own, end in known if not digest or own == digest]
+    return ends[0] if ends and all(end is not None for end in ends) else None
+
+
+def _seen_by(own: Checkpoint, memory: Memory, branches: Branches) -> Iterator[Episode]:
+    """Yield the losses of the candidate's branch; to a candidate that was left behind, as they were then."""
+    is_left = branches.left_by(own) is not None
+    for fate in _fates(memory, branches):
+        if is_left:
+            yield fate.before
+        elif not fate.is_left:
+            yield fate.after
+
+
+def _with_own(scores: RunScores, record: EvalRecord) -> RunScores:
+    """Return the scores with the record's own at its step, where another checkpoint of that step has newer ones."""
+    own, series, lacking = record.plan.checkpoint, dict(scores.series), []
+    for result in (o for o in record.outcomes if isinstance(o, EvalResult) and o.samples):
+        key = series_key(record.plan, result)
+        known = series.get(key)
+        row = None if known is None else known.row_of(own.step)
+        if known is not None and row is not None:
+            if known.plans[row].checkpoint.digest == own.digest:
+                continue
+            series[key] = less_rows(known, (row,))
+        lacking.append(result)
+    if not lacking:
+        return scores
+    columns = {result.benchmark: columns_of(result.samples) for result in lacking}
+    return with_record(replace(scores, series=series), replace(record, outcomes=tuple(lacking)), columns)
+
+
+def _scores_where(scores: RunScores, branches: Branches, is_kept: Callable[[Checkpoint], bool]) -> RunScores:
+    if not branches.rewrites:
+        return scores
+    kept = {}
+    for key, series in scores.series.items():
+        gone = [row for row, plan in enumerate(series.plans) if not is_kept(plan.checkpoint)]
+        if len(gone) < len(series.plans):
+            kept[key] = less_rows(series, gone) if gone else series
+    return replace(scores, series=kept)

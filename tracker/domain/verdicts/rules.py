@@ -1,0 +1,115 @@
+"""When evidence is called regressed, improved, equivalent or suspect. Pure.
+
+Order matters: the first rule that holds gives the word. See `types.VerdictWord` for what the words mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tracker.domain.records.types import Baseline, Comparison, VerdictWord
+from tracker.domain.regression.detector import Evidence
+
+SUSPECT_P = 0.01
+EQUIVALENCE_P = 0.05
+
+SCREEN_P = 0.05
+"""Of one test, and not shared among those of a checkpoint: what the whole benchmark would find must be asked for."""
+
+EQUIVALENCE_POOLED = 4
+"""Newest checkpoints whose mean must be shown to be within the margin."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """Sizes of changes that matter, in score units."""
+
+    min_effect: float
+    equivalence_margin: float
+
+
+def losses(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
+    """Return the tests that show a loss beyond chance at the run's level, by an amount that matters."""
+    return tuple(e for e in evidence if e.is_loss(thresholds.min_effect))
+
+
+def gains(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
+    """Return the tests that show the mirror image, against the peak where there is one.
+
+    Better than the checkpoints just before and still below the peak is no improvement.
+    """
+    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK]
+    return tuple(e for e in peak or evidence if e.is_gain(thresholds.min_effect))
+
+
+def suspects(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
+    """Return the tests that would show a loss if this checkpoint were the only one of the run.
+
+    p < .01 after paying for the tests of this checkpoint: about 1 healthy checkpoint in 100.
+    """
+    level = SUSPECT_P / max(1, len(evidence))
+    return tuple(e for e in evidence if e.p_worse < level and e.test.delta <= -thresholds.min_effect)
+
+
+def is_suspicious(evidence: Sequence[Evidence]) -> bool:
+    """Return whether a part of the benchmark is reason enough to ask all of it: any test below `SCREEN_P`, by itself.
+
+    However small the loss looks: on a part of the samples it is seen with a wide margin.
+    """
+    return any(e.p_worse < SCREEN_P for e in evidence)
+
+
+def is_equivalent(evidence: Sequence[Evidence], thresholds: Thresholds) -> bool:
+    """Return whether the true change is shown to be within the margin, against every baseline.
+
+    Tested on the newest four checkpoints together, or on as many as there are.
+    """
+    most = max((e.m for e in evidence if e.m <= EQUIVALENCE_POOLED), default=0)
+    tested = [e for e in evidence if e.m == most]
+    return bool(tested) and all(
+        _cautious(e).test.equivalence_p(thresholds.equivalence_margin) < EQUIVALENCE_P for e in tested
+    )
+
+
+def word_of(evidence: Sequence[Evidence], thresholds: Thresholds) -> VerdictWord:
+    """Return REGRESSED, IMPROVED, EQUIVALENT, SUSPECT or INCONCLUSIVE.
+
+    A loss against any baseline outweighs a gain against another, and equivalence must hold against all of them:
+    steps too small to see one by one add up against the peak.
+    """
+    if losses(evidence, thresholds):
+        return VerdictWord.REGRESSED
+    if gains(evidence, thresholds):
+        return VerdictWord.IMPROVED
+    if is_equivalent(evidence, thresholds):
+        return VerdictWord.EQUIVALENT
+    if suspects(evidence, thresholds):
+        return VerdictWord.SUSPECT
+    return VerdictWord.INCONCLUSIVE
+
+
+def word_of_pair(
+    comparison: Comparison, equivalence_p: float, alpha_test: float, thresholds: Thresholds
+) -> VerdictWord:
+    """Return the word for two checkpoints that somebody chose: one test, so nothing is paid for others."""
+    if comparison.p_worse < alpha_test and comparison.delta <= -thresholds.min_effect:
+        return VerdictWord.REGRESSED
+    if comparison.p_better < alpha_test and comparison.delta >= thresholds.min_effect:
+        return VerdictWord.IMPROVED
+    if equivalence_p < EQUIVALENCE_P:
+        return VerdictWord.EQUIVALENT
+    if comparison.p_worse < SUSPECT_P and comparison.delta <= -thresholds.min_effect:
+        return VerdictWord.SUSPECT
+    return VerdictWord.INCONCLUSIVE
+
+
+# --- private
+
+
+def _cautious(evidence: Evidence) -> Evidence:
+    """Return the evidence as if two samples had changed more: none of 20 changed does not show that none can."""
+    share = 1 / evidence.m + 1 / evidence.blocks.base.size
+    unseen = share / max(1, evidence.test.n) ** 2
+    return replace(evidence, test=replace(evidence.test, stderr=math.sqrt(evidence.test.stderr**2 + unseen)))

@@ -1,0 +1,151 @@
+"""A benchmark in two parts: which checkpoints are asked the second one, and how both become one record. Pure.
+
+names = to_ask_whole(report)                # benchmarks whose screen is suspicious
+plan = rest_plan(record.plan, names)        # `eval_jobs.identity`: asks the samples that the screen left out
+record = joined(screen, rest)               # as if all had been asked at once
+savings_of(view.verdicts.values())          # what was not asked in the end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from eval_jobs.errors import EvaluateError
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Outcome, Screen
+from tracker.domain.records.display import duration_text, score_text
+from tracker.domain.records.types import Baseline, Report, Verdict, VerdictWord
+
+PART = "*"
+"""Marks what rests on a part of the samples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screening:
+    """How much is asked of which checkpoint at first."""
+
+    screen: Screen
+    every: int
+    """Every so-many-th checkpoint is asked whole, whatever its screen would say."""
+    first: int
+    """Checkpoints at the beginning that are asked whole: they show what a healthy run looks like."""
+
+
+def to_ask_whole(report: Report) -> tuple[str, ...]:
+    """Return the benchmarks of which a part was asked, and that part is suspicious."""
+    return tuple(v.benchmark for v in report.verdicts if v.screened and v.word is VerdictWord.SUSPECT)
+
+
+def neighbours_to_ask(report: Report) -> Mapping[int, tuple[str, ...]]:
+    """Return which benchmarks to ask whole at which other steps: those that a suspicious whole result is held against.
+
+    A loss that is no alarm yet is seen better when both sides were asked everything. About one healthy checkpoint in a
+    hundred asks for it.
+    """
+    wanted: dict[int, list[str]] = {}
+    for verdict in report.verdicts:
+        if verdict.screened is None and verdict.word is VerdictWord.SUSPECT:
+            for comparison in verdict.comparisons[:1]:
+                for step in (*comparison.baseline_steps, *comparison.pooled_steps):
+                    if step != report.step and comparison.baseline is not Baseline.PINNED:
+                        wanted.setdefault(step, []).append(verdict.benchmark)
+    return {step: tuple(names) for step, names in sorted(wanted.items())}
+
+
+def is_screen(plan: EvalPlan) -> bool:
+    """Return whether a plan asks a part of each benchmark first."""
+    return plan.suite.part is not None and not plan.suite.part.is_rest
+
+
+def joined(before: EvalRecord, rest: EvalRecord) -> EvalRecord:
+    """Return all that is known of a checkpoint, once more of it was asked: no sample twice, and none is missing.
+
+    Benchmarks that `rest` did not ask are as before. Latencies stay with the record of the screen, and engine, start
+    and cost are those of `rest`: every record of a checkpoint holds its own.
+
+    Args:
+        before: of the screen, or joined already; with its samples.
+        rest: of a plan of `identity.rest_plan`, with its samples.
+    """
+    others = {outcome.benchmark: outcome for outcome in rest.outcomes}
+    suite = replace(before.plan.suite, part=rest.plan.suite.part)
+    return replace(
+        rest,
+        plan=replace(rest.plan, suite=suite),
+        outcomes=tuple(_joined(outcome, others.get(outcome.benchmark)) for outcome in before.outcomes),
+        finished_at=max(before.finished_at, rest.finished_at),  # it holds both
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Savings:
+    """What a run was not asked, at the pace of what it was asked at the same checkpoints."""
+
+    screens: int
+    """Results of which only a part was asked, in the end."""
+    results: int
+    """All of them."""
+    samples: int
+    tokens: int | None
+    """None: no server said how many it took."""
+    seconds: float
+
+
+def savings_of(verdicts: Iterable[Verdict]) -> Savings | None:
+    """Return what was saved at the newest verdict of every step and benchmark; None where nothing was screened."""
+    everything = tuple(verdicts)
+    parts = [v.screened for v in everything if v.screened is not None]
+    if not parts:
+        return None
+    tokens = [round(p.tokens * p.left_out / p.asked) for p in parts if p.tokens is not None]
+    return Savings(
+        screens=len(parts),
+        results=len(everything),
+        samples=sum(p.left_out for p in parts),
+        tokens=sum(tokens) if tokens else None,
+        seconds=sum(p.seconds * p.left_out / p.asked for p in parts),
+    )
+
+
+def mean_text(verdict: Verdict) -> str:
+    """Return the score; with a star where it is that of a part, which has another mean on the same weights."""
+    return f"{score_text(verdict.score)}{PART}" if verdict.screened else score_text(verdict.score)
+
+
+def savings_text(savings: Savings) -> str:
+    """Return in one line what was not asked."""
+    tokens = "" if savings.tokens is None else f", {savings.tokens:,} tokens"
+    less = f"{savings.samples:,} samples{tokens} and {duration_text(savings.seconds)} less"
+    return f"{PART} of the part that is asked first: {savings.screens} of {savings.results} results, {less}"
+
+
+# --- private
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first + second
+
+
+def _joined(first: Outcome, second: Outcome | None) -> Outcome:
+    if second is None or (isinstance(first, EvalResult) and not first.left_out):
+        return first
+    if isinstance(first, BenchmarkFailure) or isinstance(second, BenchmarkFailure):
+        return second  # what could not be asked is a blind spot: the screen alone decides nothing
+    if first.fingerprint != second.fingerprint:
+        return BenchmarkFailure(
+            benchmark=first.benchmark,
+            fingerprint=second.fingerprint,
+            code=EvaluateError.code,
+            message="its two parts were asked by different versions of this program",
+            hint="`tracker run` evaluates the checkpoint anew",
+            retryable=False,
+        )
+    return replace(
+        second,
+        samples=(*first.samples, *second.samples),
+        duration_s=first.duration_s + second.duration_s,
+        input_tokens=_sum(first.input_tokens, second.input_tokens),
+        output_tokens=_sum(first.output_tokens, second.output_tokens),
+        left_out=0,
+        has_texts=first.has_texts and second.has_texts,
+    )

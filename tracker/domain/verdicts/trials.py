@@ -1,0 +1,329 @@
+"""From a record and the scores of its run to trials: which checkpoints count, and what the tests are held to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.domain.calibration.noise import decoding_variance, measured_by, repetition_of
+from tracker.domain.records.calibration import Calibration, Repetition
+from tracker.domain.records.types import Acceptance, Episode, Measure, Policy
+from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
+from tracker.domain.regression.detector import Level, Track, jitter_of
+from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
+from tracker.domain.regression.screened import ScreenedScores, screened_scores
+from tracker.domain.scores.matrix import BoolArray, IntArray, ScoreMatrix, inserted, values_at
+from tracker.domain.scores.mean_series import Means
+from tracker.domain.scores.run_scores import BenchmarkSeries, RunScores, SeriesKey, series_key
+from tracker.domain.scores.sample_columns import Questions
+from tracker.domain.scores.series import series_keys
+from tracker.domain.verdicts.episodes import Subject, Trial, counting, episodes_at, open_of
+from tracker.domain.verdicts.rules import Thresholds
+
+_JITTER_CHECKPOINTS = 2 * WINDOW
+"""Of a series: enough for `WINDOW` second differences where no more than half of the checkpoints lack answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What is known of a run beside its scores."""
+
+    episodes: tuple[Episode, ...] = ()
+    acceptances: tuple[Acceptance, ...] = ()
+    pinned: RunScores | None = None
+    """Scores of the run that `policy.pinned` names."""
+    records: tuple[EvalRecord, ...] = ()
+    """Of the run, without samples: their latencies."""
+    means: Means | None = None
+    """All that was imported of the run without samples; None: `records` say it."""
+    calibrations: tuple[Calibration, ...] = ()
+    """Of all runs: what repeating an evaluation changes."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scene:
+    """Everything that a record is judged by."""
+
+    record: EvalRecord
+    scores: RunScores
+    """Of the candidate's branch."""
+    memory: Memory
+    """Of the candidate's branch."""
+    policy: Policy
+    is_left: bool = False
+    """Training went back to before the candidate since: it is not on the newest branch."""
+
+    @property
+    def step(self) -> int:
+        """Step of the candidate."""
+        return self.record.plan.checkpoint.step
+
+    @property
+    def digest(self) -> str:
+        """Digest of the candidate's weights."""
+        return self.record.plan.checkpoint.digest
+
+    @property
+    def benchmarks(self) -> int:
+        """K: benchmarks of the suite, and of the other suites of the run: they share one level."""
+        suite = self.record.plan.suite
+        others = {(key.suite, key.benchmark) for key in self.scores.series if key.suite != suite.name}
+        return max(1, len(suite.benchmarks) + len(others))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """One measure of one benchmark at the checkpoint that is judged."""
+
+    subject: Subject
+    series: BenchmarkSeries
+    matrix: ScoreMatrix
+    """Of the series, with the pinned model in an extra row at its end where there is one."""
+    track: Track
+    steps: tuple[int, ...]
+    """Step of every row of `matrix`."""
+    open_episode: Episode | None
+    newest: bool
+    """Whether no later checkpoint of this branch of the run is known."""
+    repetition: Repetition | None = None
+    """What repeating the evaluation alone changes of the score; None: not known."""
+
+    @property
+    def left_out(self) -> int:
+        """Samples of the benchmark that were not asked at the candidate: above 0 it was screened."""
+        return int(self.series.left_out[self.row])
+
+    @property
+    def asked(self) -> int:
+        """Samples that were asked at the candidate."""
+        return int(self.series.asked[self.row].sample_ids.size)
+
+    @property
+    def row(self) -> int:
+        """Row of the candidate."""
+        return int(self.track.rows[-1])
+
+
+def candidates_of(scene: Scene, measure: Measure) -> Mapping[str, Candidate]:
+    """Return what can be judged, by benchmark: results with enough samples, and with values of this measure."""
+    found: dict[str, Candidate] = {}
+    for outcome in scene.record.outcomes:
+        if isinstance(outcome, EvalResult):
+            series = scene.scores.series.get(series_key(scene.record.plan, outcome))
+            candidate = None if series is None else _candidate(scene, series, measure)
+            if candidate is not None:
+                found[outcome.benchmark] = candidate
+    return found
+
+
+def trial_of(scene: Scene, candidate: Candidate, jitter: Jitter) -> Trial:
+    """Return the trial of a benchmark."""
+    return Trial(
+        subject=candidate.subject,
+        matrix=candidate.matrix,
+        track=candidate.track,
+        steps=candidate.steps,
+        jitter=jitter,
+        level=_level(scene, candidate),
+        thresholds=thresholds_of(scene.policy),
+        digest=scene.digest,
+    )
+
+
+def on_whole_checkpoints(candidate: Candidate) -> Candidate:
+    """Return a candidate that asked the whole benchmark, compared with none that did not."""
+    rows = _whole(candidate.series, candidate.track.rows)
+    if rows.size == candidate.track.rows.size and isinstance(candidate.track.scores, ScoreMatrix):
+        return candidate
+    left = candidate.track.rows.size - rows.size
+    noise_from = int(np.count_nonzero(np.isin(candidate.track.rows[: candidate.track.noise_from], rows)))
+    track = replace(
+        candidate.track,
+        scores=candidate.matrix,
+        rows=rows,
+        noise_from=noise_from,
+        dropped=candidate.track.dropped + left,
+    )
+    return replace(candidate, track=track)
+
+
+def chance_of(scene: Scene, candidate: Candidate) -> float | None:
+    """Return the score of guessing, oriented so that up is better; None where it is not known."""
+    chance = scene.policy.chance.get(candidate.subject.benchmark)
+    return chance if chance is None or candidate.series.higher_is_better else 1.0 - chance
+
+
+def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, Jitter]:
+    """Return the jitter of every series of a run whose own checkpoints show it."""
+    tracks = {
+        key: Track(scores=series.matrix(Measure.SCORE), rows=_whole(series, series.usable_rows(min_coverage)))
+        for key, series in scores.series.items()
+    }
+    jitters = dict(zip(tracks, jitter_of(tuple(tracks.values())), strict=True))
+    return {key: jitters[key] for key, track in tracks.items() if track.rows.size - 2 >= MIN_HISTORY}
+
+
+def steps_for_jitter(records: Iterable[EvalRecord]) -> frozenset[int]:
+    """Return the steps whose scores `known_jitter` needs of a run with these records, which need no samples.
+
+    Only the newest checkpoints of each series count, and only those that asked the whole benchmark.
+    """
+    whole: dict[SeriesKey, set[int]] = {}
+    for record in records:
+        results = [o for o in record.outcomes if isinstance(o, EvalResult) and not o.left_out]
+        for key in series_keys(record.plan, results):
+            whole.setdefault(key, set()).add(record.plan.checkpoint.step)
+    return frozenset(step for steps in whole.values() for step in sorted(steps)[-_JITTER_CHECKPOINTS:])
+
+
+def thresholds_of(policy: Policy) -> Thresholds:
+    """Return the sizes of changes that matter for a whole benchmark."""
+    return Thresholds(min_effect=policy.min_effect, equivalence_margin=policy.equivalence_margin)
+
+
+def alpha_of_scores(scene: Scene, series: BenchmarkSeries) -> float:
+    """Return the run's alpha for scores; where a benchmark has subsets, half is for itself and half for them."""
+    alpha = scene.policy.alpha * SCORE_SHARE
+    return alpha / 2 if has_subsets(series) else alpha
+
+
+def has_subsets(series: BenchmarkSeries) -> bool:
+    """Return whether the samples are in more than one subset."""
+    return len(series.samples.grouping.names) > 1
+
+
+# --- private
+
+
+def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candidate | None:
+    policy, step = scene.policy, scene.step
+    matrix = series.matrix(measure)
+    all_rows = series.usable_rows(policy.min_coverage)
+    all_rows = all_rows[matrix.missing[all_rows] < matrix.n_samples]
+    steps = series.steps
+    rows = all_rows[np.array([steps[row] <= step for row in all_rows], dtype=bool)]
+    if not rows.size or steps[int(rows[-1])] != step:
+        return None
+    subject = Subject(suite=series.key.suite, benchmark=series.key.benchmark, measure=measure)
+    known = episodes_at(scene.memory.episodes, subject, step)
+    accepted = [a for a in scene.memory.acceptances if a.benchmark == series.key.benchmark]
+    counts = counting([steps[row] for row in rows], known, accepted)
+    kept = rows[np.array(counts, dtype=bool)]
+    start = max((p.from_step for p in policy.phases if p.from_step < step), default=None)
+    # Checkpoint N holds the updates up to N: the one at the border was made by the phase before.
+    noise_from = 0 if start is None else sum(steps[row] <= start for row in kept)
+    # A level that was accepted is the new normal, whatever the pinned model can do.
+    is_accepted = any(a.step <= step for a in accepted)
+    pinned = None if is_accepted else _pinned_values(scene, series, measure)
+    if pinned is not None:
+        matrix = inserted(matrix, len(steps), pinned)
+    counted, scores = _scores(series, measure, matrix, kept)
+    noise_from -= int(np.count_nonzero(~np.isin(kept[:noise_from], counted)))
+    repetition = _repetition(scene, series) if measure is Measure.SCORE else None
+    return Candidate(
+        subject=subject,
+        series=series,
+        matrix=matrix,
+        track=Track(
+            scores=scores,
+            rows=counted,
+            noise_from=noise_from,
+            pinned_row=None if pinned is None else len(steps),
+            dropped=_earlier(scene, series) - (counted.size - 1),
+            decoding=decoding_variance(repetition),
+        ),
+        steps=steps if pinned is None or scene.policy.pinned is None else (*steps, scene.policy.pinned.step),
+        open_episode=open_of(known, steps),
+        newest=_is_newest(scene, series),
+        repetition=repetition,
+    )
+
+
+def _scores(
+    series: BenchmarkSeries, measure: Measure, matrix: ScoreMatrix, rows: IntArray
+) -> tuple[IntArray, ScoreMatrix | ScreenedScores]:
+    """Return the rows that count and their scores; the candidate is the last row.
+
+    Where some were screened, the score is tested on all that was asked; what is found beside it on whole checkpoints.
+    """
+    if series.is_whole[rows].all():
+        return rows, matrix
+    if measure is Measure.SCORE:
+        index = {sample_id: at for at, sample_id in enumerate(series.samples.sample_ids.tolist())}
+        masks = {id(q): _mask(q, index) for q in series.asked}
+        asked = [masks[id(q)] for q in series.asked]
+        if len(matrix.sums) > len(asked):  # the pinned model
+            asked.append(values_at(matrix, np.array([len(asked)]))[0] >= -np.inf)
+        found = screened_scores(matrix, rows, asked)
+        if found is not None:
+            return rows, found
+    return np.append(_whole(series, rows[:-1]), rows[-1]), matrix
+
+
+def _mask(asked: Questions, index: Mapping[str, int]) -> BoolArray:
+    mask = np.zeros(len(index), dtype=bool)
+    mask[[index[sample_id] for sample_id in asked.sample_ids.tolist()]] = True
+    return mask
+
+
+def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
+    whole: IntArray = rows[series.is_whole[rows]]
+    return whole
+
+
+def _repetition(scene: Scene, series: BenchmarkSeries) -> Repetition | None:
+    if not scene.memory.calibrations:
+        return None
+    measured = measured_by(scene.record)
+    return repetition_of(scene.memory.calibrations, measured, series.key.benchmark, min_effect=scene.policy.min_effect)
+
+
+def _earlier(scene: Scene, series: BenchmarkSeries) -> int:
+    """Return how many checkpoints of the run had a result of this benchmark before."""
+    return sum(step < scene.step for step in _seen(scene, series))
+
+
+def _is_newest(scene: Scene, series: BenchmarkSeries) -> bool:
+    """Return whether no later checkpoint of the newest branch is known that can open or end a loss.
+
+    A screened one cannot: the whole benchmark of this checkpoint may have been asked because of it.
+    """
+    return not scene.is_left and not any(step > scene.step for step in _seen(scene, series, only_whole=True))
+
+
+def _seen(scene: Scene, series: BenchmarkSeries, *, only_whole: bool = False) -> set[int]:
+    """Return the steps that have a usable result of this benchmark, measured in whatever way."""
+    seen: set[int] = set()
+    for one in scene.scores.of(series.key.benchmark, series.key.suite):
+        steps, rows = one.steps, one.usable_rows(scene.policy.min_coverage)
+        seen.update(steps[row] for row in (_whole(one, rows) if only_whole else rows))
+    return seen
+
+
+def _pinned_values(scene: Scene, series: BenchmarkSeries, measure: Measure) -> np.ndarray | None:
+    pinned, scores = scene.policy.pinned, scene.memory.pinned
+    if pinned is None or scores is None:
+        return None
+    other = scores.series.get(series.key)
+    row = None if other is None else other.row_of(pinned.step)
+    if other is None or row is None:
+        return None
+    if scores.run_id == scene.scores.run_id and pinned.step == scene.step:
+        return None  # a checkpoint is not compared with itself
+    values = dict(zip(other.sample_ids, values_at(other.matrix(measure), np.array([row]))[0].tolist(), strict=True))
+    return np.array([values.get(sample_id, np.nan) for sample_id in series.sample_ids])
+
+
+def _level(scene: Scene, candidate: Candidate) -> Level:
+    is_score = candidate.subject.measure is Measure.SCORE
+    alpha = alpha_of_scores(scene, candidate.series) if is_score else scene.policy.alpha * BEHAVIOUR_SHARE
+    return Level(
+        alpha=alpha,
+        planned=scene.policy.planned_checkpoints,
+        benchmarks=scene.benchmarks,
+        pinned=scene.policy.pinned is not None,
+        design=DEFAULT if is_score else PLAIN,
+    )

@@ -1,0 +1,1 @@
+"""The composition root: configuration -> adapters -> use cases."""

@@ -1,0 +1,53 @@
+"""A part of the composition root: which version of an engine or an evaluator the settings mean here."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+
+from eval_jobs.evaluate.lm_eval.command import LM_EVAL, check_settings
+from eval_jobs.host.plugins import ENGINES, EVALUATORS, find
+from eval_jobs.types import Benchmark, ServeSpec, Suite
+from tracker.config import Config
+
+
+def serve_of(config: Config) -> ServeSpec:
+    """Return how checkpoints are served, with the version of an engine of another package.
+
+    Raises:
+        ConfigError: there is no such engine.
+    """
+    spec = config.serve.to_spec()
+    if spec.program is None:
+        return spec
+    found = find(ENGINES, spec.program.name)
+    return replace(spec, program=replace(spec.program, version=found.origin))
+
+
+def suite_with_versions(suite: Suite, lm_eval: str) -> Suite:
+    """Return the suite with the versions of its evaluators; `lm_eval` is the command of that one.
+
+    Raises:
+        ConfigError: there is no such evaluator.
+        BadData: it does not have one of the settings.
+    """
+    return replace(suite, benchmarks=tuple(benchmark_with_version(b, lm_eval) for b in suite.benchmarks))
+
+
+def benchmark_with_version(benchmark: Benchmark, lm_eval: str) -> Benchmark:
+    """Return the benchmark with the version of its evaluator; `lm_eval` is the command of that one.
+
+    Raises:
+        ConfigError: there is no such evaluator.
+        BadData: it does not have one of the settings.
+    """
+    program = benchmark.program
+    if program is None:
+        return benchmark
+    if program.name == LM_EVAL:
+        check_settings(benchmark)
+        place = importlib.import_module("eval_jobs.evaluate.lm_eval.place")
+        command = place.found_command(lm_eval)
+        return replace(benchmark, program=replace(program, command=command, version=place.installed_version(command)))
+    found = find(EVALUATORS, program.name)
+    return replace(benchmark, program=replace(program, version=found.origin))
