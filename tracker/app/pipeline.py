@@ -35,6 +35,7 @@ from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Gap, Policy, Report
 from tracker.domain.scores.run_scores import RunScores, series_key
 from tracker.domain.sweeps.types import Turn
+from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.late import judged_again, overtaken_by, words_of
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
 from tracker.domain.verdicts.screening import Screening
@@ -42,9 +43,6 @@ from tracker.domain.verdicts.trials import Memory
 from tracker.ports import CheckpointSource, CurveReader, History, Tracking
 
 log = logging.getLogger(__name__)
-
-Judge = Callable[..., Report]
-"""judge(record, scores, memory, policy, *, now) -> Report; pure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +77,6 @@ class World:
     history: History
     tracking: Tracking
     crier: Crier
-    judge: Judge
     measurement: Measurement
     policy: Policy
     keeping: Keeping
@@ -293,7 +290,7 @@ def conclude(world: World, record: EvalRecord, now: datetime) -> tuple[Report, M
 def judge_and_remember(world: World, record: EvalRecord, scores: RunScores, memory: Memory, now: datetime) -> Report:
     """Judge a record that is in the history, by what is known of its run, and remember what is concluded."""
     _warn_of_baseline(record, memory, world.policy)
-    report = world.judge(record, scores, memory, world.policy, now=now)
+    report = judge(record, scores, memory, world.policy, now=now)
     for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
         world.history.append_episode(episode)
     world.history.append_report(report)
@@ -324,7 +321,7 @@ def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: d
         before = world.history.report(record.plan.id)
         if before is None:
             continue  # its own review comes
-        report = judged_again(before, world.judge(record, scores, memory, world.policy, now=now))
+        report = judged_again(before, judge(record, scores, memory, world.policy, now=now))
         for episode in report.episodes:
             world.history.append_episode(episode)
         ask_rest(world, record, report, memory, now)

@@ -276,9 +276,7 @@ class Project:
             ConfigError: the run was watched with another state folder.
         """
         self.make_state_dir()
-        pipeline, judging = (
-            importlib.import_module(f"tracker.{name}") for name in ("app.pipeline", "domain.verdicts.judge")
-        )
+        pipeline = importlib.import_module("tracker.app.pipeline")
         world: World = pipeline.World(
             source=open_source(self.config, self.pins_dir),
             curves=TrainerCurves(),
@@ -287,7 +285,6 @@ class Project:
             tracking=self.tracking,
             crier=self.crier,
             patience=self.config.alerts.to_patience(),
-            judge=judging.judge,
             measurement=self.measurement(),
             policy=self.config.to_policy(),
             keeping=self.keeping(),

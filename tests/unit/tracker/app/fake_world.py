@@ -22,7 +22,6 @@ from tracker.app.steps.alerting import Crier
 from tracker.app.steps.collect import Keeping
 from tracker.domain.best.retention import KeepPolicy
 from tracker.domain.records.types import Policy
-from tracker.domain.verdicts.judge import judge
 
 NOWHERE = Path("/nowhere/pins")
 """The checkpoints of a recorded run were never on a disk."""
@@ -50,7 +49,6 @@ class FakeWorld:
             history=self.history,
             tracking=self.tracking,
             crier=Crier(history=self.history, alerting=self.alerting),
-            judge=judge,
             measurement=Measurement(suites=(plan.suite,), serve=plan.serve, loads=plan.loads),
             policy=Policy(phases=self.run.phases),
             order=self.order,

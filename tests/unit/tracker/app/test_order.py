@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from eval_jobs.queue_types import Backlog
-from eval_jobs.types import EvalRecord
+from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_pipeline import Fuse, Killed, cut
@@ -130,20 +130,27 @@ def test_results_that_arrive_newest_first_end_in_the_verdicts_and_losses_of_a_ru
 def test_only_the_newest_checkpoint_may_raise_an_alarm_and_at_most_once_for_each_that_arrives() -> None:
     """What `policy.alpha` is divided by: looks that can open a loss, one for every checkpoint of the run."""
     fakes = fakes_with_all_found(Order(backlog=Backlog.ALL))
+    history = fakes.history = Looked()
     world = fakes.world()
-    looks: list[int] = []
-
-    def counting(record: EvalRecord, *arguments: object, **named: object) -> Report:
-        report: Report = world.judge(record, *arguments, **named)
-        looks.append(report.step)
-        assert not report.episodes or report.step == steps_of(fakes)[-1]
-        return report
-
-    tick(replace(world, judge=counting), fakes.clock.now())
+    tick(world, fakes.clock.now())
     while fakes.work(at_most=1):
-        tick(replace(world, judge=counting), fakes.clock.now())
+        tick(world, fakes.clock.now())
+    looks = [report.step for report in history.looks]
+    assert {report.step for report in history.looks if report.episodes} == {steps_of(fakes)[-1]}
     assert looks[0] == steps_of(fakes)[0]  # the newest while it was alone
     assert looks.count(steps_of(fakes)[-1]) == len(fakes.run.records) - 1
+
+
+class Looked(FakeHistory):
+    """A history that knows every report that was ever made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[Report] = []
+
+    def append_report(self, report: Report) -> None:
+        self.looks.append(report)
+        super().append_report(report)
 
 
 def test_a_late_checkpoint_is_not_compared_with_later_ones_as_if_they_were_its_past() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from eval_jobs.queue.rules import lease_end
-from eval_jobs.types import EvalRecord
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
@@ -17,7 +16,6 @@ from tracker.app.pipeline import World, plans_for, remember_gaps, review, tick
 from tracker.app.steps.alerting import Crier
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.types import Gap, Pinned, Report, VerdictWord
-from tracker.domain.verdicts.judge import judge
 
 GAP = forgetting_run().gaps[0]
 
@@ -75,15 +73,10 @@ def test_a_second_pass_over_the_same_world_changes_nothing() -> None:
 
 
 def test_a_bug_at_one_record_is_said_once_and_the_others_are_judged(caplog: pytest.LogCaptureFixture) -> None:
-    fakes = FakeWorld()
-    bad = fakes.run.records[1].plan.id
-
-    def judging(record: EvalRecord, *args: Any, **kwargs: Any) -> Report:
-        if record.plan.id == bad:
-            raise ZeroDivisionError("a bug")
-        return judge(record, *args, **kwargs)
-
-    world = replace(fakes.world(), judge=judging)
+    history = BugAt()
+    fakes = FakeWorld(history=history)
+    bad = history.bad = fakes.run.records[1].plan.id
+    world = fakes.world()
     for record in fakes.run.records[:4]:
         fakes.source.put(record.plan.checkpoint)
     tick(world, fakes.clock.now())
@@ -93,9 +86,21 @@ def test_a_bug_at_one_record_is_said_once_and_the_others_are_judged(caplog: pyte
     judged = {report.plan_id for report in fakes.history.reports(fakes.run.run_id)}
     assert judged == {record.plan.id for record in fakes.run.records[:4]} - {bad}
     assert caplog.text.count("could not be judged: ZeroDivisionError: a bug") == 1
+    history.bad = ""
     tick(fakes.world(), fakes.clock.now())  # the next start, with the bug mended
     assert bad in {report.plan_id for report in fakes.history.reports(fakes.run.run_id)}
     assert fakes.queue.finished() == ()
+
+
+class BugAt(FakeHistory):
+    """A history with a bug that one report finds."""
+
+    bad = ""
+
+    def append_report(self, report: Report) -> None:
+        if report.plan_id == self.bad:
+            raise ZeroDivisionError("a bug")
+        super().append_report(report)
 
 
 def test_a_gap_is_told_once() -> None:
