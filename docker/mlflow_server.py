@@ -48,8 +48,8 @@ def make_bucket(environment: Mapping[str, str]) -> None:
     destination = urlsplit(environment["MLFLOW_ARTIFACTS_DESTINATION"])
     if destination.scheme != "s3":
         return
-    import boto3  # noqa: PLC0415 - takes a second, and only this needs it
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+    import boto3  # here: it takes a second, and only this needs it
+    from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         client = boto3.client(

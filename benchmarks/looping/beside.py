@@ -138,7 +138,7 @@ def _block(trainer: subprocess.Popen[bytes]) -> float:
 
 def _train() -> None:
     """Do steps of a small model on one core, as the trainer of the demo does."""
-    import torch  # noqa: PLC0415 - only this process needs it
+    import torch  # here: only this process needs it
 
     torch.manual_seed(0)
     layers = [torch.nn.Linear(512, 512) for _ in range(8)]

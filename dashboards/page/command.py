@@ -34,7 +34,7 @@ def report(*, named: str | None, config_path: Path, output: Path | None, checkpo
     models:/NAME@ALIAS.
     """
     # Imported here: `tracker --help` lists this command and must not wait for what it needs.
-    from dashboards.page.run import write_report  # noqa: PLC0415
+    from dashboards.page.run import write_report
 
     path = write_report(config_path, named=named, output=output, with_checkpoints=checkpoints)
     click.echo(str(path))

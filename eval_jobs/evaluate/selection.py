@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -81,15 +80,13 @@ class EvaluatorByName:
 
     def _opened(self, name: str) -> Evaluator:
         if name == LM_EVAL:
-            lm_eval: Evaluator = importlib.import_module("eval_jobs.evaluate.lm_eval.evaluator").LmEvalEvaluator(
-                self._work_dir, log_name=self._log_name
-            )
-            return lm_eval
+            from eval_jobs.evaluate.lm_eval.evaluator import LmEvalEvaluator
+
+            return LmEvalEvaluator(self._work_dir, log_name=self._log_name)
+        from eval_jobs.evaluate.plugin_evaluator import PluginEvaluator
+
         folder = self._work_dir / "plugins" / "evaluators" / name
-        plugin: Evaluator = importlib.import_module("eval_jobs.evaluate.plugin_evaluator").PluginEvaluator(
-            name, folder, self._clock
-        )
-        return plugin
+        return PluginEvaluator(name, folder, self._clock)
 
 
 # --- private

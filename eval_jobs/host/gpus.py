@@ -9,7 +9,6 @@ order of the bus, which CUDA follows with CUDA_DEVICE_ORDER=PCI_BUS_ID; a UUID s
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -110,7 +109,7 @@ def read_gpus() -> tuple[Gpu, ...]:
         ConfigError: neither NVML nor `nvidia-smi` answers.
     """
     try:
-        nvml = importlib.import_module("pynvml")
+        import pynvml as nvml
     except ModuleNotFoundError:
         return _from_smi("nvidia-ml-py is not installed")
     try:

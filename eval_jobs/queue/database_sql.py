@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,13 +112,13 @@ def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:
 
 
 def _open_postgres(address: URL, silence_s: float) -> Engine:
-    # Imported here: the driver need not be installed.
-    patience = importlib.import_module("eval_jobs.queue.patience_sql")
+    from eval_jobs.queue.patience_sql import PatientConnection  # here: the driver need not be installed
+
     # As many connections as threads ask for: a thread that holds a lock for long must not keep another one waiting.
     engine = create_engine(address, pool_pre_ping=True, max_overflow=-1, connect_args=_options(address))
 
-    def connect(_dialect: object, _record: object, args: Any, options: Any) -> DBAPIConnection:  # noqa: ANN401
-        connection: DBAPIConnection = patience.PatientConnection.connect(*args, **options)
+    def connect(_dialect: object, _record: object, args: Any, options: Any) -> PatientConnection:  # noqa: ANN401
+        connection = PatientConnection.connect(*args, **options)
         connection.silence_s = silence_s
         return connection
 

@@ -12,7 +12,6 @@ compares the two.
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,9 +65,9 @@ def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
         if _is_newest(connection, history):  # by now: another process was first
             return
         before = _version(connection, history)
-        # Imported here: it takes long, and there is rarely something to do.
-        steps = importlib.import_module("eval_jobs.queue.steps_sql")
-        steps.carry_out_missing(connection, folder=history.folder, version_table=history.version_table)
+        from eval_jobs.queue.steps_sql import carry_out_missing  # here: it takes long and rarely has something to do
+
+        carry_out_missing(connection, folder=history.folder, version_table=history.version_table)
     if before:
         log.warning(
             "the tables of the %s were brought from version %s to %s", history.name, before, history.versions[-1]

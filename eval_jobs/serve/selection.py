@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -55,10 +54,10 @@ class EngineByKind:
     def _opened(self, wanted: EngineKind | str) -> Engine:
         if wanted is EngineKind.REMOTE:
             # Its client library takes a second and 25 MB, which workers with an engine of their own do without.
-            remote: Engine = importlib.import_module("eval_jobs.serve.remote").RemoteEngine(self._clock)
-            return remote
+            from eval_jobs.serve.remote import RemoteEngine
+
+            return RemoteEngine(self._clock)
+        from eval_jobs.serve.plugin_engine import PluginEngine
+
         folder = self._work_dir / "plugins" / "engines" / wanted
-        plugin: Engine = importlib.import_module("eval_jobs.serve.plugin_engine").PluginEngine(
-            str(wanted), folder, self._clock
-        )
-        return plugin
+        return PluginEngine(str(wanted), folder, self._clock)

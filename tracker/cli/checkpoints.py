@@ -104,7 +104,7 @@ def _checkpoint(history: History, name: str, default_run: str, outlines: Outline
 
 
 def _best(history: History, run: str, benchmark: str | None, outlines: Outlines) -> Report:
-    from tracker.app.steps.best_of_run import best_of_run, newest_scores  # noqa: PLC0415 - the statistics load for long
+    from tracker.app.steps.best_of_run import best_of_run, newest_scores  # here: the statistics load for long
 
     best = best_of_run(run, history, benchmark)
     if best is None:

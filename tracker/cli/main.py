@@ -262,9 +262,10 @@ def _loaded(point: EntryPoint) -> click.Command:
     if _is_ours(point):
         ours: click.Command = point.load()
         return ours
-    plugins = importlib.import_module("eval_jobs.host.plugins")
-    kind = plugins.Kind(group=PLUGIN_GROUP, what="command", setting="the command", built_in=tuple(COMMANDS))
-    found = plugins.find(kind, point.name)
+    from eval_jobs.host.plugins import Kind, find
+
+    kind = Kind(group=PLUGIN_GROUP, what="command", setting="the command", built_in=tuple(COMMANDS))
+    found = find(kind, point.name)
     command = found.load()
     if not isinstance(command, click.Command):
         what = f"{found} is no click command, but of the type {type(command).__name__}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eval_jobs.errors import CheckpointNotFound, ConfigError
 from eval_jobs.host.clock import SystemClock
@@ -11,6 +11,9 @@ from eval_jobs.types import Checkpoint
 from tracker.config import Config
 from tracker.domain.checkpoints.buckets import SCHEME, parse_location
 from tracker.ports import CheckpointSource, Pins
+
+if TYPE_CHECKING:
+    from tracker.adapters.checkpoints.bucket.client import Bucket
 
 
 def open_source(config: Config, pins_dir: Path) -> CheckpointSource:
@@ -22,19 +25,17 @@ def open_source(config: Config, pins_dir: Path) -> CheckpointSource:
     run, options = config.run, config.watch.to_options()
     program = run.to_program()
     if program is not None:
-        plugin = importlib.import_module("tracker.adapters.checkpoints.plugin_source")
-        other: CheckpointSource = plugin.PluginSource(run.name, run.output_dir, pins_dir, program)
-        return other
+        from tracker.adapters.checkpoints.plugin_source import PluginSource
+
+        return PluginSource(run.name, run.output_dir, pins_dir, program)
     if not run.is_bucket:
-        folders = importlib.import_module("tracker.adapters.checkpoints.folder.source")
-        watched: CheckpointSource = folders.FilesystemSource(
-            run.name, Path(run.output_dir), pins_dir, options, SystemClock()
-        )
-        return watched
+        from tracker.adapters.checkpoints.folder.source import FilesystemSource
+
+        return FilesystemSource(run.name, Path(run.output_dir), pins_dir, options, SystemClock())
     bucket = _bucket(config, run.output_dir)
-    adapter = importlib.import_module("tracker.adapters.checkpoints.bucket.source")
-    source: CheckpointSource = adapter.BucketSource(run.name, bucket, pins_dir, options, SystemClock())
-    return source
+    from tracker.adapters.checkpoints.bucket.source import BucketSource
+
+    return BucketSource(run.name, bucket, pins_dir, options, SystemClock())
 
 
 def pin_at(config: Config, checkpoint: str, run_id: str, pins_dir: Path) -> Checkpoint:
@@ -45,14 +46,14 @@ def pin_at(config: Config, checkpoint: str, run_id: str, pins_dir: Path) -> Chec
         ConfigError, StoreError: it cannot be read, or the pin cannot be written.
     """
     if not checkpoint.startswith(SCHEME):
-        folders = importlib.import_module("tracker.adapters.checkpoints.folder.source")
+        from tracker.adapters.checkpoints.folder import source
+
         options = config.watch.to_options()
-        found: Checkpoint = folders.pin_checkpoint(Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options)
-        return found
+        return source.pin_checkpoint(Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options)
     bucket = _bucket(config, checkpoint)
-    once = importlib.import_module("tracker.adapters.checkpoints.bucket.once")
-    pinned: Checkpoint = once.pin_checkpoint(bucket, run_id=run_id, pins_dir=pins_dir)
-    return pinned
+    from tracker.adapters.checkpoints.bucket import once
+
+    return once.pin_checkpoint(bucket, run_id=run_id, pins_dir=pins_dir)
 
 
 def held_at(checkpoint: str, pins_dir: Path, pins: Pins) -> Checkpoint | None:
@@ -76,13 +77,12 @@ def held_at(checkpoint: str, pins_dir: Path, pins: Pins) -> Checkpoint | None:
 # --- private
 
 
-def _bucket(config: Config, uri: str) -> object:
+def _bucket(config: Config, uri: str) -> Bucket:
     try:
-        client = importlib.import_module("tracker.adapters.checkpoints.bucket.client")
+        from tracker.adapters.checkpoints.bucket.client import Bucket
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"{uri} cannot be read: the Python package {error.name} is not installed",
             hint="pip install 'checkpoint-tracker[s3]'",
         ) from error
-    bucket: object = client.Bucket(parse_location(uri), config.s3.to_access())
-    return bucket
+    return Bucket(parse_location(uri), config.s3.to_access())

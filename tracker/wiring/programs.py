@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 
 from eval_jobs.evaluate.lm_eval.command import LM_EVAL, check_settings
@@ -46,8 +45,9 @@ def benchmark_with_version(benchmark: Benchmark, lm_eval: str) -> Benchmark:
         return benchmark
     if program.name == LM_EVAL:
         check_settings(benchmark)
-        place = importlib.import_module("eval_jobs.evaluate.lm_eval.place")
-        command = place.found_command(lm_eval)
-        return replace(benchmark, program=replace(program, command=command, version=place.installed_version(command)))
+        from eval_jobs.evaluate.lm_eval.place import found_command, installed_version
+
+        command = found_command(lm_eval)
+        return replace(benchmark, program=replace(program, command=command, version=installed_version(command)))
     found = find(EVALUATORS, program.name)
     return replace(benchmark, program=replace(program, version=found.origin))

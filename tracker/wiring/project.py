@@ -6,7 +6,6 @@ for neither a store nor the statistics.
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import uuid
@@ -113,7 +112,9 @@ class Project:
         tracking = self.config.tracking
         if tracking.username:
             password = read_secret(variable="", file=tracking.password_file, setting="tracking.password")
-            importlib.import_module("tracker.adapters.mlflow.environment").log_in(tracking.username, password)
+            from tracker.adapters.mlflow.environment import log_in
+
+            log_in(tracking.username, password)
         return tracking.uri or f"sqlite:///{self.state_dir / 'mlflow.db'}"
 
     @cached_property
@@ -132,10 +133,10 @@ class Project:
         if not self.config.tracking.enabled:
             return NoTracking()
         self.make_state_dir()
-        outbox = importlib.import_module("tracker.adapters.tracking.outbox_sql")
-        sink = importlib.import_module("tracker.adapters.mlflow.store").MlflowStore(self._tracking_settings)
-        tracking: Tracking = outbox.OutboxTracking(self.database, sink, run=self.config.run.name)
-        return tracking
+        from tracker.adapters.mlflow.store import MlflowStore
+        from tracker.adapters.tracking.outbox_sql import OutboxTracking
+
+        return OutboxTracking(self.database, MlflowStore(self._tracking_settings), run=self.config.run.name)
 
     def registered(self, reference: str) -> RegisteredCheckpoint:
         """Return the checkpoint that `models:/NAME@ALIAS` or `models:/NAME/VERSION` leads to in MLflow.
@@ -144,11 +145,9 @@ class Project:
             ConfigError: there is no such version, or it was made from no checkpoint of a tracker.
             TrackingUnreachable: MLflow does not answer.
         """
-        registry = importlib.import_module("tracker.adapters.mlflow.registry")
-        found: RegisteredCheckpoint = registry.registered_checkpoint(
-            self._tracking_settings, reference, self.history.runs()
-        )
-        return found
+        from tracker.adapters.mlflow.registry import registered_checkpoint
+
+        return registered_checkpoint(self._tracking_settings, reference, self.history.runs())
 
     def write_samples(self, pages: Sequence[SamplePage]) -> Iterator[WrittenPage]:
         """Write samples of two checkpoints to MLflow, to be looked at side by side; yield each page when it is there.
@@ -158,9 +157,9 @@ class Project:
             ConfigError: the experiment was deleted.
         """
         self.make_state_dir()
-        samples = importlib.import_module("tracker.adapters.mlflow.samples")
-        written: Iterator[WrittenPage] = samples.write_pages(self._tracking_settings, pages)
-        return written
+        from tracker.adapters.mlflow.samples import write_pages
+
+        return write_pages(self._tracking_settings, pages)
 
     def sweeps(self) -> dict[str, Sweep]:
         """Return the sweeps of [[schedule]] by name; see `wiring_sweeps.sweeps_of`."""
@@ -173,7 +172,9 @@ class Project:
 
     def sweep_desk(self) -> SweepDesk:
         """Open what sweeps are carried out with."""
-        desk: SweepDesk = importlib.import_module("tracker.app.steps.sweeps").SweepDesk(
+        from tracker.app.steps.sweeps import SweepDesk
+
+        return SweepDesk(
             run=self.config.run.name,
             sweeps=self.sweeps(),
             store=self.sweep_store,
@@ -184,7 +185,6 @@ class Project:
             holder=f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}",
             registered=self.registered,
         )
-        return desk
 
     def lead(self) -> Lead:
         """Return the right to watch the run, not yet taken."""
@@ -204,31 +204,28 @@ class Project:
         settings = self.config.alerts.to_channels()
         if not settings:
             return ()
-        opening = importlib.import_module("tracker.adapters.alerts.opening")
-        channels: tuple[Notifier, ...] = opening.open_channels(settings, SystemClock())
-        return channels
+        from tracker.adapters.alerts.opening import open_channels
+
+        return open_channels(settings, SystemClock())
 
     @cached_property
     def alerting(self) -> Alerting:
         """The outbox to the channels; what cannot be sent from this process waits for one that can."""
-        outbox = importlib.import_module("tracker.adapters.alerts.outbox_sql")
-        settings, channels = self.config.alerts.to_channels(), ()
-        if settings:
-            channels = importlib.import_module("tracker.adapters.alerts.closed").open_what_can_be(
-                settings, SystemClock()
-            )
-        alerting: Alerting = outbox.AlertOutbox(
-            self.database, channels, run=self.config.run.name, link=self.config.alerts.link
-        )
-        return alerting
+        from tracker.adapters.alerts.outbox_sql import AlertOutbox
+
+        channels: tuple[Notifier, ...] = ()
+        if settings := self.config.alerts.to_channels():
+            from tracker.adapters.alerts.closed import open_what_can_be
+
+            channels = open_what_can_be(settings, SystemClock())
+        return AlertOutbox(self.database, channels, run=self.config.run.name, link=self.config.alerts.link)
 
     @cached_property
     def crier(self) -> Crier:
         """Whoever tells people."""
-        crier: Crier = importlib.import_module("tracker.app.steps.alerting").Crier(
-            history=self.history, alerting=self.alerting, samples=self.config.alerts.lost_samples
-        )
-        return crier
+        from tracker.app.steps.alerting import Crier
+
+        return Crier(history=self.history, alerting=self.alerting, samples=self.config.alerts.lost_samples)
 
     def suite(self) -> Suite:
         """Return the suite, its local data read and checked.
@@ -259,15 +256,15 @@ class Project:
         Raises:
             CheckpointError: that folder is no complete checkpoint.
         """
-        pipeline = importlib.import_module("tracker.app.pipeline")
-        measurement: Measurement = pipeline.Measurement(
+        from tracker.app.pipeline import Measurement
+
+        return Measurement(
             suites=(self.suite(),),
             serve=self.serve_spec(),
             loads=self.config.probe.to_loads(),
             reference=self._reference(),
             screening=self.config.suite.screen.to_screening(),
         )
-        return measurement
 
     def world(self) -> World:
         """Open everything that watching needs.
@@ -276,8 +273,9 @@ class Project:
             ConfigError: the run was watched with another state folder.
         """
         self.make_state_dir()
-        pipeline = importlib.import_module("tracker.app.pipeline")
-        world: World = pipeline.World(
+        from tracker.app.pipeline import Order, World
+
+        world = World(
             source=open_source(self.config, self.pins_dir),
             curves=TrainerCurves(),
             queue=self.queue,
@@ -289,14 +287,16 @@ class Project:
             policy=self.config.to_policy(),
             keeping=self.keeping(),
             sweeps=self.sweep_desk(),
-            order=pipeline.Order(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),
+            order=Order(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),
         )
         demand_samples(self.database, self.samples_dir, self.config.run.name)
         return world
 
     def keeping(self) -> Keeping:
         """Open what is given up beyond the budget of [keep]."""
-        keeping: Keeping = importlib.import_module("tracker.app.steps.collect").Keeping(
+        from tracker.app.steps.collect import Keeping
+
+        return Keeping(
             run=self.config.run.name,
             pins=self.pins,
             queue=self.queue,
@@ -304,7 +304,6 @@ class Project:
             policy=self.config.keep.to_keep(),
             baseline=self.config.to_policy().pinned,
         )
-        return keeping
 
     @property
     def pins(self) -> Pins:
@@ -366,8 +365,9 @@ class Project:
 
     @cached_property
     def _tracking_settings(self) -> TrackingSettings:
-        runs = importlib.import_module("tracker.adapters.mlflow.runs")
-        settings: TrackingSettings = runs.TrackingSettings(
+        from tracker.adapters.mlflow.runs import TrackingSettings
+
+        return TrackingSettings(
             uri=self.mlflow_uri,
             experiment=self.config.tracking.experiment or self.config.run.name,
             run_name=self.config.run.name,
@@ -375,7 +375,6 @@ class Project:
             output_dir=self.config.run.output_dir,
             has_aliases=self.config.tracking.aliases,
         )
-        return settings
 
     def _reference(self) -> Checkpoint | Literal["first"] | None:
         setting = self.config.probe.reference

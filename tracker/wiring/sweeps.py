@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from datetime import datetime
 
 from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
@@ -46,4 +45,6 @@ def check_endpoint(other: OtherModel, run: str, now: datetime) -> None:
     Raises:
         TrackerError: it does not answer, refuses, or serves others.
     """
-    importlib.import_module("eval_jobs.serve.remote").served_model(stand_in(other, run, now), other.serve, is_look=True)
+    from eval_jobs.serve.remote import served_model
+
+    served_model(stand_in(other, run, now), other.serve, is_look=True)

@@ -5,7 +5,6 @@ channels = open_channels(config.alerts.to_channels(), SystemClock())
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -42,7 +41,7 @@ def open_channels(
 
 # --- private
 
-_SERVICES: dict[ChannelKind, tuple[str, type[HttpChannel]]] = {
+_SERVICES: dict[ChannelKind | str, tuple[str, type[HttpChannel]]] = {
     ChannelKind.SLACK: ("Slack", Slack),
     ChannelKind.DINGTALK: ("DingTalk", DingTalk),
     ChannelKind.WECOM: ("WeCom", WeCom),
@@ -60,10 +59,10 @@ def _read(place: Place, setting: str) -> str:
 
 
 def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier:
-    if not isinstance(channel.kind, ChannelKind):
-        plugin = importlib.import_module("tracker.adapters.alerts.channels.plugin_channel")
-        opened: Notifier = plugin.PluginChannel(channel.name, channel.program, patience_s=patience_s)
-        return opened
+    if channel.program is not None:
+        from tracker.adapters.alerts.channels.plugin_channel import PluginChannel
+
+        return PluginChannel(channel.name, channel.program, patience_s=patience_s)
     secret = _read(channel.secret_place, "alerts.channel.secret")
     if channel.mail is not None:
         host = f"[{channel.mail.host}]" if ":" in channel.mail.host else channel.mail.host
@@ -124,11 +123,10 @@ def _check_key(channel: ChannelSettings, secret: str) -> None:
 
 def _open_apprise(target: Target) -> Notifier:
     try:
-        adapter = importlib.import_module("tracker.adapters.alerts.channels.catch_all")
+        from tracker.adapters.alerts.channels.catch_all import open_apprise
     except ModuleNotFoundError as error:
         if error.name != "apprise":
             raise
         hint = "install it: pip install 'checkpoint-tracker[apprise]'"
         raise ConfigError(f"channel {target.channel!r} needs the library apprise", hint=hint) from error
-    notifier: Notifier = adapter.open_apprise(target)
-    return notifier
+    return open_apprise(target)

@@ -65,6 +65,6 @@ def _stuck(kind: str, life: Life) -> NoSignOfLife:
 
 
 def _work_dir(config_path: Path | None) -> Path:
-    from tracker.config import DEFAULT_NAME, load_config  # noqa: PLC0415 - it takes half a second
+    from tracker.config import DEFAULT_NAME, load_config  # here: it takes half a second
 
     return load_config(config_path or Path(DEFAULT_NAME)).run.work_dir

@@ -60,7 +60,7 @@ def _repetitions(history: History, outlines: Sequence[Report], min_effect: float
     if record is None:
         return
     # Imported here: scipy takes long, and most histories need none.
-    from tracker.domain.calibration.noise import repetitions_of  # noqa: PLC0415
+    from tracker.domain.calibration.noise import repetitions_of
 
     found = repetitions_of(calibrations, record, min_effect=min_effect)
     if found:

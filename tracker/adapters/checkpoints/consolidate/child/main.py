@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import enum
 import gc
-import importlib
 import json
 import os
 import pickle
@@ -99,13 +98,15 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
 
 def _demand_torch() -> None:
     """Before 2.6 a file could run code under weights_only as well (CVE-2025-32434)."""
-    version = importlib.import_module("torch").__version__
-    if tuple(int(part) for part in re.findall(r"[0-9]+", version)[:2]) < (2, 6):
-        raise Refused("missing", f"torch is {version}, and 2.6 or newer is needed")
+    import torch
+
+    if tuple(int(part) for part in re.findall(r"[0-9]+", torch.__version__)[:2]) < (2, 6):
+        raise Refused("missing", f"torch is {torch.__version__}, and 2.6 or newer is needed")
 
 
 def _read_torch(request: Mapping[str, Any]) -> dict[str, Weight]:
-    torch = importlib.import_module("torch")
+    import torch
+
     weights: dict[str, Weight] = {}
     for name in request["files"]:
         path = Path(request["state"], name)
@@ -117,7 +118,9 @@ def _read_torch(request: Mapping[str, Any]) -> dict[str, Weight]:
 
 
 def _read_dcp(request: Mapping[str, Any]) -> dict[str, Weight]:
-    torch, dcp = importlib.import_module("torch"), importlib.import_module("torch.distributed.checkpoint")
+    import torch
+    import torch.distributed.checkpoint as dcp
+
     allowed = frozenset(request["allowed"])
 
     class Index(pickle.Unpickler):
@@ -126,7 +129,7 @@ def _read_dcp(request: Mapping[str, Any]) -> dict[str, Weight]:
                 raise pickle.UnpicklingError(f"Unsupported global: GLOBAL {module}.{name}")
             return _member if (module, name) == ("builtins", "getattr") else super().find_class(module, name)
 
-    class Reader(dcp.FileSystemReader):  # type: ignore[misc, name-defined]
+    class Reader(dcp.FileSystemReader):  # type: ignore[misc]
         """As torch's own, but for its index, which torch would unpickle whatever it names."""
 
         known: Any = None
@@ -163,21 +166,19 @@ def _member(owner: object, name: str) -> object:
 
 
 def _read_zero(request: Mapping[str, Any]) -> dict[str, Weight]:
-    torch = importlib.import_module("torch")
-    tool = importlib.import_module("deepspeed.utils.zero_to_fp32")
+    import torch
+    from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
+    from deepspeed.runtime.zero.config import ZeroStageEnum
+    from deepspeed.utils import zero_to_fp32
+    from deepspeed.utils.tensor_fragment import fragment_address
+
     torch.serialization.add_safe_globals(
-        [
-            importlib.import_module("deepspeed.runtime.zero.config").ZeroStageEnum,
-            importlib.import_module("deepspeed.utils.tensor_fragment").fragment_address,
-            importlib.import_module("deepspeed.runtime.fp16.loss_scaler").LossScaler,
-            importlib.import_module("deepspeed.runtime.fp16.loss_scaler").DynamicLossScaler,
-            (_member, "builtins.getattr"),
-        ]
+        [ZeroStageEnum, fragment_address, LossScaler, DynamicLossScaler, (_member, "builtins.getattr")]
     )
     folder = Path(request["state"])
 
     def read() -> Mapping[str, Any]:
-        found: Mapping[str, Any] = tool.get_fp32_state_dict_from_zero_checkpoint(
+        found: Mapping[str, Any] = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(
             str(folder.parent), tag=folder.name, lazy_mode=True
         )
         return found
@@ -219,14 +220,16 @@ def _without_tied(weights: dict[str, Weight], config: Mapping[str, Any]) -> dict
 
 
 def _is_copied(name: str, weights: Mapping[str, Weight]) -> bool:
-    torch = importlib.import_module("torch")
+    import torch
+
     head = weights[name]
     others = [w for n, w in weights.items() if n != name and re.search(r"embed|wte", n) and w.shape == head.shape]
     return any(torch.equal(head.load(), other.load()) for other in others)
 
 
 def _dtype(config: Mapping[str, Any]) -> tuple[Any, str]:
-    torch = importlib.import_module("torch")
+    import torch
+
     text = config.get("text_config") or {}
     for document in (config, text):
         for key in ("dtype", "torch_dtype"):
@@ -248,10 +251,13 @@ def _write(
     request: Mapping[str, Any],
     progress: Callable[[str], None],
 ) -> list[str]:
-    torch = importlib.import_module("torch")
+    import torch
+    from huggingface_hub import split_torch_state_dict_into_shards
+    from safetensors.torch import save_file
+
     out, stem = Path(request["out"]), request["stem"]
     empty = {name: torch.empty(weight.shape, dtype=targets[name], device="meta") for name, weight in weights.items()}
-    split = importlib.import_module("huggingface_hub").split_torch_state_dict_into_shards(
+    split = split_torch_state_dict_into_shards(
         empty, filename_pattern=f"{stem}{{suffix}}.safetensors", max_shard_size=SHARD_SIZE
     )
     total = sum(tensor.numel() * tensor.element_size() for tensor in empty.values())
@@ -260,7 +266,6 @@ def _write(
     if free < needed:
         message = f"{needed >> 20} MiB are needed and {free >> 20} MiB are free"
         raise Refused("disk", message, needed_bytes=needed)
-    save_file = importlib.import_module("safetensors.torch").save_file
     for number, (file, names) in enumerate(split.filename_to_tensors.items(), 1):
         progress(f"writing {number}/{len(split.filename_to_tensors)}")
         # Copies: two names may share memory, which the format does not know.
