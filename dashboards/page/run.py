@@ -7,7 +7,6 @@ path = write_report(config_path, named=None, output=None, with_checkpoints=True)
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -28,8 +27,9 @@ from dashboards.views.ledger import LOST_SAMPLES
 from dashboards.views.lost import plans_with_texts
 from dashboards.views.measured import plans_with_counts
 from dashboards.views.run import build_view
-from eval_jobs.errors import ConfigError, DiskFull, StoreError
+from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.storage import write_error
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.curves import TrainerCurves
 from tracker.app.steps.comparing import noise_of_run
@@ -149,10 +149,8 @@ def write_page(html: str, path: Path) -> None:
         unfinished.write_text(html, encoding="utf-8")
         unfinished.replace(path)
     except OSError as error:
-        kind = DiskFull if error.errno == errno.ENOSPC else StoreError
-        raise kind(
-            f"the report {path} cannot be written: {error.strerror}", hint="choose another place with --output"
-        ) from error
+        hint = "choose another place with --output"
+        raise write_error(error, f"the report {path} cannot be written", hint=hint) from error
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What it means when the evaluator's own folder cannot be written."""
+"""What it means when the disk refuses: the one place that decides whether it is full."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 from eval_jobs.errors import DiskFull, StoreError
 
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Space, quota or the largest size of a file ran out."""
+
 
 def is_full(error: OSError) -> bool:
     """Tell whether space or quota ran out."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return error.errno in NO_SPACE
 
 
 def is_storage_error(error: Exception) -> bool:
@@ -20,6 +23,18 @@ def is_storage_error(error: Exception) -> bool:
 
 def storage_error(folder: Path, error: OSError) -> StoreError:
     """Return the error for a folder of ours that cannot be written."""
-    if is_full(error):
-        return DiskFull(f"no space left in {folder}", hint="free some space; what was answered is kept")
-    return StoreError(f"{folder} cannot be written: {error.strerror}", hint="check the folder's permissions and disk")
+    return write_error(error, f"{folder} cannot be written", hint="check the folder's permissions and disk")
+
+
+def write_error(error: OSError, what: str, *, hint: str) -> StoreError:
+    """Return the error for a file that the disk refused.
+
+    Args:
+        error: what the operating system said.
+        what: which file, and what was to be done with it.
+        hint: what to do unless the disk is full.
+    """
+    text = f"{what}: {error.strerror or error}"
+    return (
+        DiskFull(text, hint="free some space; what is done is kept") if is_full(error) else StoreError(text, hint=hint)
+    )

@@ -57,7 +57,7 @@ def test_a_disk_that_is_full_in_the_middle_is_an_infrastructure_failure_and_is_r
             fill(disk, leave_bytes=4096)
         return right(request)
 
-    with OpenAIServer(answer) as server, pytest.raises(DiskFull, match="no space left") as caught:
+    with OpenAIServer(answer) as server, pytest.raises(DiskFull, match="No space left") as caught:
         ask(evaluator, server, benchmark, plan_id="p")
     assert caught.value.retryable
     with OpenAIServer(right) as server, pytest.raises(DiskFull):

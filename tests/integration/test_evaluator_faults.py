@@ -178,7 +178,10 @@ def test_a_metric_that_cannot_be_computed_leaves_the_sample_unscored(
 
 @pytest.mark.parametrize(
     ("place", "expected", "message"),
-    [("/dev/full", DiskFull, "no space left in"), ("/no/such/folder/x", StoreError, "cannot be written: No such file")],
+    [
+        ("/dev/full", DiskFull, "cannot be written: No space left"),
+        ("/no/such/folder/x", StoreError, "cannot be written: No such file"),
+    ],
 )
 def test_an_answer_that_cannot_be_written_stops_the_evaluation_and_is_not_the_samples_fault(
     evaluator: EvalScopeEvaluator, tmp_path: Path, place: str, expected: type[StoreError], message: str

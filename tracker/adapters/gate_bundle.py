@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.errors import ConfigError, StoreError
+from eval_jobs.host.storage import write_error
 from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.rules import GatePolicy
@@ -71,7 +72,7 @@ def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
     """Write the file, whole or not at all; an older one of that name is replaced.
 
     Raises:
-        StoreError: it cannot be written.
+        DiskFull, StoreError: it cannot be written.
     """
     noise = {
         "jitters": _JITTERS.dump_python(tuple(case.noise.jitters.items()), mode="json"),
@@ -93,7 +94,7 @@ def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
         raise
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise StoreError(f"{path} cannot be written: {error.strerror}", hint="name another --bundle") from error
+        raise write_error(error, f"{path} cannot be written", hint="name another --bundle") from error
 
 
 def read_bundle(path: Path) -> Bundle:

@@ -15,10 +15,10 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
 from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.host.storage import write_error
 from eval_jobs.queue.database_sql import Database, open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.queue_types import Backlog
@@ -324,11 +324,8 @@ class Project:
         try:
             self.work_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            kind = DiskFull if error.errno == 28 else StoreError
-            raise kind(
-                f"the state folder {self.state_dir} cannot be created: {error.strerror}",
-                hint="choose another place with run.state_dir, or free some space",
-            ) from error
+            what = f"the state folder {self.state_dir} cannot be created"
+            raise write_error(error, what, hint="choose another place with run.state_dir") from error
 
     def pin(self, checkpoint: str, run_id: str | None = None) -> Checkpoint:
         """Pin one checkpoint that a person names: a folder, s3://bucket/prefix, or a pin of ours.

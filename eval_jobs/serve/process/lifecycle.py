@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
-from eval_jobs.errors import ConfigError, DiskFull, ServeError
+from eval_jobs.errors import ConfigError, ServeError
 from eval_jobs.host import proc
 from eval_jobs.host.scheduling import stand_back
+from eval_jobs.host.storage import is_full, storage_error
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
 
@@ -180,8 +180,8 @@ def mapped_os_errors(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in {ENOSPC, EDQUOT}:
-            raise DiskFull(f"no space left in {where}", hint="free some space and start again") from error
+        if is_full(error):
+            raise storage_error(where, error) from error
         raise ServeError(
             f"cannot write in {where}: {error.strerror or error}", hint="check the folder and its permissions"
         ) from error

@@ -17,7 +17,7 @@ from typing import Protocol
 from sqlalchemy import Connection, Engine, func, literal, select, text
 from sqlalchemy.exc import DBAPIError
 
-from eval_jobs.errors import StoreError
+from eval_jobs.host.storage import write_error
 from eval_jobs.queue.database_sql import mapped_errors
 
 _NOTICE_A_LOST_HOLDER = (
@@ -86,9 +86,7 @@ class _FileLock:
         try:
             file = self._path.open("a", encoding="utf-8")
         except OSError as error:
-            raise StoreError(
-                f"the lock {self._path} cannot be written: {error.strerror}", hint="check the folder"
-            ) from error
+            raise write_error(error, f"the lock {self._path} cannot be written", hint="check the folder") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -6,7 +6,6 @@ write_whole(folder, {name: encoded(table, ...)})           # a crash leaves the 
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import sys
@@ -20,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eval_jobs.errors import DiskFull, StoreError
+from eval_jobs.errors import StoreError
+from eval_jobs.host.storage import write_error
 from eval_jobs.types import SampleStatus
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.scores.sample_columns import STATUSES, ObjectArray, StatusArray, object_array
 
 STATUS_OF_TEXT = {str(status): status for status in SampleStatus}
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _RESTORE = "restore the file from a backup, or evaluate that checkpoint again: tracker run CHECKPOINT"
 
 
@@ -168,8 +167,4 @@ def _keep_names(folder: Path) -> None:
 
 
 def _write_error(path: Path, error: OSError) -> StoreError:
-    if error.errno in _NO_SPACE:
-        return DiskFull(f"no space is left for the samples in {path}", hint="free some space")
-    return StoreError(
-        f"the samples cannot be written to {path}: {error.strerror or error}", hint="check the folder's permissions"
-    )
+    return write_error(error, f"the samples cannot be written to {path}", hint="check the folder's permissions")

@@ -15,7 +15,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-from eval_jobs.errors import ConfigError, StoreError
+from eval_jobs.errors import ConfigError
+from eval_jobs.host.storage import write_error
 from eval_jobs.types import EvalRecord
 from tracker.adapters.gate_bundle import Said, read_bundle, words_of, write_bundle
 from tracker.app.commands.gate import gate_of, gathered
@@ -214,4 +215,4 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}", hint="name another file") from error
+        raise write_error(error, f"{path} cannot be written", hint="name another file") from error

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from eval_jobs.errors import BadData, ConfigError, EvaluateError, StoreError
+from eval_jobs.errors import BadData, ConfigError, EvaluateError
 from eval_jobs.evaluate.data.files import check_benchmark
+from eval_jobs.host.storage import write_error
 from eval_jobs.types import Benchmark
 from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs
 from tracker.cli.options import config_option
@@ -87,7 +88,7 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}", hint="choose another with --config") from error
+        raise write_error(error, f"{path} cannot be written", hint="choose another with --config") from error
 
 
 def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ...]) -> None:

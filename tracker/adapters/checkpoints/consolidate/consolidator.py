@@ -34,6 +34,7 @@ from eval_jobs.errors import (
     StoreError,
 )
 from eval_jobs.host.secrets import without_secrets
+from eval_jobs.host.storage import NO_SPACE
 from eval_jobs.types import CheckpointFormat
 from tracker.adapters.checkpoints.files.dcp_index import ALLOWED, read_index
 from tracker.adapters.checkpoints.files.listing import facts_of, read_document
@@ -233,6 +234,7 @@ def _request(pin: Pin, *, allow_pickle: bool) -> Mapping[str, Any]:
         "stem": "adapter_model" if is_lora else "model",
         "config": {} if isinstance(config, Broken) or is_lora else dict(config),
         "allow_pickle": allow_pickle,
+        "no_space": sorted(NO_SPACE),
     }
 
 

@@ -21,7 +21,8 @@ from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
 
-from eval_jobs.errors import CheckpointError, CheckpointIncomplete, DiskFull, StoreError
+from eval_jobs.errors import CheckpointError, CheckpointIncomplete, StoreError
+from eval_jobs.host.storage import write_error
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.files.listing import Place, facts_of, read_listing
@@ -53,7 +54,6 @@ log = logging.getLogger(__name__)
 HELD = ".held-"
 """Begins the names of holds that are not published yet; `owner_mark` and something random follow."""
 
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
@@ -162,13 +162,7 @@ def demand_unchanged(pin: Pin) -> None:
 
 def store_error(error: OSError, what: str) -> StoreError:
     """Return what a person is told when the disk refuses; `what` says which file and what was to be done."""
-    if error.errno in _NO_SPACE:
-        return DiskFull(
-            f"{what}: {error.strerror}", hint="free some space; it is tried again while the checkpoint lives"
-        )
-    return StoreError(
-        f"{what}: {error.strerror}", hint="check that the tracker may read the one and write to the other"
-    )
+    return write_error(error, what, hint="check that the tracker may read the one and write to the other")
 
 
 def owner_mark(pid: int) -> str:

@@ -130,7 +130,7 @@ def test_a_full_disk_is_called_a_full_disk_and_keeps_the_old_file(tmp_path: Path
     write_samples(path, (SAMPLE,))
     partial = tmp_path / f".x.parquet.{os.getpid()}.tmp"
     partial.symlink_to("/dev/full")  # a device on which every write fails for want of space
-    with pytest.raises(DiskFull, match="no space is left"):
+    with pytest.raises(DiskFull, match="No space left"):
         write_samples(path, (FAILED,) * 10_000)
     assert read_samples(path) == (SAMPLE,)
     assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]

@@ -23,15 +23,13 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 NICENESS = 10
 SHARD_SIZE = "5GB"
-NO_SPACE = (27, 28, 122)
-"""EFBIG, ENOSPC and EDQUOT."""
 
 Answer = dict[str, Any]
 
@@ -65,7 +63,7 @@ def main() -> None:
         answer = consolidate(request, lambda note: _send(answers, {"type": "progress", "note": note}))
     except BaseException as error:  # noqa: BLE001 - the parent is told whatever it was
         traceback.print_exc()
-        answer = _failure(error)
+        answer = _failure(error, request["no_space"])
     _send(answers, answer)
 
 
@@ -75,7 +73,7 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
     Args:
         request: `kind`, `state` (folder with the state), `files` (torch: its files), `keys` (dcp: model's name -> name
             in the state), `allowed` (dcp: names that its index may contain), `out`, `stem` (of the files to write),
-            `config` (content of config.json), `allow_pickle`.
+            `config` (content of config.json), `allow_pickle`, `no_space` (error numbers of a full disk).
         progress: is told what is being done.
     """
     _demand_torch()
@@ -290,7 +288,7 @@ def _flush(path: Path) -> None:
 # --- private: the parent
 
 
-def _failure(error: BaseException) -> Answer:
+def _failure(error: BaseException, no_space: Sequence[int]) -> Answer:
     text = f"{type(error).__name__}: {error}".strip()
     kind = "failed"
     if isinstance(error, Refused):
@@ -302,12 +300,17 @@ def _failure(error: BaseException) -> Answer:
         kind, text = "unsafe", found.group(1) if found else text[:300]
     elif isinstance(error, MemoryError) or "can't allocate memory" in text:
         kind = "memory"
-    elif getattr(error, "errno", None) in NO_SPACE or re.search(r"(?:code: |os error )(?:27|28|122)\b", text):
+    elif getattr(error, "errno", None) in no_space or _codes_in(text) & set(no_space):
         kind = "disk"
     elif isinstance(error, EOFError) or re.search(r"PytorchStreamReader|_optim_states|invalid load key", text):
         kind = "unreadable"
     needed = error.needed_bytes if isinstance(error, Refused) else 0
     return {"type": "error", "kind": kind, "message": text[:600], "needed_bytes": needed}
+
+
+def _codes_in(text: str) -> set[int]:
+    """Return the error numbers that the native parts of torch and safetensors write into their messages."""
+    return {int(code) for code in re.findall(r"(?:code: |os error )(\d+)\b", text)}
 
 
 def _send(answers: IO[str], answer: Answer) -> None:

@@ -1,0 +1,23 @@
+"""Rules that have one home: nobody else decides them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.requires import PROJECT
+
+FILES = sorted(path for package in ("eval_jobs", "tracker", "dashboards") for path in (PROJECT / package).rglob("*.py"))
+
+RULES = {
+    "whether a disk is full": (r"ENOSPC|EDQUOT|EFBIG|errno (==|in) \(?[0-9]", {"eval_jobs/host/storage.py"}),
+}
+"""What shows that a file decides it, and the files that may."""
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_is_decided_in_its_home_only(rule: str) -> None:
+    pattern, homes = RULES[rule]
+    found = {str(path.relative_to(PROJECT)) for path in FILES if re.search(pattern, path.read_text(encoding="utf-8"))}
+    assert found == homes
