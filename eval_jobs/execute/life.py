@@ -21,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from eval_jobs.execute.worker_name import machine_hash
 from eval_jobs.host import proc
 from eval_jobs.ports import Clock
 
@@ -46,9 +45,8 @@ class SignOfLife:
     """What this process says while its context is open; `give` may be called from any thread."""
 
     def __init__(self, work_dir: Path, kind: str, clock: Clock) -> None:
-        own = proc.stat(os.getpid())
-        started = 0 if own is None else own.start_time
-        self._path = _folder(work_dir) / f"{kind}-{os.getpid()}-{started}-{machine_hash()}.json"
+        name = f"{kind}-{os.getpid()}-{proc.own_start_time()}-{proc.machine_hash()}.json"
+        self._path = _folder(work_dir) / name
         self._clock = clock
         self._lock = threading.Lock()
         self._given_s: float | None = None
@@ -95,7 +93,7 @@ def _folder(work_dir: Path) -> Path:
 def _lives(work_dir: Path, kind: str, clock: Clock) -> Iterator[Life]:
     for path in _folder(work_dir).glob(f"{kind}-*.json"):
         name = _NAME.fullmatch(path.name)
-        if name is None or name["machine"] != machine_hash():
+        if name is None or name["machine"] != proc.machine_hash():
             continue  # nothing is known of processes of another machine
         if not proc.is_running(int(name["pid"]), int(name["started"])):
             continue

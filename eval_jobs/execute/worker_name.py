@@ -9,7 +9,6 @@ in one container.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import socket
@@ -47,12 +46,11 @@ class WorkerName:
 
 def own_name(log: Path) -> WorkerName:
     """Return the name of this process, which writes to `log`."""
-    own = proc.stat(os.getpid())
     return WorkerName(
         host=socket.gethostname(),
         pid=os.getpid(),
-        started=0 if own is None else own.start_time,
-        machine=machine_hash(),
+        started=proc.own_start_time(),
+        machine=proc.machine_hash(),
         oom_kills=oom_kills(),
         log=str(log.absolute()),
     )
@@ -71,11 +69,6 @@ def parse_name(text: str) -> WorkerName | None:
         oom_kills=int(match["oom"]),
         log=match["log"],
     )
-
-
-def machine_hash() -> str:
-    """Return what processes of this boot and container have in common."""
-    return hashlib.sha256(proc.this_machine().encode()).hexdigest()[:16]
 
 
 def oom_kills() -> int:

@@ -1,7 +1,12 @@
-"""Processes as Linux shows them in /proc: who is who, although process ids are used again."""
+"""Processes as Linux shows them in /proc: who is who, although process ids are used again.
+
+psutil tells the start of a process by the time of day, which moves when the clock is set: a living worker would be
+taken for another process. Here it is counted from the boot.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -66,6 +71,12 @@ def is_running(pid: int, start_time: int) -> bool:
     return found is not None and found.alive and found.start_time == start_time
 
 
+def own_start_time() -> int:
+    """Return when this process started; 0 on a system that does not show its processes."""
+    own = stat(os.getpid())
+    return 0 if own is None else own.start_time
+
+
 def writes_to(pid: int, path: Path) -> bool:
     """Return whether the standard output or error of process `pid` is `path`, also when that file is deleted."""
     return any(_link(pid, number).removesuffix(" (deleted)") == str(path) for number in (1, 2))
@@ -85,10 +96,19 @@ def is_resource_tracker(pid: int) -> bool:
         return False
 
 
+def boot_id() -> str:
+    """Return a name for this boot of this machine."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
 def this_machine() -> str:
     """Return a name for this boot of this machine and this container: process ids mean nothing elsewhere."""
-    boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the link's text is no path
+    return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the link's text is no path
+
+
+def machine_hash() -> str:
+    """Return what processes of this boot and container have in common, short enough for the name of a file."""
+    return hashlib.sha256(this_machine().encode()).hexdigest()[:16]
 
 
 # --- private

@@ -15,7 +15,7 @@ import signal
 from datetime import datetime
 from pathlib import Path
 
-from eval_jobs.execute.worker_name import WorkerName, machine_hash, oom_kills, parse_name
+from eval_jobs.execute.worker_name import WorkerName, oom_kills, parse_name
 from eval_jobs.host import proc
 from eval_jobs.ports import Queue
 from eval_jobs.queue.rules import has_run_out
@@ -54,7 +54,7 @@ def take_back_left_claims(queue: Queue, own: str, now: datetime) -> int:
 def _end_of(hold: Hold, now: datetime) -> HoldEnd | None:
     """Return how the holder went away; None while it may still be at work."""
     name = parse_name(hold.worker)
-    if name is None or name.machine != machine_hash():
+    if name is None or name.machine != proc.machine_hash():
         return None
     if _is_gone(name):
         return HoldEnd.CRASHED if _has_crashed(name) else HoldEnd.KILLED

@@ -9,7 +9,6 @@ nobody else writes to. A name of a program or a port is never enough: somebody e
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -23,13 +22,14 @@ from eval_jobs.serve.process.lifecycle import reap
 
 log = logging.getLogger(__name__)
 
-_EVALUATOR_LOG = re.compile(r"evaluator-(\d+)-(\d+)-([0-9a-f]{8})\.log")
+_EVALUATOR_LOG = re.compile(r"evaluator-(\d+)-(\d+)-([0-9a-f]+)\.log")
 
 
 def evaluator_log_name() -> str:
     """Return the name of the log for evaluators that this process starts: process id, start time and machine."""
-    own = proc.stat(os.getpid())
-    return f"evaluator-{os.getpid()}.log" if own is None else f"evaluator-{own.pid}-{own.start_time}-{_machine()}.log"
+    if not proc.is_visible():
+        return f"evaluator-{os.getpid()}.log"
+    return f"evaluator-{os.getpid()}-{proc.own_start_time()}-{proc.machine_hash()}.log"
 
 
 def reap_orphans(work_dir: Path) -> tuple[str, ...]:
@@ -56,11 +56,8 @@ def _evaluator_of(process: proc.ProcessStat, work_dir: Path) -> str:
     if path is None or path.parent != work_dir / "logs" or not process.alive:
         return ""
     known = _EVALUATOR_LOG.fullmatch(path.name)
-    if known is None or known.group(3) != _machine() or proc.is_running(int(known.group(1)), int(known.group(2))):
+    if known is None or known.group(3) != proc.machine_hash():
+        return ""
+    if proc.is_running(int(known.group(1)), int(known.group(2))):
         return ""
     return path.name
-
-
-def _machine() -> str:
-    """Process ids mean nothing on another machine, or in another container."""
-    return hashlib.sha256(proc.this_machine().encode()).hexdigest()[:8]

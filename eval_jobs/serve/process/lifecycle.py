@@ -26,7 +26,6 @@ from eval_jobs.errors import ConfigError, ServeError
 from eval_jobs.host import proc
 from eval_jobs.host.scheduling import stand_back
 from eval_jobs.host.storage import is_full, storage_error
-from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -189,17 +188,16 @@ def mapped_os_errors(where: Path) -> Iterator[None]:
 
 # --- private
 
-_DRAFT = re.compile(r"\.([0-9a-f]{8})-(\d+)-(\d+)\.pid-draft$")
+_DRAFT = re.compile(r"\.([0-9a-f]+)-(\d+)-(\d+)\.pid-draft$")
 
 
 def _new_record(log_file: Path) -> EngineRecord:
-    own = proc.stat(os.getpid())
     # In the system's place for such folders, because the path of a Unix socket in it may have 107 characters at most.
     tmp_dir = Path(tempfile.gettempdir()) / f"tracker-engine-{secrets.token_hex(8)}"
     return EngineRecord(
         machine=proc.this_machine(),
         owner_pid=os.getpid(),
-        owner_start_time=own.start_time if own else 0,
+        owner_start_time=proc.own_start_time(),
         log=str(log_file.resolve()),
         tmp_dir=str(tmp_dir),
     )
@@ -227,7 +225,7 @@ def _popen(argv: Sequence[str], env: Mapping[str, str], log_file: Path) -> subpr
 
 def _write(pid_file: Path, record: EngineRecord) -> None:
     """Write the file whole or not at all: a killed writer must not leave half a record."""
-    owner = f"{_machine(record.machine)}-{record.owner_pid}-{record.owner_start_time}"
+    owner = f"{proc.machine_hash()}-{record.owner_pid}-{record.owner_start_time}"
     draft = pid_file.with_suffix(f".{owner}.pid-draft")
     with mapped_os_errors(pid_file.parent):
         draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
@@ -239,13 +237,9 @@ def _is_left(draft: Path) -> bool:
     found = _DRAFT.search(draft.name)
     return (
         found is not None
-        and found.group(1) == _machine(proc.this_machine())
+        and found.group(1) == proc.machine_hash()
         and not proc.is_running(int(found.group(2)), int(found.group(3)))
     )
-
-
-def _machine(name: str) -> str:
-    return content_hash(name)[:8]
 
 
 def _read_record(pid_file: Path) -> EngineRecord | None:

@@ -7,14 +7,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eval_jobs.execute.worker_name import machine_hash, oom_kills, own_name, parse_name
+from eval_jobs.execute.worker_name import oom_kills, own_name, parse_name
+from eval_jobs.host import proc
 
 
 def test_a_name_tells_which_process_of_which_machine_writes_which_log(tmp_path: Path) -> None:
     log = tmp_path / "a folder with log=spaces" / "worker-1.log"
     name = own_name(log)
     assert parse_name(str(name)) == name
-    assert (name.pid, name.machine, name.log) == (os.getpid(), machine_hash(), str(log))
+    assert (name.pid, name.machine, name.log) == (os.getpid(), proc.machine_hash(), str(log))
     ticks = os.sysconf("SC_CLK_TCK")
     assert name.started / ticks == pytest.approx(psutil.Process().create_time() - psutil.boot_time(), abs=2.0)
 

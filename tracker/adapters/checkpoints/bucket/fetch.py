@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from eval_jobs.errors import ConfigError, StoreUnavailable
+from eval_jobs.host.proc import boot_id
 from eval_jobs.identity import content_hash
 from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
 from tracker.adapters.checkpoints.bucket.listing import Prefix, facts_of
@@ -157,8 +158,7 @@ class Fetcher:
 
 def _version(wanted: Mapping[str, S3Object]) -> str:
     """Name the bytes; a machine that lost power may have kept a file's length without them."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return content_hash([boot, sorted((name, thing.size, thing.etag) for name, thing in wanted.items())])
+    return content_hash([boot_id(), sorted((name, thing.size, thing.etag) for name, thing in wanted.items())])
 
 
 def _read_begun(folder: Path) -> dict[str, str] | None:

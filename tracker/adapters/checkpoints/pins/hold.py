@@ -22,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, StoreError
+from eval_jobs.host import proc
 from eval_jobs.host.storage import write_error
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
@@ -167,12 +168,8 @@ def store_error(error: OSError, what: str) -> StoreError:
 
 def owner_mark(pid: int) -> str:
     """Return what identifies a living process, also among later ones of the same number; "" when there is none."""
-    try:
-        # Fields after the name: the state first, the start in clock ticks since boot as the 20th (man 5 proc).
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else f"{socket.gethostname()}-{pid}-{fields[19]}"
+    found = proc.stat(pid)
+    return f"{socket.gethostname()}-{pid}-{found.start_time}" if found is not None and found.alive else ""
 
 
 def remove_folder(folder: Path) -> None:
