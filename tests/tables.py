@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, TableHistory, bring_up_to_date
 from tracker.adapters.database.tables import TRACKER_TABLES
@@ -11,21 +9,9 @@ from tracker.adapters.database.tables import TRACKER_TABLES
 HISTORIES = (QUEUE_TABLES, TRACKER_TABLES)
 
 
-def open_all(url: str) -> None:
+def open_all(url: str, histories: tuple[TableHistory, ...] = HISTORIES) -> None:
     """Create or change all tables of the database."""
     engine = open_database(url)
-    for history in HISTORIES:
+    for history in histories:
         bring_up_to_date(engine, history)
-    engine.dispose()
-
-
-def things(folder: Path) -> TableHistory:
-    """Return a history of our own whose scripts lie in `folder`/versions."""
-    return TableHistory(name="things", folder=folder, version_table="things_version")
-
-
-def bring_things_up_to_date(url: str, folder: Path) -> None:
-    """Create or change the tables of that history."""
-    engine = open_database(url)
-    bring_up_to_date(engine, things(folder))
     engine.dispose()

@@ -6,7 +6,7 @@ Each package has a history of its own: numbered scripts in a folder `versions`, 
 which of them was carried out last. All steps are one transaction that no other process can have at the same time: of
 two processes that start together one does the work, and one that is killed in the middle leaves the old tables.
 
-A change of a table is a new script `v0007_what.py` beside the others, and the same change in the `Table`; a test
+A change of a table is a new script `v0002_what.py` beside the others, and the same change in the `Table`; a test
 compares the two.
 """
 
@@ -51,8 +51,6 @@ QUEUE_TABLES = TableHistory(name="queue", folder=Path(__file__).parent, version_
 
 def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
     """Create or change the tables of `history` where they are not those of its newest version.
-
-    Tables from before versions were kept count as the first version.
 
     Raises:
         SchemaTooNew: a newer program wrote them.

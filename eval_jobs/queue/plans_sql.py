@@ -44,7 +44,7 @@ PLANS = Table(
     METADATA,
     Column("id", String(64), primary_key=True),
     Column("run_id", Text, nullable=False),
-    Column("step", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
+    Column("step", BigInteger, nullable=False),
     Column("state", String(16), nullable=False),
     Column("plan", Text, nullable=False),
     Column("added_at", UtcText, nullable=False),

@@ -22,33 +22,30 @@ Document = Report | Episode | Acceptance | Calibration | Gap | Alert | Silence |
 Kind = TypeVar("Kind", Report, Episode, Acceptance, Calibration, Gap, Alert, Silence, Turn)
 
 _KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Calibration, Gap, Alert, Silence, Turn)
-_VERSIONS: dict[type[Document], int] = dict.fromkeys(_KINDS, 1) | {Report: 2}
-_OUTLINE_VERSION = 1
+SCHEMA_VERSION = 1
 _ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
 
 
 def to_json(value: Document) -> str:
     """Return the record as a JSON document in ASCII."""
     body = _ADAPTERS[type(value)].dump_python(value, mode="json")
-    return json.dumps({"schema_version": _VERSIONS[type(value)], "value": body}, separators=(",", ":"))
+    return json.dumps({"schema_version": SCHEMA_VERSION, "value": body}, separators=(",", ":"))
 
 
 def from_json(kind: type[Kind], text: str) -> Kind:
-    """Read what `to_json` wrote, now or in an earlier schema version.
+    """Read what `to_json` wrote.
 
     Raises:
-        StoreError: the text is not a `kind` of a schema version that is known.
+        StoreError: the text is not a `kind` of this schema version.
     """
-    what, newest = kind.__name__.lower(), _VERSIONS[kind]
+    what = kind.__name__.lower()
     with _reading(what):
         document = json.loads(text)
         version, body = document["schema_version"], document["value"]
-        if kind is Report and version == 1:
-            version, body = newest, _without_comparisons(body)
-        if version == newest:
+        if version == SCHEMA_VERSION:
             value: Kind = _ADAPTERS[kind].validate_python(body, strict=False)
             return value
-    raise _other_version(what, version, newest)
+    raise _other_version(what, version)
 
 
 def outline_to_json(report: Report) -> str:
@@ -56,7 +53,7 @@ def outline_to_json(report: Report) -> str:
     body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since, *_part(v.screened)] for v in report.verdicts]
     c = report.checkpoint
     of = None if c is None else [c.uri, c.source_uri, c.format, c.digest, c.ready_at.isoformat(), c.base_model]
-    return json.dumps({"schema_version": _OUTLINE_VERSION, "value": body, "of": of}, separators=(",", ":"))
+    return json.dumps({"schema_version": SCHEMA_VERSION, "value": body, "of": of}, separators=(",", ":"))
 
 
 def outline_from_json(text: str, head: Report) -> Report:
@@ -67,14 +64,14 @@ def outline_from_json(text: str, head: Report) -> Report:
         head: the report's own run, step, plan and time; its verdicts are replaced.
 
     Raises:
-        StoreError: the text is no outline of a schema version that is known.
+        StoreError: the text is no outline of this schema version.
     """
     with _reading("outline"):
         document = json.loads(text)
-        if document["schema_version"] == _OUTLINE_VERSION:
+        if document["schema_version"] == SCHEMA_VERSION:
             verdicts = tuple(_outlined(row) for row in document["value"])
-            return replace(head, verdicts=verdicts, checkpoint=_checkpoint(document.get("of"), head))
-    raise _other_version("outline", document["schema_version"], _OUTLINE_VERSION)
+            return replace(head, verdicts=verdicts, checkpoint=_checkpoint(document["of"], head))
+    raise _other_version("outline", document["schema_version"])
 
 
 # --- private
@@ -129,13 +126,8 @@ def _reading(what: str) -> Iterator[None]:
         raise StoreError(f"a stored {what} is damaged", hint="restore the database from a backup") from error
 
 
-def _other_version(what: str, version: object, known: int) -> StoreError:
+def _other_version(what: str, version: object) -> StoreError:
     return StoreError(
-        f"a stored {what} has schema version {version}; this program reads {known}",
+        f"a stored {what} has schema version {version}; this program reads {SCHEMA_VERSION}",
         hint="use the version of checkpoint-tracker that wrote it, or a newer one",
     )
-
-
-def _without_comparisons(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a report of version 1 without its evidence, which compared single checkpoints; words and scores stay."""
-    return body | {"verdicts": [verdict | {"comparisons": ()} for verdict in body["verdicts"]]}

@@ -35,10 +35,9 @@ from tracker.adapters.history.tables_sql import (
 )
 from tracker.adapters.samples.kept_scores import KeptScores, StoredRecord
 from tracker.adapters.samples.packed_parquet import SampleFiles, pack
-from tracker.adapters.samples.table_parquet import FirstSampleFiles
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.outlines import newest_of_benchmarks, outline_of, without_samples
+from tracker.domain.records.outlines import newest_of_benchmarks, without_samples
 from tracker.domain.records.types import Acceptance, Closing, Episode, Gap, Measure, Report
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.sample_columns import SampleColumns
@@ -57,7 +56,6 @@ class SqlHistory:
         """
         self._engine = engine
         self._samples = SampleFiles(samples_dir)
-        self._first_samples = FirstSampleFiles(samples_dir)
         self._records: dict[str, StoredRecord] = {}
         """By plan id."""
         self._scores: dict[tuple[str, tuple[Measure, ...]], KeptScores] = {}
@@ -161,14 +159,12 @@ class SqlHistory:
     def outlines(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports without most of their evidence; see `ports.History`."""
         columns = (*(REPORTS.c[name] for name in ("plan_id", "run_id", "step", "created_at")), OUTLINES.c.outline)
-        query = select(*columns).outerjoin(OUTLINES, OUTLINES.c.plan_id == REPORTS.c.plan_id)
+        query = select(*columns).join(OUTLINES, OUTLINES.c.plan_id == REPORTS.c.plan_id)
         query = query.where(REPORTS.c.run_id == run_id)
         query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
-            older = [row.plan_id for row in rows if row.outline is None]  # from before there were outlines
-            known = {report.plan_id: outline_of(report) for report in _reports(connection, older)}
-            drafts = [known.get(row.plan_id) or outline_from_json(row.outline, _head(row)) for row in rows]
+            drafts = [outline_from_json(row.outline, _head(row)) for row in rows]
             whole = {report.plan_id: report for report in _reports(connection, newest_of_benchmarks(drafts))}
         return tuple(whole.get(draft.plan_id, draft) for draft in drafts)
 
@@ -268,7 +264,7 @@ class SqlHistory:
 
     # --- private
 
-    def _row(self, plan_id: str) -> Row[bytes, str | None] | None:
+    def _row(self, plan_id: str) -> Row[bytes, str] | None:
         with transaction(self._engine) as connection:
             return connection.execute(_RECORDED.where(RECORDS.c.plan_id == plan_id)).one_or_none()
 
@@ -292,7 +288,7 @@ class SqlHistory:
         with transaction(self._engine) as connection:
             return tuple(connection.scalars(query))
 
-    def _is_kept(self, plan_id: str, finished_at: datetime, samples: str | None) -> bool:
+    def _is_kept(self, plan_id: str, finished_at: datetime, samples: str) -> bool:
         """Return whether the record in memory is the stored one; another process may have replaced it."""
         kept = self._records.get(plan_id)
         return kept is not None and (kept.record.finished_at, kept.samples) == (finished_at, samples)
@@ -301,15 +297,11 @@ class SqlHistory:
         only_scores = measures == (Measure.SCORE,)
 
         def columns(stored: StoredRecord) -> Mapping[str, SampleColumns]:
-            if stored.samples is None:
-                return self._first_samples.columns(stored.record)
             return self._samples.columns(stored.record.plan.id, stored.samples, only_scores=only_scores)
 
         return columns
 
-    def _with_samples(self, record: EvalRecord, samples: str | None, benchmarks: Collection[str] | None) -> EvalRecord:
-        if samples is None:
-            return self._first_samples.with_samples(record, benchmarks)
+    def _with_samples(self, record: EvalRecord, samples: str, benchmarks: Collection[str] | None) -> EvalRecord:
         found = self._samples.samples(record.plan.id, samples, benchmarks)
         outcomes = tuple(
             replace(o, samples=found[o.benchmark].samples, has_texts=found[o.benchmark].has_texts)

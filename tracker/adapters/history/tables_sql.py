@@ -15,9 +15,8 @@ RECORDS = Table(
     Column("step", BigInteger, nullable=False),
     Column("finished_at", UtcText, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    # Version of the files that hold its samples, empty where it has none; NULL: one file for each benchmark, as
-    # `table_parquet` reads.
-    Column("samples", String(64)),
+    # Version of the files that hold its samples, empty where it has none.
+    Column("samples", String(64), nullable=False),
     Index("history_records_by_run", "run_id", "step"),
 )
 REPORTS = Table(

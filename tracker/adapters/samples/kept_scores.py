@@ -20,8 +20,8 @@ class StoredRecord:
     """A record without its samples, and where those are."""
 
     record: EvalRecord
-    samples: str | None
-    """Version of their files; None: they are of the first form."""
+    samples: str
+    """Version of their files."""
 
 
 Columns = Mapping[str, SampleColumns]

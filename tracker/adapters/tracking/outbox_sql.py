@@ -38,7 +38,6 @@ from sqlalchemy import (
     Text,
     and_,
     func,
-    or_,
     select,
     update,
 )
@@ -77,8 +76,7 @@ ITEMS = Table(
     Column("sent", Boolean, nullable=False),
     Column("refused", Integer, nullable=False),
     Column("retry_at_s", Double, nullable=False),
-    # NULL: queued before every run had a sender of its own; any of them may send it.
-    Column("run_id", Text),
+    Column("run_id", Text, nullable=False),
     Index("outbox_items_waiting", "sent", "id"),
 )
 POINTS = Table(
@@ -93,7 +91,7 @@ POINTS = Table(
 VALUES = Table(
     "outbox_values",
     METADATA,
-    Column("plan_id", String(64), primary_key=True),
+    Column("checkpoint", String(64), primary_key=True),
     Column("key", String(250), primary_key=True),
     Column("value", Double, nullable=False),
     Column("timestamp_ms", BigInteger, nullable=False),
@@ -236,7 +234,7 @@ class OutboxTracking:
 
     def _is_waiting(self) -> ColumnElement[bool]:
         waits = ITEMS.c.sent.is_(False)
-        return and_(waits, or_(ITEMS.c.run_id.is_(None), belongs_to(ITEMS.c.run_id, self._run))) if self._run else waits
+        return and_(waits, belongs_to(ITEMS.c.run_id, self._run)) if self._run else waits
 
 
 def _record_key(connection: Connection, record: EvalRecord, report: Report) -> str | None:
@@ -264,9 +262,8 @@ def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:
 
 def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> TrackingBatch:
     """Return the batch with the times that the module's docstring promises."""
-    # What earlier versions queued is known by its plan only.
-    known = VALUES.c.plan_id.in_([batch.plan_id, _checkpoint_key(batch.checkpoint)])
-    query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(known).order_by(VALUES.c.timestamp_ms)
+    known = VALUES.c.checkpoint == _checkpoint_key(batch.checkpoint)
+    query = select(VALUES.c.key, VALUES.c.value, VALUES.c.timestamp_ms).where(known)
     queued = {row.key: (row.value, row.timestamp_ms) for row in connection.execute(query)}
 
     def timed(metric: TrackedMetric) -> TrackedMetric:
@@ -278,8 +275,8 @@ def _newer_than_queued(connection: Connection, batch: TrackingBatch) -> Tracking
 
 def _was_queued(connection: Connection, champion: Champion) -> bool:
     """Say whether the store knows the checkpoint, or will: results from before there was a store are in none."""
-    ids = [champion.plan_id, _checkpoint_key(champion.checkpoint)]
-    return connection.scalar(select(VALUES.c.key).where(VALUES.c.plan_id.in_(ids)).limit(1)) is not None
+    known = VALUES.c.checkpoint == _checkpoint_key(champion.checkpoint)
+    return connection.scalar(select(VALUES.c.key).where(known).limit(1)) is not None
 
 
 def _checkpoint_key(checkpoint: Checkpoint) -> str:
@@ -293,13 +290,18 @@ def _checkpoint_key(checkpoint: Checkpoint) -> str:
 
 def _remember_values(connection: Connection, batch: TrackingBatch) -> None:
     rows = [
-        {"plan_id": _checkpoint_key(batch.checkpoint), "key": m.key, "value": m.value, "timestamp_ms": m.timestamp_ms}
+        {
+            "checkpoint": _checkpoint_key(batch.checkpoint),
+            "key": m.key,
+            "value": m.value,
+            "timestamp_ms": m.timestamp_ms,
+        }
         for m in batch.metrics
     ]
     if rows:
         insert = insert_into(connection, VALUES)
         newest = {"value": insert.excluded.value, "timestamp_ms": insert.excluded.timestamp_ms}
-        connection.execute(insert.on_conflict_do_update(index_elements=["plan_id", "key"], set_=newest), rows)
+        connection.execute(insert.on_conflict_do_update(index_elements=["checkpoint", "key"], set_=newest), rows)
 
 
 def _remember(connection: Connection, run_id: str, points: set[tuple[str, int, float]]) -> set[tuple[str, int, float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from tracker.adapters.database.codec import from_json, to_json
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.history.tables_sql import EPISODES
 from tracker.adapters.samples.packed_parquet import SampleFiles, StoredSamples
-from tracker.adapters.samples.table_parquet import samples_path, write_samples
 from tracker.domain.records.types import Closing, Episode, Gap, Report
 from tracker.domain.scores.sample_columns import SampleColumns
 
@@ -83,45 +81,6 @@ def test_missing_samples_are_named_with_what_to_do(history: SqlHistory, tmp_path
             read()
         assert str(path) in caught.value.message
         assert "backup" in caught.value.hint
-
-
-def append_in_first_form(history: SqlHistory, engine: Engine, folder: Path, record: EvalRecord) -> None:
-    """Leave a record as earlier versions of the program did: one file for each benchmark, and no version named."""
-    history.append(record)
-    shutil.rmtree(folder / record.plan.id)
-    for outcome in record.outcomes:
-        if isinstance(outcome, EvalResult):
-            write_samples(samples_path(folder, record.plan.id, outcome.benchmark), outcome.samples)
-    with engine.begin() as connection:
-        connection.execute(
-            text("UPDATE history_records SET samples = NULL WHERE plan_id = :id"), {"id": record.plan.id}
-        )
-
-
-def test_samples_of_the_first_form_are_read_beside_new_ones(
-    history: SqlHistory, engine: Engine, tmp_path: Path
-) -> None:
-    for index, record in enumerate(RECORDS):
-        if index in (0, 2):
-            append_in_first_form(history, engine, tmp_path / "samples", record)
-        else:
-            history.append(record)
-    for reader in (history, SqlHistory(engine, tmp_path / "samples")):
-        assert [reader.record(r.plan.id) for r in RECORDS] == list(RECORDS)
-        scores = reader.scores(RUN)
-        assert table_of(scores) == table_of_records(RECORDS)
-        for series in scores.series.values():
-            assert {id(asked) for asked in series.asked} == {id(series.samples)}
-
-
-def test_a_record_of_the_first_form_is_replaced_by_one_of_today(
-    history: SqlHistory, engine: Engine, tmp_path: Path
-) -> None:
-    append_in_first_form(history, engine, tmp_path / "samples", RECORDS[0])
-    history.append(RECORDS[0])
-    assert history.record(RECORDS[0].plan.id) == RECORDS[0]
-    folder = tmp_path / "samples" / RECORDS[0].plan.id
-    assert sorted(p.name.partition("-")[0] for p in folder.iterdir()) == ["answers", "scores"]
 
 
 def test_deleted_texts_are_said_and_the_scores_stay(history: SqlHistory, tmp_path: Path) -> None:
@@ -277,22 +236,6 @@ def test_documents_of_another_schema_version_are_refused_by_number() -> None:
         from_json(Report, text_)
     with pytest.raises(StoreError, match="damaged"):
         from_json(Gap, text_[:20])
-
-
-def test_a_report_of_the_first_schema_is_read_without_its_comparisons() -> None:
-    document = json.loads(to_json(RECORDED.reports[-1]))
-    assert any(v["comparisons"] for v in document["value"]["verdicts"])
-    for verdict in document["value"]["verdicts"]:
-        verdict["comparisons"] = [{"baseline": "previous", "baseline_step": 100, "delta": -0.5}]
-        for later in ("subset", "measure", "mde_pooled", "lost_since"):
-            del verdict[later]
-    for later in ("findings", "episodes", "latency"):
-        del document["value"][later]
-    found = from_json(Report, json.dumps(document | {"schema_version": 1}))
-    new = RECORDED.reports[-1]
-    assert [(v.word, v.score, v.reason) for v in found.verdicts] == [(v.word, v.score, v.reason) for v in new.verdicts]
-    assert all(v.comparisons == () for v in found.verdicts)
-    assert from_json(Report, to_json(found)) == found
 
 
 def test_half_a_surrogate_pair_in_a_message_can_be_stored(history: SqlHistory) -> None:

@@ -82,4 +82,4 @@ def test_a_result_without_samples_is_no_checkpoint_of_its_series(kept: KeptScore
     facts = RECORDS[0].outcomes[0]
     assert isinstance(facts, EvalResult)
     record = replace(RECORDS[0], outcomes=(replace(facts, samples=()), *RECORDS[0].outcomes[1:]))
-    assert kept.brought_up_to([StoredRecord(record=record, samples=None)]).of("facts") == ()
+    assert kept.brought_up_to([StoredRecord(record=record, samples="")]).of("facts") == ()
