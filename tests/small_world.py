@@ -48,6 +48,7 @@ from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.daemon import StopRule, watch
+from tracker.app.pipeline import WatchState
 from tracker.app.steps.alerting import Crier
 from tracker.config import load_config
 from tracker.domain.checkpoints.discovery import WatchOptions
@@ -209,7 +210,7 @@ def _live(home: Path, number: int) -> None:
         # First compared with a baseline that has no results; the second time, what failed is tried again.
         policy = replace(world.policy, pinned=pinned)
         watching = replace(world, policy=policy)
-        watch(watching, clock=clock, keep_workers=keep_workers, stop=rule, show=lambda *_: None)
+        watch(watching, WatchState(), clock=clock, keep_workers=keep_workers, stop=rule, show=lambda *_: None)
     while world.tracking.flush():
         clock.advance(400.0)
     alerting.close()

@@ -48,10 +48,9 @@ AFTER_A_KILL = (FORGOTTEN, PASSED_OVER)
 """Statements to which only a kill at another one leads."""
 OF_SWEEPS = (
     "world.wake_workers()",
-    "swept += take_sweep(world, record)",
-    "continue",
-    "desk = world.sweeps",
-    "return desk is not None and world.edge.reviewed(record, partial(take_over_sweep, record, desk)) is not None",
+    "elif world.sweeps is not None:  # nothing of it is judged, and nobody is alerted",
+    "take_over_sweep(record, world.sweeps)",
+    "swept += 1",
 )
 """These worlds have none: app/steps/test_sweeps.py and tests/e2e/test_sweep.py kill those that have."""
 BY_LOT = 40

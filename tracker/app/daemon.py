@@ -12,7 +12,7 @@ from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
 from tracker.app.lookout import Lookout
-from tracker.app.pipeline import Tick, World, tick
+from tracker.app.pipeline import Tick, WatchState, World, tick
 from tracker.domain.records.display import count_text
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,9 @@ class StopRule:
     """How long no checkpoint may have come after that, so that the last one has settled."""
 
 
-def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop: StopRule, show: Show) -> None:
+def watch(
+    world: World, state: WatchState, *, clock: Clock, keep_workers: Callable[[], None], stop: StopRule, show: Show
+) -> None:
     """Watch until the training has ended and everything that it left is judged and published.
 
     `keep_workers` is called once a pass: it restarts workers that died and raises when they cannot live. A store
@@ -51,10 +53,11 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
         started_at, is_quiet, is_idle, is_done = clock.now(), False, False, False
         with stores.asked():
             has_begun = has_begun or _revive(world)  # before the first plans are added: they bring today's settings
-            passed, state = _pass(world, started_at, show)
-            lookout.look(passed, state, started_at, is_training=not has_ended)
+            passed, queued = tick(world, state, started_at), world.queue.state()
+            show(passed, queued)
+            lookout.look(passed, queued, started_at, is_training=not has_ended)
             is_quiet = not (passed.checkpoints or passed.gaps or world.source.is_behind())
-            is_idle = not (state.waiting or state.running)
+            is_idle = not (queued.waiting or queued.running)
             # What is handed in after a pass has looked for it is judged by the next one, and may ask for more.
             is_done = was_idle and is_idle and not (passed.skipped or passed.reports)
         was_idle = is_idle
@@ -68,7 +71,8 @@ def watch(world: World, *, clock: Clock, keep_workers: Callable[[], None], stop:
     passes_left = LAST_PASSES
     while passes_left:
         with stores.asked():
-            passed, _ = _pass(world, clock.now(), show)
+            passed = tick(world, state, clock.now())
+            show(passed, world.queue.state())
             passes_left = passes_left - 1 if passed.unsent else 0
         if passes_left:
             keep_workers()
@@ -137,10 +141,3 @@ def _revive(world: World) -> bool:
     if revived:
         log.warning("tried again, because its evaluation had failed: %s", count_text(revived, "checkpoint"))
     return True
-
-
-def _pass(world: World, now: datetime, show: Show) -> tuple[Tick, QueueState]:
-    passed = tick(world, now)
-    state = world.queue.state()
-    show(passed, state)
-    return passed, state

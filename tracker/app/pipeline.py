@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Literal
 
 from eval_jobs.errors import CheckpointSkipped
@@ -21,7 +20,7 @@ from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ProbeL
 from tracker.app.steps.alerting import Crier
 from tracker.app.steps.collect import Keeping, collect
 from tracker.app.steps.conclude import Desk, take_over
-from tracker.app.steps.edge import Edge
+from tracker.app.steps.error_boundary import ErrorBoundary
 from tracker.app.steps.screening import Pace, pace_of, paced, plans_of_rest, whole_record
 from tracker.app.steps.sweeps import SweepDesk, follow
 from tracker.app.steps.sweeps import take_over as take_over_sweep
@@ -82,19 +81,25 @@ class World:
     keeping: Keeping
     order: Order = Order()
     patience: Patience = field(default_factory=Patience)
-    edge: Edge = field(default_factory=Edge)
     sweeps: SweepDesk | None = None
     """None: whoever is here does not take care of sweeps; what they ask stays for a watcher."""
     wake_workers: Callable[[], None] = lambda: None
     """Called when there may be something to do for those of this machine."""
+
+
+@dataclass(kw_only=True)
+class WatchState:
+    """What this process has seen so far. The next start begins with an empty one, and comes to the same results."""
+
     found: list[Checkpoint] = field(default_factory=list)
     """Not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
     """The first checkpoint of each run that was planned; a restarted source tells the lowest step first again."""
     paces: dict[str, Pace] = field(default_factory=dict)
     """How far each run is, where a part is asked first."""
-    told: set[Gap] = field(default_factory=set)
-    """Remembered and told by this process: a source names its gaps at every pass."""
+    notified: set[Gap] = field(default_factory=set)
+    """Gaps that are in the history and in the alerts: a source names its gaps at every pass."""
+    boundary: ErrorBoundary = field(default_factory=ErrorBoundary)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,23 +122,23 @@ class Tick:
     """Alerts that still wait for a channel."""
 
 
-def tick(world: World, now: datetime) -> Tick:
+def tick(world: World, state: WatchState, now: datetime) -> Tick:
     """Do one pass. Safe to kill at any line and run again."""
     checkpoints = world.source.ready(now)
-    world.found.extend(checkpoints)
-    while world.found:
-        checkpoint = world.found[0]
-        first = world.first.setdefault(checkpoint.run_id, checkpoint)
+    state.found.extend(checkpoints)
+    while state.found:
+        checkpoint = state.found[0]
+        first = state.first.setdefault(checkpoint.run_id, checkpoint)
         keep = checkpoint == first or _is_pinned(checkpoint, world.policy)
-        for plan in first_plans(checkpoint, world, first=first, keep=keep):
+        for plan in first_plans(checkpoint, world, state, keep=keep):
             # plan.id is a content hash: adding twice is a no-op
             world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
         world.wake_workers()  # at once: long curves take a while, and a tracking store may be waited for
         world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
-        del world.found[0]
-    skipped = skip_surplus(world, now)
-    gaps = remember_gaps(world)
-    reports, calibrations, swept = review_finished(world, now)
+        del state.found[0]
+    skipped = skip_surplus(world, state, now)
+    gaps = remember_gaps(world, state)
+    reports, calibrations, swept = review_finished(world, state, now)
     turns = () if world.sweeps is None else follow(world.sweeps, now)
     if turns:
         world.wake_workers()
@@ -150,31 +155,33 @@ def tick(world: World, now: datetime) -> Tick:
     )
 
 
-def review_finished(world: World, now: datetime) -> tuple[tuple[Report, ...], tuple[Calibration, ...], int]:
+def review_finished(
+    world: World, state: WatchState, now: datetime
+) -> tuple[tuple[Report, ...], tuple[Calibration, ...], int]:
     """Take over what workers have finished since; return what it showed, and how many were of sweeps."""
     reports: list[Report] = []
     calibrations: list[Calibration] = []
     swept = 0
-    for record in world.queue.finished():  # written by workers, wherever they run
-        if record.plan.calibration:
-            calibrations += take_calibration(world, record)
-            continue
-        if record.plan.sweep is not None:
-            swept += take_sweep(world, record)
-            continue
-        report = world.edge.reviewed(record, partial(review, world, record, now))
-        if report is not None:
-            reports.append(report)
-            world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
+    desk = Desk(queue=world.queue, history=world.history, policy=world.policy, tell=world.crier.tell)
+    for record in state.boundary.unbroken(world.queue.finished()):  # written by workers, wherever they run
+        with state.boundary.around(record):
+            if record.plan.calibration:
+                calibrations.append(take_over(record, desk))
+            elif record.plan.sweep is None:
+                reports.append(review(world, record, now))
+                world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
+            elif world.sweeps is not None:  # nothing of it is judged, and nobody is alerted
+                take_over_sweep(record, world.sweeps)
+                swept += 1
     if reports:
         world.wake_workers()
         collect(world.keeping)
     return tuple(reports), tuple(calibrations), swept
 
 
-def remember_gaps(world: World) -> tuple[Gap, ...]:
+def remember_gaps(world: World, state: WatchState) -> tuple[Gap, ...]:
     """Remember what the source could not take, and tell people; return what is new."""
-    found = tuple(gap for gap in world.source.gaps() if gap not in world.told)
+    found = tuple(gap for gap in world.source.gaps() if gap not in state.notified)
     new: list[Gap] = []
     for run_id in sorted({gap.run_id for gap in found}):
         of_run = (gap for gap in found if gap.run_id == run_id)
@@ -185,16 +192,16 @@ def remember_gaps(world: World) -> tuple[Gap, ...]:
             alert = alert_of_gap(gap)
             if alert.fingerprint not in told:  # not only for new gaps: a crash may have come before the alert
                 world.crier.tell([alert])
-    world.told.update(found)
+    state.notified.update(found)
     return tuple(new)
 
 
-def skip_surplus(world: World, now: datetime) -> tuple[Gap, ...]:
+def skip_surplus(world: World, state: WatchState, now: datetime) -> tuple[Gap, ...]:
     """Skip the oldest of too many waiting checkpoints, and remember each as a gap; return those that are new.
 
     Nobody is alerted: it is the order of the day while the trainer is faster than the workers.
     """
-    for run_id in world.first if world.order.backlog is Backlog.NEWEST else ():
+    for run_id in state.first if world.order.backlog is Backlog.NEWEST else ():
         world.queue.skip(run_id, max_waiting=world.order.max_waiting)
     gaps = []
     for plan in world.queue.skipped():
@@ -222,19 +229,6 @@ def gap_of_skipped(checkpoint: Checkpoint, order: Order, now: datetime) -> Gap:
     )
 
 
-def take_calibration(world: World, record: EvalRecord) -> tuple[Calibration, ...]:
-    """Take over the finished record of a calibration; return what it shows, nothing where a bug kept it from that."""
-    desk = Desk(queue=world.queue, history=world.history, policy=world.policy, tell=world.crier.tell)
-    taken = world.edge.reviewed(record, partial(take_over, record, desk))
-    return () if taken is None else (taken,)
-
-
-def take_sweep(world: World, record: EvalRecord) -> bool:
-    """Keep what a plan of a sweep came to, and say whether it was: nothing of it is judged, and nobody is alerted."""
-    desk = world.sweeps
-    return desk is not None and world.edge.reviewed(record, partial(take_over_sweep, record, desk)) is not None
-
-
 def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
     """Return what to measure at `checkpoint` of a run that began with `first`. Pure.
 
@@ -250,15 +244,15 @@ def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkp
     )
 
 
-def first_plans(checkpoint: Checkpoint, world: World, *, first: Checkpoint, keep: bool) -> tuple[EvalPlan, ...]:
+def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep: bool) -> tuple[EvalPlan, ...]:
     """Return what is asked at `checkpoint` before anything is known of it: everything, or a part of each benchmark."""
-    plans, screening = plans_for(checkpoint, world.measurement, first=first), world.measurement.screening
+    run_id, screening = checkpoint.run_id, world.measurement.screening
+    plans = plans_for(checkpoint, world.measurement, first=state.first[run_id])
     if screening is None:
         return plans
-    run_id = checkpoint.run_id
-    if run_id not in world.paces:
-        world.paces[run_id] = pace_of(world.history, run_id)
-    return paced(plans, screening, world.queue, world.paces[run_id], keep=keep)
+    if run_id not in state.paces:
+        state.paces[run_id] = pace_of(world.history, run_id)
+    return paced(plans, screening, world.queue, state.paces[run_id], keep=keep)
 
 
 def review(world: World, record: EvalRecord, now: datetime) -> Report:

@@ -21,7 +21,7 @@ from tracker.adapters.checkpoints.files.listing import Place, facts_of, places_i
 from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource
-from tracker.app.pipeline import Tick, World
+from tracker.app.pipeline import Tick, WatchState, World
 from tracker.cli import interrupts
 from tracker.cli.options import checked_run_name, config_option, open_project
 from tracker.cli.tables.watch_display import WatchDisplay
@@ -177,7 +177,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     local = project.workers(asked.workers, on_news=source.wake)
     world = replace(world, source=LedSource(source, job.lead), wake_workers=local.nudge)
     past = quiet(world)
-    _know_the_first(world, project, job.places)
+    state = WatchState(first=_first_of_runs(world, project, job.places))
     if asked.workers == 0:
         display.has_no_worker(asked.config_path)
 
@@ -188,7 +188,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
 
     try:
         stop = StopRule(training_ended=lambda: True, quiet_s=0.0)
-        watch(past, clock=SystemClock(), keep_workers=lambda: _keep(local), stop=stop, show=show)
+        watch(past, state, clock=SystemClock(), keep_workers=lambda: _keep(local), stop=stop, show=show)
         tell_what_lasts(world, sorted({place.run_id for place in job.places}))
     finally:
         local.stop()
@@ -248,13 +248,15 @@ def _pinned(project: Project, place: Place, known: Checkpoint | None) -> Checkpo
     return known if known is not None and is_held else project.pin(place.uri, place.run_id)
 
 
-def _know_the_first(world: World, project: Project, places: Sequence[Place]) -> None:
-    """Have latency compared with the lowest step of each run, whichever is let in first."""
+def _first_of_runs(world: World, project: Project, places: Sequence[Place]) -> dict[str, Checkpoint]:
+    """Return the lowest step of each run: latency is compared with it, whichever is let in first."""
+    first: dict[str, Checkpoint] = {}
     if world.measurement.reference != "first":
-        return
+        return first
     for run_id in {place.run_id for place in places}:
         lowest = min((place for place in places if place.run_id == run_id), key=lambda place: place.step)
-        world.first[run_id] = _pinned(project, lowest, _known(project, [lowest]).get(lowest.uri))
+        first[run_id] = _pinned(project, lowest, _known(project, [lowest]).get(lowest.uri))
+    return first
 
 
 class _Progress:

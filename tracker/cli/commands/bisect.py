@@ -18,7 +18,7 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.app.commands.bisect import Lost, Places, Turn, bisect
-from tracker.app.pipeline import World, review_finished
+from tracker.app.pipeline import WatchState, World, review_finished
 from tracker.cli import interrupts
 from tracker.cli.checkpoints import known_run
 from tracker.cli.options import config_option, json_option, json_text, open_project
@@ -121,10 +121,10 @@ def _itself(checkpoint: Checkpoint) -> Checkpoint:
 
 def _wait(world: World, local: LocalWorkers, clock: Clock, checkpoint: Checkpoint, *, beside: Lead | None) -> None:
     """Return when the checkpoint is judged; `beside` is the lead of the watcher that does it, None: we do."""
-    run_id, step = checkpoint.run_id, checkpoint.step
+    run_id, step, state = checkpoint.run_id, checkpoint.step, WatchState()
     while True:
         if beside is None:
-            review_finished(world, clock.now())
+            review_finished(world, state, clock.now())
             if any(r.plan.checkpoint.step == step for r in world.queue.finished()):  # the log says why
                 raise TrackerError(f"step {step} could not be judged", hint="read the log; its results are kept")
         if step not in world.queue.open_steps(run_id, sweeps=False):

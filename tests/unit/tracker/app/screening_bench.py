@@ -29,7 +29,7 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.pipeline import Measurement, World, tick
+from tracker.app.pipeline import Measurement, WatchState, World, tick
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Policy, VerdictWord
 from tracker.domain.verdicts.screening import Screening
@@ -91,6 +91,7 @@ class Bench:
     records: dict[str, EvalRecord] = field(default_factory=dict)
     fails: Callable[[EvalPlan], bool] = lambda _: False
     _world: World | None = None
+    state: WatchState = field(default_factory=WatchState)
 
     @property
     def world(self) -> World:
@@ -102,6 +103,7 @@ class Bench:
     def start_again(self) -> None:
         """Forget what a watcher keeps in memory."""
         self.fakes.source.start_again()
+        self.state = WatchState()
         measurement = Measurement(suites=(SUITE,), serve=ServeSpec(), loads=(), screening=self.screening)
         self._world = replace(
             self.fakes.world(), measurement=measurement, policy=Policy(planned_checkpoints=40, min_effect=0.01)
@@ -117,9 +119,9 @@ class Bench:
         self.settle()
 
     def settle(self) -> None:
-        tick(self.world, self.fakes.clock.now())
+        tick(self.world, self.state, self.fakes.clock.now())
         while self.work():
-            tick(self.world, self.fakes.clock.now())
+            tick(self.world, self.state, self.fakes.clock.now())
 
     def work(self, at_once: int = 1) -> bool:
         """Carry out the plans whose turn it is, by so many workers at the same time."""

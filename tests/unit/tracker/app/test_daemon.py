@@ -15,7 +15,7 @@ from tests.fakes.tracking import FakeTracking
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.daemon import LAST_PASSES, StopRule, watch
-from tracker.app.pipeline import Tick
+from tracker.app.pipeline import Tick, WatchState
 
 
 class Watching:
@@ -36,6 +36,7 @@ class Watching:
     def until(self, training_ended: Callable[[], bool], quiet_s: float = 5.0) -> None:
         watch(
             self.world,
+            WatchState(),
             clock=self.fakes.clock,
             keep_workers=lambda: None,
             stop=StopRule(training_ended=training_ended, quiet_s=quiet_s),
@@ -290,6 +291,7 @@ def test_workers_that_cannot_live_end_the_watch() -> None:
     with pytest.raises(TrackerError, match="5 times"):
         watch(
             fakes.world(),
+            WatchState(),
             clock=fakes.clock,
             keep_workers=die,
             stop=StopRule(training_ended=lambda: True, quiet_s=1.0),

@@ -12,7 +12,7 @@ from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_pipeline import Fuse, Killed, cut
-from tracker.app.pipeline import Order, tick
+from tracker.app.pipeline import Order, WatchState, tick
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Pinned, Report, VerdictWord
 from tracker.domain.verdicts.late import words_of
@@ -36,19 +36,19 @@ def in_order() -> FakeWorld:
     fakes = FakeWorld()
     for record in fakes.run.records:
         fakes.source.put(record.plan.checkpoint)
-        tick(fakes.world(), fakes.clock.now())
+        tick(fakes.world(), WatchState(), fakes.clock.now())
         fakes.work()
-        tick(fakes.world(), fakes.clock.now())
+        tick(fakes.world(), WatchState(), fakes.clock.now())
     return fakes
 
 
 def newest_first(order: Order) -> FakeWorld:
     """Return a world in which one worker and one watcher take turns: the results arrive newest first."""
     fakes = fakes_with_all_found(order)
-    tick(fakes.world(), fakes.clock.now())
+    tick(fakes.world(), WatchState(), fakes.clock.now())
     while fakes.work(at_most=1):
         fakes.clock.advance(60)
-        tick(fakes.world(), fakes.clock.now())
+        tick(fakes.world(), WatchState(), fakes.clock.now())
     return fakes
 
 
@@ -64,7 +64,7 @@ def losses_told(fakes: FakeWorld) -> set[str]:
 def test_too_many_waiting_checkpoints_leave_the_first_and_the_newest() -> None:
     fakes = fakes_with_all_found()
     steps = steps_of(fakes)
-    passed = tick(fakes.world(), fakes.clock.now())
+    passed = tick(fakes.world(), WatchState(), fakes.clock.now())
     assert [gap.step for gap in passed.skipped] == steps[1:-2]
     assert {gap.code for gap in passed.skipped} == {"E-CKPT-SKIPPED"}
     assert passed.skipped[0].message == "skipped: 3 newer checkpoints were waiting"
@@ -72,23 +72,23 @@ def test_too_many_waiting_checkpoints_leave_the_first_and_the_newest() -> None:
     assert fakes.history.gaps(fakes.run.run_id) == passed.skipped
     assert fakes.alerting.alerts == []
     assert fakes.work() == 3
-    assert [r.step for r in tick(fakes.world(), fakes.clock.now()).reports] == [steps[0], *steps[-2:]]
+    assert [r.step for r in tick(fakes.world(), WatchState(), fakes.clock.now()).reports] == [steps[0], *steps[-2:]]
 
 
 def test_the_pinned_baseline_of_the_run_is_never_skipped() -> None:
     fakes = fakes_with_all_found()
     steps = steps_of(fakes)
     pinned = replace(fakes.world().policy, pinned=Pinned(run_id=fakes.run.run_id, step=steps[4]))
-    passed = tick(replace(fakes.world(), policy=pinned), fakes.clock.now())
+    passed = tick(replace(fakes.world(), policy=pinned), WatchState(), fakes.clock.now())
     assert steps[4] not in [gap.step for gap in passed.skipped]
     assert steps[0] not in [gap.step for gap in passed.skipped]
 
 
 def test_a_restart_skips_nothing_twice_and_brings_nothing_back() -> None:
     fakes = fakes_with_all_found()
-    first = tick(fakes.world(), fakes.clock.now())
+    first = tick(fakes.world(), WatchState(), fakes.clock.now())
     fakes.source.start_again()
-    second = tick(fakes.world(), fakes.clock.now())
+    second = tick(fakes.world(), WatchState(), fakes.clock.now())
     assert second.skipped == ()
     assert fakes.history.gaps(fakes.run.run_id) == first.skipped
     assert fakes.work() == 3
@@ -96,25 +96,25 @@ def test_a_restart_skips_nothing_twice_and_brings_nothing_back() -> None:
 
 def test_another_backlog_evaluates_at_the_next_start_what_was_skipped() -> None:
     fakes = fakes_with_all_found()
-    tick(fakes.world(), fakes.clock.now())
+    tick(fakes.world(), WatchState(), fakes.clock.now())
     fakes.work()
     fakes.source.start_again()
     fakes.order = Order(backlog=Backlog.ALL)
-    tick(fakes.world(), fakes.clock.now())
+    tick(fakes.world(), WatchState(), fakes.clock.now())
     assert fakes.work() == len(fakes.run.records) - 3
-    tick(fakes.world(), fakes.clock.now())
+    tick(fakes.world(), WatchState(), fakes.clock.now())
     assert [report.step for report in fakes.history.reports(fakes.run.run_id)] == steps_of(fakes)
 
 
 @pytest.mark.parametrize("survived_calls", range(60))
 def test_a_kill_between_any_two_calls_skips_and_remembers_the_same(survived_calls: int) -> None:
     undisturbed, killed = fakes_with_all_found(), fakes_with_all_found()
-    wanted = tick(undisturbed.world(), undisturbed.clock.now()).skipped
+    wanted = tick(undisturbed.world(), WatchState(), undisturbed.clock.now()).skipped
     try:
-        tick(cut(killed.world(), Fuse(survived_calls)), killed.clock.now())
+        tick(cut(killed.world(), Fuse(survived_calls)), WatchState(), killed.clock.now())
     except Killed:
         killed.source.start_again()
-    tick(killed.world(), killed.clock.now())
+    tick(killed.world(), WatchState(), killed.clock.now())
     assert killed.history.gaps(killed.run.run_id) == wanted
     assert killed.queue.skipped() == ()
     assert killed.work() == 3
@@ -131,10 +131,10 @@ def test_only_the_newest_checkpoint_may_raise_an_alarm_and_at_most_once_for_each
     """What `policy.alpha` is divided by: looks that can open a loss, one for every checkpoint of the run."""
     fakes = fakes_with_all_found(Order(backlog=Backlog.ALL))
     history = fakes.history = Looked()
-    world = fakes.world()
-    tick(world, fakes.clock.now())
+    world, state = fakes.world(), WatchState()
+    tick(world, state, fakes.clock.now())
     while fakes.work(at_most=1):
-        tick(world, fakes.clock.now())
+        tick(world, state, fakes.clock.now())
     looks = [report.step for report in history.looks]
     assert {report.step for report in history.looks if report.episodes} == {steps_of(fakes)[-1]}
     assert looks[0] == steps_of(fakes)[0]  # the newest while it was alone
@@ -168,28 +168,28 @@ def test_a_checkpoint_of_a_branch_that_was_left_is_not_judged_again_with_the_new
     rewound = replace(early.plan.checkpoint, digest="f" * 64, ready_at=last.ready_at + timedelta(hours=1))
     for record in fakes.run.records:
         fakes.source.put(record.plan.checkpoint)
-    tick(fakes.world(), fakes.clock.now())
+    tick(fakes.world(), WatchState(), fakes.clock.now())
     fakes.work()
-    tick(fakes.world(), fakes.clock.now())
+    tick(fakes.world(), WatchState(), fakes.clock.now())
     before = fakes.history.reports(run.run_id)
     fakes.clock.advance(60)
     again = replace(early, plan=replace(early.plan, id="rewound", checkpoint=rewound))
     fakes.run = replace(run, records=(*fakes.run.records, again))
     fakes.queue.add(again.plan, now=fakes.clock.now())
     fakes.work()
-    tick(fakes.world(), fakes.clock.now())
+    tick(fakes.world(), WatchState(), fakes.clock.now())
     assert [r for r in fakes.history.reports(run.run_id) if r.plan_id != "rewound"] == list(before)
 
 
 @pytest.mark.parametrize("survived_calls", range(0, 60, 3))
 def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published(survived_calls: int) -> None:
     undisturbed, killed = (_before_the_last_of(Order(backlog=Backlog.ALL)) for _ in range(2))
-    tick(undisturbed.world(), undisturbed.clock.now())
+    tick(undisturbed.world(), WatchState(), undisturbed.clock.now())
     try:
-        tick(cut(killed.world(), Fuse(survived_calls)), killed.clock.now())
+        tick(cut(killed.world(), Fuse(survived_calls)), WatchState(), killed.clock.now())
     except Killed:
         killed.source.start_again()
-    tick(killed.world(), killed.clock.now())
+    tick(killed.world(), WatchState(), killed.clock.now())
     assert _published(killed) == _published(undisturbed)
 
 
@@ -199,10 +199,10 @@ def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published(
 def _before_the_last_of(order: Order) -> FakeWorld:
     """Return a world in which the results of all but one of the late checkpoints were taken over."""
     fakes = fakes_with_all_found(order)
-    tick(fakes.world(), fakes.clock.now())
+    tick(fakes.world(), WatchState(), fakes.clock.now())
     for _ in fakes.run.records[1:]:
         fakes.work(at_most=1)
-        tick(fakes.world(), fakes.clock.now())
+        tick(fakes.world(), WatchState(), fakes.clock.now())
     fakes.work()
     return fakes
 

@@ -12,7 +12,7 @@ from eval_jobs.queue.rules import lease_end
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.pipeline import World, plans_for, remember_gaps, review, tick
+from tracker.app.pipeline import WatchState, World, plans_for, remember_gaps, review, tick
 from tracker.app.steps.alerting import Crier
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.types import Gap, Pinned, Report, VerdictWord
@@ -24,9 +24,9 @@ def run_through(fakes: FakeWorld) -> None:
     """Let every checkpoint of the recorded run appear, be evaluated and be judged."""
     for record in fakes.run.records:
         fakes.source.put(record.plan.checkpoint)
-        tick(fakes.world(), fakes.clock.now())
+        tick(fakes.world(), WatchState(), fakes.clock.now())
         fakes.work()
-        tick(fakes.world(), fakes.clock.now())
+        tick(fakes.world(), WatchState(), fakes.clock.now())
 
 
 def test_every_checkpoint_is_judged_and_published_once() -> None:
@@ -45,10 +45,11 @@ def test_workers_are_woken_when_their_plan_is_there_and_before_anything_is_publi
         fakes.world(),
         wake_workers=lambda: woken.append((len(fakes.queue.state().waiting), len(fakes.tracking.points))),
     )
-    tick(world, fakes.clock.now())
+    state = WatchState()
+    tick(world, state, fakes.clock.now())
     assert woken == []
     fakes.source.put(fakes.run.records[0].plan.checkpoint)
-    tick(world, fakes.clock.now())
+    tick(world, state, fakes.clock.now())
     assert woken == [(1, 0)]
     assert fakes.tracking.points
 
@@ -67,7 +68,7 @@ def test_a_second_pass_over_the_same_world_changes_nothing() -> None:
     fakes = FakeWorld()
     run_through(fakes)
     told, sent = list(fakes.alerting.alerts), list(fakes.tracking.records)
-    passed = tick(fakes.world(), fakes.clock.now())
+    passed = tick(fakes.world(), WatchState(), fakes.clock.now())
     assert (passed.checkpoints, passed.gaps, passed.reports, passed.unsent) == ((), (), (), 0)
     assert (fakes.alerting.alerts, fakes.tracking.records) == (told, sent)
 
@@ -76,18 +77,18 @@ def test_a_bug_at_one_record_is_said_once_and_the_others_are_judged(caplog: pyte
     history = BugAt()
     fakes = FakeWorld(history=history)
     bad = history.bad = fakes.run.records[1].plan.id
-    world = fakes.world()
+    world, state = fakes.world(), WatchState()
     for record in fakes.run.records[:4]:
         fakes.source.put(record.plan.checkpoint)
-    tick(world, fakes.clock.now())
+    tick(world, state, fakes.clock.now())
     fakes.work()
     for _ in range(3):
-        tick(world, fakes.clock.now())
+        tick(world, state, fakes.clock.now())
     judged = {report.plan_id for report in fakes.history.reports(fakes.run.run_id)}
     assert judged == {record.plan.id for record in fakes.run.records[:4]} - {bad}
     assert caplog.text.count("could not be judged: ZeroDivisionError: a bug") == 1
     history.bad = ""
-    tick(fakes.world(), fakes.clock.now())  # the next start, with the bug mended
+    tick(fakes.world(), WatchState(), fakes.clock.now())  # the next start, with the bug mended
     assert bad in {report.plan_id for report in fakes.history.reports(fakes.run.run_id)}
     assert fakes.queue.finished() == ()
 
@@ -108,7 +109,7 @@ def test_a_gap_is_told_once() -> None:
     for gap in fakes.run.gaps:
         fakes.source.put_gap(gap)
     for _ in range(3):
-        tick(fakes.world(), fakes.clock.now())
+        tick(fakes.world(), WatchState(), fakes.clock.now())
     assert len(fakes.alerting.alerts) == len(fakes.run.gaps) > 0
     assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
 
@@ -118,7 +119,7 @@ def test_a_gap_that_was_remembered_by_a_killed_process_is_told_by_the_next_one()
     for gap in fakes.run.gaps:
         fakes.source.put_gap(gap)
         fakes.history.append_gap(gap)
-    passes = [tick(fakes.world(), fakes.clock.now()) for _ in range(3)]
+    passes = [tick(fakes.world(), WatchState(), fakes.clock.now()) for _ in range(3)]
     assert len(fakes.alerting.alerts) == len(fakes.run.gaps) > 0
     assert [passed.gaps for passed in passes] == [(), (), ()]
 
@@ -128,13 +129,13 @@ def test_a_checkpoint_that_is_evaluated_after_all_ends_the_alert_of_its_gap() ->
     record, now = fakes.run.records[2], fakes.clock.now()
     gap = replace(GAP, run_id=fakes.run.run_id, step=record.plan.checkpoint.step, seen_at=record.started_at)
     fakes.source.put_gap(gap)
-    tick(fakes.world(), now)
+    tick(fakes.world(), WatchState(), now)
     review(fakes.world(), record, now)
     told = [alert.state for alert in fakes.alerting.alerts if alert.subject == "checkpoint"]
     assert told == [AlertState.FIRING, AlertState.RESOLVED]
     assert not [alert for alert in fakes.history.open_alerts(gap.run_id) if alert.subject == "checkpoint"]
     fakes.source.put_gap(replace(gap, seen_at=now))  # as the next process finds it
-    tick(fakes.world(), now)
+    tick(fakes.world(), WatchState(), now)
     assert len([alert for alert in fakes.alerting.alerts if alert.subject == "checkpoint"]) == 2
 
 
@@ -142,10 +143,10 @@ def test_a_pass_asks_the_history_nothing_about_gaps_that_are_told() -> None:
     fakes = FakeWorld(run=forgetting_run())
     for gap in fakes.run.gaps:
         fakes.source.put_gap(gap)
-    world = fakes.world()
-    tick(world, fakes.clock.now())
+    world, state = fakes.world(), WatchState()
+    tick(world, state, fakes.clock.now())
     asked = replace(world, history=Unasked())
-    assert remember_gaps(asked) == ()
+    assert remember_gaps(asked, state) == ()
 
 
 class Unasked(FakeHistory):
@@ -162,9 +163,9 @@ def test_while_the_store_is_down_results_wait_and_arrive_later() -> None:
     fakes = FakeWorld()
     fakes.tracking.is_down = True
     run_through(fakes)
-    assert tick(fakes.world(), fakes.clock.now()).unsent > 0
+    assert tick(fakes.world(), WatchState(), fakes.clock.now()).unsent > 0
     fakes.tracking.is_down = False
-    assert tick(fakes.world(), fakes.clock.now()).unsent == 0
+    assert tick(fakes.world(), WatchState(), fakes.clock.now()).unsent == 0
     assert len(fakes.tracking.records) == len(fakes.run.records)
 
 
@@ -193,10 +194,11 @@ def test_only_the_latency_load_has_a_reference_and_nothing_is_its_own() -> None:
 def test_every_later_checkpoint_is_compared_with_the_first_that_was_seen() -> None:
     fakes = FakeWorld()
     world = replace(fakes.world(), measurement=replace(fakes.world().measurement, reference="first"))
+    state = WatchState()
     checkpoints = [record.plan.checkpoint for record in fakes.run.records]
     for checkpoint in (checkpoints[1], checkpoints[2], checkpoints[0]):
         fakes.source.put(checkpoint)
-        tick(world, fakes.clock.now())
+        tick(world, state, fakes.clock.now())
     now = fakes.clock.now()
     claims = [fakes.queue.claim(worker="w", now=now, lease_until=lease_end(now)) for _ in range(3)]
     references = {claim.plan.checkpoint.step: claim.plan.reference for claim in claims if claim is not None}
@@ -250,15 +252,15 @@ def test_a_kill_between_any_two_calls_loses_and_doubles_nothing(survived_calls: 
     for record in killed.run.records:
         killed.source.put(record.plan.checkpoint)
         try:
-            tick(cut(killed.world(), fuse), killed.clock.now())
+            tick(cut(killed.world(), fuse), WatchState(), killed.clock.now())
             killed.work()
-            tick(cut(killed.world(), fuse), killed.clock.now())
+            tick(cut(killed.world(), fuse), WatchState(), killed.clock.now())
         except Killed:
             fuse.left = -1  # the next process is not killed
             killed.source.start_again()
-            tick(killed.world(), killed.clock.now())
+            tick(killed.world(), WatchState(), killed.clock.now())
             killed.work()
-            tick(killed.world(), killed.clock.now())
+            tick(killed.world(), WatchState(), killed.clock.now())
     assert killed.history.reports(killed.run.run_id) == undisturbed.history.reports(undisturbed.run.run_id)
     assert killed.tracking.records == undisturbed.tracking.records
     assert set(killed.alerting.alerts) == set(undisturbed.alerting.alerts)

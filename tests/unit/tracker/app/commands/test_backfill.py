@@ -11,7 +11,7 @@ from eval_jobs.types import Checkpoint, Generation
 from tests.sweeping import CHECKPOINTS, NOW, sweep_of
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
-from tracker.app.pipeline import World, tick
+from tracker.app.pipeline import WatchState, World, tick
 from tracker.domain.alerts.rules import alert_of_gap
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Closing, Gap
@@ -29,9 +29,10 @@ class Backfill:
         places = [self._place(checkpoints[step]) for step in steps or sorted(checkpoints)]
         self.source = InTurn(places, self.fakes.queue)
         self.world: World = replace(self.fakes.world(), source=self.source)
+        self.state = WatchState()
 
     def tick(self) -> tuple[int, ...]:
-        passed = tick(self.world, self.fakes.clock.now())
+        passed = tick(self.world, self.state, self.fakes.clock.now())
         return tuple(checkpoint.step for checkpoint in passed.checkpoints)
 
     def _place(self, checkpoint: Checkpoint) -> FilledPlace:

@@ -111,7 +111,7 @@ def test_what_a_watcher_has_planned_meanwhile_is_waited_for_and_not_asked_by_ano
     planned = (3000, 3100, 3200, 3300)
     for step in planned:
         bench.fakes.source.put(checkpoint(step))
-    tick(bench.world, bench.fakes.clock.now())
+    tick(bench.world, bench.state, bench.fakes.clock.now())
     assert bench.fakes.queue.open_steps(RUN) == frozenset(planned)
     found = found_by(bench, where={step: place(step) for step in planned})
     assert (found.good, found.bad) == (3100, 3200)

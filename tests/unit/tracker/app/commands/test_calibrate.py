@@ -22,7 +22,7 @@ from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.calibrate import carry_out, estimate_of, next_calibration
-from tracker.app.pipeline import World, tick
+from tracker.app.pipeline import WatchState, World, tick
 from tracker.app.steps.conclude import Desk
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.calibration import Calibration
@@ -122,7 +122,8 @@ def test_an_ordinary_evaluation_before_it_answers_no_question_of_it(suite: Suite
     assert set(answer.asked.values()) == {1}
     site.calibrated()
     assert set(answer.asked.values()) == {3}
-    assert [report.plan_id for report in tick(site.world, site.fakes.clock.now()).reports] == [ordinary.id]
+    passed = tick(site.world, WatchState(), site.fakes.clock.now())
+    assert [report.plan_id for report in passed.reports] == [ordinary.id]
 
 
 def test_an_interrupted_calibration_goes_on_where_it_was(suite: Suite) -> None:
@@ -188,14 +189,14 @@ def test_a_watcher_takes_a_calibration_over_and_judges_nothing_by_it(suite: Suit
 
     def watching(_: QueueState) -> None:
         site.work()
-        passed = tick(site.world, site.fakes.clock.now())
+        passed = tick(site.world, WatchState(), site.fakes.clock.now())
         assert [c.benchmarks[0].flips for c in passed.calibrations] == [9]
         assert passed.reports == ()
 
     calibration = site.calibrated(watching)
     assert site.fakes.history.calibrations() == (calibration,)
     assert not any(site.fakes.queue.state().counts.values())
-    assert tick(site.world, site.fakes.clock.now()).calibrations == ()
+    assert tick(site.world, WatchState(), site.fakes.clock.now()).calibrations == ()
 
 
 def test_taking_over_twice_keeps_one_calibration_and_tells_once(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +207,7 @@ def test_taking_over_twice_keeps_one_calibration_and_tells_once(suite: Suite, mo
     site.work()
     monkeypatch.setattr(queue, "acknowledge", lambda _: None)
     for _ in range(2):
-        assert len(tick(site.world, site.fakes.clock.now()).calibrations) == 1
+        assert len(tick(site.world, WatchState(), site.fakes.clock.now()).calibrations) == 1
     assert len(site.fakes.history.calibrations()) == 1
     assert [alert.state for alert in site.fakes.alerting.alerts] == [AlertState.FIRING]
 

@@ -123,9 +123,9 @@ def test_a_screen_opens_and_ends_no_loss() -> None:
     bench = Bench(lost_at=LOST_AT)
     through(bench, LOST_AT - 100)
     bench.fakes.source.put(checkpoint(LOST_AT))
-    tick(bench.world, bench.fakes.clock.now())
+    tick(bench.world, bench.state, bench.fakes.clock.now())
     assert bench.work()
-    tick(bench.world, bench.fakes.clock.now())
+    tick(bench.world, bench.state, bench.fakes.clock.now())
     verdict = next(v for v in bench.fakes.history.reports(RUN)[-1].verdicts if v.benchmark == "sums")
     assert verdict.word is VerdictWord.SUSPECT
     assert verdict.screened is not None
@@ -140,7 +140,7 @@ def test_the_rest_comes_before_newer_checkpoints_and_decides_although_they_were_
     through(bench, LOST_AT - 100)
     for step in (LOST_AT, LOST_AT + 100):
         bench.fakes.source.put(checkpoint(step))
-    tick(bench.world, bench.fakes.clock.now())
+    tick(bench.world, bench.state, bench.fakes.clock.now())
     assert bench.work(at_once=2)
     bench.settle()
     assert bench.kinds()[-4:] == [

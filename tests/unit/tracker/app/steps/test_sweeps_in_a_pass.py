@@ -11,7 +11,7 @@ from tests.fakes.sweeps import FakeSweeps
 from tests.sweeping import NOW, FakePins, answered, sweep_of
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.steps.test_sweeps import nobody_registered
-from tracker.app.pipeline import World, tick
+from tracker.app.pipeline import WatchState, World, tick
 from tracker.app.steps.sweeps import SweepDesk
 from tracker.domain.sweeps.types import TurnState
 
@@ -51,19 +51,19 @@ def state_of(fake: FakeWorld) -> tuple[object, ...]:
 
 def test_the_worst_answers_to_a_sweep_change_nothing_that_is_known_or_told_of_the_run() -> None:
     fake = FakeWorld()
-    world = with_sweeps(fake)
+    world, state = with_sweeps(fake), WatchState()
     for record in fake.run.records:
         fake.queue.add(record.plan, now=NOW, backlog=Backlog.OLDEST)
     fake.work()
-    tick(world, NOW)
+    tick(world, state, NOW)
     before = state_of(fake)
     assert len(fake.history.reports(fake.run.run_id)) == len(fake.run.records)
-    begun = tick(world, TWO).turns
+    begun = tick(world, state, TWO).turns
     assert [turn.state for turn in begun] == [TurnState.RUNNING]
     while claim := fake.queue.claim(worker="w", now=TWO, lease_until=lease_end(TWO)):
         assert claim.plan.sweep is not None
         fake.queue.finish(claim, answered(claim.plan, right=0), now=TWO)
-    passed = tick(world, TWO + timedelta(seconds=1))
+    passed = tick(world, state, TWO + timedelta(seconds=1))
     assert [turn.state for turn in passed.turns] == [TurnState.DONE]
     assert passed.reports == ()
     assert state_of(fake) == before
@@ -73,9 +73,9 @@ def test_the_worst_answers_to_a_sweep_change_nothing_that_is_known_or_told_of_th
 
 def test_what_a_sweep_still_asks_keeps_its_checkpoints_from_being_given_up() -> None:
     fake = FakeWorld()
-    world = with_sweeps(fake)
-    tick(world, NOW)
-    tick(world, TWO)
+    world, state = with_sweeps(fake), WatchState()
+    tick(world, state, NOW)
+    tick(world, state, TWO)
     assert world.sweeps is not None
     (turn,) = world.sweeps.store.open_turns()
     steps = {plan.checkpoint.step for plan in turn.plans}
@@ -85,13 +85,13 @@ def test_what_a_sweep_still_asks_keeps_its_checkpoints_from_being_given_up() -> 
 
 def test_a_world_that_takes_no_care_of_sweeps_leaves_their_results_for_one_that_does() -> None:
     fake = FakeWorld()
-    world = with_sweeps(fake)
-    tick(world, NOW)
-    tick(world, TWO)
+    world, state = with_sweeps(fake), WatchState()
+    tick(world, state, NOW)
+    tick(world, state, TWO)
     while claim := fake.queue.claim(worker="w", now=TWO, lease_until=lease_end(TWO)):
         fake.queue.finish(claim, answered(claim.plan), now=TWO)
-    tick(replace(world, sweeps=None), TWO + timedelta(seconds=1))
+    tick(replace(world, sweeps=None), state, TWO + timedelta(seconds=1))
     assert len(fake.queue.finished()) == 4
     assert fake.history.runs() == ()
-    tick(world, TWO + timedelta(seconds=2))
+    tick(world, state, TWO + timedelta(seconds=2))
     assert fake.queue.finished() == ()

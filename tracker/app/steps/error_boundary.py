@@ -1,35 +1,36 @@
-"""The edge of the watcher: a bug in the path of one record must not end the watching of a run of days."""
+"""A bug in the path of one record must not end the watching of a run of days."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.types import EvalRecord
 
 log = logging.getLogger(__name__)
 
-Reviewed = TypeVar("Reviewed")
 
-
-class Edge:
-    """Calls what reviews records, and leaves alone those at which it broke; the next start tries them again."""
+class ErrorBoundary:
+    """Leaves alone the records at which a review broke; the next start tries them again."""
 
     def __init__(self) -> None:
         self._broken: set[str] = set()
 
-    def reviewed(self, record: EvalRecord, review: Callable[[], Reviewed]) -> Reviewed | None:
-        """Return what `review` returns, None when it broke now or before: said once, and the record stays where it is.
+    def unbroken(self, records: Iterable[EvalRecord]) -> Iterator[EvalRecord]:
+        """Yield the records at which nothing broke before."""
+        return (record for record in records if record.plan.id not in self._broken)
+
+    @contextmanager
+    def around(self, record: EvalRecord) -> Iterator[None]:
+        """End this context where the review of `record` breaks in it: said once, and the record stays where it is.
 
         Raises:
             TrackerError: whatever has a name: a store that is away concerns every record.
         """
-        if record.plan.id in self._broken:
-            return None
         try:
-            return review()
+            yield
         except TrackerError:
             raise
         except Exception as error:
@@ -42,4 +43,3 @@ class Edge:
                 f"{type(error).__name__}: {error}",
                 exc_info=log.isEnabledFor(logging.DEBUG),
             )
-            return None
