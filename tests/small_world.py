@@ -48,8 +48,8 @@ from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.daemon import StopRule, watch
-from tracker.app.pipeline import WatchState
 from tracker.app.steps.alerting import Crier
+from tracker.app.world import WatchState
 from tracker.config import load_config
 from tracker.domain.checkpoints.discovery import WatchOptions
 from tracker.domain.records.types import Pinned

@@ -25,7 +25,7 @@ VIOLATIONS = {
     "evaluate-layers": ("eval_jobs/evaluate/data/rows.py", "import eval_jobs.evaluate.lm_eval.results"),
     "serve-layers": ("eval_jobs/serve/weights/fingerprint.py", "import eval_jobs.serve.resident.vllm"),
     "execute-layers": ("eval_jobs/execute/worker/main.py", "import eval_jobs.execute.launch.local"),
-    "tracker-layers": ("tracker/domain/records/types.py", "import tracker.app.pipeline"),
+    "tracker-layers": ("tracker/domain/records/types.py", "import tracker.app.tick"),
     "domain-layers": ("tracker/domain/scores/summary.py", "import tracker.domain.verdicts.judge"),
     "app-layers": ("tracker/app/steps/collect.py", "import tracker.app.commands.gate"),
     "adapters-layers": ("tracker/adapters/history/store_sql.py", "import tracker.adapters.mlflow.client"),

@@ -268,7 +268,7 @@ def with_failure(record: EvalRecord, benchmark: str) -> EvalRecord:
 
 
 def publish(tracking: Tracking, *indexes: int) -> None:
-    """Do what the pipeline does with the checkpoints at `indexes`."""
+    """Do what the tick does with the checkpoints at `indexes`."""
     for index in indexes:
         checkpoint = RUN.records[index].plan.checkpoint
         tracking.publish_curves(checkpoint, [p for p in LOSS if p.step <= checkpoint.step])

@@ -13,7 +13,7 @@ from tests.fakes.engine import FakeEngine
 from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_overflow
 from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.pipeline import review
+from tracker.app.review import review
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import VerdictWord
 

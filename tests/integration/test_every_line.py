@@ -28,7 +28,10 @@ from tests.watchers import FRESH
 pytestmark = pytest.mark.timeout(900)
 
 LOOPS = {
-    "tracker/app/pipeline.py": None,
+    "tracker/app/tick.py": None,
+    "tracker/app/plans.py": None,
+    "tracker/app/gaps.py": None,
+    "tracker/app/review.py": None,
     "tracker/app/daemon.py": None,
     "eval_jobs/execute/worker/heartbeat.py": None,
     "eval_jobs/execute/worker/main.py": (
@@ -43,13 +46,13 @@ LOOPS = {
 }
 """Files of which every statement is deadly once, and of which functions; None: all."""
 HANDED_IN, FORGOTTEN = "worker.tools.evaluator.forget(claim.plan.id)", "evaluator.forget(plan_id)"
-RECORDED, PASSED_OVER = "world.history.append_report(report)", "continue  # its own review comes"
+RECORDED, PASSED_OVER = "history.append_report(report)", "continue  # its own review comes"
 AFTER_A_KILL = (FORGOTTEN, PASSED_OVER)
 """Statements to which only a kill at another one leads."""
 OF_SWEEPS = (
     "world.wake_workers()",
     "elif world.sweeps is not None:  # nothing of it is judged, and nobody is alerted",
-    "take_over_sweep(record, world.sweeps)",
+    "sweeps.take_over(record, world.sweeps)",
     "swept += 1",
 )
 """These worlds have none: app/steps/test_sweeps.py and tests/e2e/test_sweep.py kill those that have."""

@@ -1,4 +1,4 @@
-"""`tracker watch`: the pipeline's tick, again and again, until it is told to stop."""
+"""`tracker watch`: the tick, again and again, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
 from tracker.app.lookout import Lookout
-from tracker.app.pipeline import Tick, WatchState, World, tick
+from tracker.app.tick import tick
+from tracker.app.world import Tick, WatchState, World
 from tracker.domain.records.display import count_text
 
 log = logging.getLogger(__name__)

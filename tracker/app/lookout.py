@@ -14,8 +14,8 @@ from itertools import chain
 from eval_jobs.identity import suite_fingerprint
 from eval_jobs.queue_types import Hold, QueueState
 from eval_jobs.types import Checkpoint, EvalPlan
-from tracker.app.pipeline import Tick
 from tracker.app.steps.alerting import Crier
+from tracker.app.world import Tick
 from tracker.domain.alerts.blind_spots import KEPT, PLANS, Rhythm, ends_of_unknown, idle_queue, over, overdue, slow_plan
 from tracker.domain.records.alerts import Alert, AlertKind, Patience
 from tracker.ports import CurveReader

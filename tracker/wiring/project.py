@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from tracker.adapters.mlflow.registry import RegisteredCheckpoint
     from tracker.adapters.mlflow.runs import TrackingSettings
     from tracker.adapters.mlflow.samples import WrittenPage
-    from tracker.app.pipeline import Measurement, World
     from tracker.app.steps.alerting import Crier
     from tracker.app.steps.collect import Keeping
     from tracker.app.steps.sweeps import SweepDesk
+    from tracker.app.world import Measurement, World
     from tracker.domain.compare.sample_pages import SamplePage
     from tracker.domain.sweeps.types import Sweep
 
@@ -256,7 +256,7 @@ class Project:
         Raises:
             CheckpointError: that folder is no complete checkpoint.
         """
-        from tracker.app.pipeline import Measurement
+        from tracker.app.world import Measurement
 
         return Measurement(
             suites=(self.suite(),),
@@ -273,7 +273,7 @@ class Project:
             ConfigError: the run was watched with another state folder.
         """
         self.make_state_dir()
-        from tracker.app.pipeline import Order, World
+        from tracker.app.world import Order, World
 
         world = World(
             source=open_source(self.config, self.pins_dir),

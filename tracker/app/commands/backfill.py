@@ -19,7 +19,7 @@ from eval_jobs.errors import CheckpointError
 from eval_jobs.identity import serve_settings, suite_fingerprint
 from eval_jobs.ports import Queue
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.app.pipeline import Measurement, World
+from tracker.app.world import Measurement, World
 from tracker.domain.alerts.lasting import OF_CHECKPOINTS, lasting_alerts
 from tracker.domain.records.types import Gap
 

@@ -16,7 +16,8 @@ from eval_jobs.errors import CheckpointError, ConfigError
 from eval_jobs.identity import benchmark_fingerprint, content_hash, rest_plan, serve_settings
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint, EvalPlan, EvalResult
-from tracker.app.pipeline import World, plans_for
+from tracker.app.plans import plans_for
+from tracker.app.world import World
 from tracker.domain.compare.bisection import Search
 from tracker.domain.compare.lost_between import Ends, LostBetween, ends_of, looked_at, lost_between, search_of
 from tracker.domain.records.imported import is_imported

@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 
 from eval_jobs.ports import Clock
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.app.pipeline import World, judge_and_remember, look_again, recall
+from tracker.app.review import look_again, recall, remember, warn_of_baseline
+from tracker.app.world import World
 from tracker.domain.imports.records import ImportedCheckpoint, known_chances
 from tracker.domain.records.outlines import without_samples
 from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.mean_series import means_of, with_means
 from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.late import overtaken_by
 from tracker.domain.verdicts.trials import Memory
 from tracker.ports import Tracking
@@ -123,7 +125,9 @@ def _take(world: World, run: _Run, checkpoint: ImportedCheckpoint, clock: Clock)
         world.tracking.publish(record, known)
         return Taken(checkpoint=checkpoint, report=known, is_new=False)
     memory = run.add(record)
-    report = judge_and_remember(world, record, run.scores, memory, clock.now())
+    warn_of_baseline(record, memory, world.policy)
+    report = judge(record, run.scores, memory, world.policy, now=clock.now())
+    remember(report, world.history)
     world.tracking.publish(record, report)
     later = run.later_than(record)
     if later:

@@ -6,8 +6,10 @@ from eval_jobs.ports import Progress
 from eval_jobs.queue.rules import may_pass
 from eval_jobs.run import Tools, run_plan
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.app.pipeline import World, plans_for, review
+from tracker.app.plans import plans_for
+from tracker.app.review import review
 from tracker.app.steps.collect import collect
+from tracker.app.world import World
 from tracker.domain.records.imported import is_imported
 from tracker.domain.records.types import Report
 

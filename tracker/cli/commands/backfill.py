@@ -21,7 +21,7 @@ from tracker.adapters.checkpoints.files.listing import Place, facts_of, places_i
 from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource
-from tracker.app.pipeline import Tick, WatchState, World
+from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
 from tracker.cli.options import checked_run_name, config_option, open_project
 from tracker.cli.tables.watch_display import WatchDisplay

@@ -18,7 +18,8 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.app.commands.bisect import Lost, Places, Turn, bisect
-from tracker.app.pipeline import WatchState, World, review_finished
+from tracker.app.tick import review_finished
+from tracker.app.world import WatchState, World
 from tracker.cli import interrupts
 from tracker.cli.checkpoints import known_run
 from tracker.cli.options import config_option, json_option, json_text, open_project

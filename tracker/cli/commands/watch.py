@@ -21,7 +21,7 @@ from eval_jobs.queue_types import QueueState
 from tracker.adapters.free_memory import do_without, give_back, keep_no_pool
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource, stand_by
-from tracker.app.pipeline import Tick, WatchState
+from tracker.app.world import Tick, WatchState
 from tracker.cli import interrupts
 from tracker.cli.log_text import log_with
 from tracker.cli.options import config_option, open_project

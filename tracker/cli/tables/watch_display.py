@@ -14,7 +14,7 @@ from rich.text import Text
 
 from eval_jobs.queue_types import QueueState
 from eval_jobs.types import EngineKind
-from tracker.app.pipeline import Measurement, Tick
+from tracker.app.world import Measurement, Tick
 from tracker.cli.tables.calibration import repetitions
 from tracker.cli.tables.render import report_lines, unfit_lines
 from tracker.cli.tables.sweep import change_text

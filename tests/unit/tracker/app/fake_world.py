@@ -17,9 +17,9 @@ from tests.fakes.source import FakeSource
 from tests.fakes.tracking import FakeTracking
 from tests.records import RecordedRun, forgetting_run
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
-from tracker.app.pipeline import Measurement, Order, World
 from tracker.app.steps.alerting import Crier
 from tracker.app.steps.collect import Keeping
+from tracker.app.world import Measurement, Order, World
 from tracker.domain.best.retention import KeepPolicy
 from tracker.domain.records.types import Policy
 

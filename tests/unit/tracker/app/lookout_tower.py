@@ -13,8 +13,8 @@ from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tracker.app.lookout import Lookout
-from tracker.app.pipeline import Tick
 from tracker.app.steps.alerting import Crier
+from tracker.app.world import Tick
 from tracker.domain.records.alerts import AlertKind, AlertState, Patience
 from tracker.domain.records.types import CurvePoint, Gap, Report
 

@@ -29,7 +29,8 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.pipeline import Measurement, WatchState, World, tick
+from tracker.app.tick import tick
+from tracker.app.world import Measurement, WatchState, World
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Policy, VerdictWord
 from tracker.domain.verdicts.screening import Screening

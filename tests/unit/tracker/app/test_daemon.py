@@ -15,7 +15,7 @@ from tests.fakes.tracking import FakeTracking
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.daemon import LAST_PASSES, StopRule, watch
-from tracker.app.pipeline import Tick, WatchState
+from tracker.app.world import Tick, WatchState
 
 
 class Watching:

@@ -11,8 +11,9 @@ from eval_jobs.queue_types import Backlog
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tests.unit.tracker.app.test_pipeline import Fuse, Killed, cut
-from tracker.app.pipeline import Order, WatchState, tick
+from tests.unit.tracker.app.test_tick import Fuse, Killed, cut
+from tracker.app.tick import tick
+from tracker.app.world import Order, WatchState
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Pinned, Report, VerdictWord
 from tracker.domain.verdicts.late import words_of

@@ -14,7 +14,7 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint
 from tests.records import forgetting_run
 from tests.tiny_model import write_checkpoint
-from tracker.app.pipeline import Order
+from tracker.app.world import Order
 from tracker.config import parse_config
 from tracker.wiring.project import Project
 

@@ -11,7 +11,8 @@ from eval_jobs.types import Checkpoint, Generation
 from tests.sweeping import CHECKPOINTS, NOW, sweep_of
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
-from tracker.app.pipeline import WatchState, World, tick
+from tracker.app.tick import tick
+from tracker.app.world import WatchState, World
 from tracker.domain.alerts.rules import alert_of_gap
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Closing, Gap

@@ -12,7 +12,7 @@ from eval_jobs.errors import CheckpointNotFound, ConfigError, Incomparable
 from eval_jobs.types import Checkpoint
 from tests.unit.tracker.app.screening_bench import RUN, SCREENING, Bench, checkpoint, kind_of, through
 from tracker.app.commands.bisect import Lost, Places, Turn, bisect
-from tracker.app.pipeline import tick
+from tracker.app.tick import tick
 from tracker.domain.compare.bisection import most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
 from tracker.domain.verdicts.screening import Screening

@@ -22,8 +22,9 @@ from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.calibrate import carry_out, estimate_of, next_calibration
-from tracker.app.pipeline import WatchState, World, tick
 from tracker.app.steps.conclude import Desk
+from tracker.app.tick import tick
+from tracker.app.world import WatchState, World
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.calibration import Calibration
 

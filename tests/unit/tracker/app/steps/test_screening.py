@@ -26,7 +26,8 @@ from tests.unit.tracker.app.screening_bench import (
     checkpoint,
     through,
 )
-from tracker.app.pipeline import review, tick
+from tracker.app.review import review
+from tracker.app.tick import tick
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.verdicts.screening import is_screen, savings_of

@@ -11,8 +11,9 @@ from tests.fakes.sweeps import FakeSweeps
 from tests.sweeping import NOW, FakePins, answered, sweep_of
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.steps.test_sweeps import nobody_registered
-from tracker.app.pipeline import WatchState, World, tick
 from tracker.app.steps.sweeps import SweepDesk
+from tracker.app.tick import tick
+from tracker.app.world import WatchState, World
 from tracker.domain.sweeps.types import TurnState
 
 TWO = NOW.replace(hour=2)

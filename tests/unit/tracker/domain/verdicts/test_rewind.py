@@ -37,7 +37,7 @@ def tried(name: str, steps: Iterable[int], count: int, *, minute: float) -> list
 
 @dataclass
 class Followed:
-    """A run that is judged as records come, as `tracker.app.pipeline.review` does."""
+    """A run that is judged as records come, as `tracker.app.review.review` does."""
 
     records: list[EvalRecord] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)

@@ -12,8 +12,12 @@ from eval_jobs.queue.rules import lease_end
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.pipeline import WatchState, World, plans_for, remember_gaps, review, tick
+from tracker.app.gaps import remember_gaps
+from tracker.app.plans import plans_for
+from tracker.app.review import review
 from tracker.app.steps.alerting import Crier
+from tracker.app.tick import tick
+from tracker.app.world import WatchState, World
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.types import Gap, Pinned, Report, VerdictWord
 

@@ -1,0 +1,63 @@
+"""Checkpoints that are not evaluated: what the source could not take, and what waited behind too many newer ones."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from eval_jobs.errors import CheckpointSkipped
+from eval_jobs.queue_types import Backlog
+from eval_jobs.types import Checkpoint
+from tracker.app.world import Order, WatchState, World
+from tracker.domain.alerts.rules import alert_of_gap
+from tracker.domain.checkpoints.gaps import unsettled
+from tracker.domain.records.types import Gap
+
+
+def remember_gaps(world: World, state: WatchState) -> tuple[Gap, ...]:
+    """Remember what the source could not take, and tell people; return what is new."""
+    found = tuple(gap for gap in world.source.gaps() if gap not in state.notified)
+    new: list[Gap] = []
+    for run_id in sorted({gap.run_id for gap in found}):
+        of_run = (gap for gap in found if gap.run_id == run_id)
+        told = {alert.fingerprint for alert in world.history.open_alerts(run_id)}
+        for gap in unsettled(of_run, world.history.gaps(run_id), world.history.records(run_id)):
+            if world.history.append_gap(gap):
+                new.append(gap)
+            alert = alert_of_gap(gap)
+            if alert.fingerprint not in told:  # not only for new gaps: a crash may have come before the alert
+                world.crier.tell([alert])
+    state.notified.update(found)
+    return tuple(new)
+
+
+def skip_surplus(world: World, state: WatchState, now: datetime) -> tuple[Gap, ...]:
+    """Skip the oldest of too many waiting checkpoints, and remember each as a gap; return those that are new.
+
+    Nobody is alerted: it is the order of the day while the trainer is faster than the workers.
+    """
+    for run_id in state.first if world.order.backlog is Backlog.NEWEST else ():
+        world.queue.skip(run_id, max_waiting=world.order.max_waiting)
+    gaps = []
+    for plan in world.queue.skipped():
+        gap = gap_of_skipped(plan.checkpoint, world.order, now)
+        if world.history.append_gap(gap):
+            gaps.append(gap)
+        world.queue.leave_out(plan.id)  # after the history: a crash in between repeats it, harmlessly
+    return tuple(gaps)
+
+
+def gap_of_skipped(checkpoint: Checkpoint, order: Order, now: datetime) -> Gap:
+    """Return what is remembered of a checkpoint that was skipped. Pure."""
+    error = CheckpointSkipped(
+        f"skipped: {order.max_waiting} newer checkpoints were waiting",
+        hint=f'`tracker run {checkpoint.uri}` evaluates it, watch.backlog = "all" every one; more workers skip fewer',
+    )
+    return Gap(
+        run_id=checkpoint.run_id,
+        step=checkpoint.step,
+        source_uri=checkpoint.source_uri,
+        code=error.code,
+        message=error.message,
+        hint=error.hint,
+        seen_at=now,
+    )

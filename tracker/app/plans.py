@@ -1,0 +1,43 @@
+"""What is asked at a checkpoint: everything that is measured, or a part of each benchmark first."""
+
+from __future__ import annotations
+
+from eval_jobs.identity import make_plan
+from eval_jobs.types import Checkpoint, EvalPlan
+from tracker.app.steps.screening import pace_of, paced
+from tracker.app.world import Measurement, WatchState, World
+from tracker.domain.records.types import Policy
+
+
+def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
+    """Return what to measure at `checkpoint` of a run that began with `first`. Pure.
+
+    The first suite carries the latency loads and their reference; nothing is its own reference.
+    """
+    reference = first if measurement.reference == "first" else measurement.reference
+    if reference is not None and reference.digest == checkpoint.digest:
+        reference = None
+    latency, scores_only = (measurement.loads, reference), ((), None)
+    return tuple(
+        make_plan(checkpoint, suite, measurement.serve, *(latency if index == 0 else scores_only))
+        for index, suite in enumerate(measurement.suites)
+    )
+
+
+def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep: bool) -> tuple[EvalPlan, ...]:
+    """Return what is asked at `checkpoint` before anything is known of it: everything, or a part of each benchmark."""
+    run_id, screening = checkpoint.run_id, world.measurement.screening
+    plans = plans_for(checkpoint, world.measurement, first=state.first[run_id])
+    if screening is None:
+        return plans
+    if run_id not in state.paces:
+        state.paces[run_id] = pace_of(world.history, run_id)
+    return paced(plans, screening, world.queue, state.paces[run_id], keep=keep)
+
+
+def is_baseline(checkpoint: Checkpoint, policy: Policy) -> bool:
+    """Say whether the policy compares every checkpoint with this one."""
+    return policy.pinned is not None and (policy.pinned.run_id, policy.pinned.step) == (
+        checkpoint.run_id,
+        checkpoint.step,
+    )

@@ -1,0 +1,115 @@
+"""A record becomes a verdict: it is remembered, judged against the run so far, published, and people are told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+
+from eval_jobs.types import EvalRecord, EvalResult
+from tracker.app.steps.screening import plans_of_rest, whole_record
+from tracker.app.world import World
+from tracker.domain.alerts.rules import alerts_for, loss_alerts
+from tracker.domain.best.champions import champions_of
+from tracker.domain.overview.costs import with_cost_so_far
+from tracker.domain.records.branches import branches_of
+from tracker.domain.records.types import Policy, Report
+from tracker.domain.scores.run_scores import series_key
+from tracker.domain.verdicts.judge import judge
+from tracker.domain.verdicts.late import judged_again, overtaken_by, words_of
+from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
+from tracker.domain.verdicts.trials import Memory
+from tracker.ports import History
+
+log = logging.getLogger(__name__)
+
+
+def review(world: World, record: EvalRecord, now: datetime) -> Report:
+    """Remember a record, judge it against the run so far, publish it and tell people.
+
+    Where a part was asked and looks suspicious, the others are asked next, of this checkpoint before all others.
+    """
+    record = whole_record(record, world.history)
+    run_id = record.plan.checkpoint.run_id
+    world.history.append(record)
+    memory = recall(world.history, run_id, world.policy)
+    warn_of_baseline(record, memory, world.policy)
+    report = judge(record, world.history.scores(run_id), memory, world.policy, now=now)
+    remember(report, world.history)
+    ask_rest(world, record, report, memory, now)
+    world.tracking.publish(with_cost_so_far(record, memory.records), report, left_behind(record, memory))
+    crown(world, record, memory)
+    later = overtaken_by(record, memory.records)
+    world.crier.tell(alerts_for(report, world.history.open_alerts(run_id), later), record)
+    if later:
+        look_again(world, later, memory, now)
+    return report
+
+
+def remember(report: Report, history: History) -> None:
+    """Store what was concluded of a record that is in the history."""
+    for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
+        history.append_episode(episode)
+    history.append_report(report)
+
+
+def crown(world: World, record: EvalRecord, memory: Memory) -> None:
+    """Let the aliases of the run name its best checkpoints, as they are known now."""
+    checkpoint = record.plan.checkpoint
+    branches = branches_of(one.plan.checkpoint for one in (*memory.records, record))
+    scores = scores_of_newest(world.history.scores(checkpoint.run_id), branches)
+    world.tracking.publish_champions(checkpoint, champions_of(scores, min_coverage=world.policy.min_coverage))
+
+
+def ask_rest(world: World, record: EvalRecord, report: Report, memory: Memory, now: datetime) -> None:
+    """Ask what screens have left out where that would tell more; asked before: nothing happens."""
+    if world.measurement.screening is None:
+        return
+    for rest in plans_of_rest(record, report, memory.records, world.keeping.pins.given_up()):
+        world.queue.add(rest, now=now, backlog=world.order.backlog, keep=True)
+
+
+def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: datetime) -> None:
+    """Judge checkpoints again whose past has grown; a loss that the newest one shows now is told."""
+    run_id = later[0].plan.checkpoint.run_id
+    scores = world.history.scores(run_id)
+    for record in later:
+        before = world.history.report(record.plan.id)
+        if before is None:
+            continue  # its own review comes
+        report = judged_again(before, judge(record, scores, memory, world.policy, now=now))
+        for episode in report.episodes:
+            world.history.append_episode(episode)
+        ask_rest(world, record, report, memory, now)
+        if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
+            world.tracking.publish(with_cost_so_far(full, memory.records), report, left_behind(record, memory))
+        world.history.append_report(report)  # after MLflow: a crash in between must leave the words different
+        world.crier.tell(loss_alerts(report, world.history.open_alerts(run_id)))
+
+
+def recall(history: History, run_id: str, policy: Policy) -> Memory:
+    """Return what is known of a run beside its scores."""
+    return Memory(
+        episodes=history.episodes(run_id),
+        acceptances=history.acceptances(run_id),
+        pinned=None if policy.pinned is None else history.scores(policy.pinned.run_id),
+        records=history.records(run_id),
+        calibrations=history.calibrations(),
+    )
+
+
+def warn_of_baseline(record: EvalRecord, memory: Memory, policy: Policy) -> None:
+    """Say which results have no counterpart at the pinned checkpoint, so that nobody relies on a comparison."""
+    pinned = policy.pinned
+    if pinned is None or memory.pinned is None:
+        return
+    keys = {o.benchmark: series_key(record.plan, o) for o in record.outcomes if isinstance(o, EvalResult)}
+    known = {key for key, series in memory.pinned.series.items() if series.row_of(pinned.step) is not None}
+    if lacking := [name for name, key in keys.items() if key not in known]:
+        log.warning(
+            "%s: not compared with policy.baseline %s@%d, which has no result measured alike: "
+            "evaluate it with these settings, or change policy.baseline",
+            ", ".join(lacking),
+            pinned.run_id,
+            pinned.step,
+        )

@@ -1,0 +1,75 @@
+"""The main loop's one step: checkpoints become plans, records become verdicts and alerts. READ THIS FIRST.
+
+Data flows one way: checkpoint -> plan -> (a worker runs eval_jobs.run.run_plan) -> record -> report -> alert, or a
+plan for the samples that were left out at first.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tracker.app.gaps import remember_gaps, skip_surplus
+from tracker.app.plans import first_plans, is_baseline
+from tracker.app.review import review
+from tracker.app.steps import conclude, sweeps
+from tracker.app.steps.collect import collect
+from tracker.app.world import Tick, WatchState, World
+from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.types import Report
+
+
+def tick(world: World, state: WatchState, now: datetime) -> Tick:
+    """Do one pass. Safe to kill at any line and run again."""
+    checkpoints = world.source.ready(now)
+    state.found.extend(checkpoints)
+    while state.found:
+        checkpoint = state.found[0]
+        first = state.first.setdefault(checkpoint.run_id, checkpoint)
+        keep = checkpoint == first or is_baseline(checkpoint, world.policy)
+        for plan in first_plans(checkpoint, world, state, keep=keep):
+            # plan.id is a content hash: adding twice is a no-op
+            world.queue.add(plan, now=now, backlog=world.order.backlog, keep=keep)
+        world.wake_workers()  # at once: long curves take a while, and a tracking store may be waited for
+        world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
+        del state.found[0]
+    skipped = skip_surplus(world, state, now)
+    gaps = remember_gaps(world, state)
+    reports, calibrations, swept = review_finished(world, state, now)
+    turns = () if world.sweeps is None else sweeps.follow(world.sweeps, now)
+    if turns:
+        world.wake_workers()
+    return Tick(
+        checkpoints=checkpoints,
+        gaps=gaps,
+        skipped=skipped,
+        reports=reports,
+        calibrations=calibrations,
+        turns=turns,
+        swept=swept,
+        unsent=world.tracking.flush(),
+        untold=world.crier.alerting.flush(),
+    )
+
+
+def review_finished(
+    world: World, state: WatchState, now: datetime
+) -> tuple[tuple[Report, ...], tuple[Calibration, ...], int]:
+    """Take over what workers have finished since; return what it showed, and how many were of sweeps."""
+    reports: list[Report] = []
+    calibrations: list[Calibration] = []
+    swept = 0
+    desk = conclude.Desk(queue=world.queue, history=world.history, policy=world.policy, tell=world.crier.tell)
+    for record in state.boundary.unbroken(world.queue.finished()):  # written by workers, wherever they run
+        with state.boundary.around(record):
+            if record.plan.calibration:
+                calibrations.append(conclude.take_over(record, desk))
+            elif record.plan.sweep is None:
+                reports.append(review(world, record, now))
+                world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
+            elif world.sweeps is not None:  # nothing of it is judged, and nobody is alerted
+                sweeps.take_over(record, world.sweeps)
+                swept += 1
+    if reports:
+        world.wake_workers()
+        collect(world.keeping)
+    return tuple(reports), tuple(calibrations), swept
