@@ -45,14 +45,34 @@ A regression is not an error: it is a verdict.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """How every command ends; docs/how-it-works.md shows them to users."""
+
+    OK = 0
+    """Measured, nothing lost; delivered; alive."""
+    REGRESSION = 1
+    """The model is worse, a loss is placed, or a benchmark is unfit."""
+    USAGE = 2
+    """A wrong setting, argument or data file, or more than is allowed."""
+    UNKNOWN = 3
+    """Missing, incomparable or inconclusive: nothing can be said of the model."""
+    BROKEN = 4
+    """Something failed, foreseen or not; it says nothing about a model."""
+    INTERRUPTED = 130
+    """By Ctrl-C or a signal."""
+    UNREAD = 141
+    """Nobody reads the output any more, as a shell gives it to every command of a pipe."""
 
 
 class TrackerError(Exception):
     """What went wrong, where, and what to do. `message` says what and where, `hint` what to do next."""
 
     code: ClassVar[str] = "E-TRACKER"
-    exit_code: ClassVar[int] = 4
+    exit_code: ClassVar[ExitCode] = ExitCode.BROKEN
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str, **context: str | int | float) -> None:
@@ -69,7 +89,7 @@ class ConfigError(TrackerError):
     """A setting, an argument or a combination of them is wrong."""
 
     code = "E-CONFIG"
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class CheckpointError(TrackerError):
@@ -82,7 +102,7 @@ class CheckpointNotFound(CheckpointError):
     """The folder does not exist or holds no checkpoint."""
 
     code = "E-CKPT-NOT-FOUND"
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class CheckpointIncomplete(CheckpointError):
@@ -195,14 +215,14 @@ class UnknownBenchmark(EvaluateError):
     """No benchmark of that name exists."""
 
     code = "E-EVAL-BENCHMARK"
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class BadData(EvaluateError):
     """A data file is missing or has a broken line."""
 
     code = "E-EVAL-DATA"
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class EndpointFailed(EvaluateError):
@@ -300,4 +320,4 @@ class Incomparable(TrackerError):
     """Two results were not measured alike."""
 
     code = "E-INCOMPARABLE"
-    exit_code = 3
+    exit_code = ExitCode.UNKNOWN

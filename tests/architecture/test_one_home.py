@@ -13,6 +13,7 @@ FILES = sorted(path for package in ("eval_jobs", "tracker", "dashboards") for pa
 RULES = {
     "whether a disk is full": (r"ENOSPC|EDQUOT|EFBIG|errno (==|in) \(?[0-9]", {"eval_jobs/host/storage.py"}),
     "who process N is": (r"/stat\b.*read|\"stat\"|boot_id\"|ns/pid", {"eval_jobs/host/proc.py"}),
+    "exit codes": (r"sys\.exit\([0-9]|exit_code = [0-9]", set()),
 }
 """What shows that a file decides it, and the files that may."""
 

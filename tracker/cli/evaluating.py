@@ -1,4 +1,4 @@
-"""Evaluates a checkpoint in this process, for commands that do not wait for a worker."""
+"""What commands that evaluate share: who carries it out, and how this process does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from eval_jobs.execute.worker.main import make_tools
+from eval_jobs.host.clock import SystemClock
 from eval_jobs.types import EvalRecord
 from tracker.app.commands.once import evaluate_once
 from tracker.domain.records.types import Report
@@ -43,3 +44,12 @@ def evaluate_now(
         world.source.close()
         world.tracking.close()
         world.crier.alerting.close()
+
+
+def has_watcher(project: Project) -> bool:
+    """Say whether another process watches the run, and so keeps workers for it."""
+    lead = project.lead()
+    try:
+        return not lead.take(SystemClock().now())
+    finally:
+        lead.release()

@@ -18,16 +18,10 @@ from typing import Any, TextIO
 
 import click
 
-from eval_jobs.errors import ConfigError, TrackerError
+from eval_jobs.errors import ConfigError, ExitCode, TrackerError
 from tracker.cli import interrupts
 from tracker.cli.log_text import log_with, show_traceback, shown
 from tracker.domain.records.display import one_line
-
-BROKEN = 4
-"""Exit code of what nobody foresaw, as of every other failure that says nothing about a model."""
-
-UNREAD = 141
-"""Exit code when nobody reads the output any more, as a shell gives it to every command of a pipe."""
 
 PLUGIN_GROUP = "tracker.commands"
 DISTRIBUTION = "checkpoint-tracker"
@@ -186,7 +180,7 @@ def cli(*, debug: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line; exit codes are those of `eval_jobs.errors`, 2 for usage and 130 for Ctrl-C."""
+    """Run the command line; exit codes are those of `ExitCode`."""
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
     for stream in (sys.stdout, sys.stderr):
         _replace_what_it_cannot_show(stream)
@@ -207,15 +201,15 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
+        sys.exit(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        sys.exit(130)
+        sys.exit(ExitCode.INTERRUPTED)
     except _PipeBroken as error:
         sys.exit(_unread() if error.is_output else _broken(error.cause))
     except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say that something was lost
         sys.exit(_broken(error))
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code if isinstance(code, int) else ExitCode.OK)
 
 
 # --- private
@@ -230,14 +224,14 @@ def _replace_what_it_cannot_show(stream: TextIO) -> None:
 def _broken(error: Exception) -> int:
     """Show what nobody foresaw and return its exit code."""
     show_traceback(type(error), error, error.__traceback__)
-    return BROKEN
+    return ExitCode.BROKEN
 
 
 def _unread() -> int:
     """Return the exit code of a command whose reader has seen enough, which is no failure."""
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), 1)  # what is still to be written at the end
-    return UNREAD
+    return ExitCode.UNREAD
 
 
 def _is_unread() -> bool:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from eval_jobs.errors import ConfigError, StoreError, TrackerError
+from eval_jobs.errors import ConfigError, ExitCode, StoreError, TrackerError
 from eval_jobs.evaluate.selection import EvaluatorByName
 from eval_jobs.execute.life import SignOfLife
 from eval_jobs.execute.nudge import Nudged
@@ -227,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrackerError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    return 0
+    return ExitCode.OK
 
 
 # --- private

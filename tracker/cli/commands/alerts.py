@@ -14,7 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from eval_jobs.errors import AlertError, ConfigError
+from eval_jobs.errors import AlertError, ConfigError, ExitCode
 from eval_jobs.host.clock import SystemClock
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.best.retention import is_of
@@ -22,8 +22,6 @@ from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertS
 from tracker.domain.records.display import count_text, one_line
 from tracker.ports import Notifier
 from tracker.wiring.project import Project
-
-BROKEN = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +61,17 @@ def test(*, channel: str | None, config_path: Path) -> int:
     Exit code 0: every service says that it took the message; 4: one did not.
     """
     project = open_project(config_path)
-    console, broken = Console(), 0
+    console, code = Console(), ExitCode.OK
     for one in _chosen(project.channels, channel):
         try:
             answer = one.notify(trial_message(project.config.run.name, SystemClock().now()))
         except AlertError as error:
-            broken = BROKEN
+            code = ExitCode.BROKEN
             console.print(Text(f"{one.name}: not delivered: {one_line(error.message)}", style="red"))
             console.print(Text(f"  do: {one_line(error.hint)}"))
         else:
             console.print(Text(f"{one.name}: delivered, the service answered: {one_line(answer)}"))
-    return broken
+    return code
 
 
 @command.command("move")

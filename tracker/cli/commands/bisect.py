@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from eval_jobs.errors import CheckpointSkipped, TrackerError
+from eval_jobs.errors import CheckpointSkipped, ExitCode, TrackerError
 from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Clock
@@ -29,7 +29,6 @@ from tracker.domain.records.display import one_line, p_text, signed_text
 from tracker.ports import Lead
 from tracker.wiring.project import Project
 
-FOUND, UNSURE = 1, 3
 LOOK_S = 0.5
 """Between two looks at the queue."""
 
@@ -65,7 +64,7 @@ def command(*, run: str, benchmark: str, config_path: Path, as_json: bool, **opt
         click.echo(json_text(dict[str, Any], asdict(found) | {"sentence": sentence_of(found)}))
     for line in _lines(found):
         console.print(Text(one_line(line)), soft_wrap=True)
-    return FOUND if found.is_sure else UNSURE
+    return ExitCode.REGRESSION if found.is_sure else ExitCode.UNKNOWN
 
 
 # --- private

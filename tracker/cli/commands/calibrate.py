@@ -9,25 +9,24 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from eval_jobs.errors import ConfigError, Incomparable, StoreError
+from eval_jobs.errors import ConfigError, ExitCode, Incomparable, StoreError
 from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.commands.calibrate import Estimate, carry_out, estimate_of, next_calibration
 from tracker.app.steps.conclude import Desk
 from tracker.cli import interrupts
 from tracker.cli.checkpoints import is_reference, named_checkpoint
+from tracker.cli.evaluating import has_watcher
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.cli.tables.calibration import calibration_table, repetitions
+from tracker.cli.tables.render import print_line
 from tracker.domain.best.retention import identity_of, is_of
 from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
-from tracker.domain.records.display import clean, duration_text, names_text, one_line
+from tracker.domain.records.display import duration_text, names_text, one_line
 from tracker.wiring.project import Project
-
-UNFIT, NOT_MEASURED, BROKEN = 1, 3, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     """
     project = open_project(config_path)
     project.make_state_dir()
-    console, clock = Console(stderr=as_json), SystemClock()
+    console = Console(stderr=as_json)
     chosen = _chosen(project, checkpoint)
     plan = next_calibration(project.history, chosen, project.suite(), project.serve_spec())
     desk = Desk(
@@ -65,7 +64,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
         policy=project.config.to_policy(),
         tell=project.crier.tell,
     )
-    is_watched = not _may_lead(project, clock)
+    is_watched = has_watcher(project)
     _say_what_comes(console, plan, project, "of the running `tracker watch`" if is_watched else "")
     with project.pins.in_use(chosen):
         calibration = _carried_out(plan, desk, project.workers(0 if is_watched else workers), console)
@@ -112,22 +111,13 @@ def _chosen(project: Project, name: str) -> Checkpoint:
     return here or project.pin(wanted.uri)
 
 
-def _may_lead(project: Project, clock: Clock) -> bool:
-    """Say whether nobody watches the run: then no other process keeps workers for it."""
-    lead = project.lead()
-    try:
-        return lead.take(clock.now())
-    finally:
-        lead.release()
-
-
 def _say_what_comes(console: Console, plan: EvalPlan, project: Project, whose: str) -> None:
     checkpoint, names = plan.checkpoint, names_text([b.name for b in plan.suite.benchmarks])
-    _line(console, "calibrate", f"step {checkpoint.step} of {checkpoint.run_id}: {names}, asked twice")
+    print_line(console, "calibrate", f"step {checkpoint.step} of {checkpoint.run_id}: {names}, asked twice")
     records = project.history.records(checkpoint.run_id)
-    _line(console, "cost", _estimate_text(estimate_of(plan, records, project.history.record)))
+    print_line(console, "cost", _estimate_text(estimate_of(plan, records, project.history.record)))
     workers = f"the workers {whose} do it" if whose else "Ctrl-C stops; the next `tracker calibrate` goes on"
-    _line(console, "workers" if whose else "keeping", workers)
+    print_line(console, "workers" if whose else "keeping", workers)
 
 
 def _estimate_text(expected: Estimate | None) -> str:
@@ -136,10 +126,6 @@ def _estimate_text(expected: Estimate | None) -> str:
     total = duration_text(expected.load_s + expected.scoring_s)
     parts = f"loading {duration_text(expected.load_s)}, scoring {duration_text(expected.scoring_s)}"
     return f"{expected.answers:,} answers in about {total} ({parts}), by what step {expected.step} took"
-
-
-def _line(console: Console, word: str, text: str) -> None:
-    console.print(Text.assemble((f"{word:>9} ", "dim"), " ".join(clean(text).split())), soft_wrap=True)
 
 
 def _carried_out(plan: EvalPlan, desk: Desk, local: LocalWorkers, console: Console) -> Calibration:
@@ -153,7 +139,7 @@ def _carried_out(plan: EvalPlan, desk: Desk, local: LocalWorkers, console: Conso
 
             return carry_out(plan, desk, clock=SystemClock(), meanwhile=meanwhile)
     except KeyboardInterrupt:
-        _line(
+        print_line(
             console, "stopped", "what is answered is kept: `tracker calibrate` goes on, and so does a `tracker watch`"
         )
         raise
@@ -172,7 +158,7 @@ def _progress(plan: EvalPlan, state: QueueState) -> str:
 def _exit_code(calibration: Calibration, min_effect: float) -> int:
     codes = {failure.code for failure in calibration.failures}
     if codes - {Incomparable.code}:
-        return BROKEN
+        return ExitCode.BROKEN
     if any(one.fitness is Fitness.UNFIT for one in repetitions(calibration, min_effect)):
-        return UNFIT
-    return NOT_MEASURED if codes else 0
+        return ExitCode.REGRESSION
+    return ExitCode.UNKNOWN if codes else ExitCode.OK

@@ -15,7 +15,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from eval_jobs.errors import ConfigError
+from eval_jobs.errors import ConfigError, ExitCode
 from eval_jobs.host.storage import write_error
 from eval_jobs.types import EvalRecord
 from tracker.adapters.gate_bundle import Said, read_bundle, words_of, write_bundle
@@ -36,8 +36,7 @@ from tracker.domain.gate.types import GateCase, GateReport, GateWord
 from tracker.domain.records.display import shortened
 from tracker.wiring.project import Project
 
-EXIT_CODES = {GateWord.PASS: 0, GateWord.REGRESSION: 1}
-UNSURE = 3
+EXIT_CODES = {GateWord.PASS: ExitCode.OK, GateWord.REGRESSION: ExitCode.REGRESSION}
 
 _FORMATS = [str(form) for form in GateFormat]
 _WIDTH = 120
@@ -82,8 +81,8 @@ def command(*, candidate: str | None, baseline: str | None, config_path: Path, *
     if outputs.summary is not None:
         _append(outputs.summary, gate_markdown(report))
     if report.word is GateWord.INCONCLUSIVE and options["allow_inconclusive"]:
-        return 0
-    return EXIT_CODES.get(report.word, UNSURE)
+        return ExitCode.OK
+    return EXIT_CODES.get(report.word, ExitCode.UNKNOWN)
 
 
 # --- private

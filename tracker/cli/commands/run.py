@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from eval_jobs.errors import ExitCode
 from eval_jobs.types import BenchmarkFailure, EvalRecord
 from tracker.cli.evaluating import evaluate_now
 from tracker.cli.options import config_option, json_option, json_text, open_project
@@ -44,10 +45,10 @@ def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> 
     words = {verdict.word for report in reports for verdict in (*report.verdicts, *_losses(report))}
     slower = any(verdict.word in BAD_NEWS for report in reports for verdict in report.latency)
     if any(isinstance(outcome, BenchmarkFailure) for record in records for outcome in record.outcomes):
-        return 4
+        return ExitCode.BROKEN
     if slower or words & BAD_NEWS:
-        return 1
-    return 3 if words & NO_NEWS else 0
+        return ExitCode.REGRESSION
+    return ExitCode.UNKNOWN if words & NO_NEWS else ExitCode.OK
 
 
 def _losses(report: Report) -> tuple[Verdict, ...]:

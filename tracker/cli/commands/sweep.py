@@ -9,16 +9,18 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from eval_jobs.errors import ConfigError, TrackerError
+from eval_jobs.errors import ConfigError, ExitCode, TrackerError
 from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue_types import QueueState
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.app.steps.sweeps import SweepDesk, begin_by_hand, carry_on, check_size, choose, own_answers, take_over
 from tracker.cli import interrupts
+from tracker.cli.evaluating import has_watcher
 from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.tables.render import print_line
 from tracker.cli.tables.sweep import board_lines, list_table, turn_text
-from tracker.domain.records.display import clean, one_line
+from tracker.domain.records.display import one_line
 from tracker.domain.sweeps.board import Board, board_of
 from tracker.domain.sweeps.estimate import estimate_of, estimate_text
 from tracker.domain.sweeps.matrix import plans_of
@@ -28,7 +30,6 @@ from tracker.wiring.sweeps import check_endpoint
 
 LOOK_S = 0.5
 """Between two looks at the queue."""
-REFUSED, NOT_MEASURED = 2, 3
 
 
 @click.group("sweep")
@@ -61,11 +62,11 @@ def now(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
     _say_what_comes(console, desk, sweep)
     _say_who_is_away(console, project, sweep)
     if dry_run:
-        return 0
-    is_watched = not _may_lead(project)
+        return ExitCode.OK
+    is_watched = has_watcher(project)
     turn = _open_turn(desk, name) or begin_by_hand(desk, sweep, clock.now())
     whose = "those of the running `tracker watch`" if is_watched else "Ctrl-C stops; the same command goes on"
-    _line(console, "workers" if is_watched else "keeping", whose)
+    print_line(console, "workers" if is_watched else "keeping", whose)
     turn = _carried_out(turn, desk, project.workers(0 if is_watched else workers), console)
     project.tracking.flush()
     return _concluded(console, desk, turn)
@@ -117,15 +118,6 @@ def _sweep(desk: SweepDesk, name: str) -> Sweep:
     raise ConfigError(f"no sweep is called {name!r}", hint=known)
 
 
-def _may_lead(project: Project) -> bool:
-    """Say whether nobody watches the run: then no other process keeps workers for it."""
-    lead = project.lead()
-    try:
-        return lead.take(SystemClock().now())
-    finally:
-        lead.release()
-
-
 def _open_turn(desk: SweepDesk, name: str) -> Turn | None:
     """Return the turn that a person began before and that has not ended."""
     return next((turn for turn in desk.store.open_turns() if turn.sweep == name and turn.by_hand), None)
@@ -136,13 +128,13 @@ def _say_what_comes(console: Console, desk: SweepDesk, sweep: Sweep) -> None:
     check_size(sweep, len(choice.checkpoints))
     plans = plans_of(sweep, choice.checkpoints, run=desk.run, due_at=SystemClock().now())
     targets = dict.fromkeys(plan.sweep.target for plan in plans if plan.sweep is not None)
-    _line(console, "sweep", f"{sweep.name} of {', '.join(targets) or 'nothing'}")
+    print_line(console, "sweep", f"{sweep.name} of {', '.join(targets) or 'nothing'}")
     for missing in choice.missing:
-        _line(console, "missing", missing)
+        print_line(console, "missing", missing)
     if plans:
         asked = desk.store.answered([plan.id for plan in plans])
         own = own_answers(desk, plans)
-        _line(console, "cost", estimate_text(estimate_of(plans, _records(desk), asked, own)))
+        print_line(console, "cost", estimate_text(estimate_of(plans, _records(desk), asked, own)))
 
 
 def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
@@ -151,7 +143,7 @@ def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
         try:
             check_endpoint(other, project.config.run.name, SystemClock().now())
         except TrackerError as error:
-            _line(console, "away", f"{other.name}: {error.message} ({error.hint}); a worker tries it all the same")
+            print_line(console, "away", f"{other.name}: {error.message} ({error.hint}); a worker tries it all the same")
 
 
 def _records(desk: SweepDesk) -> list[EvalRecord]:
@@ -161,10 +153,6 @@ def _records(desk: SweepDesk) -> list[EvalRecord]:
         done = next((turn for turn in desk.store.turns(name) if turn.state is TurnState.DONE and turn.plans), None)
         records += () if done is None else desk.store.results([plan.id for plan in done.plans]).values()
     return records
-
-
-def _line(console: Console, word: str, text: str) -> None:
-    console.print(Text.assemble((f"{word:>9} ", "dim"), " ".join(clean(text).split())), soft_wrap=True)
 
 
 def _carried_out(turn: Turn, desk: SweepDesk, local: LocalWorkers, console: Console) -> Turn:
@@ -203,12 +191,12 @@ def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:
 
 def _concluded(console: Console, desk: SweepDesk, turn: Turn) -> int:
     if not turn.plans:
-        _line(console, str(turn.state), turn.note or turn_text(turn, 0))
-        return REFUSED if turn.state is TurnState.REFUSED else NOT_MEASURED
+        print_line(console, str(turn.state), turn.note or turn_text(turn, 0))
+        return ExitCode.USAGE if turn.state is TurnState.REFUSED else ExitCode.UNKNOWN
     board = board_of(turn, desk.store.results([plan.id for plan in turn.plans]))
     _print(console, board)
     failed = any(score.failure for row in board.rows for score in row.scores) or any(c.failures for c in board.curves)
-    return NOT_MEASURED if failed or board.note else 0
+    return ExitCode.UNKNOWN if failed or board.note else ExitCode.OK
 
 
 def _print(console: Console, board: Board) -> None:

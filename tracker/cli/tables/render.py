@@ -23,6 +23,7 @@ from tracker.domain.overview.costs import cost_text
 from tracker.domain.overview.run import SYMBOLS, WORSE, Overview, headline, overview
 from tracker.domain.records.calibration import Repetition
 from tracker.domain.records.display import (
+    clean,
     count_text,
     one_line,
     percent_text,
@@ -110,6 +111,11 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
     for gap in shown:
         table.add_row(str(gap.step), Text(f"{one_line(gap.message)} [{gap.code}]"), Text(one_line(gap.hint)))
     return Group("", *_earlier(len(gaps) - len(shown), "checkpoint"), table)
+
+
+def print_line(console: Console, word: str, text: str, style: str = "dim") -> None:
+    """Print one event: the word that names it, and what there is to say."""
+    console.print(Text.assemble((f"{word:>9} ", style), " ".join(clean(text).splitlines())), soft_wrap=True)
 
 
 # --- private

@@ -16,14 +16,14 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.types import EngineKind
 from tracker.app.world import Measurement, Tick
 from tracker.cli.tables.calibration import repetitions
-from tracker.cli.tables.render import report_lines, unfit_lines
+from tracker.cli.tables.render import print_line, report_lines, unfit_lines
 from tracker.cli.tables.sweep import change_text
 from tracker.config import Config
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.checkpoints.leading import Leader
 from tracker.domain.overview.run import open_gaps, skipped_text
 from tracker.domain.records.calibration import Calibration
-from tracker.domain.records.display import clean, count_text, names_text, one_line
+from tracker.domain.records.display import count_text, names_text, one_line
 from tracker.ports import History
 
 _MAX_WAITING = 5
@@ -131,7 +131,7 @@ class WatchDisplay:
             self._console.print(Text.assemble(" " * 10, line), soft_wrap=True)
 
     def _line(self, word: str, text: str, style: str = "dim") -> None:
-        self._console.print(Text.assemble((f"{word:>9} ", style), " ".join(clean(text).splitlines())), soft_wrap=True)
+        print_line(self._console, word, text, style)
 
 
 def _status(passed: Tick, state: QueueState) -> Text:
