@@ -14,6 +14,7 @@ import re
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from eval_jobs.backoff import Backoff
 from eval_jobs.errors import PlanPoisoned
 from eval_jobs.queue_types import Backlog, Claim, Hold
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, ProbeFailure
@@ -105,7 +106,7 @@ def tries(claim: Claim) -> int:
 
 def retry_delay_s(tried: int, first_s: float = FIRST_RETRY_DELAY_S) -> float:
     """Return how long to wait after failed try number `tried`: 10 s, 30 s, 90 s."""
-    return first_s * 3.0 ** (tried - 1)
+    return Backoff(first_s=first_s, factor=3.0).wait_s(tried)
 
 
 def is_worn_out(claim: Claim) -> bool:

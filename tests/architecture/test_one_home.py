@@ -14,6 +14,7 @@ RULES = {
     "whether a disk is full": (r"ENOSPC|EDQUOT|EFBIG|errno (==|in) \(?[0-9]", {"eval_jobs/host/storage.py"}),
     "who process N is": (r"/stat\b.*read|\"stat\"|boot_id\"|ns/pid", {"eval_jobs/host/proc.py"}),
     "exit codes": (r"sys\.exit\([0-9]|exit_code = [0-9]", set()),
+    "exponential waiting": (r"(?i)(_s|[0-9]\.[0-9]) \* \S+ ?\*\* ?(min|\(|[a-z])", {"eval_jobs/backoff.py"}),
 }
 """What shows that a file decides it, and the files that may."""
 

@@ -10,6 +10,7 @@ from eval_jobs.errors import ChannelRefused, ChannelUnreachable, TrackerError
 from eval_jobs.ports import Clock
 from tests.fakes.clock import FakeClock
 from tracker.domain.alerts.delivery import (
+    BACKOFF,
     BEHIND,
     SILENCED,
     QueuedAlert,
@@ -17,7 +18,6 @@ from tracker.domain.alerts.delivery import (
     in_order,
     message_of,
     silence_of,
-    wait_s,
     without_pairs,
 )
 from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, ChannelState, Silence
@@ -160,7 +160,7 @@ class FakeAlerting:
 
     def _wait(self, group: Sequence[QueuedAlert], error: TrackerError, now: datetime) -> float:
         attempts = max(one.attempts for one in group) + 1
-        retry_at_s = now.timestamp() + wait_s(attempts)
+        retry_at_s = now.timestamp() + BACKOFF.wait_s(attempts)
         for one in group:
             queued = self._queue[one.id]
             queued.attempts, queued.trouble, queued.retry_at_s = attempts, str(error), retry_at_s

@@ -20,7 +20,7 @@ from tests.records import forgetting_run
 from tracker.adapters.mlflow.runs import run_key
 from tracker.adapters.mlflow.server import running_server
 from tracker.adapters.mlflow.store import MlflowStore
-from tracker.adapters.tracking.outbox_sql import LONGEST_WAIT_S, OutboxTracking
+from tracker.adapters.tracking.outbox_sql import BACKOFF, OutboxTracking
 
 RUN = forgetting_run(checkpoints=3, samples=4, trouble=False)
 EXPERIMENTS = (f"round-{number}" for number in count())
@@ -87,7 +87,7 @@ class Outbox:
         for _ in range(MAX_FLUSHES):
             if not self.tracking.flush():
                 return
-            self.clock.advance(LONGEST_WAIT_S)
+            self.clock.advance(BACKOFF.longest_s)
         raise AssertionError("the outbox is never empty")
 
     def restart(self) -> None:
@@ -127,7 +127,7 @@ def test_a_server_that_is_away_for_the_whole_run_gets_all_of_it_afterwards(
     for index in range(3):
         tracking.publish(index)
         assert tracking.tracking.flush() > 0
-        tracking.clock.advance(LONGEST_WAIT_S)
+        tracking.clock.advance(BACKOFF.longest_s)
         tracking.restart()
     proxy.always = None
     tracking.send_all()
@@ -156,7 +156,7 @@ def test_an_answer_that_is_lost_after_any_write_doubles_nothing(
             outbox.publish(0)
             assert outbox.tracking.flush() > 0
             asked = proxy.requests[number]
-            outbox.clock.advance(LONGEST_WAIT_S)
+            outbox.clock.advance(BACKOFF.longest_s)
             outbox.send_all()
             assert outbox.dump() == undisturbed[1], f"after request {number}: {asked}"
 
@@ -171,7 +171,7 @@ def test_a_write_that_a_slow_server_does_after_it_was_given_up_doubles_nothing(
             outbox.publish(0)
             assert outbox.tracking.flush() > 0
             asked = proxy.requests[number]
-            outbox.clock.advance(LONGEST_WAIT_S)
+            outbox.clock.advance(BACKOFF.longest_s)
             assert outbox.tracking.flush() == 0
             assert proxy.deliver_late() == 1
             outbox.publish(1)  # whatever was made twice is tidied up with the next item

@@ -25,7 +25,7 @@ from tracker.adapters.mlflow.runs import TrackingSettings
 from tracker.adapters.mlflow.samples import write_pages
 from tracker.adapters.mlflow.server import page_links, running_server, serve_ui
 from tracker.adapters.mlflow.store import MlflowStore
-from tracker.adapters.tracking.outbox_sql import LONGEST_WAIT_S, OutboxTracking
+from tracker.adapters.tracking.outbox_sql import BACKOFF, OutboxTracking
 from tracker.domain.compare.sample_pages import sample_pages
 from tracker.domain.records.tracking import Champion, ChampionBatch
 from tracker.domain.tracking.batch import tracking_batch
@@ -68,7 +68,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     assert tracking.flush() == 10
     with running_server(files.uri, files.artifacts, port) as server:
         assert tracking.flush() == 10  # it does not ask again at once
-        clock.advance(LONGEST_WAIT_S)
+        clock.advance(BACKOFF.longest_s)
         assert tracking.flush() == 0
         tracking.close()
         yield Served(files=files, url=server.url)

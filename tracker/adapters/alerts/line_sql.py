@@ -17,6 +17,7 @@ from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
 from tracker.adapters.database.codec import from_json
 from tracker.adapters.database.lock_sql import named_lock
 from tracker.domain.alerts.delivery import (
+    BACKOFF,
     BEHIND,
     SILENCED,
     QueuedAlert,
@@ -24,7 +25,6 @@ from tracker.domain.alerts.delivery import (
     in_order,
     message_of,
     silence_of,
-    wait_s,
     without_pairs,
 )
 from tracker.domain.records.alerts import Alert, AlertState, Silence
@@ -142,7 +142,7 @@ class AlertLine:
     def _wait(self, ids: Sequence[int], attempts: int, error: Exception) -> None:
         is_away = isinstance(error, ChannelUnreachable)
         retry_after_s = error.context.get("retry_after_s") if isinstance(error, ChannelUnreachable) else None
-        wait = wait_s(attempts, float(retry_after_s) if retry_after_s is not None else None)
+        wait = BACKOFF.wait_s(attempts, float(retry_after_s) if retry_after_s is not None else None)
         now = self._clock.now()
         retry_at = now + timedelta(seconds=wait)
         trouble = str(error) if isinstance(error, TrackerError) else f"{type(error).__name__}: {error}"

@@ -42,6 +42,7 @@ from sqlalchemy import (
     update,
 )
 
+from eval_jobs.backoff import Backoff
 from eval_jobs.errors import ConfigError, StoreError, TrackingUnreachable
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
@@ -63,6 +64,7 @@ FLUSH_BUDGET_S = 10.0
 """One flush ends after the item that crosses it: a long queue must not keep the watcher from its checkpoints."""
 FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 300.0
+BACKOFF = Backoff(first_s=FIRST_WAIT_S, longest_s=LONGEST_WAIT_S)
 POINTS_PER_ITEM = 2000
 _WORDS_CHARS = 12
 
@@ -208,7 +210,7 @@ class OutboxTracking:
     def _postpone(self, item_id: int, now: datetime, error: StoreError) -> None:
         with transaction(self._engine) as connection:
             row = connection.execute(select(ITEMS.c.refused, ITEMS.c.key).where(ITEMS.c.id == item_id)).one()
-            retry_at_s = now.timestamp() + _wait_s(row.refused)
+            retry_at_s = now.timestamp() + BACKOFF.wait_s(row.refused + 1)
             values = {"refused": row.refused + 1, "retry_at_s": retry_at_s}
             connection.execute(update(ITEMS).where(ITEMS.c.id == item_id).values(values))
         log.log(logging.DEBUG if row.refused else logging.WARNING, "%s waits in the outbox: %s", row.key, error)
@@ -216,7 +218,7 @@ class OutboxTracking:
     def _store_is_away(self, now: datetime, error: StoreError | ConfigError) -> None:
         if self._failures == 0:
             log.warning("results wait in the outbox: %s", error)
-        self._retry_at = now + timedelta(seconds=_wait_s(self._failures))
+        self._retry_at = now + timedelta(seconds=BACKOFF.wait_s(self._failures + 1))
         self._failures += 1
 
     def _store_is_there(self) -> None:
@@ -326,7 +328,3 @@ def _read(body: bytes) -> TrackingItem:
         raise StoreError(
             "an item of the outbox cannot be read", hint="it was written by another version of checkpoint-tracker"
         ) from error
-
-
-def _wait_s(failures: int) -> float:
-    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(failures, 30))

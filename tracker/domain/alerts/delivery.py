@@ -14,6 +14,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from urllib.parse import quote
 
+from eval_jobs.backoff import Backoff
 from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, Silence
 
 SILENCED = "silenced"
@@ -22,8 +23,7 @@ SILENCED = "silenced"
 BEHIND = "waits for what is told before it"
 """Trouble of an alert whose cause has older news that cannot be told yet."""
 
-FIRST_WAIT_S = 5.0
-LONGEST_WAIT_S = 300.0
+BACKOFF = Backoff(first_s=5.0, longest_s=300.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +38,6 @@ class QueuedAlert:
     """POSIX time before which it is not tried."""
     trouble: str
     """Why it was not delivered yet; empty: nobody has tried."""
-
-
-def wait_s(attempts: int, retry_after_s: float | None = None) -> float:
-    """Return how long to wait after so many failures: 5 s, 10 s, ... 300 s, and no less than the service asked for."""
-    return max(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(attempts - 1, 30)), retry_after_s or 0.0)
 
 
 def silence_of(alert: Alert, silences: Iterable[Silence], now: datetime) -> Silence | None:

@@ -13,13 +13,12 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 
 import httpx
 
+from eval_jobs.backoff import retry_after_s
 from eval_jobs.errors import ChannelUnreachable
 from eval_jobs.host.loopback import LOOPBACK
 from tracker.adapters.alerts.sending.bounded import within
@@ -99,12 +98,13 @@ def post(
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
         # The text of its errors is often empty. A SOCKS proxy would need one more library.
         raise target.unreachable(f"no answer: {type(error).__name__} {_reason(error)}") from error
-    status, text, retry_after = response
+    status, text, header = response
     if 200 <= status < 300:
         return Reply(status=status, body=text)
     said = f"HTTP {status} {text}"
     if status in _LATER or status >= 500:
-        raise target.unreachable(said, retry_after_s=seconds_of(retry_after, target.clock.now()))
+        asked_s = retry_after_s(header, target.clock.now(), longest_s=MAX_RETRY_AFTER_S)
+        raise target.unreachable(said, retry_after_s=asked_s)
     if 300 <= status < 400:
         hint = f"give the address that it leads to where {target.url_setting} of this channel says"
         raise target.refused(f"HTTP {status}: it is somewhere else", hint=hint)
@@ -131,18 +131,6 @@ def unknown_answer(target: Target, reply: Reply) -> ChannelUnreachable:
     """Return the error for an answer that this service never gives."""
     what = f"HTTP {reply.status}, but {target.service} does not answer like this: {reply.body or 'nothing'}"
     return target.unreachable(what)
-
-
-def seconds_of(retry_after: str, now: datetime) -> float | None:
-    """Return what the header Retry-After asks for, in seconds from `now`; None where it says nothing sensible."""
-    text = retry_after.strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text), MAX_RETRY_AFTER_S)
-    try:
-        seconds = (parsedate_to_datetime(text) - now).total_seconds()
-    except (TypeError, ValueError):
-        return None
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
 
 
 # --- private

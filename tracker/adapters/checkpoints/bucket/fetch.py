@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from eval_jobs.backoff import Backoff
 from eval_jobs.errors import ConfigError, StoreUnavailable
 from eval_jobs.host.proc import boot_id
 from eval_jobs.identity import content_hash
@@ -37,6 +38,7 @@ AT_ONCE = 4
 """Objects that are downloaded side by side."""
 
 TRIES = 5
+BACKOFF = Backoff(first_s=0.1, longest_s=10.0)
 """Attempts in a row that bring nothing before a download is left for the next look."""
 
 
@@ -140,7 +142,7 @@ class Fetcher:
                     if in_vain == TRIES:
                         raise
                     log.info("%s: %s; going on from byte %d", thing.key, error.message, file.tell())
-                    if self._stopped.wait(min(0.1 * 2**in_vain, 10.0)):
+                    if self._stopped.wait(BACKOFF.wait_s(in_vain + 1)):
                         raise Stopped from error
 
     def _write(self, file: BinaryIO, path: Path, block: bytes) -> None:

@@ -25,9 +25,8 @@ from tests.fakes.tracking import FakeSink
 from tests.records import forgetting_run
 from tracker.adapters.tracking.outbox_lock_sql import sender_lock
 from tracker.adapters.tracking.outbox_sql import (
-    FIRST_WAIT_S,
+    BACKOFF,
     FLUSH_BUDGET_S,
-    LONGEST_WAIT_S,
     POINTS_PER_ITEM,
     OutboxTracking,
 )
@@ -172,8 +171,8 @@ def test_the_waits_double_up_to_a_limit(outbox: Open, clock: FakeClock) -> None:
             asked_at.append(clock.now())
         clock.advance(1)
     waits = [(b - a).total_seconds() for a, b in itertools.pairwise(asked_at)]
-    assert waits[:4] == [FIRST_WAIT_S, 2 * FIRST_WAIT_S, 4 * FIRST_WAIT_S, 8 * FIRST_WAIT_S]
-    assert max(waits) == LONGEST_WAIT_S
+    assert waits[:4] == [BACKOFF.first_s, 2 * BACKOFF.first_s, 4 * BACKOFF.first_s, 8 * BACKOFF.first_s]
+    assert max(waits) == BACKOFF.longest_s
 
 
 def test_it_says_once_that_the_store_is_away_and_once_that_it_is_back(
@@ -185,7 +184,7 @@ def test_it_says_once_that_the_store_is_away_and_once_that_it_is_back(
     publish(tracking, 0)
     for _ in range(3):
         tracking.flush()
-        clock.advance(LONGEST_WAIT_S)
+        clock.advance(BACKOFF.longest_s)
     sink.is_down = False
     publish(tracking, 1)
     assert tracking.flush() == 0
@@ -204,7 +203,7 @@ def test_an_item_that_is_refused_lets_the_others_pass_and_is_tried_again(
     publish(tracking, 0, 1)
     for _ in range(5):
         assert tracking.flush() == 1
-        clock.advance(LONGEST_WAIT_S)
+        clock.advance(BACKOFF.longest_s)
     assert steps(sink) == [200]
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
     sink.refuses = set()

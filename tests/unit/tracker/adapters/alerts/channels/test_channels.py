@@ -25,7 +25,6 @@ from tests.fakes.clock import FakeClock
 from tracker.adapters.alerts.channels import alertmanager, dingtalk, feishu, slack
 from tracker.adapters.alerts.opening import open_channels
 from tracker.adapters.alerts.sending.markdown import address, harmless
-from tracker.adapters.alerts.sending.posting import seconds_of
 from tracker.domain.records.alerts import AlertKind, AlertState
 from tracker.domain.records.channels import ChannelKind, ChannelSettings, Place
 
@@ -174,23 +173,6 @@ def test_slack_says_it_with_a_status_and_a_word(
         one.service.faults.append(Said(status, word))
         with pytest.raises(error, match=word):
             one.channel.notify(ordinary())
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        ("17", 17.0),
-        ("Sun, 01 Feb 2026 13:01:30 GMT", 90.0),
-        ("Sun, 01 Feb 2026 12:00:00 GMT", 0.0),
-        ("99999999999", 86400.0),
-        ("", None),
-        ("-5", None),
-        ("soon", None),
-        ("\u0661\u0667", None),
-    ],
-)
-def test_the_time_to_wait_is_read_in_both_notations(header: str, seconds: float | None) -> None:
-    assert seconds_of(header, NOW) == seconds
 
 
 # --- what others wrote
