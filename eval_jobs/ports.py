@@ -130,11 +130,8 @@ class Prober(Protocol):
         """Give back what is only needed to measure soon; called again and again while there is nothing to measure."""
 
 
-class Queue(Protocol):
-    """Plans on their way from a watcher to workers and back. Safe for several processes.
-
-    A plan is waiting, running (claimed, with a lease), finished or acknowledged; or skipped, and then left out.
-    """
+class PlanQueue(Protocol):
+    """Where plans are put, and skipped where too many wait."""
 
     def add(self, plan: EvalPlan, *, now: datetime, backlog: Backlog = Backlog.OLDEST, keep: bool = False) -> bool:
         """Add a plan; return False when its id is known already.
@@ -147,6 +144,9 @@ class Queue(Protocol):
         skipped now. In any other state nothing changes.
         """
 
+    def known(self, plan_ids: Collection[str]) -> frozenset[str]:
+        """Return which of these plans were ever added, whatever became of them."""
+
     def skip(self, run_id: str, *, max_waiting: int) -> int:
         """Skip what waits beyond the `max_waiting` checkpoints of a run whose turn comes first; return how many plans.
 
@@ -158,6 +158,18 @@ class Queue(Protocol):
 
     def leave_out(self, plan_id: str) -> None:
         """Mark a skipped plan as taken note of. Repeating it is harmless; in any other state nothing changes."""
+
+    def revive(self, *, given_up: Collection[str] = ()) -> int:
+        """Let every plan wait again whose acknowledged record held a failed benchmark; return how many.
+
+        Not those of checkpoints whose `uri` is in `given_up`: their weights are gone, and another failure would take
+        the place of what was measured. Attempts start anew. The next `add` brings the plans' present settings. A plan
+        that brought its workers down is revived `rules.MAX_REVIVALS` times in all.
+        """
+
+
+class ClaimQueue(Protocol):
+    """Where workers take plans and hand in what came out."""
 
     def claim(
         self, *, worker: str, now: datetime, lease_until: datetime, except_runs: Collection[str] = ()
@@ -190,6 +202,13 @@ class Queue(Protocol):
         waits, until the next claim of any plan of the run.
         """
 
+    def done(self, plan_ids: Collection[str]) -> frozenset[str]:
+        """Return which of these plans are finished or acknowledged and have nothing left that could be tried again."""
+
+
+class HoldRegistry(Protocol):
+    """Who works on what, for those who look after workers."""
+
     def holds(self) -> tuple[Hold, ...]:
         """Return who holds a plan now, whether or not the lease has run out."""
 
@@ -199,11 +218,9 @@ class Queue(Protocol):
         The caller must know that nobody works on it.
         """
 
-    def known(self, plan_ids: Collection[str]) -> frozenset[str]:
-        """Return which of these plans were ever added, whatever became of them."""
 
-    def done(self, plan_ids: Collection[str]) -> frozenset[str]:
-        """Return which of these plans are finished or acknowledged and have nothing left that could be tried again."""
+class ResultQueue(Protocol):
+    """Where what workers have handed in is taken over."""
 
     def finished(self) -> tuple[EvalRecord, ...]:
         """Return records not yet acknowledged, lowest step first, ties by plan id."""
@@ -211,13 +228,9 @@ class Queue(Protocol):
     def acknowledge(self, plan_id: str) -> None:
         """Mark a finished plan as taken over. Repeating it is harmless; in any other state nothing changes."""
 
-    def revive(self, *, given_up: Collection[str] = ()) -> int:
-        """Let every plan wait again whose acknowledged record held a failed benchmark; return how many.
 
-        Not those of checkpoints whose `uri` is in `given_up`: their weights are gone, and another failure would take
-        the place of what was measured. Attempts start anew. The next `add` brings the plans' present settings. A plan
-        that brought its workers down is revived `rules.MAX_REVIVALS` times in all.
-        """
+class QueueStatus(Protocol):
+    """What is on its way."""
 
     def open_steps(self, run_id: str, *, sweeps: bool = True) -> frozenset[int]:
         """Return the steps of a run that have a plan which waits, runs or is finished and not acknowledged.
@@ -227,3 +240,10 @@ class Queue(Protocol):
 
     def state(self) -> QueueState:
         """Return what is on its way now. The cost does not grow with what is acknowledged or left out."""
+
+
+class Queue(PlanQueue, ClaimQueue, HoldRegistry, ResultQueue, QueueStatus, Protocol):
+    """Plans on their way from a watcher to workers and back. Safe for several processes.
+
+    A plan is waiting, running (claimed, with a lease), finished or acknowledged; or skipped, and then left out.
+    """

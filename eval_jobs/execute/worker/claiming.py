@@ -7,7 +7,7 @@ from datetime import datetime
 
 from eval_jobs.execute.worker.pause import Pauses
 from eval_jobs.execute.worker.sight import Sight
-from eval_jobs.ports import Queue
+from eval_jobs.ports import ClaimQueue
 from eval_jobs.queue_types import Claim
 from eval_jobs.types import EvalPlan
 
@@ -29,7 +29,7 @@ class Chooser:
         return self._pauses.shown if self._pauses is not None else ""
 
     def choose(
-        self, queue: Queue, claim_next: Callable[[Collection[str]], Claim | None], now: datetime
+        self, queue: ClaimQueue, claim_next: Callable[[Collection[str]], Claim | None], now: datetime
     ) -> Claim | None:
         """Claim a plan; those that cannot be seen from here or have to wait are given back as if never claimed."""
         unseen = self._sight.unseen(now) if self._sight is not None else ()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from eval_jobs.execute.worker_name import WorkerName, oom_kills, parse_name
 from eval_jobs.host import proc
-from eval_jobs.ports import Queue
+from eval_jobs.ports import HoldRegistry
 from eval_jobs.queue.rules import has_run_out
 from eval_jobs.queue_types import Hold, HoldEnd
 
@@ -31,7 +31,7 @@ _STOPPED = "T"
 """By a signal; a process under a debugger has another state."""
 
 
-def take_back_left_claims(queue: Queue, own: str, now: datetime) -> int:
+def take_back_left_claims(queue: HoldRegistry, own: str, now: datetime) -> int:
     """Let the plans of this machine's dead workers wait again, and return how many there were.
 
     To be called while the worker `own` carries out nothing: a claim in its name is one whose answer was lost.

@@ -17,7 +17,7 @@ from datetime import datetime
 
 from eval_jobs.errors import CheckpointError
 from eval_jobs.identity import serve_settings, suite_fingerprint
-from eval_jobs.ports import Queue
+from eval_jobs.ports import QueueStatus
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.app.world import Measurement, World
 from tracker.domain.alerts.lasting import OF_CHECKPOINTS, lasting_alerts
@@ -38,7 +38,7 @@ class FilledPlace:
 class InTurn:
     """`tracker.ports.CheckpointSource` that lets in one place whenever no plan of its runs waits for a worker."""
 
-    def __init__(self, places: Sequence[FilledPlace], queue: Queue) -> None:
+    def __init__(self, places: Sequence[FilledPlace], queue: QueueStatus) -> None:
         """Nothing is pinned yet.
 
         Args:

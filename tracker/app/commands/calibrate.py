@@ -19,7 +19,7 @@ from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ServeSpec, Suite
 from tracker.app.steps.conclude import Desk, take_over
 from tracker.domain.records.calibration import Calibration
-from tracker.ports import History
+from tracker.ports import CalibrationStore
 
 LOOK_S = 0.5
 """Between two looks at the queue."""
@@ -39,7 +39,7 @@ class Estimate:
     """Twice the scoring."""
 
 
-def next_calibration(history: History, checkpoint: Checkpoint, suite: Suite, serve: ServeSpec) -> EvalPlan:
+def next_calibration(history: CalibrationStore, checkpoint: Checkpoint, suite: Suite, serve: ServeSpec) -> EvalPlan:
     """Return the plan of the next calibration; one that was begun and is not finished is the next one still."""
     finished = {calibration.plan.id for calibration in history.calibrations()}
     plans = (calibration_plan(checkpoint, suite, serve, number) for number in count(1))

@@ -7,10 +7,10 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Measure
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.rewind import scores_of_newest
-from tracker.ports import History
+from tracker.ports import RecordStore
 
 
-def best_of_run(run_id: str, history: History, benchmark: str | None = None) -> Best | None:
+def best_of_run(run_id: str, history: RecordStore, benchmark: str | None = None) -> Best | None:
     """Return the best checkpoint that training did not leave behind; None: none has a score of all that counts.
 
     Args:
@@ -24,7 +24,7 @@ def best_of_run(run_id: str, history: History, benchmark: str | None = None) -> 
     return best_of(newest_scores(run_id, history), benchmark)
 
 
-def newest_scores(run_id: str, history: History) -> RunScores:
+def newest_scores(run_id: str, history: RecordStore) -> RunScores:
     """Return the scores of a run without the checkpoints that training left behind when it went back.
 
     Raises:

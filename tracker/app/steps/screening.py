@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from eval_jobs.errors import StoreError
 from eval_jobs.identity import rest_plan, screen_plan
-from eval_jobs.ports import Queue
+from eval_jobs.ports import PlanQueue
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Part
 from tracker.domain.best.retention import identity_of
 from tracker.domain.records.types import Report
 from tracker.domain.verdicts.screening import Screening, is_screen, joined, neighbours_to_ask, to_ask_whole
-from tracker.ports import History
+from tracker.ports import RecordStore
 
 
 @dataclass(kw_only=True)
@@ -36,7 +36,7 @@ class Pace:
 
 
 def paced(
-    plans: Sequence[EvalPlan], screening: Screening, queue: Queue, pace: Pace, *, keep: bool
+    plans: Sequence[EvalPlan], screening: Screening, queue: PlanQueue, pace: Pace, *, keep: bool
 ) -> tuple[EvalPlan, ...]:
     """Return what to ask of a checkpoint at first: `plans`, or their screens; what was planned before stays so.
 
@@ -58,7 +58,7 @@ def paced(
     return chosen
 
 
-def pace_of(history: History, run_id: str) -> Pace:
+def pace_of(history: RecordStore, run_id: str) -> Pace:
     """Return how far a run was when it was watched last."""
     whole: dict[int, bool] = {}
     for record in history.records(run_id):
@@ -95,7 +95,7 @@ def plans_of_rest(
     )
 
 
-def whole_record(record: EvalRecord, history: History) -> EvalRecord:
+def whole_record(record: EvalRecord, history: RecordStore) -> EvalRecord:
     """Return the record itself or, of a rest, the record of both parts together.
 
     Where the screen is gone the rest says nothing: every benchmark of it is a failure then.
@@ -135,7 +135,7 @@ def _left_out(screen: EvalRecord, wanted: Collection[str], records: Iterable[Eva
     return tuple(name for name in asked if name in wanted and name not in whole)
 
 
-def _known_of(rest: EvalRecord, part: Part, history: History) -> EvalRecord | None:
+def _known_of(rest: EvalRecord, part: Part, history: RecordStore) -> EvalRecord | None:
     """Return the newest record of the same checkpoint that holds the screen: its own, or one joined before."""
     own, parts = rest.plan, (part, replace(part, is_rest=False))
     found = [

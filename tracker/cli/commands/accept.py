@@ -14,7 +14,7 @@ from tracker.cli.checkpoints import named_checkpoint
 from tracker.cli.options import config_option, json_option, json_text, open_project
 from tracker.domain.records.display import one_line
 from tracker.domain.records.types import Acceptance
-from tracker.ports import History
+from tracker.ports import ReportStore
 
 
 @click.command("accept")
@@ -49,7 +49,7 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
 # --- private
 
 
-def _check_benchmark(history: History, run_id: str, step: int, benchmark: str) -> None:
+def _check_benchmark(history: ReportStore, run_id: str, step: int, benchmark: str) -> None:
     known = [v.benchmark for r in history.outlines(run_id) if r.step == step for v in r.verdicts]
     if benchmark not in known:
         close = difflib.get_close_matches(benchmark, known, n=1)

@@ -1,0 +1,49 @@
+"""What the tracker needs from the outside world. Each docstring holds the rules that an adapter must obey.
+
+A use case names the narrowest port that it needs; one adapter may keep several.
+"""
+
+from __future__ import annotations
+
+from tracker.ports.alerts import Alerting, AlertSender, ChannelRegistry, Notifier, SilenceStore
+from tracker.ports.checkpoints import CheckpointSource, CurveReader, HeldPin, Pins
+from tracker.ports.history import (
+    AlertStore,
+    CalibrationStore,
+    EpisodeStore,
+    GapStore,
+    History,
+    RecordStore,
+    ReportStore,
+    TextStore,
+)
+from tracker.ports.leading import Lead
+from tracker.ports.sweeps import SweepLease, SweepResults, Sweeps, TurnStore
+from tracker.ports.tracking import Tracking, TrackingSink
+
+__all__ = [
+    "AlertSender",
+    "AlertStore",
+    "Alerting",
+    "CalibrationStore",
+    "ChannelRegistry",
+    "CheckpointSource",
+    "CurveReader",
+    "EpisodeStore",
+    "GapStore",
+    "HeldPin",
+    "History",
+    "Lead",
+    "Notifier",
+    "Pins",
+    "RecordStore",
+    "ReportStore",
+    "SilenceStore",
+    "SweepLease",
+    "SweepResults",
+    "Sweeps",
+    "TextStore",
+    "Tracking",
+    "TrackingSink",
+    "TurnStore",
+]

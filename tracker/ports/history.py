@@ -1,0 +1,123 @@
+"""What was measured and concluded: one port for each kind of record."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from eval_jobs.types import EvalRecord
+from tracker.domain.records.alerts import Alert
+from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.types import Acceptance, Episode, Gap, Measure, Report
+from tracker.domain.scores.run_scores import RunScores
+
+
+class RecordStore(Protocol):
+    """Everything that was ever measured. Appending is idempotent."""
+
+    def append(self, record: EvalRecord) -> None:
+        """Store a record under its plan id; the same id again replaces it."""
+
+    def record(self, plan_id: str, benchmarks: Collection[str] | None = None) -> EvalRecord | None:
+        """Return one record with all samples and their texts, or None; with `benchmarks` only theirs have samples.
+
+        Where texts were deleted to save space, the samples have none and their result says so (`has_texts`).
+        """
+
+    def bare_record(self, plan_id: str) -> EvalRecord | None:
+        """Return one record, every result without its samples, or None."""
+
+    def records(self, run_id: str) -> tuple[EvalRecord, ...]:
+        """Return the run's records ordered by (step, finished_at, plan id), every result without its samples."""
+
+    def scores(
+        self, run_id: str, measures: tuple[Measure, ...] = tuple(Measure), steps: Collection[int] | None = None
+    ) -> RunScores:
+        """Return everything that was scored along the run, as if made from all its records at once.
+
+        Fewer measures take less time, and so do fewer `steps`; None: all. What is read of all steps is kept in memory:
+        another call with the same measures reads only the samples of records that are new or were replaced since,
+        whichever process wrote them.
+        """
+
+    def runs(self) -> tuple[str, ...]:
+        """Return the ids of all runs, ordered by name."""
+
+
+class TextStore(Protocol):
+    """What models answered, word for word: the part of the records that may be deleted to save space."""
+
+    def texts(self, run_id: str) -> Mapping[str, int]:
+        """Return the plans of the run whose answers are kept as texts, each with their size in bytes."""
+
+    def forget_texts(self, plan_id: str) -> None:
+        """Delete what the model answered under a plan; scores and questions stay. None there: no-op."""
+
+
+class ReportStore(Protocol):
+    """What was concluded of each record. Appending is idempotent."""
+
+    def append_report(self, report: Report) -> None:
+        """Store a report under its plan id; the same id again replaces it."""
+
+    def report(self, plan_id: str) -> Report | None:
+        """Return the report of a plan, or None."""
+
+    def reports(self, run_id: str) -> tuple[Report, ...]:
+        """Return the run's reports ordered by step."""
+
+    def outlines(self, run_id: str) -> tuple[Report, ...]:
+        """Return what `records.outlines.outlined` makes of the run's reports, without reading them all."""
+
+
+class EpisodeStore(Protocol):
+    """Losses of a run over time, and the levels that somebody accepted. Appending is idempotent."""
+
+    def append_episode(self, episode: Episode) -> None:
+        """Store an episode; one of the same run, suite, benchmark, subset, measure and opened_step is replaced.
+
+        One that somebody accepted stays accepted: a checkpoint that was judged meanwhile did not know it.
+        """
+
+    def episodes(self, run_id: str) -> tuple[Episode, ...]:
+        """Return the run's episodes, open and closed, ordered by (opened_step, benchmark, subset)."""
+
+    def append_acceptance(self, acceptance: Acceptance) -> None:
+        """Store an acceptance; one of the same run, step and benchmark is replaced."""
+
+    def acceptances(self, run_id: str) -> tuple[Acceptance, ...]:
+        """Return the run's acceptances ordered by (step, benchmark)."""
+
+
+class CalibrationStore(Protocol):
+    """What repeating an evaluation alone changes. Appending is idempotent."""
+
+    def append_calibration(self, calibration: Calibration) -> None:
+        """Store a calibration under its plan id; the same id again replaces it."""
+
+    def calibrations(self) -> tuple[Calibration, ...]:
+        """Return the calibrations of all runs, ordered by (finished_at, plan id)."""
+
+
+class GapStore(Protocol):
+    """Checkpoints that were not evaluated. Appending is idempotent."""
+
+    def append_gap(self, gap: Gap) -> bool:
+        """Store a gap under (run, step, code); return False when it is known already."""
+
+    def gaps(self, run_id: str) -> tuple[Gap, ...]:
+        """Return the run's gaps ordered by step."""
+
+
+class AlertStore(Protocol):
+    """What people were told last of each cause. Appending is idempotent."""
+
+    def append_alert(self, alert: Alert) -> None:
+        """Store the newest state of an alert under its fingerprint."""
+
+    def open_alerts(self, run_id: str) -> tuple[Alert, ...]:
+        """Return the run's alerts that are firing."""
+
+
+class History(RecordStore, TextStore, ReportStore, EpisodeStore, CalibrationStore, GapStore, AlertStore, Protocol):
+    """Everything that was ever measured and concluded, in one place."""
