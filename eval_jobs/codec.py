@@ -10,6 +10,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from eval_jobs.errors import StoreError
+from eval_jobs.records.progress import Progress
 from eval_jobs.types import EvalPlan, EvalRecord
 
 SCHEMA_VERSION = 1
@@ -20,6 +21,7 @@ _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 _PLAN = TypeAdapter(EvalPlan)
 _RECORD = TypeAdapter(EvalRecord)
+_PROGRESS = TypeAdapter(Progress)
 
 
 def plan_to_json(plan: EvalPlan) -> str:
@@ -56,6 +58,20 @@ def record_from_bytes(data: bytes) -> EvalRecord:
     record = _read(_RECORD, "record", text)
     _check_id(record.plan)
     return record
+
+
+def progress_to_json(progress: Progress | None) -> str:
+    """Return the progress as a JSON document without control characters; empty for None."""
+    return "" if progress is None else _wrap(_PROGRESS.dump_python(progress, mode="json"))
+
+
+def progress_from_json(text: str) -> Progress | None:
+    """Read what `progress_to_json` wrote.
+
+    Raises:
+        StoreError: the text is no progress of this schema version.
+    """
+    return _read(_PROGRESS, "progress", text) if text else None
 
 
 # --- private

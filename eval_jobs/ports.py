@@ -12,6 +12,7 @@ from typing import Protocol
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState
+from eval_jobs.records.progress import Progress
 from eval_jobs.types import (
     Checkpoint,
     Endpoint,
@@ -24,11 +25,13 @@ from eval_jobs.types import (
     Suite,
 )
 
-Progress = Callable[[str], None]
-"""Called with one short line whenever there is something new to show; it must return quickly and never raise.
+Note = Callable[[str], None]
+"""Called with one short line for people whenever there is something new to show; returns quickly and never raises.
 
-A line like `sums, facts 120/300` says how many samples of what is evaluated now are answered.
+Nothing is read out of it: an engine that says `shards 7/10` is loading, and that is all.
 """
+ShowProgress = Callable[[Progress], None]
+"""The same with fields: by `Progress.answered` a queue knows whether a plan gets further."""
 
 
 class Clock(Protocol):
@@ -47,9 +50,7 @@ class Clock(Protocol):
 class Engine(Protocol):
     """Serves checkpoints, one at a time. An engine may stay warm between two checkpoints."""
 
-    def serving(
-        self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress
-    ) -> AbstractContextManager[Endpoint]:
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> AbstractContextManager[Endpoint]:
         """Serve `checkpoint` while the context is open.
 
         On entry the endpoint has proven that it answers as this checkpoint and nothing else. Whether the
@@ -89,7 +90,7 @@ class Evaluator(Protocol):
         """
 
     def evaluate(
-        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
         """Ask every sample of every benchmark and score it; return one outcome for each benchmark, in their order.
 
@@ -182,10 +183,12 @@ class ClaimQueue(Protocol):
         `lease_until` from now on, unless its worker says otherwise.
         """
 
-    def extend(self, claim: Claim, *, lease_until: datetime, note: str, answered: int = 0) -> bool:
-        """Move the lease and leave a note; return False when the claim is no longer this worker's.
+    def extend(
+        self, claim: Claim, *, lease_until: datetime, progress: Progress | None = None, answered: int = 0
+    ) -> bool:
+        """Move the lease and say how far the plan is; return False when the claim is no longer this worker's.
 
-        `answered` tells how far the plan is, in samples: a plan that gets further than ever before is not one that
+        `answered` counts the samples of the whole plan: one that gets further than ever before is not one that
         brings its workers down.
         """
 

@@ -1,7 +1,7 @@
 """What passes between a queue, its workers and its watcher. Frozen, like `types`.
 
 claim = queue.claim(worker="w", now=now, lease_until=now + minute)     # Claim
-queue.extend(claim, lease_until=now + minute, note="sums 120/300")
+queue.extend(claim, lease_until=now + minute, progress=progress)
 queue.state().running                                                 # Running, ...
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from eval_jobs.records.progress import Progress
 from eval_jobs.types import EvalPlan
 
 
@@ -32,8 +33,8 @@ class Crash:
 
     worker: str
     """As it named itself when it took the plan: on which machine, as which process, where its log is."""
-    note: str
-    """Its last progress note."""
+    progress: Progress | None
+    """The last that it showed; None: it had nothing to show yet."""
     claimed_at: datetime
 
 
@@ -114,6 +115,6 @@ class Running:
 
     plan: EvalPlan
     worker: str
-    note: str
-    """One line: `starting the engine`, `sums 120/300`."""
     since: datetime
+    progress: Progress | None = None
+    """None: nothing is shown yet."""

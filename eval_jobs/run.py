@@ -17,8 +17,9 @@ from datetime import datetime
 
 from eval_jobs.errors import EvaluateError, TrackerError
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.ports import Clock, Engine, Evaluator, Prober, Progress
-from eval_jobs.spending import Spending, Stage
+from eval_jobs.ports import Clock, Engine, Evaluator, Note, Prober, ShowProgress
+from eval_jobs.records.progress import Progress, Stage
+from eval_jobs.spending import Spending
 from eval_jobs.types import (
     Benchmark,
     BenchmarkFailure,
@@ -54,15 +55,16 @@ class Tools:
     clock: Clock
 
 
-def run_plan(plan: EvalPlan, *, tools: Tools, progress: Progress) -> EvalRecord:
+def run_plan(plan: EvalPlan, *, tools: Tools, progress: ShowProgress) -> EvalRecord:
     """Carry out `plan`; every benchmark and load gets an outcome, a failed one with its reason."""
     started_at = tools.clock.now()
     spending = Spending(tools.clock, tools.engine)
-    progress("loading the checkpoint")
+    loading = noted(Stage.LOADING, progress)
+    loading("loading the checkpoint")
     is_ours = plan.serve.engine is not EngineKind.REMOTE  # no key is needed then
     tools.evaluator.prepare(plan.suite, api_key_env="" if is_ours else plan.serve.api_key_env)
     try:
-        with tools.engine.serving(plan.checkpoint, plan.serve, progress=progress) as endpoint:
+        with tools.engine.serving(plan.checkpoint, plan.serve, progress=loading) as endpoint:
             spending.end(Stage.LOADING)
             outcomes = evaluate_all(plan, endpoint, tools.evaluator, progress)
             spending.end(Stage.EVALUATING)
@@ -85,7 +87,14 @@ def run_plan(plan: EvalPlan, *, tools: Tools, progress: Progress) -> EvalRecord:
     )
 
 
-def evaluate_all(plan: EvalPlan, endpoint: Endpoint, evaluator: Evaluator, progress: Progress) -> tuple[Outcome, ...]:
+def noted(stage: Stage, progress: ShowProgress) -> Note:
+    """Return what shows plain words as progress in `stage`, and nothing else, whatever numbers are in them."""
+    return lambda note: progress(Progress(stage=stage, note=note))
+
+
+def evaluate_all(
+    plan: EvalPlan, endpoint: Endpoint, evaluator: Evaluator, progress: ShowProgress
+) -> tuple[Outcome, ...]:
     """Score all benchmarks at the same time; a failure of one is a value, and the others still count."""
     found = evaluator.evaluate(plan.suite, endpoint, plan_id=plan.id, progress=progress)
     return tuple(accounted(b, plan, outcome) for b, outcome in zip(plan.suite.benchmarks, found, strict=True))
@@ -123,14 +132,14 @@ def check_accounted(result: EvalResult) -> None:
         )
 
 
-def probe_all(plan: EvalPlan, endpoint: Endpoint, prober: Prober, progress: Progress) -> tuple[ProbeOutcome, ...]:
+def probe_all(plan: EvalPlan, endpoint: Endpoint, prober: Prober, progress: ShowProgress) -> tuple[ProbeOutcome, ...]:
     """Time every load of the plan."""
     return tuple(probe_one(load, endpoint, prober, progress) for load in plan.loads)
 
 
-def probe_one(load: ProbeLoad, endpoint: Endpoint, prober: Prober, progress: Progress) -> ProbeOutcome:
+def probe_one(load: ProbeLoad, endpoint: Endpoint, prober: Prober, progress: ShowProgress) -> ProbeOutcome:
     """Time one load; a failure is a value."""
-    progress(f"probing latency: {load.name}")
+    noted(Stage.PROBING, progress)(f"probing latency: {load.name}")
     try:
         return prober.probe(endpoint, load)
     except TrackerError as error:
@@ -138,7 +147,7 @@ def probe_one(load: ProbeLoad, endpoint: Endpoint, prober: Prober, progress: Pro
 
 
 def probe_reference(
-    plan: EvalPlan, first: Sequence[ProbeOutcome], *, tools: Tools, progress: Progress
+    plan: EvalPlan, first: Sequence[ProbeOutcome], *, tools: Tools, progress: ShowProgress
 ) -> tuple[ReferenceOutcome, ...]:
     """Time the reference twice and the checkpoint again, and pair them with `first`, one outcome for each load.
 
@@ -149,13 +158,14 @@ def probe_reference(
     failures = tuple(outcome for outcome in first if isinstance(outcome, ProbeFailure))
     if len(failures) == len(first):
         return failures  # nothing is left to compare, so nothing is served for it
+    loading = noted(Stage.LOADING, progress)
     try:
-        progress(f"loading the latency reference, step {plan.reference.step}")
-        with tools.engine.serving(plan.reference, plan.serve, progress=progress) as endpoint:
+        loading(f"loading the latency reference, step {plan.reference.step}")
+        with tools.engine.serving(plan.reference, plan.serve, progress=loading) as endpoint:
             second = probe_all(plan, endpoint, tools.prober, progress)
             third = probe_all(plan, endpoint, tools.prober, progress)
-        progress("loading the checkpoint again")
-        with tools.engine.serving(plan.checkpoint, plan.serve, progress=progress) as endpoint:
+        loading("loading the checkpoint again")
+        with tools.engine.serving(plan.checkpoint, plan.serve, progress=loading) as endpoint:
             fourth = probe_all(plan, endpoint, tools.prober, progress)
     except TrackerError as error:
         return tuple(_probe_failure(load, error) for load in plan.loads)

@@ -10,10 +10,10 @@ cost = spending.cost(outcomes, endpoint.info)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import TypeVar
 
 from eval_jobs.ports import Clock, Engine
+from eval_jobs.records.progress import Stage
 from eval_jobs.types import Cost, EngineInfo, EvalResult, Outcome
 
 
@@ -29,14 +29,6 @@ def total(costs: Iterable[Cost]) -> Cost:
         gpu_s=_sum(cost.gpu_s for cost in all_of),
         cpu_s=_sum(cost.cpu_s for cost in all_of),
     )
-
-
-class Stage(StrEnum):
-    """What a plan spends its time on, one after the other."""
-
-    LOADING = "loading"
-    EVALUATING = "evaluating"
-    PROBING = "probing"
 
 
 class Spending:

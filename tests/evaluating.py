@@ -10,7 +10,7 @@ from eval_jobs.errors import TrackerError
 from eval_jobs.evaluate.common.pauses import Pauses
 from eval_jobs.evaluate.data.files import read_data_digest
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
-from eval_jobs.ports import Evaluator, Progress
+from eval_jobs.ports import Evaluator, ShowProgress
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Generation, SampleScore, Suite
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 
@@ -63,7 +63,7 @@ def ask(
 
 
 def evaluate_one(
-    evaluator: Evaluator, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress | None = None
+    evaluator: Evaluator, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress | None = None
 ) -> EvalResult:
     """Evaluate a suite of one benchmark, and raise what went wrong."""
     (outcome,) = evaluator.evaluate(suite, endpoint, plan_id=plan_id, progress=progress or quiet)
@@ -72,7 +72,7 @@ def evaluate_one(
     return outcome
 
 
-def quiet(line: str) -> None:
+def quiet(_: object) -> None:
     """Show no progress."""
 
 

@@ -29,7 +29,7 @@ from eval_jobs.errors import EndpointFailed, StoreError, TrackerError
 from eval_jobs.execute.nudge import Nudged
 from eval_jobs.execute.worker.interrupts import Interrupts, Stopped
 from eval_jobs.execute.worker.main import IDLE_S, Worker, work
-from eval_jobs.ports import Progress
+from eval_jobs.ports import Note, ShowProgress
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.rules import MAX_STALLED
 from eval_jobs.queue.sql_queue import SqlQueue
@@ -302,7 +302,7 @@ class _FlakyQueue(SqlQueue):
 
 class _Engine(FakeEngine):
     @contextmanager
-    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
         """Name the endpoint after the weights."""
         with super().serving(checkpoint, spec, progress=progress) as endpoint:
             yield replace(endpoint, model=f"{checkpoint.step}-{checkpoint.digest}")
@@ -319,7 +319,7 @@ class _Evaluator(FakeEvaluator):
         self._once = once
 
     def evaluate(
-        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
         (self._folder / plan_id).touch()
         step, _, digest = endpoint.model.partition("-")

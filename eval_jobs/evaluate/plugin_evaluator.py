@@ -10,7 +10,8 @@ from pathlib import Path
 from eval_jobs.errors import EvaluateError, TrackerError
 from eval_jobs.host.plugins import EVALUATORS, find
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.ports import Clock, Evaluator, Progress
+from eval_jobs.ports import Clock, Evaluator, ShowProgress
+from eval_jobs.records.progress import Progress, Stage
 from eval_jobs.run import check_accounted
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
 
@@ -38,7 +39,7 @@ class PluginEvaluator:
             log.warning("%s", error)
 
     def evaluate(
-        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
         """Evaluate through it; see the port. An outcome that is none of the benchmark's is an error."""
         try:
@@ -46,7 +47,7 @@ class PluginEvaluator:
                 if benchmark.program is not None:
                     self._found.check_version(benchmark.program.version)
             with self._found.blamed(EvaluateError):
-                found = tuple(self._evaluator.evaluate(suite, endpoint, plan_id=plan_id, progress=progress))
+                found = tuple(self._evaluator.evaluate(suite, endpoint, plan_id=plan_id, progress=_fields_of(progress)))
             self._check_count(found, suite.benchmarks)
         except TrackerError as error:
             return (error,) * len(suite.benchmarks)
@@ -104,6 +105,15 @@ class PluginEvaluator:
 
 
 # --- private
+
+
+def _fields_of(progress: ShowProgress) -> ShowProgress:
+    """Return what shows plain words too, which count as nothing."""
+
+    def show(said: Progress | str) -> None:
+        progress(said if isinstance(said, Progress) else Progress(stage=Stage.EVALUATING, note=str(said)))
+
+    return show
 
 
 def _problem(result: EvalResult, benchmark: Benchmark, suite: Suite) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from eval_jobs.errors import TrackerError
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.evaluate.lm_eval.command import LM_EVAL
-from eval_jobs.ports import Clock, Evaluator, Progress
+from eval_jobs.ports import Clock, Evaluator, ShowProgress
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class EvaluatorByName:
                 log.info("the evaluator %s is not prepared: %s", name, error)
 
     def evaluate(
-        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
         """Evaluate each part of the suite; see the port. An evaluator that cannot be opened fails its part only."""
         outcomes: dict[str, EvalResult | TrackerError] = {}

@@ -23,6 +23,7 @@ from eval_jobs.host.storage import storage_error
 log = logging.getLogger(__name__)
 
 POLL_S = 0.5
+WAITS = "waiting for another evaluation of the same checkpoint"
 
 
 @contextmanager

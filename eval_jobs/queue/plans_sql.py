@@ -57,7 +57,10 @@ PLANS = Table(
     # Stays when the plan waits again: which run had the last claim?
     Column("claimed_at", UtcText),
     Column("lease_until", UtcText),
+    # Why it waits, for people.
     Column("note", Text, nullable=False),
+    # While it runs: `codec.progress_to_json`.
+    Column("progress", Text, nullable=False),
     # Samples: the most that any claim has told, and how many those were when a worker was lost last.
     Column("answered", Integer, nullable=False),
     Column("answered_at_loss", Integer, nullable=False),

@@ -10,18 +10,18 @@ after `MAX_CRASHES` that may be its own fault, or `MAX_STALLED` of any kind.
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from eval_jobs.backoff import Backoff
 from eval_jobs.errors import PlanPoisoned
 from eval_jobs.queue_types import Backlog, Claim, Hold
+from eval_jobs.records.progress import progress_text
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, ProbeFailure
 
 LEASE_S = 60.0
 BEAT_S = 2.0
-"""Also how fresh the progress note is."""
+"""Also how fresh the shown progress is."""
 MAX_ATTEMPTS = 4
 """Tries of a plan of which a benchmark failed for a reason that may pass."""
 MAX_PROBE_ATTEMPTS = 2
@@ -33,7 +33,6 @@ MAX_REVIVALS = 3
 """How often in all a plan that was set aside is tried again by itself; a person always may."""
 FIRST_RETRY_DELAY_S = 10.0
 MAX_LEASE_S = 600.0
-MAX_NOTE_CHARS = 200
 SHOWN = 20
 """Waiting plans that `QueueState` names."""
 FIRST_PLACE = -(2**62)
@@ -122,7 +121,8 @@ def poisoned(claim: Claim) -> PlanPoisoned:
             f"step {step}: {claim.stalled} workers in a row were killed before they had one more answer",
             hint="find out who kills them; `tracker run` evaluates the checkpoint at any time",
         )
-    last = "; ".join(f"{crash.worker} at {crash.note or 'its beginning'!r}" for crash in claim.crashes)
+    ends = [(crash.worker, progress_text(crash.progress) or "its beginning") for crash in claim.crashes]
+    last = "; ".join(f"{worker} at {end!r}" for worker, end in ends)
     return PlanPoisoned(
         f"step {step} brought down {len(claim.crashes)} workers in a row: {last}",
         hint="read these workers' logs, and those of engine and evaluator in logs/ beside them: did the machine run "
@@ -135,22 +135,6 @@ def was_poisoned(record: EvalRecord) -> bool:
     return any(isinstance(o, BenchmarkFailure) and o.code == PlanPoisoned.code for o in record.outcomes)
 
 
-def answered_in(note: str) -> tuple[str, int] | None:
-    """Return the benchmark and the number of answered samples that a progress line tells, None where it tells none."""
-    match = _ANSWERED.fullmatch(note)
-    return None if match is None else (match["benchmark"], int(match["answered"]))
-
-
-def shown_note(note: str) -> str:
-    """Return a progress note as it is kept: short, and without control characters."""
-    return "".join(c if c.isprintable() else " " for c in note[:MAX_NOTE_CHARS])
-
-
 def has_run_out(hold: Hold, now: datetime) -> bool:
     """Say whether a plan may be taken from its holder."""
     return hold.lease_until <= now
-
-
-# --- private
-
-_ANSWERED = re.compile(r"(?P<benchmark>.*) (?P<answered>[0-9]{1,9})/[0-9]+")

@@ -30,7 +30,14 @@ from sqlalchemy import (
     update,
 )
 
-from eval_jobs.codec import plan_from_json, plan_to_json, record_from_bytes, record_to_bytes
+from eval_jobs.codec import (
+    plan_from_json,
+    plan_to_json,
+    progress_from_json,
+    progress_to_json,
+    record_from_bytes,
+    record_to_bytes,
+)
 from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
 from eval_jobs.queue.plans_sql import ENTRY, FIELD, METADATA, PLANS, UtcText
@@ -43,17 +50,17 @@ from eval_jobs.queue.rules import (
     PlanState,
     may_skip,
     place_of,
-    shown_note,
     was_poisoned,
 )
 from eval_jobs.queue_types import Backlog, Claim, Crash, Hold, HoldEnd, QueueState, Running, Waiting
+from eval_jobs.records.progress import Progress, shown_line
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 
 __all__ = ["METADATA", "SqlQueue", "UtcText"]
 
 _WAITS = PLANS.c.state == PlanState.WAITING
 _RUNS = PLANS.c.state == PlanState.RUNNING
-_UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "lease_until": None}
+_UNCLAIMED = {"state": PlanState.WAITING, "worker": "", "note": "", "progress": "", "lease_until": None}
 """What every waiting plan has."""
 
 
@@ -84,7 +91,7 @@ class SqlQueue:
         what = {"id": plan.id, "run_id": plan.checkpoint.run_id, "step": plan.checkpoint.step, "added_at": now}
         with transaction(self._engine) as connection:
             # The row that comes back is the proof; drivers do not count inserted rows alike.
-            insert = insert_into(connection, PLANS).values(_NEW | turn | what).on_conflict_do_nothing()
+            insert = insert_into(connection, PLANS).values({**_NEW, **turn, **what}).on_conflict_do_nothing()
             if connection.execute(insert.returning(PLANS.c.id)).first() is not None:
                 return True
             states = [PlanState.WAITING] if skippable else [PlanState.WAITING, PlanState.SKIPPED, PlanState.LEFT_OUT]
@@ -131,6 +138,7 @@ class SqlQueue:
                 "worker": worker,
                 "attempt": PLANS.c.attempt + 1,
                 "note": "",
+                "progress": "",
                 "claimed_at": now,
                 "lease_until": lease_until,
             }
@@ -150,10 +158,14 @@ class SqlQueue:
             lease_until=lease_until,
         )
 
-    def extend(self, claim: Claim, *, lease_until: datetime, note: str, answered: int = 0) -> bool:
-        """Move the lease and leave a note; see `ports.Queue`."""
+    def extend(
+        self, claim: Claim, *, lease_until: datetime, progress: Progress | None = None, answered: int = 0
+    ) -> bool:
+        """Move the lease and say how far the plan is; see `ports.Queue`."""
         most = case((PLANS.c.answered < answered, answered), else_=PLANS.c.answered)
-        return self._change_held(claim.hold, lease_until=lease_until, note=shown_note(note), answered=most)
+        return self._change_held(
+            claim.hold, lease_until=lease_until, progress=progress_to_json(progress), answered=most
+        )
 
     def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:
         """Store the outcome; see `ports.Queue`."""
@@ -171,7 +183,7 @@ class SqlQueue:
     def release(self, claim: Claim, *, counts: bool = True, note: str = "") -> None:
         """Give a plan back; see `ports.Queue`."""
         attempt = claim.attempt if counts else claim.attempt - 1
-        self._change_held(claim.hold, attempt=attempt, **_UNCLAIMED | {"note": shown_note(note)})
+        self._change_held(claim.hold, attempt=attempt, **_UNCLAIMED | {"note": shown_line(note)})
 
     def holds(self) -> tuple[Hold, ...]:
         """Return who holds a plan; see `ports.Queue`."""
@@ -241,7 +253,7 @@ class SqlQueue:
             .where(PLANS.c.state.in_(ON_ITS_WAY), self._mine)
             .group_by(PLANS.c.state, PLANS.c.run_id)
         )
-        columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.note, PLANS.c.claimed_at)
+        columns = (PLANS.c.plan, PLANS.c.worker, PLANS.c.progress, PLANS.c.claimed_at)
         running = select(*columns).where(_RUNS, self._mine).order_by(PLANS.c.run_id, PLANS.c.place, PLANS.c.id)
         waiting = (
             select(
@@ -283,9 +295,14 @@ class SqlQueue:
             return connection.scalar(select(PLANS.c.id).where(done, _is_of(hold))) is not None
 
 
-_NEW = {"state": PlanState.WAITING, "worker": "", "note": "", "crashes": "", "poisoned": False} | dict.fromkeys(
-    ("attempt", "lost", "stalled", "answered", "answered_at_loss", "revived"), 0
-)
+_NEW = {
+    "state": PlanState.WAITING,
+    "worker": "",
+    "note": "",
+    "progress": "",
+    "crashes": "",
+    "poisoned": False,
+} | dict.fromkeys(("attempt", "lost", "stalled", "answered", "answered_at_loss", "revived"), 0)
 
 
 def _next_run() -> Select[str]:
@@ -344,7 +361,7 @@ def _lost(*, crashed: bool) -> dict[str, object]:
     crashes: ColumnElement[str] = case((got_further, literal("")), else_=PLANS.c.crashes)
     if crashed:
         claimed_at = type_coerce(PLANS.c.claimed_at, Text)
-        crashes = crashes + PLANS.c.worker + FIELD + PLANS.c.note + FIELD + claimed_at + ENTRY
+        crashes = crashes + PLANS.c.worker + FIELD + PLANS.c.progress + FIELD + claimed_at + ENTRY
     return _UNCLAIMED | {
         "lost": PLANS.c.lost + 1,
         "crashes": crashes,
@@ -355,7 +372,10 @@ def _lost(*, crashed: bool) -> dict[str, object]:
 
 def _crashes(text: str) -> tuple[Crash, ...]:
     found = (entry.split(FIELD) for entry in text.split(ENTRY) if entry)
-    return tuple(Crash(worker=w, note=note, claimed_at=datetime.fromisoformat(at)) for w, note, at in found)
+    return tuple(
+        Crash(worker=worker, progress=progress_from_json(progress), claimed_at=datetime.fromisoformat(at))
+        for worker, progress, at in found
+    )
 
 
 def _is_of(hold: Hold) -> ColumnElement[bool]:
@@ -363,7 +383,8 @@ def _is_of(hold: Hold) -> ColumnElement[bool]:
 
 
 def _running(row: Row[str, str, str, datetime]) -> Running:
-    return Running(plan=plan_from_json(row.plan), worker=row.worker, note=row.note, since=row.claimed_at)
+    progress = progress_from_json(row.progress)
+    return Running(plan=plan_from_json(row.plan), worker=row.worker, progress=progress, since=row.claimed_at)
 
 
 def _waiting(row: Row[str, str, int, int, datetime, str]) -> Waiting:

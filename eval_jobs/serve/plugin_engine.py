@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eval_jobs.errors import ServeError, TrackerError
 from eval_jobs.host.plugins import ENGINES, find
-from eval_jobs.ports import Clock, Engine, Progress
+from eval_jobs.ports import Clock, Engine, Note
 from eval_jobs.types import Checkpoint, Endpoint, ServeSpec
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class PluginEngine:
         self._engine: Engine = self._found.open(Engine, work_dir, clock)
 
     @contextmanager
-    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
         """Serve through it; see the port. What the caller raises inside comes out, whatever the engine makes of it."""
         if spec.program is not None:
             self._found.check_version(spec.program.version)

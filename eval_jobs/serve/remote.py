@@ -18,7 +18,7 @@ from eval_jobs.errors import ConfigError, EndpointUnreachable, TrackerError, Wro
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import masked
 from eval_jobs.identity import content_hash
-from eval_jobs.ports import Clock, Progress
+from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process.checkpoint_files import tokenizer_folder
 from eval_jobs.serve.process.port import model_names
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
@@ -38,7 +38,7 @@ class RemoteEngine:
         self._clock = clock
 
     @contextmanager
-    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
         """Check that the endpoint serves the checkpoint's model; leaving the context changes nothing there."""
         started_at = self._clock.now()
         url = checked_url(spec.base_url)

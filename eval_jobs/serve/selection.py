@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from eval_jobs.ports import Clock, Engine, Progress
+from eval_jobs.ports import Clock, Engine, Note
 from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.serve.sglang.engine import SglangEngine
 from eval_jobs.types import Checkpoint, Endpoint, EngineKind, ServeSpec
@@ -22,9 +22,7 @@ class EngineByKind:
             EngineKind.SGLANG: SglangEngine(work_dir, clock),
         }
 
-    def serving(
-        self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress
-    ) -> AbstractContextManager[Endpoint]:
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> AbstractContextManager[Endpoint]:
         """Serve through the engine that `spec.engine` names; the others stop, because two may not fit in the memory."""
         wanted = spec.engine if spec.program is None else spec.program.name
         for kind, engine in self._engines.items():

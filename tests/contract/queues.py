@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from eval_jobs.identity import make_plan
 from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Claim
+from eval_jobs.records.progress import Progress, Stage
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 from tests.records import forgetting_run
 
@@ -68,3 +69,8 @@ def fail(queue: Queue, plan: EvalPlan) -> None:
     taken = claim(queue)
     assert taken.plan == plan
     assert queue.finish(taken, with_failure(record_of(taken)), now=NOW)
+
+
+def loading(note: str) -> Progress:
+    """Return what an engine's word is kept as."""
+    return Progress(stage=Stage.LOADING, note=note)

@@ -27,6 +27,7 @@ from tests.contract.queues import (
     claim,
     fail,
     ids,
+    loading,
     nothing_to_claim,
     record_of,
     waiting,
@@ -118,10 +119,11 @@ def test_extending_moves_the_lease_and_leaves_the_note(queue: Queue) -> None:
     queue.add(PLANS[0], now=NOW)
     taken = claim(queue)
     later = LEASE_END + timedelta(seconds=30)
-    assert queue.extend(taken, lease_until=later, note="sums 120/300")
+    assert queue.extend(taken, lease_until=later, progress=loading("sums 120/300"))
     assert nothing_to_claim(queue, AFTER_LEASE)
     (running,) = queue.state().running
-    assert (running.plan, running.worker, running.note, running.since) == (PLANS[0], "a", "sums 120/300", NOW)
+    assert (running.plan, running.worker, running.since) == (PLANS[0], "a", NOW)
+    assert running.progress == loading("sums 120/300")
 
 
 def test_why_a_plan_waits_is_shown_until_somebody_takes_it(queue: Queue) -> None:
@@ -134,7 +136,7 @@ def test_why_a_plan_waits_is_shown_until_somebody_takes_it(queue: Queue) -> None
     assert [(w.note, w.noted_at) for w in queue.state().waiting] == [("waits until 20:00 ", NOW), ("", None)]
     again = claim(queue)
     assert (again.plan, again.attempt) == (PLANS[0], 1)
-    assert [r.note for r in queue.state().running] == [""]
+    assert [r.progress for r in queue.state().running] == [None]
     queue.release(again)
     assert [w.note for w in queue.state().waiting] == ["", ""]
 
@@ -156,7 +158,7 @@ def test_a_worker_that_comes_back_before_anybody_took_its_plan_keeps_it(queue: Q
     queue.add(PLANS[0], now=NOW)
     taken = claim(queue)
     later = AFTER_LEASE + timedelta(hours=1)
-    assert queue.extend(taken, lease_until=later + timedelta(seconds=60), note="")
+    assert queue.extend(taken, lease_until=later + timedelta(seconds=60))
     assert nothing_to_claim(queue, later)
 
 
@@ -164,7 +166,7 @@ def test_a_worker_that_lost_its_plan_can_change_nothing(queue: Queue) -> None:
     queue.add(PLANS[0], now=NOW)
     old = claim(queue, "a")
     new = claim(queue, "b", AFTER_LEASE)
-    assert not queue.extend(old, lease_until=AFTER_LEASE, note="still here")
+    assert not queue.extend(old, lease_until=AFTER_LEASE, progress=loading("still here"))
     assert not queue.finish(old, record_of(old), now=AFTER_LEASE)
     queue.release(old)
     assert queue.finished() == ()
@@ -176,20 +178,20 @@ def test_a_worker_that_took_its_own_plan_again_holds_only_the_new_claim(queue: Q
     queue.add(PLANS[0], now=NOW)
     old = claim(queue, "a")
     new = claim(queue, "a", AFTER_LEASE)
-    assert not queue.extend(old, lease_until=AFTER_LEASE, note="")
-    assert queue.extend(new, lease_until=AFTER_LEASE + timedelta(seconds=9), note="")
+    assert not queue.extend(old, lease_until=AFTER_LEASE)
+    assert queue.extend(new, lease_until=AFTER_LEASE + timedelta(seconds=9))
 
 
 def test_a_released_plan_waits_again_and_counts_as_a_try_but_not_as_lost(queue: Queue) -> None:
     queue.add(PLANS[0], now=NOW)
     taken = claim(queue)
-    queue.extend(taken, lease_until=LEASE_END, note="half-way")
+    queue.extend(taken, lease_until=LEASE_END, progress=loading("half-way"))
     queue.release(taken)
     assert waiting(queue) == ids(PLANS[0])
     assert queue.state().running == ()
     again = claim(queue, "b")
     assert (again.attempt, again.lost) == (2, 0)
-    assert [r.note for r in queue.state().running] == [""]
+    assert [r.progress for r in queue.state().running] == [None]
 
 
 def test_a_claim_that_was_only_interrupted_is_not_counted_as_a_try(queue: Queue) -> None:
@@ -198,7 +200,7 @@ def test_a_claim_that_was_only_interrupted_is_not_counted_as_a_try(queue: Queue)
         taken = claim(queue, worker)
         assert (taken.attempt, taken.lost) == (1, 0)
         queue.release(taken, counts=False)
-        assert not queue.extend(taken, lease_until=LEASE_END, note="")
+        assert not queue.extend(taken, lease_until=LEASE_END)
     queue.release(claim(queue))
     assert claim(queue).attempt == 2
 
@@ -306,7 +308,7 @@ def test_finishing_twice_stores_once(queue: Queue) -> None:
     taken = claim(queue)
     assert queue.finish(taken, record_of(taken), now=NOW)
     assert queue.finish(taken, without_failures(RECORDS[1]), now=NOW)  # the first answer was lost on its way
-    assert not queue.extend(taken, lease_until=LEASE_END, note="")
+    assert not queue.extend(taken, lease_until=LEASE_END)
     queue.release(taken)
     assert queue.finished() == (RECORDS[0],)
     queue.acknowledge(PLANS[0].id)

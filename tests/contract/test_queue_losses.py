@@ -17,6 +17,7 @@ from tests.contract.queues import (
     PLANS,
     claim,
     ids,
+    loading,
     nothing_to_claim,
     record_of,
     waiting,
@@ -39,11 +40,11 @@ def test_crashes_in_a_row_are_told_with_worker_and_last_note(queue: Queue) -> No
     queue.add(PLANS[0], now=NOW)
     for number, worker in enumerate(("a", "b")):
         taken = claim(queue, worker, later(number))
-        queue.extend(taken, lease_until=later(number + 1), note=f"note of {worker}\x1e\x1f")
+        queue.extend(taken, lease_until=later(number + 1), progress=loading(f"note of {worker}\x1e\x1f"))
     taken = claim(queue, "c", later(2))
     assert taken.crashes == (
-        Crash(worker="a", note="note of a  ", claimed_at=NOW),
-        Crash(worker="b", note="note of b  ", claimed_at=later(1)),
+        Crash(worker="a", progress=loading("note of a\x1e\x1f"), claimed_at=NOW),
+        Crash(worker="b", progress=loading("note of b\x1e\x1f"), claimed_at=later(1)),
     )
     assert (taken.attempt, taken.lost, taken.stalled, tries(taken)) == (3, 2, 2, 1)
     assert not is_worn_out(taken)
@@ -55,11 +56,11 @@ def test_a_plan_that_gets_further_is_not_one_that_brings_its_workers_down(queue:
     for number in range(9):
         taken = claim(queue, str(number), later(number))
         assert len(taken.crashes) <= 1
-        queue.extend(taken, lease_until=later(number + 1), note="", answered=10 * number)
-        queue.extend(taken, lease_until=later(number + 1), note="", answered=0)  # starts the next benchmark
+        queue.extend(taken, lease_until=later(number + 1), answered=10 * number)
+        queue.extend(taken, lease_until=later(number + 1), answered=0)  # starts the next benchmark
     for number in range(9, 11):
         taken = claim(queue, str(number), later(number))
-        queue.extend(taken, lease_until=later(number + 1), note="", answered=80)  # no further than before
+        queue.extend(taken, lease_until=later(number + 1), answered=80)  # no further than before
     assert len(claim(queue, "last", later(11)).crashes) == 3
 
 
@@ -110,7 +111,7 @@ def test_only_the_very_claim_that_was_seen_is_taken_back(queue: Queue) -> None:
     assert queue.take_back(new.hold, HoldEnd.KILLED)
     assert not queue.take_back(new.hold, HoldEnd.KILLED)
     assert waiting(queue) == ids(PLANS[0])
-    assert not queue.extend(new, lease_until=LEASE_END, note="")
+    assert not queue.extend(new, lease_until=LEASE_END)
 
 
 def test_a_plan_that_was_set_aside_is_revived_three_times_in_all(queue: Queue) -> None:

@@ -77,7 +77,7 @@ class Site:
                     threading.Event().wait(0.01)
                     continue
                 record = replace(RECORDS[0], plan=claim.plan)
-                assert self.insist(partial(queue.extend, claim, lease_until=LEASE_END, note="n"))
+                assert self.insist(partial(queue.extend, claim, lease_until=LEASE_END))
                 assert self.insist(partial(queue.finish, claim, record, now=NOW))
                 with self.lock:
                     self.finished[claim.plan.id] += 1

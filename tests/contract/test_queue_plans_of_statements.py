@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event, text
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.queue_types import Backlog, HoldEnd
-from tests.contract.queues import LEASE_END, NOW, PLANS, RECORDS, claim, plan_at, record_of
+from tests.contract.queues import LEASE_END, NOW, PLANS, RECORDS, claim, loading, plan_at, record_of
 
 MANY = 3000
 
@@ -57,7 +57,7 @@ def use_everything(queue: SqlQueue) -> None:
     for plan in queue.skipped():
         queue.leave_out(plan.id)
     first, second = claim(queue, "a"), claim(queue, "b")
-    queue.extend(first, lease_until=LEASE_END + timedelta(seconds=1), note="n", answered=1)
+    queue.extend(first, lease_until=LEASE_END + timedelta(seconds=1), progress=loading("n"), answered=1)
     queue.holds()
     queue.take_back(first.hold, HoldEnd.KILLED)
     queue.release(second)

@@ -177,7 +177,7 @@ def test_a_lease_given_before_the_clock_was_set_back_does_not_block_a_plan_for_h
     assert living is not None
     assert nothing_to_claim(queue)  # it ends at LEASE_END now
     assert nothing_to_claim(queue, LEASE_END - timedelta(seconds=1))
-    assert queue.extend(living, lease_until=LEASE_END + timedelta(seconds=50), note="")
+    assert queue.extend(living, lease_until=LEASE_END + timedelta(seconds=50))
     assert nothing_to_claim(queue, LEASE_END)
     assert claim(queue, "b", LEASE_END + timedelta(seconds=50)).attempt == 2
 

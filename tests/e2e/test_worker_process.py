@@ -27,6 +27,7 @@ from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.identity import make_plan
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
+from eval_jobs.records.progress import progress_text
 from eval_jobs.types import (
     Benchmark,
     Checkpoint,
@@ -97,7 +98,7 @@ class Site:
         return min(len(self.server.requests) - 1, written) >= ANSWERED_BEFORE_THE_KILL
 
     def note(self) -> str:
-        return "".join(running.note for running in self.queue.state().running)
+        return "".join(progress_text(running.progress) for running in self.queue.state().running)
 
     def close(self) -> None:
         for worker in self.started:

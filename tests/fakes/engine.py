@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.ports import Progress
+from eval_jobs.ports import Note
 from eval_jobs.types import Checkpoint, Endpoint, ServeSpec
 
 
@@ -28,7 +28,7 @@ class FakeEngine:
         self.closed = False
 
     @contextmanager
-    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:  # noqa: ARG002
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:  # noqa: ARG002
         """Hand out the endpoint, or raise the fault of this step."""
         progress("starting the engine")
         if checkpoint.step in self.faults:

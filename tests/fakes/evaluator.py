@@ -10,7 +10,8 @@ from eval_jobs.evaluate.data.known_benchmarks import EXACT
 from eval_jobs.evaluate.data.rows import Item
 from eval_jobs.evaluate.evalscope.child.scoring import chosen_letter, exact_score
 from eval_jobs.identity import benchmark_fingerprint, numbered, sample_key
-from eval_jobs.ports import Progress
+from eval_jobs.ports import ShowProgress
+from eval_jobs.records.progress import Progress, Stage
 from eval_jobs.screening import Question, screen_of
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Part, SampleScore, SampleStatus, Suite
 
@@ -29,7 +30,7 @@ class FakeEvaluator:
         self._answers: dict[tuple[str, str, str, int], str] = {}
 
     def evaluate(
-        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
         """Ask one question after the other."""
         self.endpoints.append(endpoint)
@@ -41,7 +42,7 @@ class FakeEvaluator:
                 outcomes.append(error)
         return tuple(outcomes)
 
-    def _evaluate_one(self, benchmark: Benchmark, suite: Suite, *, plan_id: str, progress: Progress) -> EvalResult:
+    def _evaluate_one(self, benchmark: Benchmark, suite: Suite, *, plan_id: str, progress: ShowProgress) -> EvalResult:
         check_benchmark(benchmark)
         everything = _planned(benchmark)
         items = _of_part(everything, suite.part)
@@ -52,7 +53,8 @@ class FakeEvaluator:
             for repeat in range(benchmark.repeats):
                 key = (plan_id, fingerprint, sample_id, repeat)
                 samples.append(self._sample(key, item, benchmark))
-            progress(f"{benchmark.name} {number}/{len(items)}")
+            names, total = (benchmark.name,), len(items)
+            progress(Progress(stage=Stage.EVALUATING, benchmarks=names, done=number, total=total))
         return EvalResult(
             benchmark=benchmark.name,
             fingerprint=fingerprint,

@@ -16,10 +16,10 @@ from eval_jobs.queue.rules import (
     PlanState,
     may_skip,
     place_of,
-    shown_note,
     was_poisoned,
 )
 from eval_jobs.queue_types import Backlog, Claim, Crash, Hold, HoldEnd, QueueState, Running, Waiting
+from eval_jobs.records.progress import Progress, shown_line
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 
 
@@ -39,6 +39,7 @@ class _Entry:
     revived: int = 0
     since: datetime | None = None
     note: str = ""
+    progress: Progress | None = None
     record: EvalRecord | None = None
     failed: bool = False
     poisoned: bool = False
@@ -103,13 +104,15 @@ class FakeQueue:
             entry = min((e for e in waiting if e.run_id == run_id), key=lambda e: (e.place, e.plan.id))
             return self._take(entry, worker, now, lease_until)
 
-    def extend(self, claim: Claim, *, lease_until: datetime, note: str, answered: int = 0) -> bool:
+    def extend(
+        self, claim: Claim, *, lease_until: datetime, progress: Progress | None = None, answered: int = 0
+    ) -> bool:
         with self._lock:
             entry = self._held(claim.hold)
             if entry is None:
                 return False
             hold = replace(claim.hold, lease_until=lease_until)
-            self._put(replace(entry, hold=hold, note=shown_note(note), answered=max(entry.answered, answered)))
+            self._put(replace(entry, hold=hold, progress=progress, answered=max(entry.answered, answered)))
             return True
 
     def finish(self, claim: Claim, record: EvalRecord, *, now: datetime) -> bool:  # noqa: ARG002 - part of the port
@@ -128,7 +131,7 @@ class FakeQueue:
             entry = self._held(claim.hold)
             if entry is not None:
                 attempt = claim.attempt if counts else claim.attempt - 1
-                self._put(replace(entry, state=PlanState.WAITING, hold=None, note=shown_note(note), attempt=attempt))
+                self._put(replace(entry, state=PlanState.WAITING, hold=None, note=shown_line(note), attempt=attempt))
 
     def holds(self) -> tuple[Hold, ...]:
         with self._lock:
@@ -202,7 +205,7 @@ class FakeQueue:
         return QueueState(
             waiting=tuple(shown),
             running=tuple(
-                Running(plan=e.plan, worker=e.hold.worker, note=e.note, since=e.since)
+                Running(plan=e.plan, worker=e.hold.worker, progress=e.progress, since=e.since)
                 for e in running
                 if e.hold is not None and e.since is not None
             ),
@@ -235,7 +238,7 @@ class FakeQueue:
         got_further = entry.answered > entry.answered_at_loss
         crashes = () if got_further else entry.crashes
         if crashed and entry.hold is not None and entry.since is not None:
-            crashes = (*crashes, Crash(worker=entry.hold.worker, note=entry.note, claimed_at=entry.since))
+            crashes = (*crashes, Crash(worker=entry.hold.worker, progress=entry.progress, claimed_at=entry.since))
         self._put(
             replace(
                 entry,
@@ -259,7 +262,9 @@ class FakeQueue:
             stalled=entry.stalled,
             lease_until=lease_until,
         )
-        running = replace(entry, state=PlanState.RUNNING, hold=claim.hold, attempt=claim.attempt, since=now, note="")
+        running = replace(
+            entry, state=PlanState.RUNNING, hold=claim.hold, attempt=claim.attempt, since=now, note="", progress=None
+        )
         self._put(running)
         return claim
 

@@ -22,6 +22,7 @@ from eval_jobs.evaluate.common.protocol import FAILURES_FILE
 from eval_jobs.evaluate.common.task_config import run_folder
 from eval_jobs.evaluate.data.files import read_data_digest
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
+from eval_jobs.records.progress import Progress, progress_text
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
 from tests.evaluating import AT_ONCE, endpoint_of, evaluate_one, quiet, write_jsonl
 from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_overflow
@@ -232,8 +233,8 @@ def test_a_killed_evaluator_loses_no_answer_of_any_benchmark_and_no_result_of_on
             threading.Event().wait(0.05)
         return replace(echo(request), first_token_delay_s=0.5 if request.number >= 13 else 0.0)
 
-    def progress(line: str) -> None:
-        if line.endswith(" 14/27"):
+    def progress(now: Progress) -> None:
+        if (now.done, now.total) == (14, 27):
             os.kill(evaluator.child_pid or 0, signal.SIGKILL)
 
     with OpenAIServer(slow) as server:
@@ -250,13 +251,13 @@ def test_progress_is_one_line_for_all_and_never_goes_back(
     evaluator: EvalScopeEvaluator, tmp_path: Path, plan_id: str
 ) -> None:
     suite = suite_of(benchmark(tmp_path, "a", 5), benchmark(tmp_path, "b", 4))
-    lines: list[str] = []
+    shown: list[Progress] = []
     with OpenAIServer(echo) as server:
-        evaluator.evaluate(suite, endpoint_of(server), plan_id=plan_id, progress=lines.append)
-    counts = [int(line.removeprefix("a, b ").split("/")[0]) for line in lines if "/" in line]
-    assert all(line.startswith("a, b") for line in lines if "evaluator" not in line)
+        evaluator.evaluate(suite, endpoint_of(server), plan_id=plan_id, progress=shown.append)
+    counts = [now.done for now in shown if now.done is not None]
+    assert {now.benchmarks for now in shown if now.note != "starting the evaluator"} == {("a", "b")}
     assert counts == sorted(counts)
-    assert lines[-1] == "a, b 9/9"
+    assert progress_text(shown[-1]) == "a, b 9/9"
 
 
 # --- its process
@@ -319,7 +320,7 @@ def test_an_evaluator_that_has_done_much_or_grows_is_replaced_between_two_evalua
     monkeypatch.setattr(child_process, limit, 2 if limit == "MAX_REQUESTS" else -(2**30))
     pids: list[int | None] = []
 
-    def note(_: str) -> None:
+    def note(_: Progress) -> None:
         pids.append(evaluator.child_pid)
 
     suite = suite_of(benchmark(tmp_path, "a", 5))

@@ -25,6 +25,7 @@ from eval_jobs.errors import (
 )
 from eval_jobs.evaluate.common.task_config import run_folder
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
+from eval_jobs.records.progress import Progress, progress_text
 from eval_jobs.types import Benchmark, EvalResult, Generation, SampleStatus, Suite
 from tests.evaluating import AT_ONCE, ask, endpoint_of, evaluate_one, number_of, right, suite_of, sums, write_jsonl
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request, context_overflow
@@ -137,8 +138,8 @@ def test_progress_counts_what_is_done_and_starts_where_it_stopped(
 ) -> None:
     benchmark = sums(tmp_path, 4)
     suite = suite_of(benchmark, concurrency=1)
-    before: list[str] = []
-    after: list[str] = []
+    before: list[Progress] = []
+    after: list[Progress] = []
 
     def answer(request: Request) -> Reply:
         return Reply(status=404, text="gone") if request.number >= 2 else right(request)
@@ -147,11 +148,11 @@ def test_progress_counts_what_is_done_and_starts_where_it_stopped(
         evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id, progress=before.append)
     with OpenAIServer(right) as server:
         evaluate_one(evaluator, suite, endpoint_of(server), plan_id=plan_id, progress=after.append)
-    counts = [line for line in before if "/" in line]
+    counts = [progress_text(now) for now in before if now.done is not None]
     # Answers that are written down are counted a moment later, and the evaluation may end in between.
     assert counts == ["sums 0/4", "sums 1/4", "sums 2/4"][: len(counts)]
     assert "sums 0/4" in counts
-    assert [line for line in after if "/" in line] == ["sums 2/4", "sums 3/4", "sums 4/4"]
+    assert [progress_text(now) for now in after if now.done is not None] == ["sums 2/4", "sums 3/4", "sums 4/4"]
 
 
 def test_data_that_evalscope_cannot_load_is_named_by_the_users_path(
@@ -256,8 +257,8 @@ def test_an_interrupt_stops_the_evaluator(evaluator: EvalScopeEvaluator, tmp_pat
     benchmark = sums(tmp_path, COUNT)
     child: list[int] = []
 
-    def interrupt(line: str) -> None:
-        if line == f"sums 3/{COUNT}":
+    def interrupt(now: Progress) -> None:
+        if (now.done, now.total) == (3, COUNT):
             child.append(evaluator.child_pid or 0)
             raise KeyboardInterrupt
 

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from eval_jobs.execute.worker.main import make_tools
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EvalRecord
 from tracker.app.commands.once import evaluate_once
 from tracker.domain.records.types import Report
@@ -37,7 +38,7 @@ def evaluate_now(
     tools = make_tools(project.work_dir)
     try:
         with project.pins.in_use(pinned), console.status("starting") as status:
-            return evaluate_once(pinned, world, tools=tools, progress=status.update)
+            return evaluate_once(pinned, world, tools=tools, progress=lambda now: status.update(progress_text(now)))
     finally:
         tools.evaluator.close()
         tools.engine.close()

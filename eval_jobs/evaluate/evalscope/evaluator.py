@@ -36,10 +36,11 @@ from eval_jobs.evaluate.common.task_config import (
 )
 from eval_jobs.evaluate.data.known_benchmarks import check_name
 from eval_jobs.evaluate.data.mirror import open_mirror
-from eval_jobs.evaluate.evalscope.progress_line import ProgressLine
-from eval_jobs.host.plan_lock import held
+from eval_jobs.evaluate.evalscope.sample_counts import SampleCounts
+from eval_jobs.host.plan_lock import WAITS, held
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.ports import Progress
+from eval_jobs.ports import ShowProgress
+from eval_jobs.records.progress import Progress, Stage
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class EvalScopeEvaluator:
             log.info("the evaluator is not started ahead: %s", error)
 
     def evaluate(
-        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
         """Ask every sample of every benchmark and score it; see the port.
 
@@ -103,7 +104,7 @@ class EvalScopeEvaluator:
                 tasks.append(self._task(benchmark, suite, endpoint, plan_id))
             except TrackerError as error:
                 outcomes[benchmark.name] = error
-        waiting = "waiting for another evaluation of the same checkpoint"
+        waiting = Progress(stage=Stage.EVALUATING, note=WAITS)
         try:
             if tasks:
                 with held(lock_path(self.work_dir, plan_id), on_wait=lambda: progress(waiting)), self._lock:
@@ -147,7 +148,7 @@ class EvalScopeEvaluator:
         return _Task(benchmark=benchmark, fingerprint=fingerprint, folder=folder, data=data, json=message)
 
     def _carry_out(
-        self, tasks: Sequence[_Task], suite: Suite, endpoint: Endpoint, progress: Progress
+        self, tasks: Sequence[_Task], suite: Suite, endpoint: Endpoint, progress: ShowProgress
     ) -> dict[str, EvalResult | TrackerError]:
         """Have the child carry out all tasks; one that it dies over keeps the others' results."""
         # What has the longest answers is begun first; the order of the suite decides among equals.
@@ -168,9 +169,9 @@ class EvalScopeEvaluator:
             outcomes = dict.fromkeys((task.benchmark.name for task in tasks), error) | outcomes
         return _with_durations(outcomes, asking_s, time.monotonic() - started_s)
 
-    def _replies(self, request: Message, progress: Progress, *, offline: bool) -> Generator[Message, None, None]:
+    def _replies(self, request: Message, progress: ShowProgress, *, offline: bool) -> Generator[Message, None, None]:
         """Yield what became of each task, as they end."""
-        counts = ProgressLine([task["benchmark"] for task in request["tasks"]])
+        counts = SampleCounts([task["benchmark"] for task in request["tasks"]])
         finished = False
         try:
             child = self._running_child(progress, offline=offline, key=request["api_key_env"])
@@ -185,10 +186,10 @@ class EvalScopeEvaluator:
             if not finished:  # died, or we were interrupted: it must not go on asking behind our back
                 self.close()
 
-    def _running_child(self, progress: Progress, *, offline: bool, key: str) -> ChildProcess:
+    def _running_child(self, progress: ShowProgress, *, offline: bool, key: str) -> ChildProcess:
         child = self._startable_child(offline=offline, key=key)
         if not child.is_ready:
-            progress("starting the evaluator")
+            progress(Progress(stage=Stage.EVALUATING, note="starting the evaluator"))
             child.wait_ready()
         return child
 

@@ -29,10 +29,11 @@ from eval_jobs.evaluate.lm_eval.place import installed_version
 from eval_jobs.evaluate.lm_eval.relay import Relay
 from eval_jobs.evaluate.lm_eval.results import result_of
 from eval_jobs.harness.samples import NO_ANSWER
-from eval_jobs.host.plan_lock import held
+from eval_jobs.host.plan_lock import WAITS, held
 from eval_jobs.host.storage import storage_error
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.ports import Progress
+from eval_jobs.ports import ShowProgress
+from eval_jobs.records.progress import Progress, Stage, Unit
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Program, Suite
 
 log = logging.getLogger(__name__)
@@ -61,11 +62,11 @@ class LmEvalEvaluator:
         """Nothing can be begun before the endpoint is there."""
 
     def evaluate(
-        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
         """Run one benchmark after the other; see the port."""
         outcomes: list[EvalResult | TrackerError] = []
-        waiting = "waiting for another evaluation of the same checkpoint"
+        waiting = Progress(stage=Stage.EVALUATING, note=WAITS)
         for benchmark in suite.benchmarks:
             try:
                 with held(lock_path(self.work_dir, plan_id), on_wait=lambda: progress(waiting)):
@@ -92,7 +93,7 @@ class LmEvalEvaluator:
 
     # --- private
 
-    def _evaluate_one(self, task: _Task, plan_id: str, progress: Progress) -> EvalResult:
+    def _evaluate_one(self, task: _Task, plan_id: str, progress: ShowProgress) -> EvalResult:
         """Run the harness to its end, with a tokenizer where it says that it needs one: only likelihoods do.
 
         Raises:
@@ -113,7 +114,7 @@ class LmEvalEvaluator:
             )
         return replace(found, duration_s=time.monotonic() - began_s)
 
-    def _attempt(self, task: _Task, folder: Path, progress: Progress, *, tokenizer: str = "") -> EvalResult | None:
+    def _attempt(self, task: _Task, folder: Path, progress: ShowProgress, *, tokenizer: str = "") -> EvalResult | None:
         """Return what one run of the harness gives, None where it needs a tokenizer and has none.
 
         Raises:
@@ -127,7 +128,7 @@ class LmEvalEvaluator:
             raise storage_error(folder, error) from error
         sent, timeout_s = parameters(task.benchmark, task.suite, task.endpoint), task.suite.request_timeout_s
         with Relay(task.endpoint, folder / "answers.jsonl", sent=sent, timeout_s=timeout_s) as relay:
-            progress(f"{task.benchmark.name}: loading")
+            progress(Progress(stage=Stage.EVALUATING, benchmarks=(task.benchmark.name,), note="loading"))
             log_size = self._log_path.stat().st_size if self._log_path.exists() else 0
             asked = Asked(base_url=relay.base_url, out=str(out), tokenizer=tokenizer)
             code = self._run_once(task, asked, relay, progress)
@@ -141,7 +142,7 @@ class LmEvalEvaluator:
             return None
         raise self._ended(task, code, said)
 
-    def _run_once(self, task: _Task, asked_as: Asked, relay: Relay, progress: Progress) -> int:
+    def _run_once(self, task: _Task, asked_as: Asked, relay: Relay, progress: ShowProgress) -> int:
         """Start the process and return its exit code; it is gone when this returns, however it does."""
         command = [task.program.command, *arguments(task.benchmark, task.suite, task.endpoint, asked_as)]
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +154,8 @@ class LmEvalEvaluator:
                 threading.Event().wait(POLL_S)
                 quiet_s = 0.0 if relay.count != asked else quiet_s + POLL_S
                 if relay.count != asked:
-                    progress(f"{task.benchmark.name} {relay.count}")
+                    names, unit = (task.benchmark.name,), Unit.REQUESTS
+                    progress(Progress(stage=Stage.EVALUATING, benchmarks=names, done=relay.count, unit=unit))
                 asked = relay.count
                 if relay.failure is not None and quiet_s > LAST_WORDS_S:
                     return 1

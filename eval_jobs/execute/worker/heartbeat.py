@@ -9,15 +9,16 @@ from types import TracebackType
 from typing import Self
 
 from eval_jobs.errors import StoreError
-from eval_jobs.queue.rules import BEAT_S, answered_in
+from eval_jobs.queue.rules import BEAT_S
+from eval_jobs.records.progress import Progress
 
 log = logging.getLogger(__name__)
 
 BEATS_PER_LEASE = 4
 """At least: one beat may come late."""
 
-Extend = Callable[[str, int], bool]
-"""extend(note, answered samples) -> whether the claim is still ours."""
+Extend = Callable[[Progress | None, int], bool]
+"""extend(progress, answered samples) -> whether the claim is still ours."""
 
 
 class Heartbeat:
@@ -30,9 +31,9 @@ class Heartbeat:
         self._extend = extend
         self._on_lost = on_lost
         self._every_s = min(BEAT_S, lease_s / BEATS_PER_LEASE)
-        self._note = ""
-        self._answered: dict[str, int] = {}
-        """Samples by benchmark."""
+        self._progress: Progress | None = None
+        self._answered: dict[tuple[int, tuple[str, ...]], int] = {}
+        """Samples by pass and by the benchmarks that are counted together."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
@@ -46,12 +47,12 @@ class Heartbeat:
         self._ended.set()
         self._thread.join()
 
-    def note(self, text: str) -> None:
-        """Show `text` as the progress from the next beat on."""
-        if (progress := answered_in(text)) is not None:
-            benchmark, answered = progress
-            self._answered[benchmark] = max(answered, self._answered.get(benchmark, 0))
-        self._note = text
+    def show(self, progress: Progress) -> None:
+        """Show `progress` from the next beat on."""
+        if progress.answered is not None:
+            counted = (progress.pass_number, progress.benchmarks)
+            self._answered[counted] = max(progress.answered, self._answered.get(counted, 0))
+        self._progress = progress
 
     # --- private
 
@@ -60,7 +61,7 @@ class Heartbeat:
             # A copy: the other thread may add a benchmark at this moment.
             answered = sum(self._answered.copy().values())
             try:
-                is_ours = self._extend(self._note, answered)
+                is_ours = self._extend(self._progress, answered)
             except StoreError as error:
                 # The lease outlasts a database that is away for a moment; if it does not, the next beat says so.
                 log.warning("the lease could not be extended: %s", error)

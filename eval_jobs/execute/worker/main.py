@@ -38,7 +38,7 @@ from eval_jobs.execute.worker_name import own_name
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.masking import MaskingFormatter
 from eval_jobs.host.secrets import remember
-from eval_jobs.ports import Clock, Progress, Queue
+from eval_jobs.ports import Clock, Note, Queue, ShowProgress
 from eval_jobs.probe.prober import LatencyProber
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
 from eval_jobs.queue.database_sql import open_database
@@ -55,6 +55,7 @@ from eval_jobs.queue.rules import (
 )
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.queue_types import Claim
+from eval_jobs.records.progress import Progress, Stage, progress_text
 from eval_jobs.run import Tools, record_of_failure
 from eval_jobs.serve.selection import EngineByKind
 from eval_jobs.types import EvalRecord
@@ -79,7 +80,7 @@ class Worker:
     lease_s: float = LEASE_S
     chooser: Chooser = field(default_factory=lambda: Chooser(sight=None, pauses=None))
     """Which plans are for this worker, and when."""
-    show: Progress = log.debug
+    show: Note = log.debug
     """Told what goes on now, again and again."""
     nudged: Nudged | None = None
     """None: nobody says when there is something to do."""
@@ -96,7 +97,7 @@ class WorkerOptions:
     parent: int | None = None
     """Process with which the worker ends."""
     sight: Sight | None = None
-    show: Progress = log.debug
+    show: Note = log.debug
     is_nudged: bool = False
     """Stdin and stdout are pipes to the process that started this one (see `nudge`)."""
 
@@ -142,24 +143,25 @@ def carry_out(claim: Claim, worker: Worker) -> None:
     clock, interrupts = worker.tools.clock, worker.interrupts
     what = f"{claim.plan.checkpoint.run_id} step {claim.plan.checkpoint.step}"
 
-    def progress(line: str) -> None:
-        heartbeat.note(line)
-        worker.show(f"{what}: {line}")
+    def show(progress: Progress) -> None:
+        heartbeat.show(progress)
+        worker.show(f"{what}: {progress_text(progress)}")
 
-    def extend(note: str, answered: int) -> bool:
-        worker.show(f"{what}: {note}")  # however long the plan itself has nothing to say
+    def extend(progress: Progress | None, answered: int) -> bool:
+        worker.show(f"{what}: {progress_text(progress)}")  # however long the plan itself has nothing to say
         until = lease_end(clock.now(), worker.lease_s)
-        return worker.queue.extend(claim, lease_until=until, note=note, answered=answered)
+        return worker.queue.extend(claim, lease_until=until, progress=progress, answered=answered)
 
     with Heartbeat(extend, on_lost=lambda: interrupts.lose(claim), lease_s=worker.lease_s) as heartbeat:
         try:
             with interrupts.allowed(claim):
-                record = _attempt(claim, worker.tools, progress)
+                record = _attempt(claim, worker.tools, show)
                 again = should_retry(record, claim)
                 if again:
                     worker.tools.engine.close()  # it may be the engine's fault: the next try gets another one
                     # Held while waiting, so that no other worker uses up the tries on a server that is restarting.
-                    heartbeat.note(f"not everything could be measured; waiting before try {tries(claim) + 1}")
+                    why = f"not everything could be measured; waiting before try {tries(claim) + 1}"
+                    heartbeat.show(Progress(stage=Stage.EVALUATING, note=why))
                     clock.sleep(retry_delay_s(tries(claim)))
         except Stopped:
             _give_back(claim, worker, counts=False)
@@ -253,7 +255,7 @@ def _open_queue(options: WorkerOptions, clock: Clock, interrupts: Interrupts) ->
             clock.sleep(STORE_RETRY_S)
 
 
-def _shown(sign: SignOfLife, show: Progress) -> Progress:
+def _shown(sign: SignOfLife, show: Note) -> Note:
     """Return what shows what goes on now, and renews the sign of life."""
 
     def both(line: str) -> None:
@@ -287,7 +289,7 @@ def _next_claim(worker: Worker) -> Claim | None:
     return claim
 
 
-def _attempt(claim: Claim, tools: Tools, progress: Progress) -> EvalRecord:
+def _attempt(claim: Claim, tools: Tools, progress: ShowProgress) -> EvalRecord:
     """Carry the plan out; whatever goes wrong is a record too."""
     started_at = tools.clock.now()
     try:

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from eval_jobs.errors import Incomparable
 from eval_jobs.identity import second_pass
-from eval_jobs.ports import Progress
+from eval_jobs.ports import ShowProgress
 from eval_jobs.run import Tools, run_plan
 from eval_jobs.spending import total
 from eval_jobs.types import BenchmarkFailure, EngineInfo, EvalPlan, EvalRecord
 
 
-def run_asked(plan: EvalPlan, *, tools: Tools, progress: Progress) -> EvalRecord:
+def run_asked(plan: EvalPlan, *, tools: Tools, progress: ShowProgress) -> EvalRecord:
     """Carry out `plan` as `run_plan` does, and a calibration twice.
 
     Raises:
@@ -27,11 +27,11 @@ def run_asked(plan: EvalPlan, *, tools: Tools, progress: Progress) -> EvalRecord
     """
     if not plan.calibration:
         return run_plan(plan, tools=tools, progress=progress)
-    first = run_plan(plan, tools=tools, progress=lambda line: progress(f"first pass: {line}"))
+    first = run_plan(plan, tools=tools, progress=lambda part: progress(replace(part, pass_number=1)))
     if all(isinstance(outcome, BenchmarkFailure) for outcome in first.outcomes):
         return first  # there is nothing to repeat
     again = replace(plan, suite=second_pass(plan.suite))
-    second = run_plan(again, tools=tools, progress=lambda line: progress(f"second pass: {line}"))
+    second = run_plan(again, tools=tools, progress=lambda part: progress(replace(part, pass_number=2)))
     _check_same(first.engine, second.engine)
     cost = total(cost for cost in (first.cost, second.cost) if cost is not None)
     outcomes = (*first.outcomes, *second.outcomes)

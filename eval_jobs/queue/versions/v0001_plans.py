@@ -27,6 +27,7 @@ def upgrade() -> None:
         sa.Column("claimed_at", sa.String(32)),
         sa.Column("lease_until", sa.String(32)),
         sa.Column("note", sa.Text, nullable=False),
+        sa.Column("progress", sa.Text, nullable=False),
         sa.Column("answered", sa.Integer, nullable=False),
         sa.Column("answered_at_loss", sa.Integer, nullable=False),
         sa.Column("crashes", sa.Text, nullable=False),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from eval_jobs.errors import PortTaken, ServeError, ServerDied, ServerKilled, StartTimeout, WrongModel
-from eval_jobs.ports import Clock, Progress
+from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import logfile
 from eval_jobs.serve.process.launch import HOST, Launch
 from eval_jobs.serve.process.lifecycle import EngineProcess
@@ -21,9 +21,7 @@ LOG_TAIL_BYTES = 256_000
 UNKNOWN_VERSION = "unknown"
 
 
-def wait_until_ready(
-    engine: EngineProcess, launch: Launch, clock: Clock, *, timeout_s: float, progress: Progress
-) -> None:
+def wait_until_ready(engine: EngineProcess, launch: Launch, clock: Clock, *, timeout_s: float, progress: Note) -> None:
     """Return as soon as the engine lists what it was started with.
 
     Raises:

@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 
 from eval_jobs.errors import CanaryFailed
-from eval_jobs.ports import Clock, Progress
+from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.launch import RUNTIME_ADAPTERS, Launch, command, environment
 from eval_jobs.serve.process.port import choose_port
@@ -41,7 +41,7 @@ class ColdStarts:
         self._is_sick = False
         self._ended_cpu_s = 0.0
 
-    def start(self, order: Order, progress: Progress) -> Resident:
+    def start(self, order: Order, progress: Note) -> Resident:
         """Start an engine on `order` in the place of the one that runs, and return it when it answers.
 
         Raises:
@@ -100,7 +100,7 @@ class ColdStarts:
     def _command(self, launch: Launch, order: Order) -> tuple[str, ...]:
         return command(launch, order.spec, python=order.python)
 
-    def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Progress) -> None:
+    def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Note) -> None:
         """Return when the engine answers; raise as `start` when it never will."""
         wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)
 

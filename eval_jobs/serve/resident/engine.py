@@ -23,7 +23,7 @@ from pathlib import Path
 from eval_jobs.errors import CanaryFailed, SwapFailed, SwapRefused
 from eval_jobs.host.machine import device_name, machine_id
 from eval_jobs.identity import content_hash
-from eval_jobs.ports import Clock, Progress
+from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.launch import HOST
 from eval_jobs.serve.resident.certificate import Kind, Tried, first_difference, judge, store_if_possible
@@ -65,7 +65,7 @@ class ResidentEngine:
         self._failures: Counter[str] = Counter()
 
     @contextmanager
-    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
         """Put `checkpoint` into the engine that runs, or start one on it. It stays when the context is left."""
         process.reap(self._starts.folder, self._clock)
         order = take_order(checkpoint, spec)
@@ -106,7 +106,7 @@ class ResidentEngine:
 
     # --- private: one service
 
-    def _served(self, order: Order, progress: Progress) -> Endpoint:
+    def _served(self, order: Order, progress: Note) -> Endpoint:
         started_s = self._clock.monotonic_s()
         resident = self._resident
         way = choose(order, resident, self._starts.shape(order), proofs=self._proofs, failures=self._failures)
@@ -159,7 +159,7 @@ class ResidentEngine:
         resident.idle_since_s = self._clock.monotonic_s()
         resident.take_note("idle")
 
-    def _cold(self, order: Order, reason: str, progress: Progress) -> Resident:
+    def _cold(self, order: Order, reason: str, progress: Note) -> Resident:
         self._resident = None
         log.info("step %d: a new start: %s", order.checkpoint.step, reason)
         if order.spec.between is Between.SLEEP and order.on_cpu:
@@ -168,7 +168,7 @@ class ResidentEngine:
         self._remember(resident, order.checkpoint, resident.newest().canaries)
         return resident
 
-    def _warm(self, resident: Resident, order: Order, way: Way, progress: Progress) -> tuple[Resident, str]:
+    def _warm(self, resident: Resident, order: Order, way: Way, progress: Note) -> tuple[Resident, str]:
         """Put `order` into the engine that runs; where that is not proven to be right, start it cold and compare.
 
         Returns: the engine that serves it now, and why it was loaded this way.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval_jobs.errors import CanaryFailed, StartTimeout
-from eval_jobs.ports import Clock, Progress
+from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.control import get
 from eval_jobs.serve.process.launch import Launch
@@ -88,7 +88,7 @@ class SglangStarts(ColdStarts):
         del order
         return environment(os.environ)
 
-    def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Progress) -> None:
+    def _wait(self, running: process.EngineProcess, launch: Launch, spec: ServeSpec, progress: Note) -> None:
         """Its name is listed before its first request has gone through; until then /health says 503."""
         started_s = self._clock.monotonic_s()
         wait_until_ready(running, launch, self._clock, timeout_s=spec.startup_timeout_s, progress=progress)

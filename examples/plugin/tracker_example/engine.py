@@ -15,7 +15,7 @@ from pathlib import Path
 from eval_jobs.errors import ConfigError, ServerDied, StartTimeout
 from eval_jobs.host.machine import machine_id
 from eval_jobs.host.secrets import without_secrets
-from eval_jobs.ports import Clock, Progress
+from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process.lifecycle import EngineProcess, start
 from eval_jobs.serve.process.port import ask, choose_port
 from eval_jobs.serve.remote import RemoteEngine
@@ -30,7 +30,7 @@ class CommandEngine:
         self._work_dir, self._clock = work_dir, clock
 
     @contextmanager
-    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
         """Start the server and wait until it lists its model."""
         if spec.program:
             spec.program.check_options("command")

@@ -17,7 +17,8 @@ import httpx
 from eval_jobs.errors import BadData, EndpointFailed, TrackerError
 from eval_jobs.evaluate.common.answer_check import CUT, check_answer
 from eval_jobs.identity import benchmark_fingerprint, numbered, sample_key
-from eval_jobs.ports import Clock, Progress
+from eval_jobs.ports import Clock, ShowProgress
+from eval_jobs.records.progress import Progress, Stage
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, SampleScore, SampleStatus, Suite
 
 
@@ -32,7 +33,7 @@ class FirstLine:
         """Nothing takes long."""
 
     def evaluate(
-        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
         """Ask one benchmark after the other."""
         return tuple(self._outcome(b, suite, endpoint, self._folder / plan_id, progress) for b in suite.benchmarks)
@@ -53,7 +54,7 @@ class FirstLine:
         """Nothing is open."""
 
     def _outcome(
-        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, folder: Path, progress: Progress
+        self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, folder: Path, progress: ShowProgress
     ) -> EvalResult | TrackerError:
         fingerprint = benchmark_fingerprint(benchmark, suite)
         try:
@@ -72,7 +73,7 @@ class FirstLine:
                 samples = tuple(pool.map(client.sample, ids, *zip(*asked, strict=True)))
         except httpx.TransportError as error:
             return EndpointFailed(f"{endpoint.base_url} does not answer: {error!r}", hint="see its log")
-        progress(f"{benchmark.name} {len(samples)}/{len(samples)}")
+        progress(Progress(stage=Stage.EVALUATING, benchmarks=(benchmark.name,), done=len(samples), total=len(samples)))
         up = benchmark.higher_is_better
         return EvalResult(
             benchmark=benchmark.name, fingerprint=fingerprint, metric="accuracy", samples=samples, duration_s=0.0,

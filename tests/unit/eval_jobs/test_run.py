@@ -65,7 +65,7 @@ def tools(engine: FakeEngine, evaluator: FakeEvaluator, prober: FakeProber | Non
     return Tools(engine=engine, evaluator=evaluator, prober=prober or FakeProber(), clock=FakeClock())
 
 
-def say_nothing(_: str) -> None:
+def say_nothing(_: object) -> None:
     pass
 
 

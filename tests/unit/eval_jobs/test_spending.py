@@ -12,9 +12,10 @@ import pytest
 
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.errors import ServerDied
-from eval_jobs.ports import Progress
+from eval_jobs.ports import Note
+from eval_jobs.records.progress import Stage
 from eval_jobs.run import Tools, run_plan
-from eval_jobs.spending import Spending, Stage, total
+from eval_jobs.spending import Spending, total
 from eval_jobs.types import Checkpoint, Cost, Endpoint, EngineInfo, EvalResult, ProbeLoad, ProbeResult, ServeSpec
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine import FakeEngine
@@ -47,7 +48,7 @@ class SlowEngine(FakeEngine):
         self.cpu_s = 100.0
 
     @contextmanager
-    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+    def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
         self.clock.advance(30)
         assert self.cpu_s is not None
         self.cpu_s += 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_jobs.ports import Progress
+from eval_jobs.ports import ShowProgress
 from eval_jobs.queue.rules import may_pass
 from eval_jobs.run import Tools, run_plan
 from eval_jobs.types import Checkpoint, EvalRecord
@@ -15,7 +15,7 @@ from tracker.domain.records.types import Report
 
 
 def evaluate_once(
-    checkpoint: Checkpoint, world: World, *, tools: Tools, progress: Progress
+    checkpoint: Checkpoint, world: World, *, tools: Tools, progress: ShowProgress
 ) -> tuple[tuple[EvalRecord, Report], ...]:
     """Carry out every plan of `checkpoint` in this process and review the records like any other."""
     world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))

@@ -13,6 +13,7 @@ from eval_jobs.errors import ConfigError, ExitCode, Incomparable, StoreError
 from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue_types import QueueState
+from eval_jobs.records.progress import progress_text
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.commands.calibrate import Estimate, carry_out, estimate_of, next_calibration
 from tracker.app.steps.conclude import Desk
@@ -148,9 +149,9 @@ def _carried_out(plan: EvalPlan, desk: Desk, local: LocalWorkers, console: Conso
 
 
 def _progress(plan: EvalPlan, state: QueueState) -> str:
-    note = next((running.note for running in state.running if running.plan.id == plan.id), None)
-    if note is not None:
-        return one_line(note) or "starting"
+    own = next((running for running in state.running if running.plan.id == plan.id), None)
+    if own is not None:
+        return one_line(progress_text(own.progress)) or "starting"
     busy = [f"step {running.plan.checkpoint.step}" for running in state.running]
     return f"waiting for a worker; {names_text(busy)} comes first" if busy else "waiting for a worker"
 

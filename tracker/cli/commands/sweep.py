@@ -13,6 +13,7 @@ from eval_jobs.errors import ConfigError, ExitCode, TrackerError
 from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue_types import QueueState
+from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.app.steps.sweeps import SweepDesk, begin_by_hand, carry_on, check_size, choose, own_answers, take_over
 from tracker.cli import interrupts
@@ -185,7 +186,8 @@ def _progress(turn: Turn, desk: SweepDesk) -> str:
 
 def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:
     own = {plan.id for plan in plans}
-    notes = [f"{one.plan.sweep.target}: {one.note}" for one in state.running if one.plan.id in own and one.plan.sweep]
+    at_work = [one for one in state.running if one.plan.id in own]
+    notes = [f"{one.plan.sweep.target}: {progress_text(one.progress)}" for one in at_work if one.plan.sweep]
     return one_line(f" | {' | '.join(notes)}") if notes else ""
 
 

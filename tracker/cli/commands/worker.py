@@ -14,7 +14,7 @@ from rich.text import Text
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.worker.main import WorkerOptions, database_from_environment, run_worker
 from eval_jobs.execute.worker.sight import Sight
-from eval_jobs.ports import Progress
+from eval_jobs.ports import Note
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE, checked_url
 from tracker.adapters.secrets import read_secret
 from tracker.cli.options import open_project
@@ -105,5 +105,5 @@ class _Events(logging.Handler):
         self._console.print(Text(one_line(record.getMessage()), style), soft_wrap=True)
 
 
-def _line_of(status: Status) -> Progress:
+def _line_of(status: Status) -> Note:
     return lambda line: status.update(Text(one_line(line)))

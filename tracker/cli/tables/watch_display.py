@@ -13,6 +13,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from eval_jobs.queue_types import QueueState
+from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EngineKind
 from tracker.app.world import Measurement, Tick
 from tracker.cli.tables.calibration import repetitions
@@ -135,7 +136,7 @@ class WatchDisplay:
 
 
 def _status(passed: Tick, state: QueueState) -> Text:
-    parts = [f"step {running.plan.checkpoint.step}: {running.note}" for running in state.running]
+    parts = [f"step {running.plan.checkpoint.step}: {progress_text(running.progress)}" for running in state.running]
     if state.waiting:
         parts.append(_waiting(state))
     if passed.unsent:

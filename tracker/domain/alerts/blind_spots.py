@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from eval_jobs.identity import content_hash
 from eval_jobs.queue_types import QueueState, Running
+from eval_jobs.records.progress import progress_text
 from tracker.domain.alerts.evidence import looking
 from tracker.domain.alerts.rules import CHECKPOINT
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState
@@ -128,7 +129,8 @@ def idle_queue(state: QueueState, run: str, idle_s: float, now: datetime) -> Ale
 
 def slow_plan(slow: Running, run: str, *, for_s: float, longest_s: float, now: datetime) -> Alert:
     """Return the alert of an evaluation that has taken `for_s`; `longest_s`: of those before it."""
-    step, note = slow.plan.checkpoint.step, f" ({slow.note})" if slow.note else ""
+    step, shown = slow.plan.checkpoint.step, progress_text(slow.progress)
+    note = f" ({shown})" if shown else ""
     alert = _stuck(
         run,
         step,

@@ -10,7 +10,6 @@ from eval_jobs.queue.rules import (
     MAX_ATTEMPTS,
     MAX_CRASHES,
     MAX_STALLED,
-    answered_in,
     is_worn_out,
     lacks_latency,
     may_pass,
@@ -22,6 +21,7 @@ from eval_jobs.queue.rules import (
     tries,
 )
 from eval_jobs.queue_types import Backlog, Claim, Crash
+from eval_jobs.records.progress import Progress, Stage
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, ProbeFailure, SweepCell
 from tests.contract.queues import plan_at
 from tests.records import forgetting_run
@@ -86,7 +86,8 @@ def test_the_wait_before_the_next_try_grows() -> None:
 
 
 def test_a_plan_that_brought_three_workers_down_is_not_tried_again() -> None:
-    crash = Crash(worker="node7:4242 log=/logs/worker-4242.log", note="sums 7/30", claimed_at=NOW)
+    progress = Progress(stage=Stage.EVALUATING, benchmarks=("sums",), done=7, total=30)
+    crash = Crash(worker="node7:4242 log=/logs/worker-4242.log", progress=progress, claimed_at=NOW)
     worn = [replace(claim(), crashes=(crash,) * n) for n in range(MAX_CRASHES + 2)]
     assert [is_worn_out(one) for one in worn] == [False, False, False, True, True]
     error = poisoned(worn[3])
@@ -123,17 +124,3 @@ def test_what_a_sweep_asks_comes_after_every_checkpoint_of_the_run_and_by_step(b
     first, last = (sweep_plan(plan_at(step), SweepCell(sweep="s", target="t")) for step in (0, 10**18 - 1))
     own = max(place_of(plan_at(step), backlog, keep=keep) for step in (0, 10**18 - 1))
     assert own < place_of(first, backlog, keep=keep) < place_of(last, backlog, keep=keep) < 2**63
-
-
-@pytest.mark.parametrize(
-    ("note", "found"),
-    [
-        ("sums 120/300", ("sums", 120)),
-        ("my 1/2 benchmark 3/4", ("my 1/2 benchmark", 3)),
-        ("starting the engine (12 s)", None),
-        ("sums: loading", None),
-        ("", None),
-    ],
-)
-def test_a_progress_line_tells_how_many_samples_are_answered(note: str, found: tuple[str, int] | None) -> None:
-    assert answered_in(note) == found

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from eval_jobs.queue_types import Hold, QueueState, Running, Waiting
+from eval_jobs.records.progress import Progress, Stage
 from eval_jobs.types import Checkpoint
 from tests.fakes.alerting import FakeAlerting
 from tests.fakes.curves import FakeCurves
@@ -53,7 +54,8 @@ def of_sweep(state: QueueState) -> QueueState:
 
 
 def running(plan_id: str, since: datetime) -> QueueState:
-    one = Running(plan=replace(PLAN, id=plan_id), worker="w1", note="sums 3/8", since=since)
+    progress = Progress(stage=Stage.EVALUATING, benchmarks=("sums",), done=3, total=8)
+    one = Running(plan=replace(PLAN, id=plan_id), worker="w1", progress=progress, since=since)
     return QueueState(running=(one,), unfinished={RUN: 1})
 
 

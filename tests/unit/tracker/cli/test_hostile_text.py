@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from eval_jobs.queue_types import QueueState, Running
+from eval_jobs.records.progress import Progress, Stage
 from tests.records import forgetting_run
 from tracker.app.world import Tick
 from tracker.cli.options import json_text
@@ -51,7 +52,8 @@ def test_what_watching_shows_cannot_disturb_the_terminal(hostile: str, tmp_path:
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_the_live_line_shows_what_a_worker_says_as_text(hostile: str) -> None:
-    running = Running(plan=RUN.records[0].plan, worker="w", note=hostile, since=datetime(2026, 3, 14, tzinfo=UTC))
+    said = Progress(stage=Stage.LOADING, note=hostile)
+    running = Running(plan=RUN.records[0].plan, worker="w", progress=said, since=datetime(2026, 3, 14, tzinfo=UTC))
     assert not (CONTROLS | {"\n"}) & set(_status(NOTHING, QueueState(running=(running,))).plain)
 
 

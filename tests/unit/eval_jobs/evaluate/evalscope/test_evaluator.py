@@ -15,6 +15,8 @@ import pytest
 
 from eval_jobs.errors import EvaluatorDied
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
+from eval_jobs.ports import ShowProgress
+from eval_jobs.records.progress import Progress
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Suite
 from tests.evaluating import evaluate_one
 
@@ -66,7 +68,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def evaluate(
-    evaluator: EvalScopeEvaluator, progress: Callable[[str], None] = lambda _: None, benchmark: Benchmark = BENCHMARK
+    evaluator: EvalScopeEvaluator, progress: ShowProgress = lambda _: None, benchmark: Benchmark = BENCHMARK
 ) -> EvalResult:
     return evaluate_one(evaluator, replace(SUITE, benchmarks=(benchmark,)), ENDPOINT, plan_id="plan", progress=progress)
 
@@ -85,17 +87,17 @@ def test_a_result_with_a_sample_of_which_nothing_is_known_is_no_result(start: St
 
 def test_two_evaluations_of_one_plan_wait_for_each_other(start: Start) -> None:
     evaluator = start()
-    lines: SimpleQueue[str] = SimpleQueue()
+    shown: SimpleQueue[Progress] = SimpleQueue()
     results: SimpleQueue[EvalResult] = SimpleQueue()
     runs = evaluator.work_dir / "runs"
     runs.mkdir(parents=True)
     with (runs / "plan.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        thread = threading.Thread(target=lambda: results.put(evaluate(evaluator, lines.put)))
+        thread = threading.Thread(target=lambda: results.put(evaluate(evaluator, shown.put)))
         thread.start()
-        first = lines.get(timeout=120)
+        first = shown.get(timeout=120)
     thread.join()
-    assert first == "waiting for another evaluation of the same checkpoint"
+    assert first.note == "waiting for another evaluation of the same checkpoint"
     assert len(results.get(timeout=120).samples) == 2
 
 
@@ -113,14 +115,14 @@ def test_what_another_evaluation_works_on_is_not_forgotten(start: Start) -> None
 
 def test_a_lock_that_was_forgotten_while_one_waited_for_it_is_taken_anew(start: Start) -> None:
     evaluator = start()
-    lines: SimpleQueue[str] = SimpleQueue()
+    shown: SimpleQueue[Progress] = SimpleQueue()
     runs = evaluator.work_dir / "runs"
     runs.mkdir(parents=True)
     with (runs / "plan.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        thread = threading.Thread(target=lambda: evaluate(evaluator, lines.put))
+        thread = threading.Thread(target=lambda: evaluate(evaluator, shown.put))
         thread.start()
-        lines.get(timeout=120)
+        shown.get(timeout=120)
         (runs / "plan.lock").unlink()
     thread.join()
     assert (runs / "plan.lock").is_file()

@@ -12,9 +12,10 @@ from eval_jobs.errors import BadData, DiskFull, EndpointFailed, StoreError, Trac
 from eval_jobs.execute.worker.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.worker.main import IDLE_S, STORE_RETRY_S, Worker, work
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.ports import Progress
+from eval_jobs.ports import ShowProgress
 from eval_jobs.queue.rules import MAX_ATTEMPTS, MAX_CRASHES
 from eval_jobs.queue_types import Claim
+from eval_jobs.records.progress import Progress, Stage
 from eval_jobs.run import Tools
 from eval_jobs.types import (
     Benchmark,
@@ -42,7 +43,7 @@ ENDPOINT = Endpoint(
     info=EngineInfo(name="fake", version="1", load_method="remote", load_s=0.0, log=""),
 )
 
-Script = Callable[[Benchmark, Progress], None]
+Script = Callable[[Benchmark, ShowProgress], None]
 """What happens while a benchmark is evaluated; returning gives a result."""
 
 
@@ -55,7 +56,7 @@ class ScriptedEvaluator:
         """By an earlier worker."""
 
     def evaluate(
-        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: Progress
+        self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
     ) -> tuple[EvalResult | TrackerError, ...]:
         del endpoint
         outcomes: list[EvalResult | TrackerError] = []
@@ -187,11 +188,11 @@ def test_the_progress_is_visible_while_the_plan_runs(bench: Bench) -> None:
     bench.worker = replace(bench.worker, lease_s=0.1)  # so that it beats every 25 ms
     seen = threading.Event()
 
-    def script(benchmark: Benchmark, progress: Progress) -> None:
-        progress(f"{benchmark.name} 120/300")
+    def script(benchmark: Benchmark, progress: ShowProgress) -> None:
+        said = Progress(stage=Stage.EVALUATING, benchmarks=(benchmark.name,), done=120, total=300)
+        progress(said)
         while not seen.wait(0.01):
-            notes = [running.note for running in bench.queue.state().running]
-            if notes == [f"{benchmark.name} 120/300"]:
+            if [running.progress for running in bench.queue.state().running] == [said]:
                 seen.set()
 
     bench.evaluator.script = script
@@ -205,8 +206,8 @@ def test_a_plan_that_has_nothing_to_say_for_long_is_shown_again_and_again(bench:
     bench.worker = replace(bench.worker, lease_s=0.1, show=shown.append)
     many = threading.Event()
 
-    def script(_: Benchmark, progress: Progress) -> None:
-        progress("thinking")
+    def script(_: Benchmark, progress: ShowProgress) -> None:
+        progress(Progress(stage=Stage.EVALUATING, note="thinking"))
         while not many.wait(0.01):
             if sum("thinking" in line for line in shown) > 3:
                 many.set()
@@ -231,7 +232,7 @@ def test_a_failure_that_may_pass_is_tried_four_times_with_growing_waits(bench: B
 
 
 def test_one_benchmark_that_the_engine_did_not_survive_is_tried_again(bench: Bench) -> None:
-    def script(benchmark: Benchmark, _: Progress) -> None:
+    def script(benchmark: Benchmark, _: ShowProgress) -> None:
         if benchmark.name == PLANS[0].suite.benchmarks[-1].name and len(bench.engine.served_steps) == 1:
             raise EndpointFailed("connection refused", hint="start it")
 

@@ -14,7 +14,8 @@ import pytest
 from eval_jobs.errors import EndpointFailed, Incomparable
 from eval_jobs.execute.worker.twice import run_asked
 from eval_jobs.identity import benchmark_fingerprint, calibration_plan, make_plan, second_pass
-from eval_jobs.ports import Progress
+from eval_jobs.ports import Note
+from eval_jobs.records.progress import Progress, progress_text
 from eval_jobs.run import Tools
 from eval_jobs.types import (
     Benchmark,
@@ -76,14 +77,14 @@ def tools(evaluator: FakeEvaluator, engine: FakeEngine | None = None) -> Tools:
     return Tools(engine=engine or FakeEngine(ENDPOINT), evaluator=evaluator, prober=FakeProber(), clock=FakeClock())
 
 
-def quiet(_: str) -> None:
+def quiet(_: object) -> None:
     """Show nothing."""
 
 
 def test_both_passes_really_ask_and_the_engine_loads_the_weights_for_each(plan: EvalPlan) -> None:
     evaluator, engine = Counting(), FakeEngine(ENDPOINT)
-    lines: list[str] = []
-    record = run_asked(plan, tools=tools(evaluator, engine), progress=lines.append)
+    shown: list[Progress] = []
+    record = run_asked(plan, tools=tools(evaluator, engine), progress=shown.append)
     assert set(evaluator.asked.values()) == {2}
     assert engine.served_steps == [CHECKPOINT.step] * 2
     first, second = record.outcomes[:2], record.outcomes[2:]
@@ -93,8 +94,7 @@ def test_both_passes_really_ask_and_the_engine_loads_the_weights_for_each(plan: 
     again = second_pass(plan.suite)
     assert [o.fingerprint for o in first] == [benchmark_fingerprint(b, plan.suite) for b in plan.suite.benchmarks]
     assert [o.fingerprint for o in second] == [benchmark_fingerprint(b, again) for b in plan.suite.benchmarks]
-    # Progress of the second pass is progress: the queue counts the answers by what stands before the numbers.
-    assert {f"{n} pass: sums 3/3" for n in ("first", "second")} <= set(lines)
+    assert {f"{n} pass: sums 3/3" for n in ("first", "second")} <= set(map(progress_text, shown))
     assert record.plan == plan
 
 
@@ -126,7 +126,7 @@ def test_nothing_is_repeated_where_the_first_pass_gave_nothing(plan: EvalPlan) -
 def test_two_passes_of_two_engines_are_no_calibration(plan: EvalPlan, change: dict[str, str]) -> None:
     class Changing(FakeEngine):
         @contextmanager
-        def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Progress) -> Iterator[Endpoint]:
+        def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
             info = INFO if not self.served_steps else replace(INFO, **change)  # type: ignore[arg-type]
             with super().serving(checkpoint, spec, progress=progress) as endpoint:
                 yield replace(endpoint, info=info)

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from eval_jobs.queue_types import QueueState, Running, Waiting
+from eval_jobs.records.progress import Progress, Stage
 from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.app.world import Tick
 from tracker.cli.tables.watch_display import WatchDisplay, _status
@@ -14,13 +15,14 @@ from tracker.config import parse_config
 
 WHY = "waits until 20:00 Europe/Berlin (serve.only_when.hours = 20:00-07:00)"
 RECORD = forgetting_run(checkpoints=1, samples=2, trouble=False).records[0]
+SUMS = Progress(stage=Stage.EVALUATING, benchmarks=("sums",), done=1, total=3)
 PAUSED = QueueState(
     waiting=(Waiting(plan_id="a", run_id="r", step=300, note=WHY), Waiting(plan_id="b", run_id="r", step=200)),
     counts={"waiting": 2},
 )
 LOOKING = QueueState(waiting=(Waiting(plan_id="b", run_id="r", step=200),), counts={"waiting": 1})
 BUSY = QueueState(
-    running=(Running(plan=RECORD.plan, worker="w", note="sums 1/3", since=RECORD.started_at),), counts={"waiting": 0}
+    running=(Running(plan=RECORD.plan, worker="w", progress=SUMS, since=RECORD.started_at),), counts={"waiting": 0}
 )
 NOTHING = Tick(checkpoints=(), gaps=(), skipped=(), reports=(), unsent=0)
 
