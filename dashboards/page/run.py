@@ -32,9 +32,9 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.storage import write_error
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.curves import TrainerCurves
+from tracker.api.opening import open_project
+from tracker.api.references import choose_run, is_reference, named_checkpoint
 from tracker.app.steps.comparing import noise_of_run
-from tracker.cli.checkpoints import is_reference, named_checkpoint
-from tracker.cli.options import choose_run, open_project
 from tracker.domain.best.champions import champions_of
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
@@ -53,7 +53,7 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
 
     Args:
         config_path: of the project.
-        named: a run, or what names a checkpoint (`tracker.cli.checkpoints`); of a name that is both, the run.
+        named: a run, or what names a checkpoint (`tracker.api.references`); of a name that is both, the run.
         output: where to write it; None: into the state folder.
         with_checkpoints: write the page of every checkpoint of the run beside it, each linked to the other.
 

@@ -20,7 +20,7 @@ from eval_jobs.queue.sql_queue import SqlQueue
 from tests.commands import TRACKER, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
-from tracker.cli.options import open_project
+from tracker.api.opening import open_project
 
 ROWS = 60
 STEPS = range(100, 1501, 100)

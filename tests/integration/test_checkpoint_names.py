@@ -14,9 +14,9 @@ from tests.mlflow_stores import MlflowFiles
 from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.adapters.mlflow.runs import TrackingSettings
 from tracker.adapters.mlflow.store import MlflowStore
+from tracker.api.opening import open_project
+from tracker.api.references import is_reference, named_checkpoint
 from tracker.app.steps.best_of_run import best_of_run
-from tracker.cli.checkpoints import is_reference, named_checkpoint
-from tracker.cli.options import open_project
 from tracker.domain.tracking.batch import tracking_batch
 from tracker.wiring.project import Project
 

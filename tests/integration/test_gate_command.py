@@ -20,7 +20,7 @@ from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.records import FORGETTING_TOML, forgetting_run
 from tests.requires import PROJECT
 from tests.tiny_model import write_checkpoint
-from tracker.cli.options import open_project
+from tracker.api.opening import open_project
 
 LENIENT = "[gate]\nmin_effect = 0.2\n"
 """80 questions show the absence of a loss of 20 points, and not of one."""

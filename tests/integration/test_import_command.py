@@ -19,7 +19,7 @@ from tests.imported import bench, write_lm_eval
 from tests.requires import shared_data
 from tests.tiny_model import write_checkpoint
 from tracker.adapters.result_files import Asked, read_results
-from tracker.cli.options import open_project
+from tracker.api.opening import open_project
 
 N = 200
 LOST_AT = 4

@@ -15,9 +15,9 @@ from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.domain.judging import NOW
 from tests.unit.tracker.domain.verdicts.test_rewind import BAD, GOOD, again, first_try, tried
 from tracker.adapters.history.store_sql import SqlHistory
+from tracker.api.references import known_checkpoint
 from tracker.app.review import review
 from tracker.app.world import World
-from tracker.cli.checkpoints import known_checkpoint
 from tracker.cli.tables.render import history_table
 from tracker.domain.overview.run import overview
 from tracker.domain.records.alerts import AlertState

@@ -1,10 +1,10 @@
-"""Options that several commands share, and how they open the project."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,9 +12,7 @@ import click
 from pydantic import TypeAdapter
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.execute.worker.orphans import reap_orphans
-from tracker.config import DEFAULT_NAME, load_config
-from tracker.wiring.project import Project
+from tracker.config import DEFAULT_NAME
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,17 +43,6 @@ def json_text(kind: Any, value: object) -> str:  # noqa: ANN401 - a type express
     return json.dumps(plain, indent=2, allow_nan=False)
 
 
-def open_project(config_path: Path) -> Project:
-    """Read the configuration and return what it describes; processes of killed workers of ours are ended.
-
-    Raises:
-        ConfigError: the file is missing or wrong.
-    """
-    project = Project(load_config(config_path))
-    reap_orphans(project.work_dir)
-    return project
-
-
 def checked_run_name(name: str) -> str:
     """Return the name that somebody gives to a run: it is shown in tables, and asked for by typing it.
 
@@ -65,23 +52,6 @@ def checked_run_name(name: str) -> str:
     if not name.strip() or not name.isprintable():
         raise ConfigError(f"--run {name!r} is no name for a run", hint="write a name of one line that can be seen")
     return name
-
-
-def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
-    """Return the run that was named, else the project's own, else the only one.
-
-    Raises:
-        ConfigError: there is none, or several to choose from.
-    """
-    if not known:
-        raise ConfigError("nothing is evaluated yet", hint="`tracker watch` evaluates checkpoints as they appear")
-    if named is not None and named not in known:
-        raise ConfigError(f"no run is called {named!r}", hint=f"known runs: {', '.join(known)}")
-    if named is not None or own in known:
-        return named or own
-    if len(known) == 1:
-        return known[0]
-    raise ConfigError("the project has several runs", hint=f"name one of them: {', '.join(known)}")
 
 
 # --- private

@@ -9,9 +9,10 @@ import click
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
+from tracker.api.opening import open_project
+from tracker.api.references import named_checkpoint
 from tracker.app.commands.accept import Level, accept
-from tracker.cli.checkpoints import named_checkpoint
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.records.display import one_line
 from tracker.domain.records.types import Acceptance
 from tracker.ports import ReportStore

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from eval_jobs.errors import AlertError, ConfigError, ExitCode
 from eval_jobs.host.clock import SystemClock
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.api.opening import open_project
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.best.retention import is_of
 from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState, ChannelState, Silence
 from tracker.domain.records.display import count_text, one_line

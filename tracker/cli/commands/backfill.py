@@ -18,12 +18,13 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.files.listing import Place, facts_of, places_in
+from tracker.api.opening import open_project
 from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource
 from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.options import checked_run_name, config_option, open_project
+from tracker.cli.options import checked_run_name, config_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.domain.checkpoints.backfill import Choice, FillOrder, chosen, in_order, time_left_s
 from tracker.domain.records.display import count_text, duration_text, names_text

@@ -17,12 +17,13 @@ from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
+from tracker.api.opening import open_project
+from tracker.api.references import known_run
 from tracker.app.commands.bisect import Lost, Places, Turn, bisect
 from tracker.app.tick import review_finished
 from tracker.app.world import WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.checkpoints import known_run
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.compare.bisection import Search, most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
 from tracker.domain.records.display import one_line, p_text, signed_text

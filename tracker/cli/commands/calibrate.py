@@ -15,12 +15,13 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import Checkpoint, EvalPlan
+from tracker.api.opening import open_project
+from tracker.api.references import is_reference, named_checkpoint
 from tracker.app.commands.calibrate import Estimate, carry_out, estimate_of, next_calibration
 from tracker.app.steps.conclude import Desk
 from tracker.cli import interrupts
-from tracker.cli.checkpoints import is_reference, named_checkpoint
 from tracker.cli.evaluating import has_watcher
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.tables.calibration import calibration_table, repetitions
 from tracker.cli.tables.render import print_line
 from tracker.domain.best.retention import identity_of, is_of

@@ -8,9 +8,10 @@ import click
 from rich.console import Console
 
 from eval_jobs.errors import ConfigError
+from tracker.api.opening import open_project
+from tracker.api.references import named_checkpoints
 from tracker.app.steps.comparing import noise_of_run, whole_record_of
-from tracker.cli.checkpoints import named_checkpoints
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.samples_in_mlflow import pages_in_mlflow
 from tracker.cli.tables.comparison import comparison_table
 from tracker.domain.compare.sample_pages import sample_pages

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracker.cli.checkpoints import known_run
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.api.opening import open_project
+from tracker.api.references import known_run
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.overview.costs import Asked, RunCosts, headline, run_costs, tokens_text
 from tracker.domain.records.display import NOTHING, count_text, duration_text, one_line
 

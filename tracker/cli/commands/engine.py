@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from eval_jobs.serve.status import EngineStatus, KeptProof, ResidentEngine, engine_status
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.api.opening import open_project
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.records.display import one_line
 
 NOTHING_RUNS = "no engine runs here: the next checkpoint starts one"

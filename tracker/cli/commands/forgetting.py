@@ -7,7 +7,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tracker.cli.options import choose_run, config_option, json_option, json_text, open_project
+from tracker.api.opening import open_project
+from tracker.api.references import choose_run
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.tables.forgetting import ledger_view
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts

@@ -19,15 +19,16 @@ from eval_jobs.errors import ConfigError, ExitCode
 from eval_jobs.host.storage import write_error
 from eval_jobs.types import EvalRecord
 from tracker.adapters.gate_bundle import Said, read_bundle, words_of, write_bundle
+from tracker.api.opening import open_project
+from tracker.api.references import HOW_TO_NAME, is_reference, named_checkpoint
 from tracker.app.commands.gate import gate_of, gathered
 from tracker.app.steps.comparing import whole_record_of
-from tracker.cli.checkpoints import HOW_TO_NAME, is_reference, named_checkpoint
 from tracker.cli.evaluating import evaluate_now
 from tracker.cli.gate.markdown import gate_markdown
 from tracker.cli.gate.output import DOCUMENTS, GateFormat, formats_for
 from tracker.cli.gate.table import gate_table
 from tracker.cli.gate.text import NAME_CHARS, name_text
-from tracker.cli.options import config_option, open_project
+from tracker.cli.options import config_option
 from tracker.config.gating import load_gate_policy
 from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.checkpoints.listing import step_of

@@ -12,8 +12,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tracker.api.opening import open_project
 from tracker.app.steps.collect import Item, collect
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.records.display import bytes_text, one_line
 
 KINDS = {"pin": "pins", "answers": "sets of answers"}

@@ -9,8 +9,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from tracker.cli.checkpoints import known_run
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.api.opening import open_project
+from tracker.api.references import known_run
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import open_gaps

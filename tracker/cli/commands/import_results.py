@@ -16,8 +16,9 @@ from eval_jobs.errors import BadData, StoreUnavailable
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.types import EvalResult
 from tracker.adapters.result_files import Asked, read_results
+from tracker.api.opening import open_project
 from tracker.app.commands.importing import Taken, import_results, publish_all
-from tracker.cli.options import checked_run_name, config_option, open_project
+from tracker.cli.options import checked_run_name, config_option
 from tracker.domain.imports.records import ImportedCheckpoint, Target, checkpoints_of, models_of
 from tracker.domain.imports.types import LeftOut
 from tracker.domain.records.display import count_text, names_text, one_line

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from eval_jobs.errors import ExitCode
 from eval_jobs.types import BenchmarkFailure, EvalRecord
+from tracker.api.opening import open_project
 from tracker.cli.evaluating import evaluate_now
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.tables.render import report_lines
 from tracker.domain.records.types import Measure, Report, Verdict, VerdictWord
 

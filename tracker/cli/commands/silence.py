@@ -12,7 +12,8 @@ import click
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.api.opening import open_project
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.alerts.blind_spots import QUEUE
 from tracker.domain.alerts.rules import CHECKPOINT
 from tracker.domain.best.retention import is_of

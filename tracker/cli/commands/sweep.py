@@ -15,10 +15,11 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EvalPlan, EvalRecord
+from tracker.api.opening import open_project
 from tracker.app.steps.sweeps import SweepDesk, begin_by_hand, carry_on, check_size, choose, own_answers, take_over
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
-from tracker.cli.options import config_option, json_option, json_text, open_project
+from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.tables.render import print_line
 from tracker.cli.tables.sweep import board_lines, list_table, turn_text
 from tracker.domain.records.display import one_line

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from tracker.adapters.mlflow.server import serve_ui
-from tracker.cli.options import config_option, open_project
+from tracker.api.opening import open_project
+from tracker.cli.options import config_option
 
 
 @click.command("ui")

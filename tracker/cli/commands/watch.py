@@ -19,12 +19,13 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.gpus import busiest_gpu_pct
 from eval_jobs.queue_types import QueueState
 from tracker.adapters.free_memory import do_without, give_back, keep_no_pool
+from tracker.api.opening import open_project
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource, stand_by
 from tracker.app.world import Tick, WatchState
 from tracker.cli import interrupts
 from tracker.cli.log_text import log_with
-from tracker.cli.options import config_option, open_project
+from tracker.cli.options import config_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import Config
 from tracker.domain.checkpoints.buckets import PASSED_S

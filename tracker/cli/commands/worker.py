@@ -17,7 +17,7 @@ from eval_jobs.execute.worker.sight import Sight
 from eval_jobs.ports import Note
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE, checked_url
 from tracker.adapters.secrets import read_secret
-from tracker.cli.options import open_project
+from tracker.api.opening import open_project
 from tracker.config import DEFAULT_NAME
 from tracker.domain.records.display import one_line
 

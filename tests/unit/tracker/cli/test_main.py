@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.records import FORGETTING_TOML, forgetting_run
-from tracker.cli.options import open_project
+from tracker.api.opening import open_project
 
 RUN = forgetting_run(samples=8)
 TRACKER = Path(sys.executable).parent / "tracker"

@@ -1,4 +1,4 @@
-"""How commands name evaluated checkpoints.
+"""How people name evaluated checkpoints, and runs.
 
 STEP, STEP:DIGEST, latest, best, best:BENCHMARK       of the run of tracker.toml
 RUN@STEP, RUN@latest, ...                             of another run
@@ -79,6 +79,23 @@ def known_checkpoint(history: History, name: str, default_run: str) -> Report:
         ConfigError: the name cannot be read, or nothing of that name was evaluated.
     """
     return _checkpoint(history, name, default_run, history.outlines)
+
+
+def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
+    """Return the run that was named, else the project's own, else the only one.
+
+    Raises:
+        ConfigError: there is none, or several to choose from.
+    """
+    if not known:
+        raise ConfigError("nothing is evaluated yet", hint="`tracker watch` evaluates checkpoints as they appear")
+    if named is not None and named not in known:
+        raise ConfigError(f"no run is called {named!r}", hint=f"known runs: {', '.join(known)}")
+    if named is not None or own in known:
+        return named or own
+    if len(known) == 1:
+        return known[0]
+    raise ConfigError("the project has several runs", hint=f"name one of them: {', '.join(known)}")
 
 
 # --- private

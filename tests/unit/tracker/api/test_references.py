@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eval_jobs.errors import ConfigError
-from tracker.cli.options import choose_run
+from tracker.api.references import choose_run
 
 
 def test_the_projects_own_run_is_the_default() -> None:
