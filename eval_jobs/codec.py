@@ -1,19 +1,21 @@
-"""Records <-> JSON, with a schema version. The only place that knows how a record is written down."""
+"""Records <-> JSON with a schema version: the only place that knows how a versioned document is written and refused."""
 
 from __future__ import annotations
 
 import json
 import re
 import zlib
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from eval_jobs.errors import StoreError
+from eval_jobs.errors import SchemaTooNew, StoreError
 from eval_jobs.records.progress import Progress
 from eval_jobs.types import EvalPlan, EvalRecord
 
 SCHEMA_VERSION = 1
+BACKUP = "restore the database from a backup"
 
 T = TypeVar("T")
 
@@ -24,9 +26,40 @@ _RECORD = TypeAdapter(EvalRecord)
 _PROGRESS = TypeAdapter(Progress)
 
 
+def to_document(fields: Mapping[str, object], *, indent: int | None = None) -> str:
+    """Return a JSON document in ASCII with these fields and the schema version."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps({"schema_version": SCHEMA_VERSION, **fields}, indent=indent, separators=separators)
+
+
+def from_document(text: str | bytes, read: Callable[[Any], T], *, what: str, hint: str = BACKUP) -> T:
+    """Read what `to_document` wrote.
+
+    Args:
+        text: the document.
+        read: makes a record of its fields; what it raises on wrong ones means that the document is damaged.
+        what: names it in errors.
+        hint: what to do when it is damaged.
+
+    Raises:
+        SchemaTooNew: it has another schema version.
+        StoreError: it is damaged.
+    """
+    try:
+        document = json.loads(text)
+        if document["schema_version"] == SCHEMA_VERSION:
+            return read(document)
+    except (ValueError, LookupError, TypeError) as error:  # pydantic's ValidationError is a ValueError
+        raise StoreError(f"{what} is damaged", hint=hint) from error
+    raise SchemaTooNew(
+        f"{what} has schema version {document['schema_version']}; this program reads {SCHEMA_VERSION}",
+        hint="use the version of checkpoint-tracker that wrote it, or a newer one",
+    )
+
+
 def plan_to_json(plan: EvalPlan) -> str:
     """Return the plan as a JSON document."""
-    return _wrap(_PLAN.dump_python(plan, mode="json"))
+    return to_document({"value": _PLAN.dump_python(plan, mode="json")})
 
 
 def plan_from_json(text: str) -> EvalPlan:
@@ -35,14 +68,14 @@ def plan_from_json(text: str) -> EvalPlan:
     Raises:
         StoreError: the text is not a plan of this schema version.
     """
-    plan = _read(_PLAN, "plan", text)
+    plan = from_document(text, lambda d: _PLAN.validate_python(d["value"]), what="a stored plan")
     _check_id(plan)
     return plan
 
 
 def record_to_bytes(record: EvalRecord) -> bytes:
     """Return the record, samples included, as compressed JSON."""
-    return zlib.compress(_wrap(_RECORD.dump_python(record, mode="json")).encode(), level=3)
+    return zlib.compress(to_document({"value": _RECORD.dump_python(record, mode="json")}).encode(), level=3)
 
 
 def record_from_bytes(data: bytes) -> EvalRecord:
@@ -54,15 +87,15 @@ def record_from_bytes(data: bytes) -> EvalRecord:
     try:
         text = zlib.decompress(data).decode()
     except (zlib.error, UnicodeDecodeError) as error:
-        raise StoreError("a stored record is damaged", hint="restore the tracker's database from a backup") from error
-    record = _read(_RECORD, "record", text)
+        raise StoreError("a stored record is damaged", hint=BACKUP) from error
+    record = from_document(text, lambda d: _RECORD.validate_python(d["value"]), what="a stored record")
     _check_id(record.plan)
     return record
 
 
 def progress_to_json(progress: Progress | None) -> str:
     """Return the progress as a JSON document without control characters; empty for None."""
-    return "" if progress is None else _wrap(_PROGRESS.dump_python(progress, mode="json"))
+    return "" if progress is None else to_document({"value": _PROGRESS.dump_python(progress, mode="json")})
 
 
 def progress_from_json(text: str) -> Progress | None:
@@ -71,31 +104,15 @@ def progress_from_json(text: str) -> Progress | None:
     Raises:
         StoreError: the text is no progress of this schema version.
     """
-    return _read(_PROGRESS, "progress", text) if text else None
+    if not text:
+        return None
+    return from_document(text, lambda d: _PROGRESS.validate_python(d["value"]), what="a stored progress")
 
 
 # --- private
-
-
-def _wrap(value: object) -> str:
-    return json.dumps({"schema_version": SCHEMA_VERSION, "value": value}, separators=(",", ":"))
 
 
 def _check_id(plan: EvalPlan) -> None:
     """Refuse an id that is no name of a folder: whoever may write to the database could lead us out of ours."""
     if not _ID.fullmatch(plan.id):
         raise StoreError(f"a stored plan has the id {plan.id!r}", hint="somebody else has written to the database")
-
-
-def _read(adapter: TypeAdapter[T], what: str, text: str) -> T:
-    try:
-        document = json.loads(text)
-        version = document["schema_version"]
-        if version != SCHEMA_VERSION:
-            raise StoreError(
-                f"a stored {what} has schema version {version}; this program reads {SCHEMA_VERSION}",
-                hint="use the version of checkpoint-tracker that wrote it, or a newer one",
-            )
-        return adapter.validate_python(document["value"], strict=False)
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise StoreError(f"a stored {what} is damaged", hint="restore the database from a backup") from error

@@ -15,6 +15,10 @@ RULES = {
     "who process N is": (r"/stat\b.*read|\"stat\"|boot_id\"|ns/pid", {"eval_jobs/host/proc.py"}),
     "exit codes": (r"sys\.exit\([0-9]|exit_code = [0-9]", set()),
     "exponential waiting": (r"(?i)(_s|[0-9]\.[0-9]) \* \S+ ?\*\* ?(min|\(|[a-z])", {"eval_jobs/backoff.py"}),
+    "documents with a version": (
+        r"\[?\"schema_version\"",
+        {"eval_jobs/codec.py", "tracker/adapters/alerts/channels/webhook.py"},
+    ),
 }
 """What shows that a file decides it, and the files that may."""
 

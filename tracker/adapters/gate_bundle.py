@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from eval_jobs.codec import record_from_bytes, record_to_bytes
+from eval_jobs.codec import from_document, record_from_bytes, record_to_bytes, to_document
 from eval_jobs.errors import ConfigError, StoreError
 from eval_jobs.host.storage import write_error
 from eval_jobs.types import EvalRecord
@@ -31,9 +31,6 @@ from tracker.domain.records.calibration import Calibration
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.series import SeriesKey
 
-VERSION = 2
-"""2: with what was said, and by which program."""
-READ = (1, 2)
 MAX_BYTES = 2**30
 """Of one entry, unpacked: a file that unpacks to more is not read."""
 
@@ -53,8 +50,7 @@ class Bundle:
     """What is in a file."""
 
     case: GateCase
-    said: Said | None
-    """None: written before it was kept."""
+    said: Said
 
 
 _POLICY = TypeAdapter(GatePolicy)
@@ -81,7 +77,7 @@ def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
     draft = path.with_name(f".{path.name}.draft")
     try:
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as bundle:
-            bundle.writestr("gate.json", json.dumps({"version": VERSION}))
+            bundle.writestr("gate.json", to_document({}))
             said = Said(program=version("checkpoint-tracker"), words=words_of(report))
             bundle.writestr("said.json", _SAID.dump_json(said))
             bundle.writestr("policy.json", _POLICY.dump_json(case.policy, indent=2))
@@ -110,11 +106,8 @@ def read_bundle(path: Path) -> Bundle:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="name a file of --bundle") from error
     try:
         with file, zipfile.ZipFile(file) as bundle:
-            found = json.loads(_entry(bundle, "gate.json"))["version"]
-            if found not in READ:
-                what = f"{path} is a bundle of version {found}, and this program reads version {VERSION}"
-                raise StoreError(what, hint="use the version of the tracker that wrote it")
-            said = _SAID.validate_json(_entry(bundle, "said.json")) if "said.json" in bundle.namelist() else None
+            from_document(_entry(bundle, "gate.json"), dict, what=f"the bundle {path}", hint="write it again")
+            said = _SAID.validate_json(_entry(bundle, "said.json"))
             return Bundle(case=_case(bundle, path, said), said=said)
     # zipfile seeks before the beginning of a file that has lost it, which is an OSError
     except (
@@ -133,7 +126,7 @@ def read_bundle(path: Path) -> Bundle:
 # --- private
 
 
-def _case(bundle: zipfile.ZipFile, path: Path, said: Said | None) -> GateCase:
+def _case(bundle: zipfile.ZipFile, path: Path, said: Said) -> GateCase:
     noise: Any = json.loads(_entry(bundle, "noise.json"))
     jitters = dict(_JITTERS.validate_python(noise["jitters"]))
     if not all(0 <= jitter.tau2 <= 1 and 0 <= jitter.variance <= 1 for jitter in jitters.values()):  # nor NaN
@@ -149,14 +142,13 @@ def _case(bundle: zipfile.ZipFile, path: Path, said: Said | None) -> GateCase:
     )
 
 
-def _policy(text: bytes, path: Path, said: Said | None) -> GatePolicy:
+def _policy(text: bytes, path: Path, said: Said) -> GatePolicy:
     """Read the policy; what this program does not know must not be left out, for it may decide."""
     policy = _POLICY.validate_json(text)
     unknown = next(_unknown(json.loads(text), _POLICY.dump_python(policy, mode="json"), ""), None)
     if unknown is not None:
-        by = "a newer tracker" if said is None else f"tracker {said.program}"
         what = f"{path} demands {unknown!r}, which this program does not know"
-        raise StoreError(what, hint=f"replay it with {by}, which wrote it")
+        raise StoreError(what, hint=f"replay it with tracker {said.program}, which wrote it")
     return policy
 
 

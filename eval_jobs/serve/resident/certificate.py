@@ -21,9 +21,10 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from eval_jobs.errors import TrackerError
+from eval_jobs.codec import from_document, to_document
+from eval_jobs.errors import StoreError, TrackerError
 from eval_jobs.identity import content_hash
 from eval_jobs.serve import worker_extension
 from eval_jobs.serve.process.lifecycle import mapped_os_errors
@@ -155,7 +156,7 @@ def store(folder: Path, proof: Proof) -> None:
     with mapped_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            draft.write_bytes(_PROOF.dump_json(proof, indent=1))
+            draft.write_text(to_document({"proof": _PROOF.dump_python(proof, mode="json")}, indent=1), encoding="ascii")
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
@@ -191,9 +192,9 @@ _PROOF = TypeAdapter(Proof)
 
 def _read(path: Path) -> Proof | None:
     try:
-        return _PROOF.validate_json(path.read_bytes())
+        return from_document(path.read_bytes(), lambda d: _PROOF.validate_python(d["proof"]), what=str(path))
     except FileNotFoundError:
         return None
-    except (OSError, ValidationError):
+    except (OSError, StoreError):
         log.warning("%s cannot be read and counts as not there", path)
         return None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from eval_jobs.errors import StoreError
+from eval_jobs.codec import from_document, to_document
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tracker.domain.records.alerts import Alert, Silence
 from tracker.domain.records.calibration import Calibration
@@ -22,14 +20,13 @@ Document = Report | Episode | Acceptance | Calibration | Gap | Alert | Silence |
 Kind = TypeVar("Kind", Report, Episode, Acceptance, Calibration, Gap, Alert, Silence, Turn)
 
 _KINDS: tuple[type[Document], ...] = (Report, Episode, Acceptance, Calibration, Gap, Alert, Silence, Turn)
-SCHEMA_VERSION = 1
 _ADAPTERS: dict[type[Document], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in _KINDS}
 
 
 def to_json(value: Document) -> str:
     """Return the record as a JSON document in ASCII."""
     body = _ADAPTERS[type(value)].dump_python(value, mode="json")
-    return json.dumps({"schema_version": SCHEMA_VERSION, "value": body}, separators=(",", ":"))
+    return to_document({"value": body})
 
 
 def from_json(kind: type[Kind], text: str) -> Kind:
@@ -38,14 +35,10 @@ def from_json(kind: type[Kind], text: str) -> Kind:
     Raises:
         StoreError: the text is not a `kind` of this schema version.
     """
-    what = kind.__name__.lower()
-    with _reading(what):
-        document = json.loads(text)
-        version, body = document["schema_version"], document["value"]
-        if version == SCHEMA_VERSION:
-            value: Kind = _ADAPTERS[kind].validate_python(body, strict=False)
-            return value
-    raise _other_version(what, version)
+    value: Kind = from_document(
+        text, lambda d: _ADAPTERS[kind].validate_python(d["value"]), what=f"a stored {kind.__name__.lower()}"
+    )
+    return value
 
 
 def outline_to_json(report: Report) -> str:
@@ -53,7 +46,7 @@ def outline_to_json(report: Report) -> str:
     body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since, *_part(v.screened)] for v in report.verdicts]
     c = report.checkpoint
     of = None if c is None else [c.uri, c.source_uri, c.format, c.digest, c.ready_at.isoformat(), c.base_model]
-    return json.dumps({"schema_version": SCHEMA_VERSION, "value": body, "of": of}, separators=(",", ":"))
+    return to_document({"value": body, "of": of})
 
 
 def outline_from_json(text: str, head: Report) -> Report:
@@ -66,12 +59,7 @@ def outline_from_json(text: str, head: Report) -> Report:
     Raises:
         StoreError: the text is no outline of this schema version.
     """
-    with _reading("outline"):
-        document = json.loads(text)
-        if document["schema_version"] == SCHEMA_VERSION:
-            verdicts = tuple(_outlined(row) for row in document["value"])
-            return replace(head, verdicts=verdicts, checkpoint=_checkpoint(document["of"], head))
-    raise _other_version("outline", document["schema_version"])
+    return from_document(text, lambda document: _outline(document, head), what="a stored outline")
 
 
 # --- private
@@ -81,6 +69,11 @@ _WORDS = {str(word): word for word in VerdictWord}
 
 def _part(screened: Screened | None) -> list[object]:
     return [] if screened is None else [[screened.asked, screened.left_out, screened.tokens, screened.seconds]]
+
+
+def _outline(document: Mapping[str, Any], head: Report) -> Report:
+    verdicts = tuple(_outlined(row) for row in document["value"])
+    return replace(head, verdicts=verdicts, checkpoint=_checkpoint(document["of"], head))
 
 
 def _outlined(row: Sequence[Any]) -> Verdict:
@@ -115,19 +108,4 @@ def _checkpoint(of: list[Any] | None, head: Report) -> Checkpoint | None:
         digest=digest,
         ready_at=datetime.fromisoformat(ready_at),
         base_model=base_model,
-    )
-
-
-@contextmanager
-def _reading(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise StoreError(f"a stored {what} is damaged", hint="restore the database from a backup") from error
-
-
-def _other_version(what: str, version: object) -> StoreError:
-    return StoreError(
-        f"a stored {what} has schema version {version}; this program reads {SCHEMA_VERSION}",
-        hint="use the version of checkpoint-tracker that wrote it, or a newer one",
     )

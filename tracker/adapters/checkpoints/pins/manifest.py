@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
+from eval_jobs.codec import from_document, to_document
+from eval_jobs.errors import SchemaTooNew, StoreError
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.files.listing import facts_of
 from tracker.domain.checkpoints.discovery import Complete
@@ -19,7 +20,6 @@ from tracker.domain.checkpoints.watching import Change, change_of
 log = logging.getLogger(__name__)
 
 MANIFEST = ".pin.json"
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +70,14 @@ _PIN = TypeAdapter(Pin)
 def read_pin(folder: Path) -> Pin | None:
     """Return the pin in `folder`, or None when it has no manifest of ours."""
     try:
-        document = json.loads((folder / MANIFEST).read_bytes())
-        if document["schema_version"] != SCHEMA_VERSION:
-            log.error("%s was written by another version of checkpoint-tracker; it is left alone", folder)
-            return None
-        return replace(_PIN.validate_python(document["pin"]), folder=str(folder))
-    except (OSError, ValueError, KeyError, TypeError, ValidationError):
+        text = (folder / MANIFEST).read_bytes()
+        pin = from_document(text, lambda document: _PIN.validate_python(document["pin"]), what=f"the pin {folder}")
+    except SchemaTooNew as error:
+        log.warning("%s; it is left alone", error.message)
         return None
+    except (OSError, StoreError):
+        return None
+    return replace(pin, folder=str(folder))
 
 
 def is_unchanged(pin: Pin) -> bool:
@@ -87,10 +88,10 @@ def is_unchanged(pin: Pin) -> bool:
 
 def write_manifest(pin: Pin, folder: Path, *, is_durable: bool) -> None:
     """Write the manifest of `pin` into `folder`, whole or not at all; `is_durable`: a power cut may follow."""
-    document = {"schema_version": SCHEMA_VERSION, "pin": _PIN.dump_python(pin, mode="json")}
+    document = to_document({"pin": _PIN.dump_python(pin, mode="json")}, indent=1)
     temporary = folder / f"{MANIFEST}.tmp"
     with temporary.open("w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
+        file.write(document)
         if is_durable:
             file.flush()
             os.fsync(file.fileno())
