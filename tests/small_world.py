@@ -48,7 +48,7 @@ from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.tracking.outbox_sql import OutboxTracking
 from tracker.app.daemon import StopRule, watch
-from tracker.app.steps.alerting import Crier
+from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import WatchState
 from tracker.config import load_config
 from tracker.domain.checkpoints.discovery import WatchOptions
@@ -192,7 +192,7 @@ def _live(home: Path, number: int) -> None:
         source=source,
         queue=queue,
         tracking=OutboxTracking(database, Sink(home / "sent", once), clock),
-        crier=Crier(history=world.history, alerting=alerting),
+        dispatcher=AlertDispatcher(history=world.history, alerting=alerting),
     )
     evaluator = _Evaluator(queue, home / "answers", once, clock)
     tools = Tools(engine=_Engine(_endpoint("")), evaluator=evaluator, prober=FakeProber(), clock=clock)

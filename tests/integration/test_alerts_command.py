@@ -57,7 +57,7 @@ class Site:
     def raise_alert(self, alert: Alert) -> None:
         """Do as a watcher does that is killed before it sends anything."""
         project = Project(load_config(self.folder / "tracker.toml"))
-        project.crier.tell([alert])
+        project.dispatcher.dispatch([alert])
         project.database.dispose()
 
 

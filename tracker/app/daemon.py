@@ -130,7 +130,7 @@ class _QuietTime:
 def _lookout(world: World) -> Lookout:
     return Lookout(
         run=world.keeping.run,
-        crier=world.crier,
+        dispatcher=world.dispatcher,
         curves=world.curves,
         holds=world.queue.holds,
         patience=world.patience,

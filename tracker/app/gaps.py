@@ -25,7 +25,7 @@ def remember_gaps(world: World, state: WatchState) -> tuple[Gap, ...]:
                 new.append(gap)
             alert = alert_of_gap(gap)
             if alert.fingerprint not in told:  # not only for new gaps: a crash may have come before the alert
-                world.crier.tell([alert])
+                world.dispatcher.dispatch([alert])
     state.notified.update(found)
     return tuple(new)
 

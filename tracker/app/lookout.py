@@ -14,7 +14,7 @@ from itertools import chain
 from eval_jobs.identity import suite_fingerprint
 from eval_jobs.queue_types import Hold, QueueState
 from eval_jobs.types import Checkpoint, EvalPlan
-from tracker.app.steps.alerting import Crier
+from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import Tick
 from tracker.domain.alerts.blind_spots import KEPT, PLANS, Rhythm, ends_of_unknown, idle_queue, over, overdue, slow_plan
 from tracker.domain.records.alerts import Alert, AlertKind, Patience
@@ -42,7 +42,7 @@ class Lookout:
     """What one watcher has seen, and which of its alerts last."""
 
     run: str
-    crier: Crier
+    dispatcher: AlertDispatcher
     curves: CurveReader
     holds: Callable[[], Iterable[Hold]]
     """Who works on what, of all runs: whoever evaluates for another one is no worker that is missing."""
@@ -202,18 +202,18 @@ class Lookout:
             present.setdefault(alert.fingerprint, alert)
         begun = [alert for key, alert in present.items() if key not in self.lasting]
         ended = [over(alert, now, is_training=is_training) for key, alert in self.lasting.items() if key not in present]
-        self.crier.tell([*begun, *ended])
+        self.dispatcher.dispatch([*begun, *ended])
         self.lasting = present
 
     def _recall(self, now: datetime) -> None:
         for run_id in {self.run, *self.rhythms} - self.known:
-            for alert in self.crier.history.open_alerts(run_id):
+            for alert in self.dispatcher.history.open_alerts(run_id):
                 if alert.kind in (AlertKind.OVERDUE, AlertKind.STUCK):
                     self.lasting.setdefault(alert.fingerprint, alert)
             step = self.rhythms[run_id].step if run_id in self.rhythms else 0
             ends = ends_of_unknown(run_id, step, now)
             # Where nothing of it was told, the end is no news, and nobody hears it.
-            self.crier.alerting.publish([end for end in ends if end.fingerprint not in self.lasting])
+            self.dispatcher.alerting.publish([end for end in ends if end.fingerprint not in self.lasting])
             self.known.add(run_id)
 
 

@@ -40,7 +40,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     world.tracking.publish(with_cost_so_far(record, memory.records), report, left_behind(record, memory))
     crown(world, record, memory)
     later = overtaken_by(record, memory.records)
-    world.crier.tell(alerts_for(report, world.history.open_alerts(run_id), later), record)
+    world.dispatcher.dispatch(alerts_for(report, world.history.open_alerts(run_id), later), record)
     if later:
         look_again(world, later, memory, now)
     return report
@@ -84,7 +84,7 @@ def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: d
         if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
             world.tracking.publish(with_cost_so_far(full, memory.records), report, left_behind(record, memory))
         world.history.append_report(report)  # after MLflow: a crash in between must leave the words different
-        world.crier.tell(loss_alerts(report, world.history.open_alerts(run_id)))
+        world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(run_id)))
 
 
 def recall(history: History, run_id: str, policy: Policy) -> Memory:

@@ -47,7 +47,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         turns=turns,
         swept=swept,
         unsent=world.tracking.flush(),
-        untold=world.crier.alerting.flush(),
+        untold=world.dispatcher.alerting.flush(),
     )
 
 
@@ -58,7 +58,9 @@ def review_finished(
     reports: list[Report] = []
     calibrations: list[Calibration] = []
     swept = 0
-    desk = conclude.Desk(queue=world.queue, history=world.history, policy=world.policy, tell=world.crier.tell)
+    desk = conclude.Desk(
+        queue=world.queue, history=world.history, policy=world.policy, dispatch=world.dispatcher.dispatch
+    )
     for record in state.boundary.unbroken(world.queue.finished()):  # written by workers, wherever they run
         with state.boundary.around(record):
             if record.plan.calibration:

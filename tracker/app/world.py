@@ -9,7 +9,7 @@ from typing import Literal
 from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, ProbeLoad, ServeSpec, Suite
-from tracker.app.steps.alerting import Crier
+from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
 from tracker.app.steps.error_boundary import ErrorBoundary
 from tracker.app.steps.screening import Pace
@@ -53,7 +53,7 @@ class World:
     queue: Queue
     history: History
     tracking: Tracking
-    crier: Crier
+    dispatcher: AlertDispatcher
     measurement: Measurement
     policy: Policy
     keeping: Keeping

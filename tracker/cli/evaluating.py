@@ -44,7 +44,7 @@ def evaluate_now(
         tools.engine.close()
         world.source.close()
         world.tracking.close()
-        world.crier.alerting.close()
+        world.dispatcher.alerting.close()
 
 
 def has_watcher(project: Project) -> bool:

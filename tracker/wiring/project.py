@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tracker.adapters.mlflow.registry import RegisteredCheckpoint
     from tracker.adapters.mlflow.runs import TrackingSettings
     from tracker.adapters.mlflow.samples import WrittenPage
-    from tracker.app.steps.alerting import Crier
+    from tracker.app.steps.alerting import AlertDispatcher
     from tracker.app.steps.collect import Keeping
     from tracker.app.steps.sweeps import SweepDesk
     from tracker.app.world import Measurement, World
@@ -221,11 +221,11 @@ class Project:
         return AlertOutbox(self.database, channels, run=self.config.run.name, link=self.config.alerts.link)
 
     @cached_property
-    def crier(self) -> Crier:
+    def dispatcher(self) -> AlertDispatcher:
         """Whoever tells people."""
-        from tracker.app.steps.alerting import Crier
+        from tracker.app.steps.alerting import AlertDispatcher
 
-        return Crier(history=self.history, alerting=self.alerting, samples=self.config.alerts.lost_samples)
+        return AlertDispatcher(history=self.history, alerting=self.alerting, samples=self.config.alerts.lost_samples)
 
     def suite(self) -> Suite:
         """Return the suite, its local data read and checked.
@@ -281,7 +281,7 @@ class Project:
             queue=self.queue,
             history=self.history,
             tracking=self.tracking,
-            crier=self.crier,
+            dispatcher=self.dispatcher,
             patience=self.config.alerts.to_patience(),
             measurement=self.measurement(),
             policy=self.config.to_policy(),

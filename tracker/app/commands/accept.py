@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from tracker.app.steps.alerting import Crier
+from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.rules import alert_of_acceptance
 from tracker.domain.records.types import Acceptance, Closing, Episode
 from tracker.domain.verdicts.episodes import accepted
@@ -21,13 +21,13 @@ class Level:
     reason: str
 
 
-def accept(crier: Crier, level: Level, *, now: datetime) -> Acceptance:
+def accept(dispatcher: AlertDispatcher, level: Level, *, now: datetime) -> Acceptance:
     """Remember the acceptance, end the losses that it covers and tell people. Doing it twice changes nothing.
 
     From the onset of the oldest of these losses on, or from the level's step where none was open, checkpoints are
     compared among themselves only.
     """
-    history, run_id, step = crier.history, level.run_id, level.step
+    history, run_id, step = dispatcher.history, level.run_id, level.step
     covered = [e for e in history.episodes(run_id) if _is_covered(e, level)]
     acceptance = Acceptance(
         run_id=run_id,
@@ -44,7 +44,7 @@ def accept(crier: Crier, level: Level, *, now: datetime) -> Acceptance:
         history.append_episode(ended)
         alert = alert_of_acceptance(ended, acceptance)
         if alert.fingerprint in firing:
-            crier.tell([alert])
+            dispatcher.dispatch([alert])
     return acceptance
 
 

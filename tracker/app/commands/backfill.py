@@ -113,7 +113,7 @@ class InTurn:
 
 def quiet(world: World) -> World:
     """Return the world of a backfill: what single checkpoints show is the past, and told by `tell_what_lasts`."""
-    return replace(world, crier=replace(world.crier, held=OF_CHECKPOINTS))
+    return replace(world, dispatcher=replace(world.dispatcher, held=OF_CHECKPOINTS))
 
 
 def tell_what_lasts(world: World, run_ids: Iterable[str]) -> None:
@@ -122,7 +122,7 @@ def tell_what_lasts(world: World, run_ids: Iterable[str]) -> None:
         history = world.history
         looked = lasting_alerts(history.reports(run_id), history.episodes(run_id), history.open_alerts(run_id))
         for report, alerts in looked:
-            world.crier.tell(alerts, history.record(report.plan_id))
+            world.dispatcher.dispatch(alerts, history.record(report.plan_id))
 
 
 def is_measured(checkpoint: Checkpoint, records: Sequence[EvalRecord], measurement: Measurement) -> bool:

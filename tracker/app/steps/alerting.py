@@ -23,7 +23,7 @@ _LOOKED_AT = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crier:
+class AlertDispatcher:
     """Whoever tells people."""
 
     history: History
@@ -33,7 +33,7 @@ class Crier:
     held: frozenset[AlertKind] = frozenset()
     """What nobody is told of now when it begins: somebody looks back and tells what of it lasts."""
 
-    def tell(self, alerts: Iterable[Alert], record: EvalRecord | None = None) -> None:
+    def dispatch(self, alerts: Iterable[Alert], record: EvalRecord | None = None) -> None:
         """Queue alerts for every channel and remember them; of `record` lost questions are shown. Twice is harmless.
 
         Raises:

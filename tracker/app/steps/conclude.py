@@ -22,7 +22,7 @@ class Desk:
     queue: Queue
     history: History
     policy: Policy
-    tell: Callable[[Iterable[Alert]], None]
+    dispatch: Callable[[Iterable[Alert]], None]
     """Tells every channel and remembers that it did."""
 
 
@@ -34,6 +34,6 @@ def take_over(record: EvalRecord, desk: Desk) -> Calibration:
     calibration = calibration_of(record, min_coverage=desk.policy.min_coverage)
     desk.history.append_calibration(calibration)
     told = desk.history.open_alerts(record.plan.checkpoint.run_id)
-    desk.tell(alerts_of_calibration(calibration, told, min_effect=desk.policy.min_effect))
+    desk.dispatch(alerts_of_calibration(calibration, told, min_effect=desk.policy.min_effect))
     desk.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
     return calibration

@@ -194,7 +194,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     finally:
         local.stop()
         world.tracking.close()
-        world.crier.alerting.close()
+        world.dispatcher.alerting.close()
 
 
 def _demand_some(project: Project, places: Sequence[Place]) -> None:

@@ -64,13 +64,13 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
         queue=project.queue,
         history=project.history,
         policy=project.config.to_policy(),
-        tell=project.crier.tell,
+        dispatch=project.dispatcher.dispatch,
     )
     is_watched = has_watcher(project)
     _say_what_comes(console, plan, project, "of the running `tracker watch`" if is_watched else "")
     with project.pins.in_use(chosen):
         calibration = _carried_out(plan, desk, project.workers(0 if is_watched else workers), console)
-    project.crier.alerting.close()
+    project.dispatcher.alerting.close()
     min_effect = desk.policy.min_effect
     if as_json:
         view = CalibrationView(calibration=calibration, benchmarks=repetitions(calibration, min_effect))

@@ -126,7 +126,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         local.stop()
         world.source.close()
         world.tracking.close()
-        world.crier.alerting.close()
+        world.dispatcher.alerting.close()
     return True
 
 

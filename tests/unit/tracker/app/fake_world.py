@@ -17,7 +17,7 @@ from tests.fakes.source import FakeSource
 from tests.fakes.tracking import FakeTracking
 from tests.records import RecordedRun, forgetting_run
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
-from tracker.app.steps.alerting import Crier
+from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
 from tracker.app.world import Measurement, Order, World
 from tracker.domain.best.retention import KeepPolicy
@@ -48,7 +48,7 @@ class FakeWorld:
             queue=self.queue,
             history=self.history,
             tracking=self.tracking,
-            crier=Crier(history=self.history, alerting=self.alerting),
+            dispatcher=AlertDispatcher(history=self.history, alerting=self.alerting),
             measurement=Measurement(suites=(plan.suite,), serve=plan.serve, loads=plan.loads),
             policy=Policy(phases=self.run.phases),
             order=self.order,

@@ -14,7 +14,7 @@ from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tracker.app.lookout import Lookout
-from tracker.app.steps.alerting import Crier
+from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import Tick
 from tracker.domain.records.alerts import AlertKind, AlertState, Patience
 from tracker.domain.records.types import CurvePoint, Gap, Report
@@ -90,7 +90,7 @@ class Tower:
         self.curves = FakeCurves(points, last_step=self.last_step)
         self.lookout = Lookout(
             run=RUN,
-            crier=Crier(history=self.history, alerting=self.alerting),
+            dispatcher=AlertDispatcher(history=self.history, alerting=self.alerting),
             curves=self.curves,
             holds=self.holds,
             patience=self.patience,

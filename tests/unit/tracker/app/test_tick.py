@@ -15,7 +15,7 @@ from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.gaps import remember_gaps
 from tracker.app.plans import plans_for
 from tracker.app.review import review
-from tracker.app.steps.alerting import Crier
+from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.records.alerts import Alert, AlertState
@@ -244,7 +244,7 @@ def cut(world: World, fuse: Fuse) -> World:
         queue=fuse.around(world.queue),
         history=fuse.around(world.history),
         tracking=fuse.around(world.tracking),
-        crier=Crier(history=fuse.around(world.history), alerting=fuse.around(world.crier.alerting)),
+        dispatcher=AlertDispatcher(history=fuse.around(world.history), alerting=fuse.around(world.dispatcher.alerting)),
     )
 
 

@@ -169,7 +169,7 @@ def test_a_loss_that_was_over_within_the_past_is_not_told() -> None:
 def test_what_people_were_told_before_ends_while_the_past_is_filled() -> None:
     fill = Backfill()
     gap = Gap(run_id=fill.fakes.run.run_id, step=200, source_uri="x", code="E", message="gone", hint="", seen_at=NOW)
-    fill.world.crier.tell([alert_of_gap(gap)])
+    fill.world.dispatcher.dispatch([alert_of_gap(gap)])
     fill.world = quiet(fill.world)
     finished(fill)
     assert [(a.step, a.state) for a in fill.fakes.alerting.alerts] == [

@@ -69,8 +69,8 @@ class Site:
         self.world: World = replace(world, measurement=replace(world.measurement, suites=(suite,), loads=()))
         self.suite, self.serve = suite, world.measurement.serve
         self.checkpoint: Checkpoint = self.fakes.run.records[2].plan.checkpoint
-        tell = world.crier.tell
-        self.desk = Desk(queue=self.fakes.queue, history=self.fakes.history, policy=world.policy, tell=tell)
+        dispatch = world.dispatcher.dispatch
+        self.desk = Desk(queue=self.fakes.queue, history=self.fakes.history, policy=world.policy, dispatch=dispatch)
         self.answer = answer
         self.evaluator = FakeEvaluator(answer)
         self.tools = Tools(

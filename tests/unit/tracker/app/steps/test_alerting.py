@@ -10,7 +10,7 @@ from eval_jobs.types import EvalRecord, EvalResult, SampleScore
 from tests.fakes.alerting import FakeAlerting
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
-from tracker.app.steps.alerting import Crier
+from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.evidence import comparing, evidence_of
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, Evidence
 from tracker.domain.records.types import Baseline, Comparison, Report, Verdict, VerdictWord
@@ -41,7 +41,7 @@ def told(alert: Alert, *, samples: int = 3, history: FakeHistory | None = None) 
     kept, alerting = history or FakeHistory(), FakeAlerting()
     for record in (BEFORE, AFTER):
         kept.append(record)
-    Crier(history=kept, alerting=alerting, samples=samples).tell([alert], AFTER)
+    AlertDispatcher(history=kept, alerting=alerting, samples=samples).dispatch([alert], AFTER)
     (one,) = alerting.alerts
     return one.evidence.lost_samples if one.evidence is not None else ()
 
