@@ -18,7 +18,7 @@ from tests.fakes.tracking import FakeTracking
 from tests.sweeping import NOW, RECORDED, FakePins, answered, sweep_of
 from tests.unit.tracker.app.steps.test_sweeps import nobody_registered
 from tracker.adapters.history.sweeps_sql import SqlSweeps
-from tracker.app.steps.sweeps import SweepDesk, follow, take_over
+from tracker.app.steps.sweeps import SweepService, follow, take_over
 from tracker.domain.sweeps.types import Timetable, Turn, TurnState
 
 WATCHERS = 6
@@ -36,9 +36,9 @@ def engines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Eng
         engine.dispose()
 
 
-def desk_on(engine: Engine, number: int, tracking: FakeTracking) -> SweepDesk:
+def service_on(engine: Engine, number: int, tracking: FakeTracking) -> SweepService:
     other = sweep_of("other", timetable=Timetable(cron="0 2 * * *"), checkpoints=("first",))
-    return SweepDesk(
+    return SweepService(
         run=RUN,
         sweeps={"nightly": sweep_of(), "other": other},
         store=SqlSweeps(engine, RUN),
@@ -51,15 +51,15 @@ def desk_on(engine: Engine, number: int, tracking: FakeTracking) -> SweepDesk:
     )
 
 
-def follow_at_once(desks: list[SweepDesk]) -> list[Turn]:
+def follow_at_once(services: list[SweepService]) -> list[Turn]:
     begun: list[Turn] = []
-    ready = threading.Barrier(len(desks))
+    ready = threading.Barrier(len(services))
 
-    def watch(desk: SweepDesk) -> None:
+    def watch(service: SweepService) -> None:
         ready.wait(timeout=120.0)
-        begun.extend(follow(desk, TWO))
+        begun.extend(follow(service, TWO))
 
-    threads = [threading.Thread(target=watch, args=(desk,)) for desk in desks]
+    threads = [threading.Thread(target=watch, args=(service,)) for service in services]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -67,28 +67,28 @@ def follow_at_once(desks: list[SweepDesk]) -> list[Turn]:
     return begun
 
 
-def work_and_follow(desks: list[SweepDesk], now: datetime) -> list[str]:
+def work_and_follow(services: list[SweepService], now: datetime) -> list[str]:
     """Do what workers would, then let every watcher look; return the plans that were asked."""
     asked = []
-    while claim := desks[0].queue.claim(worker="w", now=now, lease_until=lease_end(now)):
+    while claim := services[0].queue.claim(worker="w", now=now, lease_until=lease_end(now)):
         asked.append(claim.plan.id)
-        desks[0].queue.finish(claim, answered(claim.plan), now=now)
-    for desk in desks:
-        for record in desk.queue.finished():
-            take_over(record, desk)
-        follow(desk, now)
+        services[0].queue.finish(claim, answered(claim.plan), now=now)
+    for service in services:
+        for record in service.queue.finished():
+            take_over(record, service)
+        follow(service, now)
     return asked
 
 
 def test_of_many_watchers_at_one_moment_each_turn_is_begun_by_one_and_one_turn_at_a_time(engines: list[Engine]) -> None:
     tracking = FakeTracking()
-    desks = [desk_on(engine, number, tracking) for number, engine in enumerate(engines)]
-    for desk in desks:
-        follow(desk, NOW)
-    assert [(turn.sweep, turn.state) for turn in follow_at_once(desks)] == [("nightly", TurnState.RUNNING)]
-    assert desks[0].queue.state().counts["waiting"] == 4
-    asked = [one for minute in range(1, 4) for one in work_and_follow(desks, TWO + timedelta(minutes=minute))]
+    services = [service_on(engine, number, tracking) for number, engine in enumerate(engines)]
+    for service in services:
+        follow(service, NOW)
+    assert [(turn.sweep, turn.state) for turn in follow_at_once(services)] == [("nightly", TurnState.RUNNING)]
+    assert services[0].queue.state().counts["waiting"] == 4
+    asked = [one for minute in range(1, 4) for one in work_and_follow(services, TWO + timedelta(minutes=minute))]
     assert len(asked) == len(set(asked)) == 6
-    assert [[t.state for t in desks[0].store.turns(name)] for name in ("nightly", "other")] == [[TurnState.DONE]] * 2
+    assert [[t.state for t in services[0].store.turns(name)] for name in ("nightly", "other")] == [[TurnState.DONE]] * 2
     tracking.flush()
     assert sorted(record.plan.id for record in tracking.sweeps) == sorted(asked)

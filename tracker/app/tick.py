@@ -58,13 +58,13 @@ def review_finished(
     reports: list[Report] = []
     calibrations: list[Calibration] = []
     swept = 0
-    desk = conclude.Desk(
+    context = conclude.CalibrationContext(
         queue=world.queue, history=world.history, policy=world.policy, dispatch=world.dispatcher.dispatch
     )
     for record in state.boundary.unbroken(world.queue.finished()):  # written by workers, wherever they run
         with state.boundary.around(record):
             if record.plan.calibration:
-                calibrations.append(conclude.take_over(record, desk))
+                calibrations.append(conclude.take_over(record, context))
             elif record.plan.sweep is None:
                 reports.append(review(world, record, now))
                 world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly

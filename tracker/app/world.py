@@ -13,7 +13,7 @@ from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
 from tracker.app.steps.error_boundary import ErrorBoundary
 from tracker.app.steps.screening import Pace
-from tracker.app.steps.sweeps import SweepDesk
+from tracker.app.steps.sweeps import SweepService
 from tracker.domain.records.alerts import Patience
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Gap, Policy, Report
@@ -59,7 +59,7 @@ class World:
     keeping: Keeping
     order: Order = Order()
     patience: Patience = field(default_factory=Patience)
-    sweeps: SweepDesk | None = None
+    sweeps: SweepService | None = None
     """None: whoever is here does not take care of sweeps; what they ask stays for a watcher."""
     wake_workers: Callable[[], None] = lambda: None
     """Called when there may be something to do for those of this machine."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tracker.adapters.mlflow.samples import WrittenPage
     from tracker.app.steps.alerting import AlertDispatcher
     from tracker.app.steps.collect import Keeping
-    from tracker.app.steps.sweeps import SweepDesk
+    from tracker.app.steps.sweeps import SweepService
     from tracker.app.world import Measurement, World
     from tracker.domain.compare.sample_pages import SamplePage
     from tracker.domain.sweeps.types import Sweep
@@ -170,11 +170,11 @@ class Project:
         """The turns of sweeps and their results."""
         return SqlSweeps(self.database, self.config.run.name)
 
-    def sweep_desk(self) -> SweepDesk:
+    def sweep_service(self) -> SweepService:
         """Open what sweeps are carried out with."""
-        from tracker.app.steps.sweeps import SweepDesk
+        from tracker.app.steps.sweeps import SweepService
 
-        return SweepDesk(
+        return SweepService(
             run=self.config.run.name,
             sweeps=self.sweeps(),
             store=self.sweep_store,
@@ -286,7 +286,7 @@ class Project:
             measurement=self.measurement(),
             policy=self.config.to_policy(),
             keeping=self.keeping(),
-            sweeps=self.sweep_desk(),
+            sweeps=self.sweep_service(),
             order=Order(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),
         )
         demand_samples(self.database, self.samples_dir, self.config.run.name)

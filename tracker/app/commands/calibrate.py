@@ -1,7 +1,7 @@
 """`tracker calibrate`: ask one checkpoint the whole suite twice, by the workers and on the way of every evaluation.
 
     plan = next_calibration(history, checkpoint, suite, serve)   # begun before and not finished: the same plan again
-    calibration = carry_out(plan, desk, clock=clock, meanwhile=...)
+    calibration = carry_out(plan, context, clock=clock, meanwhile=...)
 
 A kill at any line loses nothing: the plan waits in the queue with the answers that it has, and whoever comes first
 carries it out and takes its record over, this command or a watcher.
@@ -17,7 +17,7 @@ from eval_jobs.identity import calibration_plan, serve_settings, suite_fingerpri
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ServeSpec, Suite
-from tracker.app.steps.conclude import Desk, take_over
+from tracker.app.steps.conclude import CalibrationContext, take_over
 from tracker.domain.records.calibration import Calibration
 from tracker.ports import CalibrationStore
 
@@ -46,20 +46,22 @@ def next_calibration(history: CalibrationStore, checkpoint: Checkpoint, suite: S
     return next(plan for plan in plans if plan.id not in finished)
 
 
-def carry_out(plan: EvalPlan, desk: Desk, *, clock: Clock, meanwhile: Callable[[QueueState], None]) -> Calibration:
+def carry_out(
+    plan: EvalPlan, context: CalibrationContext, *, clock: Clock, meanwhile: Callable[[QueueState], None]
+) -> Calibration:
     """Put a calibration into the queue, before everything else of its run, and return what it showed.
 
     `meanwhile` is called again and again until then, to show how far it is and to keep workers alive.
     """
-    desk.queue.add(plan, now=clock.now(), backlog=Backlog.NEWEST, keep=True)
+    context.queue.add(plan, now=clock.now(), backlog=Backlog.NEWEST, keep=True)
     while True:
-        for record in desk.queue.finished():
+        for record in context.queue.finished():
             if record.plan.id == plan.id:  # where a watcher runs, either of the two is first
-                take_over(record, desk)
-        found = next((c for c in desk.history.calibrations() if c.plan.id == plan.id), None)
+                take_over(record, context)
+        found = next((c for c in context.history.calibrations() if c.plan.id == plan.id), None)
         if found is not None:
             return found
-        meanwhile(desk.queue.state())
+        meanwhile(context.queue.state())
         clock.sleep(LOOK_S)
 
 

@@ -16,7 +16,7 @@ from tracker.ports import History
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class CalibrationContext:
     """What a finished calibration is taken over with, by a watcher or by the command that asked for it."""
 
     queue: Queue
@@ -26,14 +26,14 @@ class Desk:
     """Tells every channel and remembers that it did."""
 
 
-def take_over(record: EvalRecord, desk: Desk) -> Calibration:
+def take_over(record: EvalRecord, context: CalibrationContext) -> Calibration:
     """Keep what the record of a calibration shows, tell people what they must know, and return it.
 
     Nothing of it is a result of the run: no verdict, curve or series ever holds it. Doing it twice is harmless.
     """
-    calibration = calibration_of(record, min_coverage=desk.policy.min_coverage)
-    desk.history.append_calibration(calibration)
-    told = desk.history.open_alerts(record.plan.checkpoint.run_id)
-    desk.dispatch(alerts_of_calibration(calibration, told, min_effect=desk.policy.min_effect))
-    desk.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
+    calibration = calibration_of(record, min_coverage=context.policy.min_coverage)
+    context.history.append_calibration(calibration)
+    told = context.history.open_alerts(record.plan.checkpoint.run_id)
+    context.dispatch(alerts_of_calibration(calibration, told, min_effect=context.policy.min_effect))
+    context.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
     return calibration

@@ -1,8 +1,8 @@
 """Sweeps: what is due begins, its plans go into the queue, and what workers hand in is kept.
 
-    follow(desk, now)          # one pass of a watcher: timetables, then what is open
-    carry_on(desk, now)        # what is open only, for the command that began a turn by hand
-    take_over(record, desk)    # a finished plan of a sweep
+    follow(service, now)          # one pass of a watcher: timetables, then what is open
+    carry_on(service, now)        # what is open only, for the command that began a turn by hand
+    take_over(record, service)    # a finished plan of a sweep
 
 What the run's own evaluation has answered already is taken from there, and only the rest is asked.
 
@@ -52,7 +52,7 @@ class Registered(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepDesk:
+class SweepService:
     """What sweeps are carried out with."""
 
     run: str
@@ -80,59 +80,59 @@ class Choice:
     missing: tuple[str, ...]
 
 
-def follow(desk: SweepDesk, now: datetime) -> tuple[Turn, ...]:
+def follow(service: SweepService, now: datetime) -> tuple[Turn, ...]:
     """Do what is due and return the turns that began, ended or were skipped."""
-    noted = [turn for sweep in desk.sweeps.values() for turn in _note_due(desk, sweep, now)]
-    return (*noted, *carry_on(desk, now))
+    noted = [turn for sweep in service.sweeps.values() for turn in _note_due(service, sweep, now)]
+    return (*noted, *carry_on(service, now))
 
 
-def carry_on(desk: SweepDesk, now: datetime) -> tuple[Turn, ...]:
+def carry_on(service: SweepService, now: datetime) -> tuple[Turn, ...]:
     """End the turn that is answered and begin the next one; return those that changed."""
-    if not desk.store.open_turns():  # most passes end with this one question
+    if not service.store.open_turns():  # most passes end with this one question
         return ()
-    changed = [turn for running in _of(desk, TurnState.RUNNING) for turn in _ended(desk, running, now)]
-    if _next_due(desk) is None:
+    changed = [turn for running in _of(service, TurnState.RUNNING) for turn in _ended(service, running, now)]
+    if _next_due(service) is None:
         return tuple(changed)
-    if desk.store.take(desk.holder, now=now, lease_until=now + timedelta(seconds=LEASE_S)):
-        while (due := _next_due(desk)) is not None:  # asked again: another process may have begun one until now
-            begun = begun_turn(desk, due, now)
-            if desk.store.change(begun, was=TurnState.DUE):
-                _hand_in(desk, begun, now)
+    if service.store.take(service.holder, now=now, lease_until=now + timedelta(seconds=LEASE_S)):
+        while (due := _next_due(service)) is not None:  # asked again: another process may have begun one until now
+            begun = begun_turn(service, due, now)
+            if service.store.change(begun, was=TurnState.DUE):
+                _hand_in(service, begun, now)
                 changed.append(begun)
-        desk.store.release(desk.holder)
+        service.store.release(service.holder)
     return tuple(changed)
 
 
-def begun_turn(desk: SweepDesk, turn: Turn, now: datetime) -> Turn:
+def begun_turn(service: SweepService, turn: Turn, now: datetime) -> Turn:
     """Return a due turn with its plans, as the configuration of now wants them; or why there are none."""
-    sweep = desk.sweeps.get(turn.sweep)
+    sweep = service.sweeps.get(turn.sweep)
     if sweep is None:
         note = "it is not in tracker.toml any more"
         return replace(turn, state=TurnState.SKIPPED, note=note, ended_at=now)
     try:
-        choice = choose(desk, sweep)
+        choice = choose(service, sweep)
         check_size(sweep, len(choice.checkpoints))
     except ConfigError as error:
         return replace(turn, state=TurnState.REFUSED, note=error.message, ended_at=now)
-    plans = plans_of(sweep, choice.checkpoints, run=desk.run, due_at=turn.due_at)
+    plans = plans_of(sweep, choice.checkpoints, run=service.run, due_at=turn.due_at)
     note = "; ".join(choice.missing)
     if not plans:
         return replace(turn, state=TurnState.DONE, note=note or "there is nothing to ask", started_at=now, ended_at=now)
     return replace(turn, state=TurnState.RUNNING, plans=plans, note=note, started_at=now)
 
 
-def choose(desk: SweepDesk, sweep: Sweep) -> Choice:
+def choose(service: SweepService, sweep: Sweep) -> Choice:
     """Return the checkpoints that a sweep asks, each once, in the order in which it names them."""
     if not sweep.checkpoints:
         return Choice(checkpoints=(), missing=())
     held: dict[str, list[Checkpoint]] = {}
-    for pin in desk.pins.held():
+    for pin in service.pins.held():
         held.setdefault(pin.checkpoint.run_id, []).append(pin.checkpoint)
     found: dict[Checkpoint, None] = {}
     missing = []
     for selector in sweep.checkpoints:
         try:
-            found |= dict.fromkeys(_named(desk, selector, held))
+            found |= dict.fromkeys(_named(service, selector, held))
         except (ConfigError, TrackingUnreachable) as error:  # the others can be asked all the same
             missing.append(f"{selector.text}: {error.message}")
     return Choice(checkpoints=tuple(found), missing=tuple(missing))
@@ -153,30 +153,30 @@ def check_size(sweep: Sweep, checkpoints: int) -> None:
         )
 
 
-def begin_by_hand(desk: SweepDesk, sweep: Sweep, now: datetime) -> Turn:
+def begin_by_hand(service: SweepService, sweep: Sweep, now: datetime) -> Turn:
     """Note a turn that a person asks for now; it begins when its time comes.
 
     Raises:
         ConfigError: it is too large.
     """
-    check_size(sweep, len(choose(desk, sweep).checkpoints))
+    check_size(sweep, len(choose(service, sweep).checkpoints))
     turn = Turn(sweep=sweep.name, due_at=now, by_hand=True)
-    desk.store.add(turn)
+    service.store.add(turn)
     return turn
 
 
-def take_over(record: EvalRecord, desk: SweepDesk) -> EvalRecord:
+def take_over(record: EvalRecord, service: SweepService) -> EvalRecord:
     """Keep what a plan of a sweep came to, and return it. Nothing of it is a result of the run. Twice is harmless."""
-    whole = _completed(record, desk)
-    _keep(whole, desk)
-    desk.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
+    whole = _completed(record, service)
+    _keep(whole, service)
+    service.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
     return whole
 
 
-def own_answers(desk: SweepDesk, plans: Sequence[EvalPlan]) -> dict[str, EvalRecord]:
+def own_answers(service: SweepService, plans: Sequence[EvalPlan]) -> dict[str, EvalRecord]:
     """Return the run's own evaluations that answer plans of a sweep, by the id of the plan; without their samples."""
     runs = {run_of_target(plan) for plan in plans}
-    records = {run: desk.history.records(run) for run in runs}
+    records = {run: service.history.records(run) for run in runs}
     found = {plan.id: own_answer(plan, records[run_of_target(plan)]) for plan in plans}
     return {plan_id: own for plan_id, own in found.items() if own is not None}
 
@@ -184,27 +184,27 @@ def own_answers(desk: SweepDesk, plans: Sequence[EvalPlan]) -> dict[str, EvalRec
 # --- private
 
 
-def _note_due(desk: SweepDesk, sweep: Sweep, now: datetime) -> Iterable[Turn]:
+def _note_due(service: SweepService, sweep: Sweep, now: datetime) -> Iterable[Turn]:
     timetable = sweep.timetable
-    if timetable is None or _is_quiet(desk, sweep.name, now):
+    if timetable is None or _is_quiet(service, sweep.name, now):
         return
-    known = desk.store.look(sweep.name)
+    known = service.store.look(sweep.name)
     look = started_look(timetable, known, now)
-    waits = any(turn.sweep == sweep.name for turn in _of(desk, TurnState.DUE))
+    waits = any(turn.sweep == sweep.name for turn in _of(service, TurnState.DUE))
     turn = turn_due(sweep.name, timetable, look=look, now=now, waits=waits)
     # The turn first: a crash in between finds the same one again, and it is stored once.
-    if turn is not None and desk.store.add(turn) and turn.state is TurnState.SKIPPED:
+    if turn is not None and service.store.add(turn) and turn.state is TurnState.SKIPPED:
         yield turn
     if turn is not None or look != known:
-        desk.store.remember(sweep.name, look_of(timetable, now))
-    desk.quiet[sweep.name] = now, _next(timetable, now)
+        service.store.remember(sweep.name, look_of(timetable, now))
+    service.quiet[sweep.name] = now, _next(timetable, now)
 
 
-def _is_quiet(desk: SweepDesk, name: str, now: datetime) -> bool:
-    since, until = desk.quiet.get(name, (now, now))
+def _is_quiet(service: SweepService, name: str, now: datetime) -> bool:
+    since, until = service.quiet.get(name, (now, now))
     if now < since:
         return False  # the clock was set back
-    desk.quiet[name] = now, until
+    service.quiet[name] = now, until
     return now < until
 
 
@@ -213,90 +213,92 @@ def _next(timetable: Timetable, now: datetime) -> datetime:
     return now + timedelta(days=1) if found is None else found
 
 
-def _next_due(desk: SweepDesk) -> Turn | None:
+def _next_due(service: SweepService) -> Turn | None:
     """Return the turn that may begin: none while another one is carried out."""
-    return None if _of(desk, TurnState.RUNNING) else next(iter(_of(desk, TurnState.DUE)), None)
+    return None if _of(service, TurnState.RUNNING) else next(iter(_of(service, TurnState.DUE)), None)
 
 
-def _of(desk: SweepDesk, state: TurnState) -> tuple[Turn, ...]:
-    return tuple(turn for turn in desk.store.open_turns() if turn.state is state)
+def _of(service: SweepService, state: TurnState) -> tuple[Turn, ...]:
+    return tuple(turn for turn in service.store.open_turns() if turn.state is state)
 
 
-def _ended(desk: SweepDesk, turn: Turn, now: datetime) -> Iterable[Turn]:
+def _ended(service: SweepService, turn: Turn, now: datetime) -> Iterable[Turn]:
     """Yield the turn as it ended, when everything of it is answered."""
-    if desk.store.answered([plan.id for plan in turn.plans]) < {plan.id for plan in turn.plans}:
-        _hand_in(desk, turn, now)
+    if service.store.answered([plan.id for plan in turn.plans]) < {plan.id for plan in turn.plans}:
+        _hand_in(service, turn, now)
         return
     ended = replace(turn, state=TurnState.DONE, ended_at=now)
-    if desk.store.change(ended, was=TurnState.RUNNING):
+    if service.store.change(ended, was=TurnState.RUNNING):
         yield ended
 
 
-def _hand_in(desk: SweepDesk, turn: Turn, now: datetime) -> None:
+def _hand_in(service: SweepService, turn: Turn, now: datetime) -> None:
     """Put a turn's plans into the queue: again after a start, because the process before may have been killed here."""
     key = turn.sweep, turn.due_at
-    if key in desk.handed_in or turn.state is not TurnState.RUNNING:
+    if key in service.handed_in or turn.state is not TurnState.RUNNING:
         return
-    answered = desk.store.answered([plan.id for plan in turn.plans])
+    answered = service.store.answered([plan.id for plan in turn.plans])
     left = [plan for plan in turn.plans if plan.id not in answered]
-    own = own_answers(desk, left)
+    own = own_answers(service, left)
     for plan in left:
-        known = _with_samples(own.get(plan.id), plan, desk)
+        known = _with_samples(own.get(plan.id), plan, service)
         if known is not None and not plan.loads:
-            _keep(with_own_scores(plan, known), desk)
+            _keep(with_own_scores(plan, known), service)
             continue
         asked = plan if known is None else plan_without_scores(plan)
-        desk.queue.add(asked, now=now, backlog=Backlog.ALL, keep=True)
-    desk.handed_in.add(key)
+        service.queue.add(asked, now=now, backlog=Backlog.ALL, keep=True)
+    service.handed_in.add(key)
 
 
-def _with_samples(own: EvalRecord | None, plan: EvalPlan, desk: SweepDesk) -> EvalRecord | None:
+def _with_samples(own: EvalRecord | None, plan: EvalPlan, service: SweepService) -> EvalRecord | None:
     """Return the run's own evaluation with its samples, None where it cannot stand for the plan's."""
-    whole = None if own is None else desk.history.record(own.plan.id, [b.name for b in plan.suite.benchmarks])
+    whole = None if own is None else service.history.record(own.plan.id, [b.name for b in plan.suite.benchmarks])
     return whole if whole is not None and is_whole(whole, plan) else None
 
 
-def _keep(record: EvalRecord, desk: SweepDesk) -> None:
-    desk.tracking.publish_sweep(record)  # first: what has a result is not looked at again
-    desk.store.append(without_texts(record))
+def _keep(record: EvalRecord, service: SweepService) -> None:
+    service.tracking.publish_sweep(record)  # first: what has a result is not looked at again
+    service.store.append(without_texts(record))
 
 
-def _completed(record: EvalRecord, desk: SweepDesk) -> EvalRecord:
+def _completed(record: EvalRecord, service: SweepService) -> EvalRecord:
     """Return the record with the scores that nobody was asked for, because the run's own evaluation has them."""
     if record.plan.suite.benchmarks:
         return record
     plan_id = record.plan.id
-    open_plans = (plan for turn in desk.store.open_turns() for plan in turn.plans if plan.id == plan_id)
-    kept = (before.plan for before in desk.store.results([plan_id]).values())  # tried again after its turn has ended
+    open_plans = (plan for turn in service.store.open_turns() for plan in turn.plans if plan.id == plan_id)
+    kept = (before.plan for before in service.store.results([plan_id]).values())  # tried again after its turn has ended
     plan = next(chain(open_plans, kept), record.plan)
-    own = _with_samples(own_answers(desk, [plan]).get(plan_id), plan, desk)
+    own = _with_samples(own_answers(service, [plan]).get(plan_id), plan, service)
     return replace(record, plan=plan) if own is None else with_own_scores(plan, own, record)
 
 
-def _named(desk: SweepDesk, selector: Selector, held: Mapping[str, Sequence[Checkpoint]]) -> tuple[Checkpoint, ...]:
+def _named(
+    service: SweepService, selector: Selector, held: Mapping[str, Sequence[Checkpoint]]
+) -> tuple[Checkpoint, ...]:
     """Return the held checkpoints that a selector names.
 
     Raises:
         ConfigError: there is none.
         TrackingUnreachable: MLflow would have to say which.
     """
-    run = selector.run or desk.run
+    run = selector.run or service.run
     if selector.pick is Pick.REGISTERED:
-        wanted = desk.registered(selector.text)
+        wanted = service.registered(selector.text)
         everything = tuple(checkpoint for of_run in held.values() for checkpoint in of_run)
         named = tuple(c for c in everything if (c.step, c.digest) == (wanted.step, wanted.digest))[:1]
     else:
         of_run = newest_of_steps(held.get(run, ()))
         if not of_run:
             raise ConfigError(f"no checkpoint of {run} is held", hint="keep.pins says how many are kept")
-        named = _best(desk, run, selector, of_run) if selector.pick is Pick.BEST else chosen(selector, of_run)
+        named = _best(service, run, selector, of_run) if selector.pick is Pick.BEST else chosen(selector, of_run)
     if not named:
         raise ConfigError("that checkpoint is not held", hint="keep.pins says how many are kept")
     return named
 
 
-def _best(desk: SweepDesk, run: str, selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
-    best = best_of_run(run, desk.history, selector.benchmark or None)
+def _best(service: SweepService, run: str, selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
+    best = best_of_run(run, service.history, selector.benchmark or None)
     if best is None:
         of = selector.benchmark or "every benchmark of its suite"
         raise ConfigError(f"no checkpoint of {run} has a score of {of}", hint="evaluate one first")

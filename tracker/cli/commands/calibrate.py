@@ -18,7 +18,7 @@ from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.api.opening import open_project
 from tracker.api.references import is_reference, named_checkpoint
 from tracker.app.commands.calibrate import Estimate, carry_out, estimate_of, next_calibration
-from tracker.app.steps.conclude import Desk
+from tracker.app.steps.conclude import CalibrationContext
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
 from tracker.cli.options import config_option, json_option, json_text
@@ -60,7 +60,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     console = Console(stderr=as_json)
     chosen = _chosen(project, checkpoint)
     plan = next_calibration(project.history, chosen, project.suite(), project.serve_spec())
-    desk = Desk(
+    context = CalibrationContext(
         queue=project.queue,
         history=project.history,
         policy=project.config.to_policy(),
@@ -69,9 +69,9 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     is_watched = has_watcher(project)
     _say_what_comes(console, plan, project, "of the running `tracker watch`" if is_watched else "")
     with project.pins.in_use(chosen):
-        calibration = _carried_out(plan, desk, project.workers(0 if is_watched else workers), console)
+        calibration = _carried_out(plan, context, project.workers(0 if is_watched else workers), console)
     project.dispatcher.alerting.close()
-    min_effect = desk.policy.min_effect
+    min_effect = context.policy.min_effect
     if as_json:
         view = CalibrationView(calibration=calibration, benchmarks=repetitions(calibration, min_effect))
         click.echo(json_text(CalibrationView, view))
@@ -130,7 +130,7 @@ def _estimate_text(expected: Estimate | None) -> str:
     return f"{expected.answers:,} answers in about {total} ({parts}), by what step {expected.step} took"
 
 
-def _carried_out(plan: EvalPlan, desk: Desk, local: LocalWorkers, console: Console) -> Calibration:
+def _carried_out(plan: EvalPlan, context: CalibrationContext, local: LocalWorkers, console: Console) -> Calibration:
     try:
         with console.status("waiting for a worker") as status:
 
@@ -139,7 +139,7 @@ def _carried_out(plan: EvalPlan, desk: Desk, local: LocalWorkers, console: Conso
                 local.check()
                 status.update(Text(_progress(plan, state), style="dim"))
 
-            return carry_out(plan, desk, clock=SystemClock(), meanwhile=meanwhile)
+            return carry_out(plan, context, clock=SystemClock(), meanwhile=meanwhile)
     except KeyboardInterrupt:
         print_line(
             console, "stopped", "what is answered is kept: `tracker calibrate` goes on, and so does a `tracker watch`"

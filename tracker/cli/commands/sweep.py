@@ -16,7 +16,7 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.api.opening import open_project
-from tracker.app.steps.sweeps import SweepDesk, begin_by_hand, carry_on, check_size, choose, own_answers, take_over
+from tracker.app.steps.sweeps import SweepService, begin_by_hand, carry_on, check_size, choose, own_answers, take_over
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
 from tracker.cli.options import config_option, json_option, json_text
@@ -59,19 +59,19 @@ def now(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
     """
     project = open_project(config_path)
     project.make_state_dir()
-    desk, console, clock = project.sweep_desk(), Console(), SystemClock()
-    sweep = _sweep(desk, name)
-    _say_what_comes(console, desk, sweep)
+    service, console, clock = project.sweep_service(), Console(), SystemClock()
+    sweep = _sweep(service, name)
+    _say_what_comes(console, service, sweep)
     _say_who_is_away(console, project, sweep)
     if dry_run:
         return ExitCode.OK
     is_watched = has_watcher(project)
-    turn = _open_turn(desk, name) or begin_by_hand(desk, sweep, clock.now())
+    turn = _open_turn(service, name) or begin_by_hand(service, sweep, clock.now())
     whose = "those of the running `tracker watch`" if is_watched else "Ctrl-C stops; the same command goes on"
     print_line(console, "workers" if is_watched else "keeping", whose)
-    turn = _carried_out(turn, desk, project.workers(0 if is_watched else workers), console)
+    turn = _carried_out(turn, service, project.workers(0 if is_watched else workers), console)
     project.tracking.flush()
-    return _concluded(console, desk, turn)
+    return _concluded(console, service, turn)
 
 
 @command.command("list")
@@ -112,31 +112,31 @@ def show(*, name: str, config_path: Path, as_json: bool) -> None:
 # --- private
 
 
-def _sweep(desk: SweepDesk, name: str) -> Sweep:
-    if name in desk.sweeps:
-        return desk.sweeps[name]
-    close = difflib.get_close_matches(name, desk.sweeps, n=1)
-    known = f"did you mean {close[0]}?" if close else f"known: {', '.join(desk.sweeps) or 'none; add a [[schedule]]'}"
+def _sweep(service: SweepService, name: str) -> Sweep:
+    if name in service.sweeps:
+        return service.sweeps[name]
+    close = difflib.get_close_matches(name, service.sweeps, n=1)
+    known = f"did you mean {close[0]}?" if close else f"known: {', '.join(service.sweeps) or 'none; add a [[schedule]]'}"
     raise ConfigError(f"no sweep is called {name!r}", hint=known)
 
 
-def _open_turn(desk: SweepDesk, name: str) -> Turn | None:
+def _open_turn(service: SweepService, name: str) -> Turn | None:
     """Return the turn that a person began before and that has not ended."""
-    return next((turn for turn in desk.store.open_turns() if turn.sweep == name and turn.by_hand), None)
+    return next((turn for turn in service.store.open_turns() if turn.sweep == name and turn.by_hand), None)
 
 
-def _say_what_comes(console: Console, desk: SweepDesk, sweep: Sweep) -> None:
-    choice = choose(desk, sweep)
+def _say_what_comes(console: Console, service: SweepService, sweep: Sweep) -> None:
+    choice = choose(service, sweep)
     check_size(sweep, len(choice.checkpoints))
-    plans = plans_of(sweep, choice.checkpoints, run=desk.run, due_at=SystemClock().now())
+    plans = plans_of(sweep, choice.checkpoints, run=service.run, due_at=SystemClock().now())
     targets = dict.fromkeys(plan.sweep.target for plan in plans if plan.sweep is not None)
     print_line(console, "sweep", f"{sweep.name} of {', '.join(targets) or 'nothing'}")
     for missing in choice.missing:
         print_line(console, "missing", missing)
     if plans:
-        asked = desk.store.answered([plan.id for plan in plans])
-        own = own_answers(desk, plans)
-        print_line(console, "cost", estimate_text(estimate_of(plans, _records(desk), asked, own)))
+        asked = service.store.answered([plan.id for plan in plans])
+        own = own_answers(service, plans)
+        print_line(console, "cost", estimate_text(estimate_of(plans, _records(service), asked, own)))
 
 
 def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
@@ -148,16 +148,16 @@ def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
             print_line(console, "away", f"{other.name}: {error.message} ({error.hint}); a worker tries it all the same")
 
 
-def _records(desk: SweepDesk) -> list[EvalRecord]:
+def _records(service: SweepService) -> list[EvalRecord]:
     """Return what tells how long evaluations take: those of the run, and of every sweep's newest turn."""
-    records = list(desk.history.records(desk.run))
-    for name in desk.sweeps:
-        done = next((turn for turn in desk.store.turns(name) if turn.state is TurnState.DONE and turn.plans), None)
-        records += () if done is None else desk.store.results([plan.id for plan in done.plans]).values()
+    records = list(service.history.records(service.run))
+    for name in service.sweeps:
+        done = next((turn for turn in service.store.turns(name) if turn.state is TurnState.DONE and turn.plans), None)
+        records += () if done is None else service.store.results([plan.id for plan in done.plans]).values()
     return records
 
 
-def _carried_out(turn: Turn, desk: SweepDesk, local: LocalWorkers, console: Console) -> Turn:
+def _carried_out(turn: Turn, service: SweepService, local: LocalWorkers, console: Console) -> Turn:
     """Return the turn as it ended, by whichever workers there are."""
     clock = SystemClock()
     try:
@@ -165,24 +165,24 @@ def _carried_out(turn: Turn, desk: SweepDesk, local: LocalWorkers, console: Cons
             while turn.state in OPEN:
                 interrupts.check()
                 local.check()
-                for record in desk.queue.finished():
+                for record in service.queue.finished():
                     if record.plan.sweep is not None:  # where a watcher runs, either of the two is first
-                        take_over(record, desk)
-                carry_on(desk, clock.now())
-                turn = next(t for t in desk.store.turns(turn.sweep) if t.due_at == turn.due_at)
-                status.update(Text(_progress(turn, desk), style="dim"))
+                        take_over(record, service)
+                carry_on(service, clock.now())
+                turn = next(t for t in service.store.turns(turn.sweep) if t.due_at == turn.due_at)
+                status.update(Text(_progress(turn, service), style="dim"))
                 clock.sleep(LOOK_S)
     finally:
         local.stop()
     return turn
 
 
-def _progress(turn: Turn, desk: SweepDesk) -> str:
+def _progress(turn: Turn, service: SweepService) -> str:
     if turn.state is TurnState.DUE:
         return "waiting for the sweep before it"
     ids = [plan.id for plan in turn.plans]
-    state = desk.queue.state()
-    return f"{len(desk.store.answered(ids))} of {len(ids)}{_at_work(state, turn.plans)}"
+    state = service.queue.state()
+    return f"{len(service.store.answered(ids))} of {len(ids)}{_at_work(state, turn.plans)}"
 
 
 def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:
@@ -192,11 +192,11 @@ def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:
     return one_line(f" | {' | '.join(notes)}") if notes else ""
 
 
-def _concluded(console: Console, desk: SweepDesk, turn: Turn) -> int:
+def _concluded(console: Console, service: SweepService, turn: Turn) -> int:
     if not turn.plans:
         print_line(console, str(turn.state), turn.note or turn_text(turn, 0))
         return ExitCode.USAGE if turn.state is TurnState.REFUSED else ExitCode.UNKNOWN
-    board = board_of(turn, desk.store.results([plan.id for plan in turn.plans]))
+    board = board_of(turn, service.store.results([plan.id for plan in turn.plans]))
     _print(console, board)
     failed = any(score.failure for row in board.rows for score in row.scores) or any(c.failures for c in board.curves)
     return ExitCode.UNKNOWN if failed or board.note else ExitCode.OK

@@ -22,7 +22,7 @@ from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.calibrate import carry_out, estimate_of, next_calibration
-from tracker.app.steps.conclude import Desk
+from tracker.app.steps.conclude import CalibrationContext
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.records.alerts import AlertState
@@ -70,7 +70,9 @@ class Site:
         self.suite, self.serve = suite, world.measurement.serve
         self.checkpoint: Checkpoint = self.fakes.run.records[2].plan.checkpoint
         dispatch = world.dispatcher.dispatch
-        self.desk = Desk(queue=self.fakes.queue, history=self.fakes.history, policy=world.policy, dispatch=dispatch)
+        self.context = CalibrationContext(
+            queue=self.fakes.queue, history=self.fakes.history, policy=world.policy, dispatch=dispatch
+        )
         self.answer = answer
         self.evaluator = FakeEvaluator(answer)
         self.tools = Tools(
@@ -82,7 +84,7 @@ class Site:
 
     def calibrated(self, meanwhile: Callable[[QueueState], None] | None = None) -> Calibration:
         return carry_out(
-            self.next_plan(), self.desk, clock=self.fakes.clock, meanwhile=meanwhile or (lambda _: self.work())
+            self.next_plan(), self.context, clock=self.fakes.clock, meanwhile=meanwhile or (lambda _: self.work())
         )
 
     def work(self) -> None:

@@ -50,7 +50,7 @@ def test_loads_are_put_on_a_checkpoint_also_where_its_scores_are_known() -> None
     assert (claim.plan.suite.benchmarks, claim.plan.loads) == ((), LOADS)
     bench.queue.finish(claim, answered(claim.plan), now=TWO)
     for _ in range(2):  # the second time as after a failure, when the turn has ended
-        take_over(answered(claim.plan), bench.desk())
+        take_over(answered(claim.plan), bench.service())
         followed(bench, TWO + timedelta(minutes=1))
         (kept,) = bench.store.results([begun.plans[0].id]).values()
         assert kept.plan == begun.plans[0]

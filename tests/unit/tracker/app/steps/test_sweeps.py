@@ -18,7 +18,7 @@ from tests.fakes.queue import FakeQueue
 from tests.fakes.sweeps import FakeSweeps
 from tests.fakes.tracking import FakeTracking
 from tests.sweeping import CHECKPOINTS, LOADS, NOW, OTHER, RECORDED, FakePins, answered, sweep_of
-from tracker.app.steps.sweeps import LEASE_S, SweepDesk, begin_by_hand, carry_on, choose, follow, take_over
+from tracker.app.steps.sweeps import LEASE_S, SweepService, begin_by_hand, carry_on, choose, follow, take_over
 from tracker.domain.sweeps.types import Missed, Sweep, Timetable, Turn, TurnState
 
 RUN = RECORDED.run_id
@@ -35,7 +35,7 @@ class Bench:
         self.tracking, self.pins = FakeTracking(), FakePins()
         self._numbers = count(1)
 
-    def desk(self, **changes: Any) -> SweepDesk:
+    def service(self, **changes: Any) -> SweepService:
         """Return what another process has."""
         parts: dict[str, Any] = {
             "run": RUN,
@@ -48,18 +48,18 @@ class Bench:
             "holder": f"process {next(self._numbers)}",
             "registered": nobody_registered,
         }
-        return SweepDesk(**(parts | changes))
+        return SweepService(**(parts | changes))
 
     def asked(self) -> list[str]:
         """Do what workers would and hand the results to a watcher; return what was asked, in order."""
-        names, desk = [], self.desk()
+        names, service = [], self.service()
         while claim := self.queue.claim(worker="w", now=NOW, lease_until=lease_end(NOW)):
             cell = claim.plan.sweep
             names.append("run" if cell is None else f"{cell.target} {dict(cell.variant)}")
             self.queue.finish(claim, answered(claim.plan), now=NOW)
         for record in self.queue.finished():
             if record.plan.sweep is not None:
-                take_over(record, desk)
+                take_over(record, service)
         return names
 
     def states(self, sweep: str = "nightly") -> list[TurnState]:
@@ -72,8 +72,8 @@ def nobody_registered(name: str) -> Any:
 
 def followed(bench: Bench, *times: datetime) -> list[Turn]:
     """Follow timetables in one process, at these times."""
-    desk = bench.desk()
-    return [turn for time in times for turn in follow(desk, time)]
+    service = bench.service()
+    return [turn for time in times for turn in follow(service, time)]
 
 
 def test_a_sweep_begins_when_it_is_due_ends_when_all_is_answered_and_is_published() -> None:
@@ -183,14 +183,14 @@ def test_missed_times_are_carried_out_once_or_skipped_by_policy() -> None:
 
 def test_a_clock_that_is_set_back_repeats_no_turn_and_stops_none() -> None:
     bench = Bench(sweep_of())
-    desk = bench.desk()
+    service = bench.service()
     for time in (NOW, TWO, TWO + timedelta(hours=3)):
-        follow(desk, time)
+        follow(service, time)
     bench.asked()
     for time in (NOW, TWO, TWO + timedelta(hours=1), TWO + DAY):  # set back by hours, and it runs on
-        follow(desk, time)
+        follow(service, time)
         bench.asked()
-    follow(desk, TWO + DAY + timedelta(hours=1))
+    follow(service, TWO + DAY + timedelta(hours=1))
     assert [(t.due_at, t.state) for t in bench.store.turns("nightly")] == [
         (TWO + DAY, TurnState.DONE),
         (TWO, TurnState.DONE),
@@ -199,7 +199,7 @@ def test_a_clock_that_is_set_back_repeats_no_turn_and_stops_none() -> None:
 
 def test_two_watchers_begin_a_turn_once() -> None:
     bench = Bench(sweep_of())
-    one, other = bench.desk(), bench.desk()
+    one, other = bench.service(), bench.service()
     follow(one, NOW), follow(other, NOW)
     begun = [*follow(one, TWO), *follow(other, TWO), *follow(one, TWO), *follow(other, TWO)]
     assert [turn.state for turn in begun] == [TurnState.RUNNING]
@@ -208,7 +208,7 @@ def test_two_watchers_begin_a_turn_once() -> None:
 
 def test_a_holder_that_was_frozen_beyond_its_lease_doubles_nothing() -> None:
     bench = Bench(sweep_of())
-    frozen, other = bench.desk(), bench.desk()
+    frozen, other = bench.service(), bench.service()
     follow(frozen, NOW)
 
     class Sleepy(FakePins):
@@ -261,11 +261,11 @@ def test_a_kill_at_any_call_loses_and_doubles_nothing(at: int, *, after: bool) -
     }
     died = False
     try:
-        desk = bench.desk(**fragile)
-        follow(desk, TWO)
+        service = bench.service(**fragile)
+        follow(service, TWO)
         for record in finished(bench):
-            take_over(record, desk)
-        follow(desk, TWO + timedelta(seconds=1))
+            take_over(record, service)
+        follow(service, TWO + timedelta(seconds=1))
     except Killed:
         died = True
     later = [TWO + timedelta(seconds=LEASE_S * n) for n in range(1, 8)]
@@ -298,14 +298,14 @@ def test_a_schedule_that_is_edited_while_a_turn_waits_counts_as_it_is_when_the_t
 
 def test_a_turn_whose_schedule_was_taken_out_is_skipped_and_says_so() -> None:
     bench = Bench(sweep_of())
-    begin_by_hand(bench.desk(), bench.sweeps.pop("nightly"), NOW)
-    (turn,) = carry_on(bench.desk(), NOW)
+    begin_by_hand(bench.service(), bench.sweeps.pop("nightly"), NOW)
+    (turn,) = carry_on(bench.service(), NOW)
     assert (turn.state, turn.note) == (TurnState.SKIPPED, "it is not in tracker.toml any more")
 
 
 def test_a_run_without_checkpoints_and_one_that_nobody_knows_are_said_and_the_rest_is_asked() -> None:
     bench = Bench(sweep_of(checkpoints=("latest", "ghost@latest:2", "best", "12345", "models:/m@champion")))
-    choice = choose(bench.desk(), bench.sweeps["nightly"])
+    choice = choose(bench.service(), bench.sweeps["nightly"])
     assert [c.step for c in choice.checkpoints] == [400]
     assert choice.missing == (
         "ghost@latest:2: no checkpoint of ghost is held",
@@ -314,8 +314,8 @@ def test_a_run_without_checkpoints_and_one_that_nobody_knows_are_said_and_the_re
         "models:/m@champion: the store does not answer",
     )
     bench.pins.checkpoints = []
-    begin_by_hand(bench.desk(), bench.sweeps["nightly"], NOW)
-    (turn,) = carry_on(bench.desk(), NOW)
+    begin_by_hand(bench.service(), bench.sweeps["nightly"], NOW)
+    (turn,) = carry_on(bench.service(), NOW)
     assert (turn.state, turn.plans) == (TurnState.DONE, ())
     assert f"latest: no checkpoint of {RUN} is held" in turn.note
 
@@ -324,20 +324,20 @@ def test_the_best_checkpoint_is_the_one_that_its_peak_names() -> None:
     bench = Bench(sweep_of(checkpoints=("best",)))
     for record in RECORDED.records:
         bench.history.append(record)
-    assert [c.step for c in choose(bench.desk(), bench.sweeps["nightly"]).checkpoints] == [400]
+    assert [c.step for c in choose(bench.service(), bench.sweeps["nightly"]).checkpoints] == [400]
 
 
 def test_a_version_of_the_registry_is_the_held_checkpoint_with_its_weights() -> None:
     bench = Bench(sweep_of(checkpoints=("models:/sft@champion", "200")))
-    desk = bench.desk(registered=lambda _: CHECKPOINTS[1])
-    assert [c.step for c in choose(desk, bench.sweeps["nightly"]).checkpoints] == [200]
+    service = bench.service(registered=lambda _: CHECKPOINTS[1])
+    assert [c.step for c in choose(service, bench.sweeps["nightly"]).checkpoints] == [200]
 
 
 def test_checkpoints_of_another_run_are_asked_and_counted_to_the_run_whose_sweep_it_is() -> None:
     bench = Bench(sweep_of(checkpoints=("base@latest",)))
     bench.pins.checkpoints = [replace(CHECKPOINTS[0], run_id="base", step=7)]
-    begin_by_hand(bench.desk(), bench.sweeps["nightly"], NOW)
-    (turn,) = carry_on(bench.desk(), NOW)
+    begin_by_hand(bench.service(), bench.sweeps["nightly"], NOW)
+    (turn,) = carry_on(bench.service(), NOW)
     assert {(p.checkpoint.run_id, p.sweep.target) for p in turn.plans if p.sweep} == {(RUN, "base@7")}
 
 
@@ -345,7 +345,7 @@ def test_a_turn_that_is_too_large_is_refused_by_hand_and_by_time() -> None:
     large = sweep_of(checkpoints=("all",), max_evaluations=7)
     bench = Bench(large)
     with pytest.raises(ConfigError, match="would ask 8 times: 4 targets in 2 variants each"):
-        begin_by_hand(bench.desk(), large, NOW)
+        begin_by_hand(bench.service(), large, NOW)
     followed(bench, NOW, TWO)
     (turn,) = bench.store.turns("nightly")
     assert (turn.state, turn.plans) == (TurnState.REFUSED, ())
@@ -356,16 +356,16 @@ def test_thousands_of_thousands_of_cells_are_counted_and_never_made() -> None:
     axes = {axis: tuple(range(100)) for axis in ("temperature", "top_k", "seed", "max_tokens", "few_shot")}
     huge = sweep_of(axes=axes)
     with pytest.raises(ConfigError, match="20,000,000,000 times"):
-        begin_by_hand(Bench(huge).desk(), huge, NOW)
+        begin_by_hand(Bench(huge).service(), huge, NOW)
 
 
 def test_most_passes_ask_no_table_when_nothing_is_due() -> None:
     bench = Bench(sweep_of())
     asked = count()
-    desk = bench.desk(store=Fragile(bench.store, asked, -1, after=False))
-    follow(desk, NOW)
+    service = bench.service(store=Fragile(bench.store, asked, -1, after=False))
+    follow(service, NOW)
     before = next(asked)
-    follow(desk, NOW + timedelta(minutes=1))
+    follow(service, NOW + timedelta(minutes=1))
     assert next(asked) - before <= 4  # what is open, and nothing of timetables
 
 
@@ -378,6 +378,6 @@ def test_a_store_that_refuses_leaves_everything_for_the_next_pass() -> None:
             raise StoreError("no", hint="wait")
 
     with pytest.raises(StoreError):
-        follow(bench.desk(pins=Refusing()), TWO)
+        follow(bench.service(pins=Refusing()), TWO)
     followed(bench, TWO + timedelta(seconds=LEASE_S))
     assert len(bench.asked()) == 4

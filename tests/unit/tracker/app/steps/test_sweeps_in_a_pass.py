@@ -11,7 +11,7 @@ from tests.fakes.sweeps import FakeSweeps
 from tests.sweeping import NOW, FakePins, answered, sweep_of
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.steps.test_sweeps import nobody_registered
-from tracker.app.steps.sweeps import SweepDesk
+from tracker.app.steps.sweeps import SweepService
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.sweeps.types import TurnState
@@ -21,7 +21,7 @@ TWO = NOW.replace(hour=2)
 
 def with_sweeps(fake: FakeWorld) -> World:
     pins = FakePins(checkpoints=[record.plan.checkpoint for record in fake.run.records])
-    desk = SweepDesk(
+    service = SweepService(
         run=fake.run.run_id,
         sweeps={"nightly": sweep_of()},
         store=FakeSweeps(),
@@ -32,7 +32,7 @@ def with_sweeps(fake: FakeWorld) -> World:
         holder="a",
         registered=nobody_registered,
     )
-    return replace(fake.world(), sweeps=desk)
+    return replace(fake.world(), sweeps=service)
 
 
 def state_of(fake: FakeWorld) -> tuple[object, ...]:
