@@ -7,7 +7,7 @@ from datetime import datetime
 from eval_jobs.errors import CheckpointSkipped
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint
-from tracker.app.world import Order, WatchState, World
+from tracker.app.world import QueueOrder, WatchState, World
 from tracker.domain.alerts.rules import alert_of_gap
 from tracker.domain.checkpoints.gaps import unsettled
 from tracker.domain.records.types import Gap
@@ -46,7 +46,7 @@ def skip_surplus(world: World, state: WatchState, now: datetime) -> tuple[Gap, .
     return tuple(gaps)
 
 
-def gap_of_skipped(checkpoint: Checkpoint, order: Order, now: datetime) -> Gap:
+def gap_of_skipped(checkpoint: Checkpoint, order: QueueOrder, now: datetime) -> Gap:
     """Return what is remembered of a checkpoint that was skipped. Pure."""
     error = CheckpointSkipped(
         f"skipped: {order.max_waiting} newer checkpoints were waiting",

@@ -36,7 +36,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class QueueOrder:
     """Which of a run's waiting checkpoints is next, and how many may wait."""
 
     backlog: Backlog = Backlog.NEWEST
@@ -57,7 +57,7 @@ class World:
     measurement: Measurement
     policy: Policy
     keeping: Keeping
-    order: Order = Order()
+    order: QueueOrder = QueueOrder()
     patience: Patience = field(default_factory=Patience)
     sweeps: SweepService | None = None
     """None: whoever is here does not take care of sweeps; what they ask stays for a watcher."""

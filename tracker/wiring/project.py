@@ -273,7 +273,7 @@ class Project:
             ConfigError: the run was watched with another state folder.
         """
         self.make_state_dir()
-        from tracker.app.world import Order, World
+        from tracker.app.world import QueueOrder, World
 
         world = World(
             source=open_source(self.config, self.pins_dir),
@@ -287,7 +287,7 @@ class Project:
             policy=self.config.to_policy(),
             keeping=self.keeping(),
             sweeps=self.sweep_service(),
-            order=Order(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),
+            order=QueueOrder(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),
         )
         demand_samples(self.database, self.samples_dir, self.config.run.name)
         return world

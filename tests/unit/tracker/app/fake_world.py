@@ -19,7 +19,7 @@ from tests.records import RecordedRun, forgetting_run
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
-from tracker.app.world import Measurement, Order, World
+from tracker.app.world import Measurement, QueueOrder, World
 from tracker.domain.best.retention import KeepPolicy
 from tracker.domain.records.types import Policy
 
@@ -38,7 +38,7 @@ class FakeWorld:
     tracking: FakeTracking = field(default_factory=FakeTracking)
     alerting: FakeAlerting = field(default_factory=FakeAlerting)
     clock: FakeClock = field(default_factory=FakeClock)
-    order: Order = field(default_factory=lambda: Order(backlog=Backlog.OLDEST))
+    order: QueueOrder = field(default_factory=lambda: QueueOrder(backlog=Backlog.OLDEST))
 
     def world(self) -> World:
         plan = self.run.records[0].plan

@@ -13,15 +13,15 @@ from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tests.unit.tracker.app.test_tick import Fuse, Killed, cut
 from tracker.app.tick import tick
-from tracker.app.world import Order, WatchState
+from tracker.app.world import QueueOrder, WatchState
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Pinned, Report, VerdictWord
 from tracker.domain.verdicts.late import words_of
 
-NEWEST = Order(max_waiting=3)
+NEWEST = QueueOrder(max_waiting=3)
 
 
-def fakes_with_all_found(order: Order = NEWEST) -> FakeWorld:
+def fakes_with_all_found(order: QueueOrder = NEWEST) -> FakeWorld:
     """Return a world in which the whole run lies on the disk at once."""
     fakes = FakeWorld(order=order)
     for record in fakes.run.records:
@@ -43,7 +43,7 @@ def in_order() -> FakeWorld:
     return fakes
 
 
-def newest_first(order: Order) -> FakeWorld:
+def newest_first(order: QueueOrder) -> FakeWorld:
     """Return a world in which one worker and one watcher take turns: the results arrive newest first."""
     fakes = fakes_with_all_found(order)
     tick(fakes.world(), WatchState(), fakes.clock.now())
@@ -100,7 +100,7 @@ def test_another_backlog_evaluates_at_the_next_start_what_was_skipped() -> None:
     tick(fakes.world(), WatchState(), fakes.clock.now())
     fakes.work()
     fakes.source.start_again()
-    fakes.order = Order(backlog=Backlog.ALL)
+    fakes.order = QueueOrder(backlog=Backlog.ALL)
     tick(fakes.world(), WatchState(), fakes.clock.now())
     assert fakes.work() == len(fakes.run.records) - 3
     tick(fakes.world(), WatchState(), fakes.clock.now())
@@ -122,7 +122,7 @@ def test_a_kill_between_any_two_calls_skips_and_remembers_the_same(survived_call
 
 
 def test_results_that_arrive_newest_first_end_in_the_verdicts_and_losses_of_a_run_in_order() -> None:
-    wanted, late = in_order(), newest_first(Order(backlog=Backlog.ALL))
+    wanted, late = in_order(), newest_first(QueueOrder(backlog=Backlog.ALL))
     assert words(late) == words(wanted)
     assert losses_told(late) == losses_told(wanted) != set()
     assert len(losses_told(late)) == len([a for a in late.alerting.alerts if a.state is AlertState.FIRING])
@@ -130,7 +130,7 @@ def test_results_that_arrive_newest_first_end_in_the_verdicts_and_losses_of_a_ru
 
 def test_only_the_newest_checkpoint_may_raise_an_alarm_and_at_most_once_for_each_that_arrives() -> None:
     """What `policy.alpha` is divided by: looks that can open a loss, one for every checkpoint of the run."""
-    fakes = fakes_with_all_found(Order(backlog=Backlog.ALL))
+    fakes = fakes_with_all_found(QueueOrder(backlog=Backlog.ALL))
     history = fakes.history = Looked()
     world, state = fakes.world(), WatchState()
     tick(world, state, fakes.clock.now())
@@ -155,7 +155,7 @@ class Looked(FakeHistory):
 
 
 def test_a_late_checkpoint_is_not_compared_with_later_ones_as_if_they_were_its_past() -> None:
-    fakes = newest_first(Order(backlog=Backlog.ALL))
+    fakes = newest_first(QueueOrder(backlog=Backlog.ALL))
     for report in fakes.history.reports(fakes.run.run_id):
         compared = [step for v in report.verdicts for c in v.comparisons for step in c.baseline_steps]
         assert all(step < report.step for step in compared)
@@ -184,7 +184,7 @@ def test_a_checkpoint_of_a_branch_that_was_left_is_not_judged_again_with_the_new
 
 @pytest.mark.parametrize("survived_calls", range(0, 60, 3))
 def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published(survived_calls: int) -> None:
-    undisturbed, killed = (_before_the_last_of(Order(backlog=Backlog.ALL)) for _ in range(2))
+    undisturbed, killed = (_before_the_last_of(QueueOrder(backlog=Backlog.ALL)) for _ in range(2))
     tick(undisturbed.world(), WatchState(), undisturbed.clock.now())
     try:
         tick(cut(killed.world(), Fuse(survived_calls)), WatchState(), killed.clock.now())
@@ -197,7 +197,7 @@ def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published(
 # --- private
 
 
-def _before_the_last_of(order: Order) -> FakeWorld:
+def _before_the_last_of(order: QueueOrder) -> FakeWorld:
     """Return a world in which the results of all but one of the late checkpoints were taken over."""
     fakes = fakes_with_all_found(order)
     tick(fakes.world(), WatchState(), fakes.clock.now())

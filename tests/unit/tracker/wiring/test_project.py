@@ -14,7 +14,7 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint
 from tests.records import forgetting_run
 from tests.tiny_model import write_checkpoint
-from tracker.app.world import Order
+from tracker.app.world import QueueOrder
 from tracker.config import parse_config
 from tracker.wiring.project import Project
 
@@ -109,7 +109,7 @@ def test_a_pin_that_was_given_up_is_said_to_be_so(tmp_path: Path) -> None:
 
 def test_the_order_of_a_run_is_that_of_its_settings(tmp_path: Path) -> None:
     made = project(tmp_path, "requests = 4\n[watch]\nmax_waiting = 7\n")
-    assert made.world().order == Order(backlog=Backlog.NEWEST, max_waiting=7)
+    assert made.world().order == QueueOrder(backlog=Backlog.NEWEST, max_waiting=7)
     assert made.in_order().world().order.backlog is Backlog.OLDEST
 
 
