@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eval_jobs.identity import make_plan
 from eval_jobs.types import Checkpoint, EvalPlan
-from tracker.app.steps.screening import pace_of, paced
+from tracker.app.steps.screening import schedule_of, scheduled_plans
 from tracker.app.world import Measurement, WatchState, World
 from tracker.domain.records.types import Policy
 
@@ -30,9 +30,9 @@ def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep
     plans = plans_for(checkpoint, world.measurement, first=state.first[run_id])
     if screening is None:
         return plans
-    if run_id not in state.paces:
-        state.paces[run_id] = pace_of(world.history, run_id)
-    return paced(plans, screening, world.queue, state.paces[run_id], keep=keep)
+    if run_id not in state.schedules:
+        state.schedules[run_id] = schedule_of(world.history, run_id)
+    return scheduled_plans(plans, screening, world.queue, state.schedules[run_id], keep=keep)
 
 
 def is_baseline(checkpoint: Checkpoint, policy: Policy) -> bool:

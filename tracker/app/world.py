@@ -12,7 +12,7 @@ from eval_jobs.types import Checkpoint, ProbeLoad, ServeSpec, Suite
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
 from tracker.app.steps.error_boundary import ErrorBoundary
-from tracker.app.steps.screening import Pace
+from tracker.app.steps.screening import ScreeningSchedule
 from tracker.app.steps.sweeps import SweepService
 from tracker.domain.records.alerts import Patience
 from tracker.domain.records.calibration import Calibration
@@ -73,7 +73,7 @@ class WatchState:
     """Not yet planned: kept over a pass that failed, because a source tells each checkpoint once."""
     first: dict[str, Checkpoint] = field(default_factory=dict)
     """The first checkpoint of each run that was planned; a restarted source tells the lowest step first again."""
-    paces: dict[str, Pace] = field(default_factory=dict)
+    schedules: dict[str, ScreeningSchedule] = field(default_factory=dict)
     """How far each run is, where a part is asked first."""
     notified: set[Gap] = field(default_factory=set)
     """Gaps that are in the history and in the alerts: a source names its gaps at every pass."""

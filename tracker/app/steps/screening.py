@@ -1,6 +1,6 @@
 """A part of each benchmark first: which checkpoints are asked whole from the start, and which because of their screen.
 
-    for plan in paced(plans, screening, queue, pace, keep=keep): queue.add(plan, ...)
+    for plan in scheduled_plans(plans, screening, queue, schedule, keep=keep): queue.add(plan, ...)
     record = whole_record(record, history)        # a screen and its rest become one record
 
 checkpoint -> screen plan -> record -> report -> (rest plan -> record -> report): nothing flows back.
@@ -22,7 +22,7 @@ from tracker.ports import RecordStore
 
 
 @dataclass(kw_only=True)
-class Pace:
+class ScreeningSchedule:
     """How far a run is; a watcher that starts again takes it from the history and from what is told to it again."""
 
     whole: dict[int, bool] = field(default_factory=dict)
@@ -35,8 +35,8 @@ class Pace:
         return len(earlier) < screening.first or since + 1 >= screening.every
 
 
-def paced(
-    plans: Sequence[EvalPlan], screening: Screening, queue: PlanQueue, pace: Pace, *, keep: bool
+def scheduled_plans(
+    plans: Sequence[EvalPlan], screening: Screening, queue: PlanQueue, schedule: ScreeningSchedule, *, keep: bool
 ) -> tuple[EvalPlan, ...]:
     """Return what to ask of a checkpoint at first: `plans`, or their screens; what was planned before stays so.
 
@@ -44,7 +44,7 @@ def paced(
         plans: of one checkpoint, whole.
         screening: the settings.
         queue: knows what was planned.
-        pace: of the checkpoint's run; it is moved on.
+        schedule: of the checkpoint's run; it is moved on.
         keep: the checkpoint is asked whole in any case.
     """
     step = plans[0].checkpoint.step
@@ -53,18 +53,18 @@ def paced(
     if known:
         chosen = tuple(whole if whole.id in known else part for whole, part in zip(plans, screens, strict=True))
     else:
-        chosen = tuple(plans) if keep or pace.is_due(step, screening) else screens
-    pace.whole[step] = chosen[0] is plans[0]
+        chosen = tuple(plans) if keep or schedule.is_due(step, screening) else screens
+    schedule.whole[step] = chosen[0] is plans[0]
     return chosen
 
 
-def pace_of(history: RecordStore, run_id: str) -> Pace:
+def schedule_of(history: RecordStore, run_id: str) -> ScreeningSchedule:
     """Return how far a run was when it was watched last."""
     whole: dict[int, bool] = {}
     for record in history.records(run_id):
         step = record.plan.checkpoint.step
         whole[step] = whole.get(step, False) or record.plan.suite.part is None
-    return Pace(whole=whole)
+    return ScreeningSchedule(whole=whole)
 
 
 def plans_of_rest(
