@@ -8,7 +8,7 @@ from eval_jobs.errors import StoreError, TrackingUnreachable
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.domain.records.tracking import Champion, TrackingItem
 from tracker.domain.records.types import CurvePoint, Report
-from tracker.domain.verdicts.late import words_of
+from tracker.domain.verdicts.out_of_order import words_of
 
 
 class FakeTracking:

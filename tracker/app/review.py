@@ -16,7 +16,7 @@ from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.run_scores import series_key
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.late import judged_again, overtaken_by, words_of
+from tracker.domain.verdicts.out_of_order import overtaken_by, rejudged, words_of
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
 from tracker.domain.verdicts.trials import Memory
 from tracker.ports import History
@@ -38,11 +38,11 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     remember(report, world.history)
     ask_rest(world, record, report, memory, now)
     world.tracking.publish(with_cost_so_far(record, memory.records), report, left_behind(record, memory))
-    crown(world, record, memory)
+    update_aliases(world, record, memory)
     later = overtaken_by(record, memory.records)
     world.dispatcher.dispatch(alerts_for(report, world.history.open_alerts(run_id), later), record)
     if later:
-        look_again(world, later, memory, now)
+        rejudge(world, later, memory, now)
     return report
 
 
@@ -53,7 +53,7 @@ def remember(report: Report, history: History) -> None:
     history.append_report(report)
 
 
-def crown(world: World, record: EvalRecord, memory: Memory) -> None:
+def update_aliases(world: World, record: EvalRecord, memory: Memory) -> None:
     """Let the aliases of the run name its best checkpoints, as they are known now."""
     checkpoint = record.plan.checkpoint
     branches = branches_of(one.plan.checkpoint for one in (*memory.records, record))
@@ -69,7 +69,7 @@ def ask_rest(world: World, record: EvalRecord, report: Report, memory: Memory, n
         world.queue.add(rest, now=now, backlog=world.order.backlog, keep=True)
 
 
-def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: datetime) -> None:
+def rejudge(world: World, later: Sequence[EvalRecord], memory: Memory, now: datetime) -> None:
     """Judge checkpoints again whose past has grown; a loss that the newest one shows now is told."""
     run_id = later[0].plan.checkpoint.run_id
     scores = world.history.scores(run_id)
@@ -77,7 +77,7 @@ def look_again(world: World, later: Sequence[EvalRecord], memory: Memory, now: d
         before = world.history.report(record.plan.id)
         if before is None:
             continue  # its own review comes
-        report = judged_again(before, judge(record, scores, memory, world.policy, now=now))
+        report = rejudged(before, judge(record, scores, memory, world.policy, now=now))
         for episode in report.episodes:
             world.history.append_episode(episode)
         ask_rest(world, record, report, memory, now)

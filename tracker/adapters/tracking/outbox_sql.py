@@ -55,7 +55,7 @@ from tracker.adapters.tracking.outbox_lock_sql import sender_lock
 from tracker.domain.records.tracking import Champion, ChampionBatch, TrackedMetric, TrackingBatch, TrackingItem
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.tracking.batch import curve_batch, sweep_batch, tracking_batch
-from tracker.domain.verdicts.late import words_of
+from tracker.domain.verdicts.out_of_order import words_of
 from tracker.ports import TrackingSink
 
 log = logging.getLogger(__name__)

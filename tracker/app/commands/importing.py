@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from eval_jobs.ports import Clock
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.app.review import look_again, recall, remember, warn_of_baseline
+from tracker.app.review import recall, rejudge, remember, warn_of_baseline
 from tracker.app.world import World
 from tracker.domain.imports.records import ImportedCheckpoint, known_chances
 from tracker.domain.records.outlines import without_samples
@@ -22,7 +22,7 @@ from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.mean_series import means_of, with_means
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.late import overtaken_by
+from tracker.domain.verdicts.out_of_order import overtaken_by
 from tracker.domain.verdicts.trials import Memory
 from tracker.ports import Tracking
 
@@ -131,5 +131,5 @@ def _take(world: World, run: _Run, checkpoint: ImportedCheckpoint, clock: Clock)
     world.tracking.publish(record, report)
     later = run.later_than(record)
     if later:
-        look_again(world, later, memory, clock.now())
+        rejudge(world, later, memory, clock.now())
     return Taken(checkpoint=checkpoint, report=report, is_new=True)

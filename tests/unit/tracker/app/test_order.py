@@ -16,7 +16,7 @@ from tracker.app.tick import tick
 from tracker.app.world import QueueOrder, WatchState
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Pinned, Report, VerdictWord
-from tracker.domain.verdicts.late import words_of
+from tracker.domain.verdicts.out_of_order import words_of
 
 NEWEST = QueueOrder(max_waiting=3)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from eval_jobs.types import EvalRecord
 from tests.records import forgetting_run
 from tracker.domain.records.types import Report, Verdict, VerdictWord
-from tracker.domain.verdicts.late import NEAREST, judged_again, overtaken_by
+from tracker.domain.verdicts.out_of_order import NEAREST, overtaken_by, rejudged
 
 RECORDS = forgetting_run(checkpoints=16, samples=2, trouble=False).records
 NOW = datetime(2026, 3, 14, tzinfo=UTC)
@@ -64,6 +64,6 @@ def test_what_is_missing_stays_missing_for_the_same_reason() -> None:
         replace(verdict("a", VerdictWord.MISSING), reason="made without samples"),
         verdict("b", VerdictWord.REGRESSED),
     )
-    after = judged_again(before, replace(before, verdicts=found, created_at=NOW + timedelta(1)))
+    after = rejudged(before, replace(before, verdicts=found, created_at=NOW + timedelta(1)))
     assert [v.reason for v in after.verdicts] == ["missing", "regressed"]
     assert after.created_at == NOW + timedelta(1)

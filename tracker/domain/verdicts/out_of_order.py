@@ -40,7 +40,7 @@ def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[Eva
     return found if len(found) <= NEAREST else (*found[:NEAREST], found[-1])
 
 
-def judged_again(before: Report, after: Report) -> Report:
+def rejudged(before: Report, after: Report) -> Report:
     """Return a report as it stands now: what does not rest on other checkpoints' scores stays.
 
     Latency has a level of its own, of which every checkpoint has one share.
