@@ -11,7 +11,7 @@ from datetime import datetime
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
-from tracker.app.lookout import Lookout
+from tracker.app.stall_monitor import StallMonitor
 from tracker.app.tick import tick
 from tracker.app.world import Tick, WatchState, World
 from tracker.domain.records.display import count_text
@@ -47,7 +47,7 @@ def watch(
     that refuses (a full disk, a database that is away) is said once and asked again: pinning must go on, or rotation
     takes the checkpoints.
     """
-    stores, quiet, lookout = _Stores(), _QuietTime(stop.quiet_s), _lookout(world)
+    stores, quiet, monitor = _Stores(), _QuietTime(stop.quiet_s), _monitor(world)
     has_begun = was_idle = False
     while True:
         has_ended = stop.training_ended()  # asked before the look at the disk, which then sees what it left
@@ -56,7 +56,7 @@ def watch(
             has_begun = has_begun or _revive(world)  # before the first plans are added: they bring today's settings
             passed, queued = tick(world, state, started_at), world.queue.state()
             show(passed, queued)
-            lookout.look(passed, queued, started_at, is_training=not has_ended)
+            monitor.look(passed, queued, started_at, is_training=not has_ended)
             is_quiet = not (passed.checkpoints or passed.gaps or world.source.is_behind())
             is_idle = not (queued.waiting or queued.running)
             # What is handed in after a pass has looked for it is judged by the next one, and may ask for more.
@@ -127,8 +127,8 @@ class _QuietTime:
         return self._quiet_s >= self._enough_s
 
 
-def _lookout(world: World) -> Lookout:
-    return Lookout(
+def _monitor(world: World) -> StallMonitor:
+    return StallMonitor(
         run=world.keeping.run,
         dispatcher=world.dispatcher,
         curves=world.curves,

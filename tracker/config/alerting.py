@@ -216,7 +216,7 @@ class AlertsSection(Section):
         return self.model_copy(update={"channel": tuple(one.anchored(folder) for one in self.channel)})
 
     def to_patience(self) -> Patience:
-        """Return the record for the lookout."""
+        """Return the record for the stall monitor."""
         return Patience(overdue_factor=self.overdue_factor, stuck_after_s=self.stuck_after_s)
 
     def variables(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import pytest
 
-from tests.unit.tracker.app.lookout_tower import FIRING, RESOLVED, Tower, checkpoint, seconds
+from tests.unit.tracker.app.stall_bench import FIRING, RESOLVED, Tower, checkpoint, seconds
 
 MINUTE, HOUR = 60.0, 3600.0
 PAUSES = [*[10 * MINUTE] * 20, 1.5 * HOUR] * 6

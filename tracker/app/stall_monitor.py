@@ -38,7 +38,7 @@ class Work:
 
 
 @dataclass(kw_only=True)
-class Lookout:
+class StallMonitor:
     """What one watcher has seen, and which of its alerts last."""
 
     run: str

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from eval_jobs.queue_types import Hold, QueueState
 from eval_jobs.types import Part, Screen
-from tests.unit.tracker.app.lookout_tower import (
+from tests.unit.tracker.app.stall_bench import (
     EVERY_S,
     FIRING,
     PLAN,

@@ -1,4 +1,4 @@
-"""A lookout over fakes, and what passes of a watcher find, for tests."""
+"""A monitor over fakes, and what passes of a watcher find, for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fakes.alerting import FakeAlerting
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
-from tracker.app.lookout import Lookout
+from tracker.app.stall_monitor import StallMonitor
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import Tick
 from tracker.domain.records.alerts import AlertKind, AlertState, Patience
@@ -65,7 +65,7 @@ def report(plan_id: str) -> Report:
 
 @dataclass
 class Tower:
-    """A lookout over fakes."""
+    """A monitor over fakes."""
 
     patience: Patience = field(default_factory=Patience)
     last_step: int | None = None
@@ -88,7 +88,7 @@ class Tower:
         self.state, self.is_training = IDLE, True
         points = (CurvePoint(key="train/loss", step=0, value=1.0),)
         self.curves = FakeCurves(points, last_step=self.last_step)
-        self.lookout = Lookout(
+        self.monitor = StallMonitor(
             run=RUN,
             dispatcher=AlertDispatcher(history=self.history, alerting=self.alerting),
             curves=self.curves,
@@ -117,7 +117,7 @@ class Tower:
         state = replace(state, waiting=tuple(replace(one, noted_at=noted_at) for one in state.waiting))
         self.curves.logs_at = seconds(min(at_s, self.logs_until_s))
         self.looked_s, self.state, self.is_training = at_s, state, is_training
-        self.lookout.look(passed(*checkpoints, **more), state, seconds(at_s), is_training=is_training)  # type: ignore[arg-type]
+        self.monitor.look(passed(*checkpoints, **more), state, seconds(at_s), is_training=is_training)  # type: ignore[arg-type]
 
     def told(self) -> list[tuple[AlertKind | None, AlertState, int]]:
         return [(a.kind, a.state, a.step) for a in self.alerting.alerts]
