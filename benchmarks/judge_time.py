@@ -34,7 +34,7 @@ from tracker.domain.records.types import Measure, Policy
 from tracker.domain.scores.run_scores import RunScores, scores_of, with_record
 from tracker.domain.scores.sample_columns import STATUSES, Questions, SampleColumns, make_columns, object_array
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 NEWEST = 10
 """Checkpoints that are timed, at the end of the run."""
@@ -69,7 +69,7 @@ def measure(records: list[tuple[EvalRecord, Columns]]) -> tuple[float, float, fl
         begun = time.perf_counter()
         scores = with_record(scores, record, columns)
         added = time.perf_counter()
-        judge(record, scores, Memory(), POLICY, now=START)
+        judge(record, scores, RunContext(), POLICY, now=START)
         judging.append(1000 * (time.perf_counter() - added))
         adding.append(1000 * (added - begun))
     begun = time.perf_counter()

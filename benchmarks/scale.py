@@ -48,7 +48,7 @@ from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.domain.records.types import Policy
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 QUICK = Size(plans=50, checkpoints=6, benchmarks=3, samples=40)
 TRACKER = "import sys; from tracker.cli.main import main; sys.argv[0] = 'tracker'; main()"
@@ -208,8 +208,8 @@ def judging(project: Project) -> Iterator[Line]:
         record = record_at(size, name, step, seed=200 + index)
         history.append(record)
         added.append(_spent(lambda: history.scores(name)))
-        scores, memory = history.scores(name), Memory(records=history.records(name))
-        judged.append(_spent(partial(judge, record, scores, memory, Policy(), now=START)))
+        scores, run_context = history.scores(name), RunContext(records=history.records(name))
+        judged.append(_spent(partial(judge, record, scores, run_context, Policy(), now=START)))
     yield _line("one more checkpoint: its scores", added)
     yield _line("one more checkpoint: its verdicts", judged)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

@@ -36,7 +36,7 @@ from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.run_scores import scores_of
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS = 500
@@ -208,7 +208,7 @@ def _judged(variants: Sequence[EvalRecord]) -> Report:
     ]
     columns = [{o.benchmark: columns_of(o.samples) for o in _results(r)} for r in records]
     scores = scores_of("variant", zip(records, columns, strict=True))
-    return judge(records[-1], scores, Memory(), Policy(), now=START)
+    return judge(records[-1], scores, RunContext(), Policy(), now=START)
 
 
 def _results(record: EvalRecord) -> tuple[EvalResult, ...]:

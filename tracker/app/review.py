@@ -18,7 +18,7 @@ from tracker.domain.scores.run_scores import series_key
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.out_of_order import overtaken_by, rejudged, words_of
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 from tracker.ports import History
 
 log = logging.getLogger(__name__)
@@ -32,17 +32,17 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     record = whole_record(record, world.history)
     run_id = record.plan.checkpoint.run_id
     world.history.append(record)
-    memory = recall(world.history, run_id, world.policy)
-    warn_of_baseline(record, memory, world.policy)
-    report = judge(record, world.history.scores(run_id), memory, world.policy, now=now)
+    run_context = recall(world.history, run_id, world.policy)
+    warn_of_baseline(record, run_context, world.policy)
+    report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
     remember(report, world.history)
-    ask_rest(world, record, report, memory, now)
-    world.tracking.publish(with_cost_so_far(record, memory.records), report, left_behind(record, memory))
-    update_aliases(world, record, memory)
-    later = overtaken_by(record, memory.records)
+    ask_rest(world, record, report, run_context, now)
+    world.tracking.publish(with_cost_so_far(record, run_context.records), report, left_behind(record, run_context))
+    update_aliases(world, record, run_context)
+    later = overtaken_by(record, run_context.records)
     world.dispatcher.dispatch(alerts_for(report, world.history.open_alerts(run_id), later), record)
     if later:
-        rejudge(world, later, memory, now)
+        rejudge(world, later, run_context, now)
     return report
 
 
@@ -53,23 +53,23 @@ def remember(report: Report, history: History) -> None:
     history.append_report(report)
 
 
-def update_aliases(world: World, record: EvalRecord, memory: Memory) -> None:
+def update_aliases(world: World, record: EvalRecord, run_context: RunContext) -> None:
     """Let the aliases of the run name its best checkpoints, as they are known now."""
     checkpoint = record.plan.checkpoint
-    branches = branches_of(one.plan.checkpoint for one in (*memory.records, record))
+    branches = branches_of(one.plan.checkpoint for one in (*run_context.records, record))
     scores = scores_of_newest(world.history.scores(checkpoint.run_id), branches)
     world.tracking.publish_champions(checkpoint, champions_of(scores, min_coverage=world.policy.min_coverage))
 
 
-def ask_rest(world: World, record: EvalRecord, report: Report, memory: Memory, now: datetime) -> None:
+def ask_rest(world: World, record: EvalRecord, report: Report, run_context: RunContext, now: datetime) -> None:
     """Ask what screens have left out where that would tell more; asked before: nothing happens."""
     if world.measurement.screening is None:
         return
-    for rest in plans_of_rest(record, report, memory.records, world.keeping.pins.given_up()):
+    for rest in plans_of_rest(record, report, run_context.records, world.keeping.pins.given_up()):
         world.queue.add(rest, now=now, backlog=world.order.backlog, keep=True)
 
 
-def rejudge(world: World, later: Sequence[EvalRecord], memory: Memory, now: datetime) -> None:
+def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, now: datetime) -> None:
     """Judge checkpoints again whose past has grown; a loss that the newest one shows now is told."""
     run_id = later[0].plan.checkpoint.run_id
     scores = world.history.scores(run_id)
@@ -77,19 +77,21 @@ def rejudge(world: World, later: Sequence[EvalRecord], memory: Memory, now: date
         before = world.history.report(record.plan.id)
         if before is None:
             continue  # its own review comes
-        report = rejudged(before, judge(record, scores, memory, world.policy, now=now))
+        report = rejudged(before, judge(record, scores, run_context, world.policy, now=now))
         for episode in report.episodes:
             world.history.append_episode(episode)
-        ask_rest(world, record, report, memory, now)
+        ask_rest(world, record, report, run_context, now)
         if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
-            world.tracking.publish(with_cost_so_far(full, memory.records), report, left_behind(record, memory))
+            world.tracking.publish(
+                with_cost_so_far(full, run_context.records), report, left_behind(record, run_context)
+            )
         world.history.append_report(report)  # after MLflow: a crash in between must leave the words different
         world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(run_id)))
 
 
-def recall(history: History, run_id: str, policy: Policy) -> Memory:
+def recall(history: History, run_id: str, policy: Policy) -> RunContext:
     """Return what is known of a run beside its scores."""
-    return Memory(
+    return RunContext(
         episodes=history.episodes(run_id),
         acceptances=history.acceptances(run_id),
         pinned=None if policy.pinned is None else history.scores(policy.pinned.run_id),
@@ -98,13 +100,13 @@ def recall(history: History, run_id: str, policy: Policy) -> Memory:
     )
 
 
-def warn_of_baseline(record: EvalRecord, memory: Memory, policy: Policy) -> None:
+def warn_of_baseline(record: EvalRecord, run_context: RunContext, policy: Policy) -> None:
     """Say which results have no counterpart at the pinned checkpoint, so that nobody relies on a comparison."""
     pinned = policy.pinned
-    if pinned is None or memory.pinned is None:
+    if pinned is None or run_context.pinned is None:
         return
     keys = {o.benchmark: series_key(record.plan, o) for o in record.outcomes if isinstance(o, EvalResult)}
-    known = {key for key, series in memory.pinned.series.items() if series.row_of(pinned.step) is not None}
+    known = {key for key, series in run_context.pinned.series.items() if series.row_of(pinned.step) is not None}
     if lacking := [name for name, key in keys.items() if key not in known]:
         log.warning(
             "%s: not compared with policy.baseline %s@%d, which has no result measured alike: "

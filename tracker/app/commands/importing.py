@@ -23,7 +23,7 @@ from tracker.domain.scores.mean_series import means_of, with_means
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.out_of_order import overtaken_by
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 from tracker.ports import Tracking
 
 
@@ -91,7 +91,7 @@ class _Run:
         self._highest = max(self._steps, default=-1)
         self._means = means_of(self._memory.records)
 
-    def add(self, record: EvalRecord) -> Memory:
+    def add(self, record: EvalRecord) -> RunContext:
         """Store a record, and return what is known beside the scores."""
         self._history.append(record)
         if any(isinstance(o, EvalResult) and o.samples for o in record.outcomes):
@@ -124,12 +124,12 @@ def _take(world: World, run: _Run, checkpoint: ImportedCheckpoint, clock: Clock)
     if known is not None:
         world.tracking.publish(record, known)
         return Taken(checkpoint=checkpoint, report=known, is_new=False)
-    memory = run.add(record)
-    warn_of_baseline(record, memory, world.policy)
-    report = judge(record, run.scores, memory, world.policy, now=clock.now())
+    run_context = run.add(record)
+    warn_of_baseline(record, run_context, world.policy)
+    report = judge(record, run.scores, run_context, world.policy, now=clock.now())
     remember(report, world.history)
     world.tracking.publish(record, report)
     later = run.later_than(record)
     if later:
-        rejudge(world, later, memory, clock.now())
+        rejudge(world, later, run_context, clock.now())
     return Taken(checkpoint=checkpoint, report=report, is_new=True)

@@ -33,7 +33,7 @@ def judge_aggregates(scene: Scene) -> Mapping[str, Verdict]:
     own = {o.benchmark: o for o in record.outcomes if isinstance(o, EvalResult) and o.aggregate is not None}
     if not own:
         return {}
-    known = means_of(scene.memory.records) if scene.memory.means is None else scene.memory.means
+    known = means_of(scene.run_context.records) if scene.run_context.means is None else scene.run_context.means
     series: dict[str, AggregateSeries] = {}
     plain: dict[str, tuple[VerdictWord, str]] = {}
     for name, result in own.items():
@@ -62,7 +62,7 @@ class _Case:
 
 def _points(scene: Scene, result: EvalResult, known: Means) -> MeanSeries:
     """Return what is known up to the candidate, without what came before a level that somebody accepted."""
-    accepted = (a for a in scene.memory.acceptances if a.benchmark == result.benchmark and a.step <= scene.step)
+    accepted = (a for a in scene.run_context.acceptances if a.benchmark == result.benchmark and a.step <= scene.step)
     since = max((a.from_step for a in accepted), default=0)
     (key,) = series_keys(scene.record.plan, [result])
     before = known[key].between(since, scene.step) if key in known else NO_MEANS
@@ -125,7 +125,7 @@ def _alone(scene: Scene, result: EvalResult) -> tuple[VerdictWord, str]:
 def _plans_before(scene: Scene, benchmark: str) -> Iterator[EvalPlan]:
     """Yield the plans of lower steps that gave a result of a benchmark, measured in whatever way."""
     suite = scene.record.plan.suite.name
-    for record in scene.memory.records:
+    for record in scene.run_context.records:
         is_before = record.plan.checkpoint.step < scene.step and record.plan.suite.name == suite
         if is_before and any(isinstance(o, EvalResult) and o.benchmark == benchmark for o in record.outcomes):
             yield record.plan

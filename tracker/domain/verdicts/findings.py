@@ -80,10 +80,10 @@ def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
         min_effect=scene.policy.subset_min_effect, equivalence_margin=scene.policy.equivalence_margin
     )
     scores = candidate.series.matrix(Measure.SCORE)
-    followed = {e.subset for e in scene.memory.episodes if e.benchmark == candidate.subject.benchmark}
+    followed = {e.subset for e in scene.run_context.episodes if e.benchmark == candidate.subject.benchmark}
     for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
         subject = replace(candidate.subject, subset=name)
-        known = episodes_at(scene.memory.episodes, subject, scene.step)
+        known = episodes_at(scene.run_context.episodes, subject, scene.step)
         if not known and not losses(comparable(tests, MIN_SAMPLES), thresholds):
             continue
         own = _own_track(candidate, known)

@@ -37,7 +37,7 @@ from tracker.domain.verdicts.reasons import (
     reason_for_unlike,
 )
 from tracker.domain.verdicts.rewind import branches_known, rewound, scene_of
-from tracker.domain.verdicts.trials import Candidate, Memory, Scene, candidates_of, chance_of, trial_of
+from tracker.domain.verdicts.trials import Candidate, RunContext, Scene, candidates_of, chance_of, trial_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +46,18 @@ class _Judged:
     change: Episode | None = None
 
 
-def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy, *, now: datetime) -> Report:
+def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy, *, now: datetime) -> Report:
     """Judge every benchmark of `record`.
 
     Args:
         record: the candidate's; its samples say why some have no score, and count where `scores` hold another
             checkpoint of the same step.
         scores: of the candidate's run, the record's own included.
-        memory: losses and accepted levels of the run so far.
+        run_context: losses and accepted levels of the run so far.
         policy: what counts as a finding.
         now: when the report is made.
     """
-    scene = scene_of(record, scores, memory, policy)
+    scene = scene_of(record, scores, run_context, policy)
     candidates = candidates_of(scene, Measure.SCORE)
     jitters = jitter_of([c.track for c in candidates.values()])
     by_name = dict(zip(candidates, jitters, strict=True))
@@ -72,8 +72,8 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
         plan_id=record.plan.id,
         verdicts=tuple(aggregates.get(j.verdict.benchmark, j.verdict) for j in judged),
         findings=tuple(f.verdict for f in found),
-        episodes=(*changes, *_rewound(record, memory, changes)),
-        latency=judge_latency(record, scene.memory.records, policy.latency),
+        episodes=(*changes, *_rewound(record, run_context, changes)),
+        latency=judge_latency(record, scene.run_context.records, policy.latency),
         checkpoint=record.plan.checkpoint,
         cost=record.cost,
         created_at=now,
@@ -83,12 +83,12 @@ def judge(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy,
 # --- private
 
 
-def _rewound(record: EvalRecord, memory: Memory, changes: Sequence[Episode]) -> Iterator[Episode]:
+def _rewound(record: EvalRecord, run_context: RunContext, changes: Sequence[Episode]) -> Iterator[Episode]:
     """Yield the losses that going back ends or opens again; what this checkpoint says of the same one counts more."""
-    if not memory.episodes or stands_for_import(record.plan.checkpoint):
+    if not run_context.episodes or stands_for_import(record.plan.checkpoint):
         return iter(())
     said = {_key_of(change) for change in changes}
-    return (e for e in rewound(memory, branches_known(record, memory)) if _key_of(e) not in said)
+    return (e for e in rewound(run_context, branches_known(record, run_context)) if _key_of(e) not in said)
 
 
 def _key_of(episode: Episode) -> tuple[Subject, int]:

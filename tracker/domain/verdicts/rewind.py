@@ -16,40 +16,40 @@ from tracker.domain.records.types import Closing, Episode, Policy
 from tracker.domain.scores.run_scores import RunScores, series_key, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.scores.series import less_rows
-from tracker.domain.verdicts.trials import Memory, Scene
+from tracker.domain.verdicts.trials import RunContext, Scene
 
 
-def branches_known(record: EvalRecord, memory: Memory) -> Branches:
+def branches_known(record: EvalRecord, run_context: RunContext) -> Branches:
     """Return the branches of the run, as far as records show them."""
-    return branches_of((*(r.plan.checkpoint for r in memory.records), record.plan.checkpoint))
+    return branches_of((*(r.plan.checkpoint for r in run_context.records), record.plan.checkpoint))
 
 
-def scene_of(record: EvalRecord, scores: RunScores, memory: Memory, policy: Policy) -> Scene:
+def scene_of(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy) -> Scene:
     """Return what `record` is judged by: the checkpoints of other branches are not its past."""
     own = record.plan.checkpoint
     # Imported results lie in no trainer's folder: no training left them behind, whatever the number of the others.
-    branches = Branches() if stands_for_import(own) else branches_known(record, memory)
+    branches = Branches() if stands_for_import(own) else branches_known(record, run_context)
     if branches.rewrites:
         scores = _scores_where(scores, branches, lambda other: branches.sees(own, other))
-        memory = replace(
-            memory,
-            records=tuple(r for r in memory.records if branches.sees(own, r.plan.checkpoint)),
-            episodes=tuple(_seen_by(own, memory, branches)),
+        run_context = replace(
+            run_context,
+            records=tuple(r for r in run_context.records if branches.sees(own, r.plan.checkpoint)),
+            episodes=tuple(_seen_by(own, run_context, branches)),
         )
     return Scene(
         record=record,
         scores=_with_own(scores, record),
-        memory=memory,
+        run_context=run_context,
         policy=policy,
         is_left=branches.left_by(own) is not None,
     )
 
 
-def rewound(memory: Memory, branches: Branches) -> tuple[Episode, ...]:
+def rewound(run_context: RunContext, branches: Branches) -> tuple[Episode, ...]:
     """Return the losses that end because training went back to before them, and those whose recovery it took back."""
     if not branches.rewrites:
         return ()
-    return tuple(fate.after for fate in _fates(memory, branches) if fate.after != fate.before)
+    return tuple(fate.after for fate in _fates(run_context, branches) if fate.after != fate.before)
 
 
 def scores_of_newest(scores: RunScores, branches: Branches) -> RunScores:
@@ -57,12 +57,12 @@ def scores_of_newest(scores: RunScores, branches: Branches) -> RunScores:
     return _scores_where(scores, branches, lambda other: branches.left_by(other) is None)
 
 
-def left_behind(record: EvalRecord, memory: Memory) -> tuple[Checkpoint, ...]:
+def left_behind(record: EvalRecord, run_context: RunContext) -> tuple[Checkpoint, ...]:
     """Return the checkpoints of the run that are not on its newest branch."""
-    branches = branches_known(record, memory)
+    branches = branches_known(record, run_context)
     if not branches.rewrites:
         return ()
-    known = (one.plan.checkpoint for one in (*memory.records, record))
+    known = (one.plan.checkpoint for one in (*run_context.records, record))
     return tuple({(c.step, c.digest): c for c in known if branches.left_by(c) is not None}.values())
 
 
@@ -81,11 +81,11 @@ class _Fate:
     """The checkpoint that raised the alarm was left behind."""
 
 
-def _fates(memory: Memory, branches: Branches) -> Iterator[_Fate]:
+def _fates(run_context: RunContext, branches: Branches) -> Iterator[_Fate]:
     ends: dict[int, list[tuple[str, Checkpoint | None]]] = {}
-    for checkpoint in (r.plan.checkpoint for r in memory.records):
+    for checkpoint in (r.plan.checkpoint for r in run_context.records):
         ends.setdefault(checkpoint.step, []).append((checkpoint.digest, branches.left_by(checkpoint)))
-    for episode in memory.episodes:
+    for episode in run_context.episodes:
         opener = _end(ends.get(episode.opened_step, ()), episode.opened_digest)
         closer = None
         if episode.closed_by is Closing.RECOVERED and episode.closed_digest:
@@ -104,10 +104,10 @@ def _end(known: Iterable[tuple[str, Checkpoint | None]], digest: str) -> Checkpo
     return ends[0] if ends and all(end is not None for end in ends) else None
 
 
-def _seen_by(own: Checkpoint, memory: Memory, branches: Branches) -> Iterator[Episode]:
+def _seen_by(own: Checkpoint, run_context: RunContext, branches: Branches) -> Iterator[Episode]:
     """Yield the losses of the candidate's branch; to a candidate that was left behind, as they were then."""
     is_left = branches.left_by(own) is not None
-    for fate in _fates(memory, branches):
+    for fate in _fates(run_context, branches):
         if is_left:
             yield fate.before
         elif not fate.is_left:

@@ -28,7 +28,7 @@ _JITTER_CHECKPOINTS = 2 * WINDOW
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory:
+class RunContext:
     """What is known of a run beside its scores."""
 
     episodes: tuple[Episode, ...] = ()
@@ -50,7 +50,7 @@ class Scene:
     record: EvalRecord
     scores: RunScores
     """Of the candidate's branch."""
-    memory: Memory
+    run_context: RunContext
     """Of the candidate's branch."""
     policy: Policy
     is_left: bool = False
@@ -208,8 +208,8 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
     if not rows.size or steps[int(rows[-1])] != step:
         return None
     subject = Subject(suite=series.key.suite, benchmark=series.key.benchmark, measure=measure)
-    known = episodes_at(scene.memory.episodes, subject, step)
-    accepted = [a for a in scene.memory.acceptances if a.benchmark == series.key.benchmark]
+    known = episodes_at(scene.run_context.episodes, subject, step)
+    accepted = [a for a in scene.run_context.acceptances if a.benchmark == series.key.benchmark]
     counts = counting([steps[row] for row in rows], known, accepted)
     kept = rows[np.array(counts, dtype=bool)]
     start = max((p.from_step for p in policy.phases if p.from_step < step), default=None)
@@ -275,10 +275,12 @@ def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
 
 
 def _repetition(scene: Scene, series: BenchmarkSeries) -> Repetition | None:
-    if not scene.memory.calibrations:
+    if not scene.run_context.calibrations:
         return None
     measured = measured_by(scene.record)
-    return repetition_of(scene.memory.calibrations, measured, series.key.benchmark, min_effect=scene.policy.min_effect)
+    return repetition_of(
+        scene.run_context.calibrations, measured, series.key.benchmark, min_effect=scene.policy.min_effect
+    )
 
 
 def _earlier(scene: Scene, series: BenchmarkSeries) -> int:
@@ -304,7 +306,7 @@ def _seen(scene: Scene, series: BenchmarkSeries, *, only_whole: bool = False) ->
 
 
 def _pinned_values(scene: Scene, series: BenchmarkSeries, measure: Measure) -> np.ndarray | None:
-    pinned, scores = scene.policy.pinned, scene.memory.pinned
+    pinned, scores = scene.policy.pinned, scene.run_context.pinned
     if pinned is None or scores is None:
         return None
     other = scores.series.get(series.key)

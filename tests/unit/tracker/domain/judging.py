@@ -13,11 +13,11 @@ from tracker.domain.records.types import Episode, Policy, Report, Verdict
 from tracker.domain.scores.run_scores import RunScores, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 POLICY = Policy(planned_checkpoints=10)
-NOTHING = Memory()
+NOTHING = RunContext()
 
 
 def right(count: int, n: int = 200) -> list[float]:
@@ -43,29 +43,31 @@ def scores_of(trajectory: Sequence[EvalRecord], known: RunScores | None = None) 
 
 
 def judged(
-    trajectory: Sequence[EvalRecord], index: int = -1, policy: Policy = POLICY, memory: Memory = NOTHING
+    trajectory: Sequence[EvalRecord], index: int = -1, policy: Policy = POLICY, run_context: RunContext = NOTHING
 ) -> Verdict:
-    return judge(trajectory[index], scores_of(trajectory), memory, policy, now=NOW).verdicts[0]
+    return judge(trajectory[index], scores_of(trajectory), run_context, policy, now=NOW).verdicts[0]
 
 
-def followed(trajectory: Sequence[EvalRecord], policy: Policy = POLICY, memory: Memory = NOTHING) -> list[Report]:
-    """Judge one checkpoint after the other, as they come, remembering the losses beside what `memory` holds."""
+def followed(
+    trajectory: Sequence[EvalRecord], policy: Policy = POLICY, run_context: RunContext = NOTHING
+) -> list[Report]:
+    """Judge one checkpoint after the other, as they come, remembering the losses beside what `run_context` holds."""
     reports: list[Report] = []
     scores = RunScores(run_id="run")
     for record in trajectory:
         scores = scores_of([record], scores)
-        report = judge(record, scores, memory, policy, now=NOW)
-        memory = remembering(memory, report)
+        report = judge(record, scores, run_context, policy, now=NOW)
+        run_context = remembering(run_context, report)
         reports.append(report)
     return reports
 
 
-def remembering(memory: Memory, *reports: Report) -> Memory:
+def remembering(run_context: RunContext, *reports: Report) -> RunContext:
     """Return the memory with the episodes of some reports, as a history keeps them: by what opened them."""
-    kept = {_key_of(e): e for e in memory.episodes}
+    kept = {_key_of(e): e for e in run_context.episodes}
     for report in reports:
         kept |= {_key_of(e): e for e in report.episodes}
-    return replace(memory, episodes=tuple(kept.values()))
+    return replace(run_context, episodes=tuple(kept.values()))
 
 
 def _key_of(e: Episode) -> tuple[str, str, str, str, int]:

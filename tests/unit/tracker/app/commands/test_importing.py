@@ -24,7 +24,7 @@ from tracker.domain.records.types import Policy, Report, VerdictWord
 from tracker.domain.scores.mean_series import means_of
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 N = 200
 
@@ -165,10 +165,12 @@ def test_an_import_reads_its_run_once_however_many_checkpoints_it_brings(tmp_pat
 
 def test_means_that_are_known_need_no_look_at_the_records_that_hold_them() -> None:
     records = [one.record for one in imported(180, 181, 180, 180, 181, 180, 60, 60, 60, samples=False)]
-    memory = Memory(records=tuple(records))
-    known = replace(memory, means=means_of(records), records=tuple(replace(record, outcomes=()) for record in records))
+    run_context = RunContext(records=tuple(records))
+    known = replace(
+        run_context, means=means_of(records), records=tuple(replace(record, outcomes=()) for record in records)
+    )
     scores, now = RunScores(run_id="others"), FakeClock().now()
-    found = [judge(records[-1], scores, one, Policy(), now=now) for one in (memory, known)]
+    found = [judge(records[-1], scores, one, Policy(), now=now) for one in (run_context, known)]
     assert found[0].verdicts[0].word is VerdictWord.SUSPECT
     assert found[0] == found[1]
 

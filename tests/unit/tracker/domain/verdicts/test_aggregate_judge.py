@@ -16,7 +16,7 @@ from tracker.domain.imports.types import Sheet
 from tracker.domain.records.types import Acceptance, Policy, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 POLICY = Policy(planned_checkpoints=20, chance={"lambada": 0.0})
@@ -32,8 +32,8 @@ def records_of(means: Sequence[float], *, stderr: object = 0.007, **more: Any) -
     return [one.record for one in checkpoints_of(sheets, Target(run_id="run", suite="s"))]
 
 
-def judged(records: Sequence[EvalRecord], index: int = -1, memory: Memory | None = None) -> Verdict:
-    known = memory or Memory(records=tuple(records))
+def judged(records: Sequence[EvalRecord], index: int = -1, run_context: RunContext | None = None) -> Verdict:
+    known = run_context or RunContext(records=tuple(records))
     (verdict,) = judge(records[index], RunScores(run_id="run"), known, POLICY, now=NOW).verdicts
     return verdict
 
@@ -73,7 +73,7 @@ def test_only_lower_steps_count() -> None:
 
 def test_no_loss_of_means_opens_an_episode() -> None:
     records = records_of([*LEVEL, 0.40, 0.40, 0.40])
-    assert not judge(records[-1], RunScores(run_id="run"), Memory(records=tuple(records)), POLICY, now=NOW).episodes
+    assert not judge(records[-1], RunScores(run_id="run"), RunContext(records=tuple(records)), POLICY, now=NOW).episodes
 
 
 def test_results_measured_in_another_way_are_not_compared() -> None:
@@ -101,7 +101,7 @@ def test_a_level_that_was_accepted_is_the_new_normal() -> None:
     accepted = Acceptance(
         run_id="run", step=11000, benchmark="lambada", from_step=11000, reason="on purpose", accepted_at=NOW
     )
-    verdict = judged(records, memory=Memory(records=tuple(records), acceptances=(accepted,)))
+    verdict = judged(records, run_context=RunContext(records=tuple(records), acceptances=(accepted,)))
     assert verdict.word is not VerdictWord.SUSPECT
 
 

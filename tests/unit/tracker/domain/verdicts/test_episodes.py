@@ -16,7 +16,7 @@ from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.types import Acceptance, Baseline, Closing, Episode, Pinned, Policy, Report, VerdictWord
 from tracker.domain.verdicts.episodes import Subject, accepted, counting, episodes_at, open_of
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 POLICY = Policy(planned_checkpoints=50)
 SUBJECT = Subject(suite="skills", benchmark="sums")
@@ -140,26 +140,26 @@ def test_an_accepted_level_is_the_new_normal() -> None:
     run = noisy(*[0.9] * 12, *[0.5] * 4)
     reports = followed(run, POLICY)
     (episode,) = changes(reports)
-    memory = Memory(episodes=(accepted(episode, 1600),), acceptances=(accepting(1600, episode.onset_step),))
+    run_context = RunContext(episodes=(accepted(episode, 1600),), acceptances=(accepting(1600, episode.onset_step),))
     more = noisy(*[0.5] * 12, first_step=1700)
     scores = scores_of(run)
     for record in more:
         scores = scores_of([record], scores)
-        report = judge(record, scores, memory, POLICY, now=NOW)
+        report = judge(record, scores, run_context, POLICY, now=NOW)
         assert report.episodes == ()
         assert report.verdicts[0].word not in (VerdictWord.REGRESSED, VerdictWord.RECOVERED)
         assert report.verdicts[0].lost_since is None
         assert all(min(c.baseline_steps) >= 1300 for c in report.verdicts[0].comparisons)
     again = noisy(0.1, first_step=2900)[0]
-    report = judge(again, scores_of([again], scores), memory, POLICY, now=NOW)
+    report = judge(again, scores_of([again], scores), run_context, POLICY, now=NOW)
     assert [(e.opened_step, e.closed_step) for e in report.episodes] == [(2900, None)]
 
 
 def test_the_accepted_step_itself_judged_again_neither_recovers_nor_opens() -> None:
     run = noisy(*[0.9] * 12, *[0.5] * 6)
     (episode,) = changes(followed(run, POLICY))
-    memory = Memory(episodes=(accepted(episode, 1800),), acceptances=(accepting(1800, episode.onset_step),))
-    report = judge(run[-1], scores_of(run), memory, POLICY, now=NOW)
+    run_context = RunContext(episodes=(accepted(episode, 1800),), acceptances=(accepting(1800, episode.onset_step),))
+    report = judge(run[-1], scores_of(run), run_context, POLICY, now=NOW)
     assert report.episodes == ()
     assert report.verdicts[0].word is not VerdictWord.RECOVERED
 
@@ -170,8 +170,8 @@ def test_a_checkpoint_that_comes_late_neither_opens_nor_ends_nor_announces_anyth
     for late in range(3, len(run) - 1):
         rest = [*run[:late], *run[late + 1 :]]
         reports = followed(rest, POLICY)
-        memory = remembering(Memory(), *reports)
-        report = judge(run[late], scores_of([*rest, run[late]]), memory, POLICY, now=NOW)
+        run_context = remembering(RunContext(), *reports)
+        report = judge(run[late], scores_of([*rest, run[late]]), run_context, POLICY, now=NOW)
         assert report.episodes == ()
         assert alerts_for(report, ()) == ()
         if late in (12, 13, 14):
@@ -182,7 +182,7 @@ def test_a_checkpoint_of_an_older_series_that_comes_late_opens_nothing() -> None
     old = run_of(*[190] * 8, suite=suite_of(["sums"], few_shot=5))
     new = [record_of(1000, {"sums": right(190)}, suite=suite_of(["sums"], few_shot=0))]
     late = record_of(900, {"sums": right(20)}, suite=suite_of(["sums"], few_shot=5))
-    report = judge(late, scores_of([*old, *new, late]), Memory(), POLICY, now=NOW)
+    report = judge(late, scores_of([*old, *new, late]), RunContext(), POLICY, now=NOW)
     assert report.verdicts[0].word is VerdictWord.REGRESSED
     assert report.episodes == ()
 
@@ -200,30 +200,30 @@ def test_a_loss_of_another_series_mutes_and_recovers_nothing() -> None:
 def test_a_run_below_its_pinned_model_is_told_once() -> None:
     pinned = scores_of([record_of(5, {"sums": right(290, 300)})])
     policy = replace(POLICY, pinned=Pinned(run_id="base", step=5))
-    reports = followed(noisy(*[0.5] * 40), policy, Memory(pinned=replace(pinned, run_id="base")))
+    reports = followed(noisy(*[0.5] * 40), policy, RunContext(pinned=replace(pinned, run_id="base")))
     assert [(e.opened_step, e.closed_step) for e in changes(reports)] == [(100, None)]
     assert {r.verdicts[0].word for r in reports} == {VerdictWord.REGRESSED}
-    back = followed(noisy(*[0.5] * 12, *[0.97] * 3), policy, Memory(pinned=replace(pinned, run_id="base")))
+    back = followed(noisy(*[0.5] * 12, *[0.97] * 3), policy, RunContext(pinned=replace(pinned, run_id="base")))
     assert [(e.opened_step, e.closed_step) for e in changes(back)] == [(100, None), (100, 1400)]
 
 
 @pytest.mark.parametrize("levels", [[*[0.9] * 12, *[0.5] * 4], [*[0.2] * 12, *[0.9] * 20, *[0.3] * 6]])
 def test_judging_again_after_a_crash_says_the_same_and_changes_the_same(levels: list[float]) -> None:
     run = noisy(*levels, *[0.9] * 3)
-    memory = Memory()
+    run_context = RunContext()
     for i, record in enumerate(run):
         scores = scores_of(run[: i + 1])
-        report = judge(record, scores, memory, POLICY, now=NOW)
-        memory = remembering(memory, report)
-        assert judge(record, scores, memory, POLICY, now=NOW) == report
+        report = judge(record, scores, run_context, POLICY, now=NOW)
+        run_context = remembering(run_context, report)
+        assert judge(record, scores, run_context, POLICY, now=NOW) == report
 
 
 def test_judging_an_earlier_step_again_says_what_it_said() -> None:
     run = noisy(*[0.9] * 12, *[0.5] * 3, *[0.9] * 6)
     reports = followed(run, POLICY)
-    memory = remembering(Memory(), *reports)
+    run_context = remembering(RunContext(), *reports)
     for i, report in enumerate(reports):
-        again = judge(run[i], scores_of(run[: i + 1]), memory, POLICY, now=NOW)
+        again = judge(run[i], scores_of(run[: i + 1]), run_context, POLICY, now=NOW)
         assert again.verdicts == report.verdicts
 
 

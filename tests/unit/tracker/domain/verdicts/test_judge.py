@@ -14,7 +14,7 @@ from tests.unit.tracker.domain.judging import NOW, POLICY, followed, judged, rig
 from tests.unit.tracker.domain.making import Scores, failure_of, record_of, suite_of
 from tracker.domain.records.types import Baseline, Policy, VerdictWord
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 ONE_CHECKPOINT = 0.05 * 0.9 / 10
 """Of one benchmark at one of ten checkpoints; its tests share it."""
@@ -225,7 +225,7 @@ def test_the_evidence_can_be_checked_by_hand() -> None:
 
 def test_every_benchmark_of_a_record_has_one_verdict() -> None:
     record = record_of(100, {"sums": right(100), "facts": failure_of("facts")})
-    report = judge(record, scores_of([record]), Memory(), POLICY, now=NOW)
+    report = judge(record, scores_of([record]), RunContext(), POLICY, now=NOW)
     assert {v.benchmark: v.word for v in report.verdicts} == {
         "sums": VerdictWord.FIRST,
         "facts": VerdictWord.MISSING,

@@ -17,7 +17,7 @@ from tracker.adapters.database.codec import from_json, to_json
 from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness
 from tracker.domain.records.types import Policy, Report, VerdictWord
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 N = 200
 ENGINE = EngineInfo(name="vllm", version="0.32.1", load_method="cold", load_s=1.0, log="", machine="m")
@@ -40,7 +40,7 @@ def calibration(record: EvalRecord, flips: int) -> Calibration:
 
 
 def last(records: Sequence[EvalRecord], *calibrations: Calibration) -> Report:
-    return followed(records, POLICY, Memory(calibrations=calibrations))[-1]
+    return followed(records, POLICY, RunContext(calibrations=calibrations))[-1]
 
 
 def test_a_verdict_says_what_repetition_does_and_none_does_without_a_calibration() -> None:
@@ -97,7 +97,7 @@ def test_a_model_that_is_only_asked_again_and_again_loses_nothing() -> None:
         scores = (rng.random((14, N)) < chance).astype(float)
         run = served(run_of(*[row.tolist() for row in scores]))
         flips = int((scores[0] != scores[1]).sum())
-        for report in followed(run, POLICY, Memory(calibrations=(calibration(run[0], flips),))):
+        for report in followed(run, POLICY, RunContext(calibrations=(calibration(run[0], flips),))):
             assert report.episodes == ()
 
 

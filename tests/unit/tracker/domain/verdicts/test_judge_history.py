@@ -11,7 +11,7 @@ from tests.unit.tracker.domain.judging import NOW, POLICY, judged, right, run_of
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
 from tracker.domain.records.types import Acceptance, Baseline, Phase, Pinned, Policy, Verdict, VerdictWord
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 LONG = Policy(planned_checkpoints=50)
 
@@ -61,7 +61,7 @@ def test_other_suites_are_not_compared_with_and_share_the_level() -> None:
 def test_a_benchmark_that_joined_later_starts_later() -> None:
     old = [record_of(s, {"facts": right(100)}, suite=suite_of(["facts"])) for s in range(100, 700, 100)]
     new = record_of(700, {"facts": right(100), "sums": right(100)}, suite=suite_of(["facts", "sums"]))
-    report = judge(new, scores_of([*old, new]), Memory(), POLICY, now=NOW)
+    report = judge(new, scores_of([*old, new]), RunContext(), POLICY, now=NOW)
     assert [v.word for v in report.verdicts] == [VerdictWord.EQUIVALENT, VerdictWord.FIRST]
 
 
@@ -78,10 +78,10 @@ def test_a_step_written_again_counts_with_its_newest_result() -> None:
     first = record_of(300, {"sums": right(190)}, digest="old", finished_after_s=1)
     again = record_of(300, {"sums": right(10)}, digest="new", finished_after_s=2)
     for trajectory in ([*early, first, again], [*early, again, first]):
-        report = judge(again, scores_of(trajectory), Memory(), POLICY, now=NOW)
+        report = judge(again, scores_of(trajectory), RunContext(), POLICY, now=NOW)
         assert report.verdicts[0].word is VerdictWord.REGRESSED
         after = record_of(400, {"sums": right(10)})
-        report = judge(after, scores_of([*trajectory, after]), Memory(), POLICY, now=NOW)
+        report = judge(after, scores_of([*trajectory, after]), RunContext(), POLICY, now=NOW)
         assert report.verdicts[0].comparisons[1].baseline_steps == (100, 200, 300)
 
 
@@ -123,14 +123,14 @@ def test_the_checkpoint_at_the_border_still_belongs_to_the_phase_before() -> Non
 # --- a pinned model
 
 
-def pinned_to(records: list[EvalRecord], step: int, run_id: str = "base") -> tuple[Policy, Memory]:
+def pinned_to(records: list[EvalRecord], step: int, run_id: str = "base") -> tuple[Policy, RunContext]:
     scores = replace(scores_of(records), run_id=run_id)
-    return replace(LONG, pinned=Pinned(run_id=run_id, step=step)), Memory(pinned=scores)
+    return replace(LONG, pinned=Pinned(run_id=run_id, step=step)), RunContext(pinned=scores)
 
 
 def test_a_pinned_model_is_compared_with_from_the_first_checkpoint_on() -> None:
-    policy, memory = pinned_to(run_of(190), 100)
-    verdict = judged(run_of(100), policy=policy, memory=memory)
+    policy, run_context = pinned_to(run_of(190), 100)
+    verdict = judged(run_of(100), policy=policy, run_context=run_context)
     assert verdict.word is VerdictWord.REGRESSED
     assert verdict.reason == "0.95 -> 0.50 since step 100, the pinned model; lost 90 of 200, gained 0"
     assert verdict.alpha_test < 0.05 * 0.9 / 50 / 3
@@ -138,63 +138,63 @@ def test_a_pinned_model_is_compared_with_from_the_first_checkpoint_on() -> None:
 
 def test_a_pinned_model_takes_its_part_of_the_level_from_the_others() -> None:
     run = run_of(*[140] * 4)
-    policy, memory = pinned_to(run_of(140), 100)
-    plain, pinned = judged(run, policy=LONG), judged(run, policy=policy, memory=memory)
+    policy, run_context = pinned_to(run_of(140), 100)
+    plain, pinned = judged(run, policy=LONG), judged(run, policy=policy, run_context=run_context)
     assert plain.comparisons[0].baseline is pinned.comparisons[0].baseline is Baseline.RECENT
     assert pinned.alpha_test < plain.alpha_test
 
 
 def test_a_pinned_model_that_is_not_there_or_measured_otherwise_is_passed_over() -> None:
     run = run_of(100, 100, 100)
-    for policy, memory in (
+    for policy, run_context in (
         pinned_to(run_of(190), 700),
         pinned_to(run_of(190, suite=suite_of(["sums"], few_shot=5)), 100),
-        (replace(LONG, pinned=Pinned(run_id="base", step=1)), Memory()),
+        (replace(LONG, pinned=Pinned(run_id="base", step=1)), RunContext()),
     ):
-        verdict = judged(run, policy=policy, memory=memory)
+        verdict = judged(run, policy=policy, run_context=run_context)
         assert [c.baseline for c in verdict.comparisons] == [Baseline.RECENT]
 
 
 def test_a_checkpoint_is_not_compared_with_itself() -> None:
     run = run_of(100, 190, 190)
     policy = replace(LONG, pinned=Pinned(run_id="run", step=200))
-    memory = Memory(pinned=scores_of(run))
-    assert judged(run, 1, policy, memory).comparisons == ()
-    assert baseline_steps(judged(run, 2, policy, memory), Baseline.PINNED) == (200,)
+    run_context = RunContext(pinned=scores_of(run))
+    assert judged(run, 1, policy, run_context).comparisons == ()
+    assert baseline_steps(judged(run, 2, policy, run_context), Baseline.PINNED) == (200,)
 
 
 def test_the_samples_of_a_pinned_model_are_paired_by_name() -> None:
     other = run_of([0.0] * 10 + [1.0] * 190)
-    policy, memory = pinned_to(other, 100)
-    assert judged(run_of([1.0] * 190 + [0.0] * 10), policy=policy, memory=memory).comparisons[0].n_lost == 10
+    policy, run_context = pinned_to(other, 100)
+    assert judged(run_of([1.0] * 190 + [0.0] * 10), policy=policy, run_context=run_context).comparisons[0].n_lost == 10
 
 
 # --- accepted levels
 
 
-def accepted_at(step: int, from_step: int, benchmark: str = "sums") -> Memory:
+def accepted_at(step: int, from_step: int, benchmark: str = "sums") -> RunContext:
     acceptance = Acceptance(
         run_id="run", step=step, benchmark=benchmark, from_step=from_step, reason="the new mix", accepted_at=NOW
     )
-    return Memory(acceptances=(acceptance,))
+    return RunContext(acceptances=(acceptance,))
 
 
 def test_checkpoints_before_an_accepted_level_no_longer_count() -> None:
     run = run_of(*[190] * 6, *[100] * 6)
-    memory = accepted_at(800, 700)
-    verdict = judged(run, policy=LONG, memory=memory)
+    run_context = accepted_at(800, 700)
+    verdict = judged(run, policy=LONG, run_context=run_context)
     assert baseline_steps(verdict) == (700, 800, 900, 1000, 1100)
     assert verdict.comparisons[0].jitter == judged(run[6:], policy=LONG).comparisons[0].jitter
-    assert judged(run, 6, LONG, memory).word is VerdictWord.REGRESSED  # as it was before anybody accepted it
-    assert judged(run, policy=LONG, memory=accepted_at(800, 700, "facts")).word is VerdictWord.REGRESSED
+    assert judged(run, 6, LONG, run_context).word is VerdictWord.REGRESSED  # as it was before anybody accepted it
+    assert judged(run, policy=LONG, run_context=accepted_at(800, 700, "facts")).word is VerdictWord.REGRESSED
 
 
 def test_an_accepted_level_counts_more_than_the_pinned_model() -> None:
-    policy, memory = pinned_to(run_of(190), 100)
+    policy, run_context = pinned_to(run_of(190), 100)
     run = run_of(*[100] * 4)
-    assert judged(run, policy=policy, memory=memory).word is VerdictWord.REGRESSED
-    both = replace(memory, acceptances=accepted_at(200, 100).acceptances)
-    assert judged(run, policy=policy, memory=both).word is not VerdictWord.REGRESSED
+    assert judged(run, policy=policy, run_context=run_context).word is VerdictWord.REGRESSED
+    both = replace(run_context, acceptances=accepted_at(200, 100).acceptances)
+    assert judged(run, policy=policy, run_context=both).word is not VerdictWord.REGRESSED
 
 
 # --- training that goes back
@@ -209,11 +209,11 @@ def test_a_loss_of_a_rewound_run_is_told_although_later_steps_of_the_first_try_a
         record_of(100 * (i + 1), {"sums": right(80 + i % 3)}, digest=f"again-{i}", finished_after_s=6000.0 + 60.0 * i)
         for i in range(10, 16)
     ]
-    memory = Memory(records=(*first, *again))
+    run_context = RunContext(records=(*first, *again))
     for end in (11, 12):
-        known = replace(memory, records=(*first, *again[: end - 10]))
+        known = replace(run_context, records=(*first, *again[: end - 10]))
         report = judge(again[end - 11], scores_of(known.records), known, LONG, now=NOW)
         assert [e.opened_step for e in report.episodes] == [100 * end]
-    late = judge(again[0], scores_of(memory.records), memory, LONG, now=NOW)
+    late = judge(again[0], scores_of(run_context.records), run_context, LONG, now=NOW)
     assert late.verdicts[0].word is VerdictWord.REGRESSED
     assert late.episodes == ()  # later checkpoints of the same try know better

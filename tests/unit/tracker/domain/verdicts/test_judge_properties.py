@@ -16,7 +16,7 @@ from tests.unit.tracker.domain.regression.tables import flipping
 from tracker.domain.records.types import Baseline, Policy, Report, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 W = VerdictWord
 counts = st.lists(st.integers(0, 40), min_size=1, max_size=12)
@@ -69,7 +69,7 @@ def test_scores_built_in_any_order_give_the_same_report(counts: list[int], rando
     run = run_of(*counts, n=40)
     shuffled = list(run)
     random.shuffle(shuffled)
-    one, other = (judge(run[-1], scores_of(order), Memory(), POLICY, now=NOW) for order in (run, shuffled))
+    one, other = (judge(run[-1], scores_of(order), RunContext(), POLICY, now=NOW) for order in (run, shuffled))
     assert_same_reports(one, other)
 
 
@@ -81,7 +81,7 @@ def test_rewriting_a_step_leaves_no_trace_of_what_was_there(seed: int, checkpoin
     old = replace(table_run(seed + 1, checkpoints)[again], finished_at=run[again].started_at)
     known: RunScores = scores_of([*run[:again], old])
     rewritten = scores_of(run[again:], known)
-    one, other = (judge(run[-1], scores, Memory(), POLICY, now=NOW) for scores in (scores_of(run), rewritten))
+    one, other = (judge(run[-1], scores, RunContext(), POLICY, now=NOW) for scores in (scores_of(run), rewritten))
     assert_same_reports(one, other)
 
 
@@ -105,8 +105,8 @@ _FIRST_TEST = (Baseline.RECENT, 1)
 def test_the_order_of_samples_does_not_matter(seed: int, checkpoints: int, random: random_module.Random) -> None:
     run = table_run(seed, checkpoints)
     assert_same_reports(
-        judge(run[-1], scores_of(run), Memory(), POLICY, now=NOW),
-        judge(run[-1], scores_of([_shuffled(r, random) for r in run]), Memory(), POLICY, now=NOW),
+        judge(run[-1], scores_of(run), RunContext(), POLICY, now=NOW),
+        judge(run[-1], scores_of([_shuffled(r, random) for r in run]), RunContext(), POLICY, now=NOW),
     )
 
 
@@ -132,20 +132,20 @@ def test_more_lost_samples_never_look_better(level: int, losses: list[int]) -> N
 @given(counts)
 def test_judging_a_step_again_says_the_same_and_changes_the_same(counts: list[int]) -> None:
     run = run_of(*counts, n=40)
-    memory = Memory()
+    run_context = RunContext()
     for i, record in enumerate(run):
         scores = scores_of(run[: i + 1])
-        report = judge(record, scores, memory, POLICY, now=NOW)
-        memory = remembering(memory, report)
-        assert judge(record, scores, memory, POLICY, now=NOW) == report
+        report = judge(record, scores, run_context, POLICY, now=NOW)
+        run_context = remembering(run_context, report)
+        assert judge(record, scores, run_context, POLICY, now=NOW) == report
 
 
 @settings(max_examples=40, deadline=None)
 @given(counts)
 def test_losses_are_told_apart_and_end_after_they_begin(counts: list[int]) -> None:
     reports = followed(run_of(*counts, n=40))
-    memory = remembering(Memory(), *reports)
-    for e in memory.episodes:
+    run_context = remembering(RunContext(), *reports)
+    for e in run_context.episodes:
         assert e.onset_step <= e.opened_step
         if e.closed_step is not None:
             assert e.last_step is not None

@@ -14,7 +14,7 @@ from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.types import Closing, Policy, Report, VerdictWord
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.rewind import left_behind
-from tracker.domain.verdicts.trials import Memory
+from tracker.domain.verdicts.trials import RunContext
 
 POLICY = Policy(planned_checkpoints=40)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,7 +40,7 @@ class Followed:
     """A run that is judged as records come, as `tracker.app.review.review` does."""
 
     records: list[EvalRecord] = field(default_factory=list)
-    memory: Memory = field(default_factory=Memory)
+    run_context: RunContext = field(default_factory=RunContext)
     reports: list[Report] = field(default_factory=list)
     alerts: list[Alert] = field(default_factory=list)
 
@@ -48,9 +48,9 @@ class Followed:
         """Judge records one after the other and return the last report."""
         for record in records:
             self.records = [r for r in self.records if r.plan.id != record.plan.id] + [record]
-            self.memory = replace(self.memory, records=tuple(self.records))
-            report = judge(record, scores_of(self.records), self.memory, POLICY, now=NOW)
-            self.memory = remembering(self.memory, report)
+            self.run_context = replace(self.run_context, records=tuple(self.records))
+            report = judge(record, scores_of(self.records), self.run_context, POLICY, now=NOW)
+            self.run_context = remembering(self.run_context, report)
             self.alerts += alerts_for(report, self.firing())
             self.reports.append(report)
         return self.reports[-1]
@@ -60,7 +60,7 @@ class Followed:
         return [a for a in newest.values() if a.state is AlertState.FIRING]
 
     def losses(self) -> list[tuple[int, int | None, Closing | None]]:
-        return [(e.opened_step, e.closed_step, e.closed_by) for e in self.memory.episodes]
+        return [(e.opened_step, e.closed_step, e.closed_by) for e in self.run_context.episodes]
 
 
 def first_try() -> list[EvalRecord]:
@@ -116,7 +116,7 @@ def test_a_loss_on_the_new_branch_at_the_same_step_is_told_again() -> None:
     report = run.take(*tried("b", [1300], BAD, minute=110))
     assert report.verdicts[0].word is VerdictWord.REGRESSED
     assert run.losses() == [(1300, None, None)]
-    assert run.memory.episodes[0].opened_digest == "b-1300"
+    assert run.run_context.episodes[0].opened_digest == "b-1300"
     assert [a.state for a in run.alerts] == [AlertState.FIRING, AlertState.RESOLVED, AlertState.FIRING]
 
 
@@ -155,8 +155,8 @@ def test_a_left_checkpoint_that_is_measured_late_is_judged_among_its_own_and_cha
 
 def test_what_was_left_behind_is_known_from_the_first_checkpoint_that_was_written_again() -> None:
     first, (rewritten,) = first_try(), again([1200], GOOD)
-    assert left_behind(first[-1], Memory(records=tuple(first[:-1]))) == ()
-    left = left_behind(rewritten, Memory(records=tuple(first)))
+    assert left_behind(first[-1], RunContext(records=tuple(first[:-1]))) == ()
+    left = left_behind(rewritten, RunContext(records=tuple(first)))
     assert [(c.step, c.digest) for c in left] == [(step, f"a-{step}") for step in range(1200, 1700, 100)]
 
 
@@ -184,7 +184,7 @@ def test_whichever_of_the_new_branch_is_measured_first_the_old_loss_ends() -> No
 def test_a_loss_that_an_earlier_version_stored_ends_when_its_whole_step_was_left() -> None:
     run = Followed()
     run.take(*first_try())
-    old = [replace(e, opened_digest="") for e in run.memory.episodes]
-    run.memory = replace(run.memory, episodes=tuple(old))
+    old = [replace(e, opened_digest="") for e in run.run_context.episodes]
+    run.run_context = replace(run.run_context, episodes=tuple(old))
     run.take(*again([1200], GOOD))
     assert [e[2] for e in run.losses()] == [Closing.SUPERSEDED]
