@@ -1,6 +1,6 @@
 """What an imported checkpoint lost, where only means and standard errors are known. Pure.
 
-    verdicts = judge_aggregates(scene)        # by benchmark; {} where every result has its samples
+    verdicts = judge_aggregates(context)        # by benchmark; {} where every result has its samples
 
 A loss is `suspect` at most, shown and never told.
 """
@@ -24,28 +24,28 @@ from tracker.domain.scores.summary import summarise
 from tracker.domain.verdicts.aggregate_verdict import capped, is_learned
 from tracker.domain.verdicts.reasons import reason_for_first, reason_for_too_early, reason_for_unlike
 from tracker.domain.verdicts.rules import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
-from tracker.domain.verdicts.trials import Scene, thresholds_of
+from tracker.domain.verdicts.trials import JudgingContext, thresholds_of
 
 
-def judge_aggregates(scene: Scene) -> Mapping[str, Verdict]:
+def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
     """Return the verdicts on the results of the candidate that have no samples, by benchmark."""
-    record = scene.record
+    record = context.record
     own = {o.benchmark: o for o in record.outcomes if isinstance(o, EvalResult) and o.aggregate is not None}
     if not own:
         return {}
-    known = means_of(scene.run_context.records) if scene.run_context.means is None else scene.run_context.means
+    known = means_of(context.run_context.records) if context.run_context.means is None else context.run_context.means
     series: dict[str, AggregateSeries] = {}
     plain: dict[str, tuple[VerdictWord, str]] = {}
     for name, result in own.items():
-        points = _points(scene, result, known)
+        points = _points(context, result, known)
         if points.steps.size == 1:
-            plain[name] = _alone(scene, result)
+            plain[name] = _alone(context, result)
             continue
         try:
-            series[name] = _series(points, result, scene.policy)
+            series[name] = _series(points, result, context.policy)
         except BadData as problem:
             plain[name] = VerdictWord.INCONCLUSIVE, problem.message
-    judged = _judged(scene, series)
+    judged = _judged(context, series)
     return {name: judged[name] if name in judged else _told(result, *plain[name]) for name, result in own.items()}
 
 
@@ -60,13 +60,15 @@ class _Case:
     tests: tuple[Evidence, ...]
 
 
-def _points(scene: Scene, result: EvalResult, known: Means) -> MeanSeries:
+def _points(context: JudgingContext, result: EvalResult, known: Means) -> MeanSeries:
     """Return what is known up to the candidate, without what came before a level that somebody accepted."""
-    accepted = (a for a in scene.run_context.acceptances if a.benchmark == result.benchmark and a.step <= scene.step)
+    accepted = (
+        a for a in context.run_context.acceptances if a.benchmark == result.benchmark and a.step <= context.step
+    )
     since = max((a.from_step for a in accepted), default=0)
-    (key,) = series_keys(scene.record.plan, [result])
-    before = known[key].between(since, scene.step) if key in known else NO_MEANS
-    return before if result.aggregate is None else before.with_point(scene.step, result.aggregate)
+    (key,) = series_keys(context.record.plan, [result])
+    before = known[key].between(since, context.step) if key in known else NO_MEANS
+    return before if result.aggregate is None else before.with_point(context.step, result.aggregate)
 
 
 def _series(points: MeanSeries, result: EvalResult, policy: Policy) -> AggregateSeries:
@@ -76,23 +78,25 @@ def _series(points: MeanSeries, result: EvalResult, policy: Policy) -> Aggregate
     return AggregateSeries(steps=points.steps, means=means, stderrs=points.stderrs, chance=chance)
 
 
-def _judged(scene: Scene, series: Mapping[str, AggregateSeries]) -> dict[str, Verdict]:
+def _judged(context: JudgingContext, series: Mapping[str, AggregateSeries]) -> dict[str, Verdict]:
     level = Level(
-        alpha=scene.policy.alpha * SCORE_SHARE, planned=scene.policy.planned_checkpoints, benchmarks=scene.benchmarks
+        alpha=context.policy.alpha * SCORE_SHARE,
+        planned=context.policy.planned_checkpoints,
+        benchmarks=context.benchmarks,
     )
-    found = aggregate_evidence(tuple(series.values()), scene.step, level)
-    results = {o.benchmark: o for o in scene.record.outcomes if isinstance(o, EvalResult)}
+    found = aggregate_evidence(tuple(series.values()), context.step, level)
+    results = {o.benchmark: o for o in context.record.outcomes if isinstance(o, EvalResult)}
     return {
-        name: _verdict(scene, results[name], _Case(series=one, tests=tests))
+        name: _verdict(context, results[name], _Case(series=one, tests=tests))
         for (name, one), tests in zip(series.items(), found, strict=True)
     }
 
 
-def _verdict(scene: Scene, result: EvalResult, case: _Case) -> Verdict:
+def _verdict(context: JudgingContext, result: EvalResult, case: _Case) -> Verdict:
     tests = case.tests
     if not tests:
         return _told(result, VerdictWord.INCONCLUSIVE, reason_for_too_early())
-    thresholds = thresholds_of(scene.policy)
+    thresholds = thresholds_of(context.policy)
     learned = is_learned(case.series, tests)
     word = word_of(tests, thresholds)
     shown = _deciding(word, tests, thresholds)
@@ -114,19 +118,19 @@ def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Threshol
     return tests[0]
 
 
-def _alone(scene: Scene, result: EvalResult) -> tuple[VerdictWord, str]:
+def _alone(context: JudgingContext, result: EvalResult) -> tuple[VerdictWord, str]:
     """Return what is said of a result that has nothing to be compared with."""
-    plan = max(_plans_before(scene, result.benchmark), key=lambda p: p.checkpoint.step, default=None)
+    plan = max(_plans_before(context, result.benchmark), key=lambda p: p.checkpoint.step, default=None)
     if plan is not None:
-        return VerdictWord.INCOMPARABLE, reason_for_unlike(scene.record.plan, plan, result.benchmark)
+        return VerdictWord.INCOMPARABLE, reason_for_unlike(context.record.plan, plan, result.benchmark)
     return VerdictWord.FIRST, reason_for_first(summarise(result).mean or 0.0)
 
 
-def _plans_before(scene: Scene, benchmark: str) -> Iterator[EvalPlan]:
+def _plans_before(context: JudgingContext, benchmark: str) -> Iterator[EvalPlan]:
     """Yield the plans of lower steps that gave a result of a benchmark, measured in whatever way."""
-    suite = scene.record.plan.suite.name
-    for record in scene.run_context.records:
-        is_before = record.plan.checkpoint.step < scene.step and record.plan.suite.name == suite
+    suite = context.record.plan.suite.name
+    for record in context.run_context.records:
+        is_before = record.plan.checkpoint.step < context.step and record.plan.suite.name == suite
         if is_before and any(isinstance(o, EvalResult) and o.benchmark == benchmark for o in record.outcomes):
             yield record.plan
 

@@ -18,7 +18,7 @@ from tracker.domain.verdicts.evidence import verdict_of
 from tracker.domain.verdicts.rules import Thresholds, losses
 from tracker.domain.verdicts.trials import (
     Candidate,
-    Scene,
+    JudgingContext,
     alpha_of_scores,
     candidates_of,
     has_subsets,
@@ -37,53 +37,55 @@ class Finding:
     change: Episode | None
 
 
-def findings_of(scene: Scene, candidates: Mapping[str, Candidate], improved: Collection[str]) -> tuple[Finding, ...]:
+def findings_of(
+    context: JudgingContext, candidates: Mapping[str, Candidate], improved: Collection[str]
+) -> tuple[Finding, ...]:
     """Return what was found beside the verdicts on the benchmarks.
 
     Args:
-        scene: the record and what it is judged by.
+        context: the record and what it is judged by.
         candidates: of the score, by benchmark; of screened ones nothing is found, a part of a part says too little.
         improved: benchmarks whose score improved; longer answers that score better are no loss.
     """
     whole = [on_whole_checkpoints(c) for c in candidates.values() if not c.left_out]
-    found = [finding for c in whole if has_subsets(c.series) for finding in _of_subsets(scene, c)]
+    found = [finding for c in whole if has_subsets(c.series) for finding in _of_subsets(context, c)]
     for measure in (Measure.OUTPUT_LENGTH, Measure.COMPLETENESS):
-        found += (f for f in _of_behaviour(scene, measure) if f.verdict.benchmark not in improved)
+        found += (f for f in _of_behaviour(context, measure) if f.verdict.benchmark not in improved)
     return tuple(found)
 
 
 # --- private
 
 
-def _of_behaviour(scene: Scene, measure: Measure) -> Iterator[Finding]:
+def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Finding]:
     # Where no answer was ever cut off there is nothing to test.
-    candidates = tuple(c for c in candidates_of(scene, measure).values() if is_varied(c.matrix) and not c.left_out)
+    candidates = tuple(c for c in candidates_of(context, measure).values() if is_varied(c.matrix) and not c.left_out)
     jitters = jitter_of([c.track for c in candidates])
     for candidate, jitter in zip(candidates, jitters, strict=True):
-        trial = trial_of(scene, candidate, jitter)
+        trial = trial_of(context, candidate, jitter)
         evidence = comparable(trial.evidence())
         if evidence:
-            decision = decide(trial, evidence, candidate.open_episode, run_id=scene.scores.run_id, chance=None)
+            decision = decide(trial, evidence, candidate.open_episode, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
                 yield _finding(decision, trial, candidate)
 
 
-def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
+def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Finding]:
     grouping = candidate.series.samples.grouping
     level = Level(
-        alpha=alpha_of_scores(scene, candidate.series),
-        planned=scene.policy.planned_checkpoints,
-        benchmarks=scene.benchmarks,
+        alpha=alpha_of_scores(context, candidate.series),
+        planned=context.policy.planned_checkpoints,
+        benchmarks=context.benchmarks,
         design=ONE_SIZE,
     )
     thresholds = Thresholds(
-        min_effect=scene.policy.subset_min_effect, equivalence_margin=scene.policy.equivalence_margin
+        min_effect=context.policy.subset_min_effect, equivalence_margin=context.policy.equivalence_margin
     )
     scores = candidate.series.matrix(Measure.SCORE)
-    followed = {e.subset for e in scene.run_context.episodes if e.benchmark == candidate.subject.benchmark}
+    followed = {e.subset for e in context.run_context.episodes if e.benchmark == candidate.subject.benchmark}
     for name, tests in subset_evidence(scores, candidate.track, grouping, level, followed).items():
         subject = replace(candidate.subject, subset=name)
-        known = episodes_at(scene.run_context.episodes, subject, scene.step)
+        known = episodes_at(context.run_context.episodes, subject, context.step)
         if not known and not losses(comparable(tests, MIN_SAMPLES), thresholds):
             continue
         own = _own_track(candidate, known)
@@ -95,14 +97,14 @@ def _of_subsets(scene: Scene, candidate: Candidate) -> Iterator[Finding]:
             jitter=tests[0].jitter,
             level=replace(level, benchmarks=level.benchmarks * len(grouping.names)),
             thresholds=thresholds,
-            digest=scene.digest,
+            digest=context.digest,
         )
         trial = replace(trial, track=replace(own, scores=trial.matrix))
         own_tests = subset_evidence(scores, own, grouping, level, {name}).get(name, ()) if known else tests
         evidence = comparable(own_tests, MIN_SAMPLES)
         if evidence:
             is_open = open_of(known, candidate.series.steps)
-            decision = decide(trial, evidence, is_open, run_id=scene.scores.run_id, chance=None)
+            decision = decide(trial, evidence, is_open, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
                 yield _finding(decision, trial, candidate)
 

@@ -36,8 +36,8 @@ from tracker.domain.verdicts.reasons import (
     reason_for_too_few_common,
     reason_for_unlike,
 )
-from tracker.domain.verdicts.rewind import branches_known, rewound, scene_of
-from tracker.domain.verdicts.trials import Candidate, RunContext, Scene, candidates_of, chance_of, trial_of
+from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
+from tracker.domain.verdicts.trials import Candidate, JudgingContext, RunContext, candidates_of, chance_of, trial_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +57,16 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
         policy: what counts as a finding.
         now: when the report is made.
     """
-    scene = scene_of(record, scores, run_context, policy)
-    candidates = candidates_of(scene, Measure.SCORE)
+    context = context_of(record, scores, run_context, policy)
+    candidates = candidates_of(context, Measure.SCORE)
     jitters = jitter_of([c.track for c in candidates.values()])
     by_name = dict(zip(candidates, jitters, strict=True))
-    judged = [_of_part(_judged(scene, o, candidates, by_name), candidates.get(o.benchmark), o) for o in record.outcomes]
-    aggregates = judge_aggregates(scene)
+    judged = [
+        _of_part(_judged(context, o, candidates, by_name), candidates.get(o.benchmark), o) for o in record.outcomes
+    ]
+    aggregates = judge_aggregates(context)
     improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
-    found = findings_of(scene, candidates, improved)
+    found = findings_of(context, candidates, improved)
     changes = [c for c in (*(j.change for j in judged), *(f.change for f in found)) if c is not None]
     return Report(
         run_id=record.plan.checkpoint.run_id,
@@ -73,7 +75,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
         verdicts=tuple(aggregates.get(j.verdict.benchmark, j.verdict) for j in judged),
         findings=tuple(f.verdict for f in found),
         episodes=(*changes, *_rewound(record, run_context, changes)),
-        latency=judge_latency(record, scene.run_context.records, policy.latency),
+        latency=judge_latency(record, context.run_context.records, policy.latency),
         checkpoint=record.plan.checkpoint,
         cost=record.cost,
         created_at=now,
@@ -96,12 +98,12 @@ def _key_of(episode: Episode) -> tuple[Subject, int]:
 
 
 def _judged(
-    scene: Scene, outcome: Outcome, candidates: Mapping[str, Candidate], jitters: Mapping[str, Jitter]
+    context: JudgingContext, outcome: Outcome, candidates: Mapping[str, Candidate], jitters: Mapping[str, Jitter]
 ) -> _Judged:
     candidate = candidates.get(outcome.benchmark)
     if candidate is None:
-        return _Judged(verdict=_missing(scene, outcome))
-    return _with_scores(scene, candidate, jitters[outcome.benchmark])
+        return _Judged(verdict=_missing(context, outcome))
+    return _with_scores(context, candidate, jitters[outcome.benchmark])
 
 
 def _of_part(judged: _Judged, candidate: Candidate | None, outcome: Outcome) -> _Judged:
@@ -116,11 +118,11 @@ def _of_part(judged: _Judged, candidate: Candidate | None, outcome: Outcome) -> 
     return replace(judged, verdict=replace(judged.verdict, reason=reason, screened=part))
 
 
-def _missing(scene: Scene, outcome: Outcome) -> Verdict:
+def _missing(context: JudgingContext, outcome: Outcome) -> Verdict:
     if isinstance(outcome, BenchmarkFailure):
         return _plain(outcome.benchmark, VerdictWord.MISSING, reason_for_failure(outcome))
     summary = summarise(outcome)
-    reason = reason_for_coverage(outcome, summary, scene.policy.min_coverage)
+    reason = reason_for_coverage(outcome, summary, context.policy.min_coverage)
     verdict = _plain(outcome.benchmark, VerdictWord.MISSING, reason)
     return replace(verdict, score=summary.mean, stderr=summary.stderr, coverage=summary.coverage)
 
@@ -129,38 +131,38 @@ def _plain(benchmark: str, word: VerdictWord, reason: str) -> Verdict:
     return Verdict(benchmark=benchmark, word=word, reason=reason, score=None, stderr=None, coverage=0.0, alpha_test=0.0)
 
 
-def _with_scores(scene: Scene, candidate: Candidate, jitter: Jitter) -> _Judged:
-    trial = trial_of(scene, candidate, jitter)
+def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> _Judged:
+    trial = trial_of(context, candidate, jitter)
     tests = trial.evidence()
     evidence = comparable(tests)
     if evidence:
         if candidate.left_out:
             screened = decide_screened(trial, evidence, candidate.open_episode)
             return _Judged(verdict=verdict_of(screened, trial, candidate))
-        chance = chance_of(scene, candidate)
-        decision = decide(trial, evidence, candidate.open_episode, run_id=scene.scores.run_id, chance=chance)
+        chance = chance_of(context, candidate)
+        decision = decide(trial, evidence, candidate.open_episode, run_id=context.scores.run_id, chance=chance)
         change = decision.change if candidate.newest else None
         return _Judged(verdict=verdict_of(decision, trial, candidate), change=change)
     mean = own_mean(trial, candidate, trial.track.rows[-1:])
-    earlier = _measured_otherwise(scene, candidate)
+    earlier = _measured_otherwise(context, candidate)
     if tests:
         word, reason = VerdictWord.INCOMPARABLE, reason_for_too_few_common(tests)
     elif trial.track.rows.size > 1:
         word, reason = VerdictWord.INCONCLUSIVE, reason_for_too_early()
     elif earlier is not None:
-        reason = reason_for_unlike(scene.record.plan, earlier, candidate.subject.benchmark)
+        reason = reason_for_unlike(context.record.plan, earlier, candidate.subject.benchmark)
         word = VerdictWord.INCOMPARABLE
     else:
         word, reason = VerdictWord.FIRST, reason_for_first(mean)
     return _Judged(verdict=untested(trial, candidate, word, reason))
 
 
-def _measured_otherwise(scene: Scene, candidate: Candidate) -> EvalPlan | None:
+def _measured_otherwise(context: JudgingContext, candidate: Candidate) -> EvalPlan | None:
     """Return the newest plan before the candidate whose results were measured in another way."""
     others = [
         s
-        for s in scene.scores.of(candidate.subject.benchmark, candidate.subject.suite)
+        for s in context.scores.of(candidate.subject.benchmark, candidate.subject.suite)
         if s.key != candidate.series.key
     ]
-    plans = [plan for s in others for plan in s.plans if plan.checkpoint.step < scene.step]
+    plans = [plan for s in others for plan in s.plans if plan.checkpoint.step < context.step]
     return max(plans, key=lambda plan: plan.checkpoint.step, default=None)

@@ -1,6 +1,6 @@
 """What a checkpoint is judged by where training went back: its own branch; and what becomes of losses. Pure.
 
-scene = scene_of(record, scores, memory, policy)      # scores, records and losses of the record's branch only
+context = context_of(record, scores, memory, policy)      # scores, records and losses of the record's branch only
 rewound(memory, branches)                             # losses that a rewind ends, or opens again
 """
 
@@ -16,7 +16,7 @@ from tracker.domain.records.types import Closing, Episode, Policy
 from tracker.domain.scores.run_scores import RunScores, series_key, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.scores.series import less_rows
-from tracker.domain.verdicts.trials import RunContext, Scene
+from tracker.domain.verdicts.trials import JudgingContext, RunContext
 
 
 def branches_known(record: EvalRecord, run_context: RunContext) -> Branches:
@@ -24,7 +24,7 @@ def branches_known(record: EvalRecord, run_context: RunContext) -> Branches:
     return branches_of((*(r.plan.checkpoint for r in run_context.records), record.plan.checkpoint))
 
 
-def scene_of(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy) -> Scene:
+def context_of(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy) -> JudgingContext:
     """Return what `record` is judged by: the checkpoints of other branches are not its past."""
     own = record.plan.checkpoint
     # Imported results lie in no trainer's folder: no training left them behind, whatever the number of the others.
@@ -36,7 +36,7 @@ def scene_of(record: EvalRecord, scores: RunScores, run_context: RunContext, pol
             records=tuple(r for r in run_context.records if branches.sees(own, r.plan.checkpoint)),
             episodes=tuple(_seen_by(own, run_context, branches)),
         )
-    return Scene(
+    return JudgingContext(
         record=record,
         scores=_with_own(scores, record),
         run_context=run_context,

@@ -44,7 +44,7 @@ class RunContext:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scene:
+class JudgingContext:
     """Everything that a record is judged by."""
 
     record: EvalRecord
@@ -107,19 +107,19 @@ class Candidate:
         return int(self.track.rows[-1])
 
 
-def candidates_of(scene: Scene, measure: Measure) -> Mapping[str, Candidate]:
+def candidates_of(context: JudgingContext, measure: Measure) -> Mapping[str, Candidate]:
     """Return what can be judged, by benchmark: results with enough samples, and with values of this measure."""
     found: dict[str, Candidate] = {}
-    for outcome in scene.record.outcomes:
+    for outcome in context.record.outcomes:
         if isinstance(outcome, EvalResult):
-            series = scene.scores.series.get(series_key(scene.record.plan, outcome))
-            candidate = None if series is None else _candidate(scene, series, measure)
+            series = context.scores.series.get(series_key(context.record.plan, outcome))
+            candidate = None if series is None else _candidate(context, series, measure)
             if candidate is not None:
                 found[outcome.benchmark] = candidate
     return found
 
 
-def trial_of(scene: Scene, candidate: Candidate, jitter: Jitter) -> Trial:
+def trial_of(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> Trial:
     """Return the trial of a benchmark."""
     return Trial(
         subject=candidate.subject,
@@ -127,9 +127,9 @@ def trial_of(scene: Scene, candidate: Candidate, jitter: Jitter) -> Trial:
         track=candidate.track,
         steps=candidate.steps,
         jitter=jitter,
-        level=_level(scene, candidate),
-        thresholds=thresholds_of(scene.policy),
-        digest=scene.digest,
+        level=_level(context, candidate),
+        thresholds=thresholds_of(context.policy),
+        digest=context.digest,
     )
 
 
@@ -150,9 +150,9 @@ def on_whole_checkpoints(candidate: Candidate) -> Candidate:
     return replace(candidate, track=track)
 
 
-def chance_of(scene: Scene, candidate: Candidate) -> float | None:
+def chance_of(context: JudgingContext, candidate: Candidate) -> float | None:
     """Return the score of guessing, oriented so that up is better; None where it is not known."""
-    chance = scene.policy.chance.get(candidate.subject.benchmark)
+    chance = context.policy.chance.get(candidate.subject.benchmark)
     return chance if chance is None or candidate.series.higher_is_better else 1.0 - chance
 
 
@@ -184,9 +184,9 @@ def thresholds_of(policy: Policy) -> Thresholds:
     return Thresholds(min_effect=policy.min_effect, equivalence_margin=policy.equivalence_margin)
 
 
-def alpha_of_scores(scene: Scene, series: BenchmarkSeries) -> float:
+def alpha_of_scores(context: JudgingContext, series: BenchmarkSeries) -> float:
     """Return the run's alpha for scores; where a benchmark has subsets, half is for itself and half for them."""
-    alpha = scene.policy.alpha * SCORE_SHARE
+    alpha = context.policy.alpha * SCORE_SHARE
     return alpha / 2 if has_subsets(series) else alpha
 
 
@@ -198,8 +198,8 @@ def has_subsets(series: BenchmarkSeries) -> bool:
 # --- private
 
 
-def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candidate | None:
-    policy, step = scene.policy, scene.step
+def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measure) -> Candidate | None:
+    policy, step = context.policy, context.step
     matrix = series.matrix(measure)
     all_rows = series.usable_rows(policy.min_coverage)
     all_rows = all_rows[matrix.missing[all_rows] < matrix.n_samples]
@@ -208,8 +208,8 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
     if not rows.size or steps[int(rows[-1])] != step:
         return None
     subject = Subject(suite=series.key.suite, benchmark=series.key.benchmark, measure=measure)
-    known = episodes_at(scene.run_context.episodes, subject, step)
-    accepted = [a for a in scene.run_context.acceptances if a.benchmark == series.key.benchmark]
+    known = episodes_at(context.run_context.episodes, subject, step)
+    accepted = [a for a in context.run_context.acceptances if a.benchmark == series.key.benchmark]
     counts = counting([steps[row] for row in rows], known, accepted)
     kept = rows[np.array(counts, dtype=bool)]
     start = max((p.from_step for p in policy.phases if p.from_step < step), default=None)
@@ -217,12 +217,12 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
     noise_from = 0 if start is None else sum(steps[row] <= start for row in kept)
     # A level that was accepted is the new normal, whatever the pinned model can do.
     is_accepted = any(a.step <= step for a in accepted)
-    pinned = None if is_accepted else _pinned_values(scene, series, measure)
+    pinned = None if is_accepted else _pinned_values(context, series, measure)
     if pinned is not None:
         matrix = inserted(matrix, len(steps), pinned)
     counted, scores = _scores(series, measure, matrix, kept)
     noise_from -= int(np.count_nonzero(~np.isin(kept[:noise_from], counted)))
-    repetition = _repetition(scene, series) if measure is Measure.SCORE else None
+    repetition = _repetition(context, series) if measure is Measure.SCORE else None
     return Candidate(
         subject=subject,
         series=series,
@@ -232,12 +232,12 @@ def _candidate(scene: Scene, series: BenchmarkSeries, measure: Measure) -> Candi
             rows=counted,
             noise_from=noise_from,
             pinned_row=None if pinned is None else len(steps),
-            dropped=_earlier(scene, series) - (counted.size - 1),
+            dropped=_earlier(context, series) - (counted.size - 1),
             decoding=decoding_variance(repetition),
         ),
-        steps=steps if pinned is None or scene.policy.pinned is None else (*steps, scene.policy.pinned.step),
+        steps=steps if pinned is None or context.policy.pinned is None else (*steps, context.policy.pinned.step),
         open_episode=open_of(known, steps),
-        newest=_is_newest(scene, series),
+        newest=_is_newest(context, series),
         repetition=repetition,
     )
 
@@ -274,58 +274,58 @@ def _whole(series: BenchmarkSeries, rows: IntArray) -> IntArray:
     return whole
 
 
-def _repetition(scene: Scene, series: BenchmarkSeries) -> Repetition | None:
-    if not scene.run_context.calibrations:
+def _repetition(context: JudgingContext, series: BenchmarkSeries) -> Repetition | None:
+    if not context.run_context.calibrations:
         return None
-    measured = measured_by(scene.record)
+    measured = measured_by(context.record)
     return repetition_of(
-        scene.run_context.calibrations, measured, series.key.benchmark, min_effect=scene.policy.min_effect
+        context.run_context.calibrations, measured, series.key.benchmark, min_effect=context.policy.min_effect
     )
 
 
-def _earlier(scene: Scene, series: BenchmarkSeries) -> int:
+def _earlier(context: JudgingContext, series: BenchmarkSeries) -> int:
     """Return how many checkpoints of the run had a result of this benchmark before."""
-    return sum(step < scene.step for step in _seen(scene, series))
+    return sum(step < context.step for step in _seen(context, series))
 
 
-def _is_newest(scene: Scene, series: BenchmarkSeries) -> bool:
+def _is_newest(context: JudgingContext, series: BenchmarkSeries) -> bool:
     """Return whether no later checkpoint of the newest branch is known that can open or end a loss.
 
     A screened one cannot: the whole benchmark of this checkpoint may have been asked because of it.
     """
-    return not scene.is_left and not any(step > scene.step for step in _seen(scene, series, only_whole=True))
+    return not context.is_left and not any(step > context.step for step in _seen(context, series, only_whole=True))
 
 
-def _seen(scene: Scene, series: BenchmarkSeries, *, only_whole: bool = False) -> set[int]:
+def _seen(context: JudgingContext, series: BenchmarkSeries, *, only_whole: bool = False) -> set[int]:
     """Return the steps that have a usable result of this benchmark, measured in whatever way."""
     seen: set[int] = set()
-    for one in scene.scores.of(series.key.benchmark, series.key.suite):
-        steps, rows = one.steps, one.usable_rows(scene.policy.min_coverage)
+    for one in context.scores.of(series.key.benchmark, series.key.suite):
+        steps, rows = one.steps, one.usable_rows(context.policy.min_coverage)
         seen.update(steps[row] for row in (_whole(one, rows) if only_whole else rows))
     return seen
 
 
-def _pinned_values(scene: Scene, series: BenchmarkSeries, measure: Measure) -> np.ndarray | None:
-    pinned, scores = scene.policy.pinned, scene.run_context.pinned
+def _pinned_values(context: JudgingContext, series: BenchmarkSeries, measure: Measure) -> np.ndarray | None:
+    pinned, scores = context.policy.pinned, context.run_context.pinned
     if pinned is None or scores is None:
         return None
     other = scores.series.get(series.key)
     row = None if other is None else other.row_of(pinned.step)
     if other is None or row is None:
         return None
-    if scores.run_id == scene.scores.run_id and pinned.step == scene.step:
+    if scores.run_id == context.scores.run_id and pinned.step == context.step:
         return None  # a checkpoint is not compared with itself
     values = dict(zip(other.sample_ids, values_at(other.matrix(measure), np.array([row]))[0].tolist(), strict=True))
     return np.array([values.get(sample_id, np.nan) for sample_id in series.sample_ids])
 
 
-def _level(scene: Scene, candidate: Candidate) -> Level:
+def _level(context: JudgingContext, candidate: Candidate) -> Level:
     is_score = candidate.subject.measure is Measure.SCORE
-    alpha = alpha_of_scores(scene, candidate.series) if is_score else scene.policy.alpha * BEHAVIOUR_SHARE
+    alpha = alpha_of_scores(context, candidate.series) if is_score else context.policy.alpha * BEHAVIOUR_SHARE
     return Level(
         alpha=alpha,
-        planned=scene.policy.planned_checkpoints,
-        benchmarks=scene.benchmarks,
-        pinned=scene.policy.pinned is not None,
+        planned=context.policy.planned_checkpoints,
+        benchmarks=context.benchmarks,
+        pinned=context.policy.pinned is not None,
         design=DEFAULT if is_score else PLAIN,
     )
