@@ -33,8 +33,8 @@ from eval_jobs.types import (
 from tracker.domain.records.types import Measure, Policy
 from tracker.domain.scores.run_scores import RunScores, scores_of, with_record
 from tracker.domain.scores.sample_columns import STATUSES, Questions, SampleColumns, make_columns, object_array
+from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import RunContext
 
 NEWEST = 10
 """Checkpoints that are timed, at the end of the run."""

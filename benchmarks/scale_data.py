@@ -35,8 +35,8 @@ from tracker.adapters.samples.packed_parquet import PackedSamples, SampleFiles, 
 from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.run_scores import scores_of
 from tracker.domain.scores.sample_columns import columns_of
+from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import RunContext
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS = 500

@@ -15,10 +15,10 @@ from tracker.domain.overview.costs import with_cost_so_far
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.run_scores import series_key
+from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.out_of_order import overtaken_by, rejudged, words_of
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
-from tracker.domain.verdicts.trials import RunContext
 from tracker.ports import History
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from eval_jobs.errors import StoreError
 from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.records.types import Measure, Policy, Report
-from tracker.domain.verdicts.trials import known_jitter, steps_for_jitter
+from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
 from tracker.ports import History
 
 

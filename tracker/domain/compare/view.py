@@ -24,9 +24,9 @@ from tracker.domain.scores.pairing import Pairing, Unlike, explain_difference, p
 from tracker.domain.scores.run_scores import SeriesKey, series_key
 from tracker.domain.scores.statistics import MCNEMAR, PairedTest, Spread, interval, paired_test, tost_p
 from tracker.domain.scores.summary import ScoreSummary, has_score, summarise
+from tracker.domain.verdicts.candidates import thresholds_of
 from tracker.domain.verdicts.decision import MIN_COMMON
 from tracker.domain.verdicts.rules import word_of_pair
-from tracker.domain.verdicts.trials import thresholds_of
 
 
 @dataclass(frozen=True, kw_only=True)

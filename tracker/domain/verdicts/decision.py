@@ -12,7 +12,7 @@ from tracker.domain.records.types import Baseline, Episode, Measure, VerdictWord
 from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
-from tracker.domain.verdicts.episodes import Trial, is_forgotten, is_recovered, opened, recovered, strongest_of
+from tracker.domain.verdicts.episodes import Hypothesis, is_forgotten, is_recovered, opened, recovered, strongest_of
 from tracker.domain.verdicts.rules import gains, is_equivalent, is_suspicious, losses, suspects, word_of
 
 MIN_COMMON = 0.95
@@ -46,41 +46,41 @@ def comparable(evidence: Sequence[Evidence], at_least: int = MIN_SAMPLES) -> tup
 
 
 def decide(
-    trial: Trial, evidence: Sequence[Evidence], known: Episode | None, *, run_id: str, chance: float | None
+    hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Episode | None, *, run_id: str, chance: float | None
 ) -> Decision:
     """Return what the tests of a subject say.
 
     Args:
-        trial: the subject at its candidate.
+        hypothesis: the subject at its candidate.
         evidence: its tests; at least one, all comparable.
         known: its loss that is open, or None.
         run_id: of the run.
         chance: score of guessing; None: unknown.
     """
-    if known is not None and is_recovered(trial, known):
+    if known is not None and is_recovered(hypothesis, known):
         # A subset is tested by four checkpoints together, which hold some of the loss still: the newest alone shows it.
-        alone = comparable(trial.evidence()) or tuple(evidence)
-        return _decision(VerdictWord.RECOVERED, trial, alone, recovered(trial, known), known.onset_step)
-    word = word_of(evidence, trial.thresholds)
+        alone = comparable(hypothesis.evidence()) or tuple(evidence)
+        return _decision(VerdictWord.RECOVERED, hypothesis, alone, recovered(hypothesis, known), known.onset_step)
+    word = word_of(evidence, hypothesis.thresholds)
     if word is not VerdictWord.REGRESSED:
-        return _decision(word, trial, evidence, None, None if known is None else known.onset_step)
-    if trial.subject.measure is Measure.SCORE and is_forgotten(trial) and was_learned(trial, chance):
+        return _decision(word, hypothesis, evidence, None, None if known is None else known.onset_step)
+    if hypothesis.subject.measure is Measure.SCORE and is_forgotten(hypothesis) and was_learned(hypothesis, chance):
         word = VerdictWord.FORGOTTEN
     forgotten = word is VerdictWord.FORGOTTEN
-    episode = known or opened(trial, run_id, losses(evidence, trial.thresholds))
+    episode = known or opened(hypothesis, run_id, losses(evidence, hypothesis.thresholds))
     changed = replace(episode, forgotten=episode.forgotten or forgotten)
     # Judged again after a crash, the episode knows already what is new here: the checkpoint before tells.
-    is_news = changed != known or (forgotten and not is_forgotten(trial, 1))
-    return _decision(word, trial, evidence, changed if is_news else None, episode.onset_step)
+    is_news = changed != known or (forgotten and not is_forgotten(hypothesis, 1))
+    return _decision(word, hypothesis, evidence, changed if is_news else None, episode.onset_step)
 
 
-def decide_screened(trial: Trial, evidence: Sequence[Evidence], known: Episode | None) -> Decision:
+def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Episode | None) -> Decision:
     """Return what the tests of a checkpoint say that asked a part of the samples: at most that all are to be asked.
 
     It opens and ends no loss and spends no alpha, so that the whole benchmark of the same checkpoint is still the
     first and only look at it that decides.
     """
-    word = VerdictWord.EQUIVALENT if is_equivalent(evidence, trial.thresholds) else VerdictWord.INCONCLUSIVE
+    word = VerdictWord.EQUIVALENT if is_equivalent(evidence, hypothesis.thresholds) else VerdictWord.INCONCLUSIVE
     shown = evidence
     if is_suspicious(evidence):
         word, shown = VerdictWord.SUSPECT, (strongest_of(evidence), *evidence)
@@ -89,12 +89,12 @@ def decide_screened(trial: Trial, evidence: Sequence[Evidence], known: Episode |
     return Decision(word=word, tests=tuple(evidence), shown=(shown[0], *alone), lost_since=lost_since)
 
 
-def was_learned(trial: Trial, chance: float | None) -> bool:
+def was_learned(hypothesis: Hypothesis, chance: float | None) -> bool:
     """Return whether the peak lies above the first block of the run, or above chance, by p < .01 and 2 points.
 
     Above both where the run begins untrained, at step 0: such a model may be above chance by a habit of its answers.
     """
-    track, width = trial.track, peak_width(trial.level.planned, trial.track.rows.size)
+    track, width = hypothesis.track, peak_width(hypothesis.level.planned, hypothesis.track.rows.size)
     means = track.scores.means
     peak = peak_blocks(track.rows, means, 1, width)
     if peak is None:
@@ -104,11 +104,13 @@ def was_learned(trial: Trial, chance: float | None) -> bool:
     weights[0, track.rows[:width]] -= 1 / width
     risen, level = track.scores.contrasts(weights)
     is_first = bool(peak.base[0] == track.rows[0])
-    above = [not is_first and _is_above(pooled_test(risen, trial.jitter, peak.base.size, width), peak.selected_from)]
+    above = [
+        not is_first and _is_above(pooled_test(risen, hypothesis.jitter, peak.base.size, width), peak.selected_from)
+    ]
     if chance is not None:
         over = replace(level, delta=level.delta - chance)
-        above.append(_is_above(pooled_test(over, trial.jitter, peak.base.size, math.inf), peak.selected_from))
-    return all(above) if trial.steps[int(track.rows[0])] == 0 else any(above)
+        above.append(_is_above(pooled_test(over, hypothesis.jitter, peak.base.size, math.inf), peak.selected_from))
+    return all(above) if hypothesis.steps[int(track.rows[0])] == 0 else any(above)
 
 
 # --- private
@@ -119,19 +121,23 @@ def _is_above(test: PooledTest, selected_from: int) -> bool:
 
 
 def _decision(
-    word: VerdictWord, trial: Trial, evidence: Sequence[Evidence], change: Episode | None, lost_since: int | None
+    word: VerdictWord,
+    hypothesis: Hypothesis,
+    evidence: Sequence[Evidence],
+    change: Episode | None,
+    lost_since: int | None,
 ) -> Decision:
-    deciding = _deciding(word, evidence, trial)
+    deciding = _deciding(word, evidence, hypothesis)
     alone = [e for e in evidence if e.m == evidence[0].m and e is not deciding]
     return Decision(word=word, tests=tuple(evidence), shown=(deciding, *alone), change=change, lost_since=lost_since)
 
 
-def _deciding(word: VerdictWord, evidence: Sequence[Evidence], trial: Trial) -> Evidence:
+def _deciding(word: VerdictWord, evidence: Sequence[Evidence], hypothesis: Hypothesis) -> Evidence:
     if word is VerdictWord.IMPROVED:
-        return max(gains(evidence, trial.thresholds), key=lambda e: e.test.delta / e.test.stderr)
+        return max(gains(evidence, hypothesis.thresholds), key=lambda e: e.test.delta / e.test.stderr)
     if word is VerdictWord.SUSPECT:
-        return strongest_of(suspects(evidence, trial.thresholds))
-    found = losses(evidence, trial.thresholds)
+        return strongest_of(suspects(evidence, hypothesis.thresholds))
+    found = losses(evidence, hypothesis.thresholds)
     if word is VerdictWord.FORGOTTEN:
         found = tuple(e for e in found if e.blocks.baseline is Baseline.PEAK) or found
     if word in (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN):

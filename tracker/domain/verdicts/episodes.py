@@ -40,7 +40,7 @@ class Subject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class Hypothesis:
     """A subject at its candidate, and what its tests are held to."""
 
     subject: Subject
@@ -97,55 +97,55 @@ def counting(steps: Sequence[int], known: Sequence[Episode], acceptances: Sequen
     return tuple(step == candidate or (step >= start and not any(_was_below(e, step) for e in known)) for step in steps)
 
 
-def is_forgotten(trial: Trial, back: int = 0) -> bool:
+def is_forgotten(hypothesis: Hypothesis, back: int = 0) -> bool:
     """Return whether the subject is below its peak at the candidate and at the two checkpoints before it.
 
     The newest four checkpoints together must show it too. `back` moves all that to so many checkpoints before.
     """
-    newest = _below_peak(trial, back)
+    newest = _below_peak(hypothesis, back)
     if not any(e.m == _FORGOTTEN_POOLED for e in newest):
         return False
-    return all(_below_peak(trial, back + more) for more in range(1, FORGOTTEN_AFTER))
+    return all(_below_peak(hypothesis, back + more) for more in range(1, FORGOTTEN_AFTER))
 
 
-def is_recovered(trial: Trial, episode: Episode) -> bool:
+def is_recovered(hypothesis: Hypothesis, episode: Episode) -> bool:
     """Return whether the two newest checkpoints, both after the alarm, no longer show the loss, and have risen.
 
     Not to see a small loss at one or two checkpoints is no recovery: eight together had to be pooled to find it.
     """
-    after = sum(trial.steps[row] > episode.opened_step for row in trial.track.rows)
-    if after < RECOVERED_AFTER or not all(_is_back(trial, episode, back) for back in range(RECOVERED_AFTER)):
+    after = sum(hypothesis.steps[row] > episode.opened_step for row in hypothesis.track.rows)
+    if after < RECOVERED_AFTER or not all(_is_back(hypothesis, episode, back) for back in range(RECOVERED_AFTER)):
         return False
-    return _has_risen(trial, episode)
+    return _has_risen(hypothesis, episode)
 
 
-def opened(trial: Trial, run_id: str, found: Sequence[Evidence]) -> Episode:
+def opened(hypothesis: Hypothesis, run_id: str, found: Sequence[Evidence]) -> Episode:
     """Return the episode that the losses in `found` open.
 
     Its onset is the oldest checkpoint of the new block that stands out most.
     """
-    subject, strongest = trial.subject, strongest_of(found)
+    subject, strongest = hypothesis.subject, strongest_of(found)
     return Episode(
         run_id=run_id,
         suite=subject.suite,
         benchmark=subject.benchmark,
         subset=subject.subset,
         measure=subject.measure,
-        opened_step=trial.step,
-        onset_step=trial.steps[int(strongest.blocks.new[0])],
-        opened_digest=trial.digest,
+        opened_step=hypothesis.step,
+        onset_step=hypothesis.steps[int(strongest.blocks.new[0])],
+        opened_digest=hypothesis.digest,
     )
 
 
-def recovered(trial: Trial, episode: Episode) -> Episode:
+def recovered(hypothesis: Hypothesis, episode: Episode) -> Episode:
     """Return the episode, ended at the candidate: it and the checkpoint before are back."""
-    rows = trial.track.rows
+    rows = hypothesis.track.rows
     return replace(
         episode,
-        closed_step=trial.step,
+        closed_step=hypothesis.step,
         closed_by=Closing.RECOVERED,
-        last_step=trial.steps[int(rows[rows.size - RECOVERED_AFTER - 1])],
-        closed_digest=trial.digest,
+        last_step=hypothesis.steps[int(rows[rows.size - RECOVERED_AFTER - 1])],
+        closed_digest=hypothesis.digest,
     )
 
 
@@ -177,40 +177,42 @@ def _was_below(episode: Episode, step: int) -> bool:
     return episode.last_step is not None and episode.onset_step <= step <= episode.last_step
 
 
-def _below_peak(trial: Trial, back: int) -> tuple[Evidence, ...]:
-    found = losses(trial.evidence(back), trial.thresholds)
+def _below_peak(hypothesis: Hypothesis, back: int) -> tuple[Evidence, ...]:
+    found = losses(hypothesis.evidence(back), hypothesis.thresholds)
     return tuple(e for e in found if e.blocks.baseline is Baseline.PEAK)
 
 
-def _is_back(trial: Trial, episode: Episode, back: int) -> bool:
+def _is_back(hypothesis: Hypothesis, episode: Episode, back: int) -> bool:
     """Return whether no baseline that the loss was seen against is clearly above."""
-    evidence = trial.evidence(back)
-    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK and _is_before(trial, e, episode)]
+    evidence = hypothesis.evidence(back)
+    peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK and _is_before(hypothesis, e, episode)]
     pinned = [e for e in evidence if e.blocks.baseline is Baseline.PINNED]
-    groups = [g for g in (peak or _against_before(trial, episode, back), pinned) if g]
+    groups = [g for g in (peak or _against_before(hypothesis, episode, back), pinned) if g]
     return bool(groups) and all(any(e.p_worse > RECOVERED_P for e in g if e.m in _RECOVERY_POOLED) for g in groups)
 
 
-def _has_risen(trial: Trial, episode: Episode) -> bool:
+def _has_risen(hypothesis: Hypothesis, episode: Episode) -> bool:
     """Return whether the newest checkpoints are above those of the loss, beyond chance."""
-    rows, steps = trial.track.rows, trial.steps
+    rows, steps = hypothesis.track.rows, hypothesis.steps
     lost = np.array([row for row in rows if steps[row] >= episode.onset_step], dtype=np.int64)
     chosen = [
         Blocks(baseline=Baseline.RECENT, new=rows[-m:], base=lost[:-m][:BLOCK])
         for m in _RISEN_POOLED
         if m < lost.size and steps[int(rows[-m])] > episode.opened_step
     ]
-    return any(e.p_better < _RISEN_P for e in evidence_on(trial.track, chosen, trial.jitter, trial.level))
+    return any(
+        e.p_better < _RISEN_P for e in evidence_on(hypothesis.track, chosen, hypothesis.jitter, hypothesis.level)
+    )
 
 
-def _is_before(trial: Trial, evidence: Evidence, episode: Episode) -> bool:
-    return trial.steps[int(evidence.blocks.base[-1])] < episode.onset_step
+def _is_before(hypothesis: Hypothesis, evidence: Evidence, episode: Episode) -> bool:
+    return hypothesis.steps[int(evidence.blocks.base[-1])] < episode.onset_step
 
 
-def _against_before(trial: Trial, episode: Episode, back: int) -> tuple[Evidence, ...]:
+def _against_before(hypothesis: Hypothesis, episode: Episode, back: int) -> tuple[Evidence, ...]:
     """Early in a run there is no peak yet, or it holds checkpoints of the loss, as the recent ones do."""
-    track = trial.track.before(back)
-    earlier = np.array([row for row in track.rows if trial.steps[row] < episode.onset_step], dtype=np.int64)
+    track = hypothesis.track.before(back)
+    earlier = np.array([row for row in track.rows if hypothesis.steps[row] < episode.onset_step], dtype=np.int64)
     base = earlier[-BLOCK:]
     chosen = [Blocks(baseline=Baseline.RECENT, new=track.rows[-m:], base=base) for m in _RECOVERY_POOLED]
-    return evidence_on(track, chosen if base.size else (), trial.jitter, trial.level)
+    return evidence_on(track, chosen if base.size else (), hypothesis.jitter, hypothesis.level)

@@ -12,19 +12,19 @@ from tracker.domain.regression.budget import ONE_SIZE
 from tracker.domain.regression.detector import Level, Track, jitter_of
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
 from tracker.domain.scores.matrix import columns_of_matrix, is_varied
-from tracker.domain.verdicts.decision import Decision, comparable, decide
-from tracker.domain.verdicts.episodes import Trial, counting, episodes_at, open_of
-from tracker.domain.verdicts.evidence import verdict_of
-from tracker.domain.verdicts.rules import Thresholds, losses
-from tracker.domain.verdicts.trials import (
+from tracker.domain.verdicts.candidates import (
     Candidate,
     JudgingContext,
     alpha_of_scores,
     candidates_of,
     has_subsets,
+    hypothesis_of,
     on_whole_checkpoints,
-    trial_of,
 )
+from tracker.domain.verdicts.decision import Decision, comparable, decide
+from tracker.domain.verdicts.episodes import Hypothesis, counting, episodes_at, open_of
+from tracker.domain.verdicts.evidence import verdict_of
+from tracker.domain.verdicts.rules import Thresholds, losses
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
 
@@ -62,12 +62,12 @@ def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Finding
     candidates = tuple(c for c in candidates_of(context, measure).values() if is_varied(c.matrix) and not c.left_out)
     jitters = jitter_of([c.track for c in candidates])
     for candidate, jitter in zip(candidates, jitters, strict=True):
-        trial = trial_of(context, candidate, jitter)
-        evidence = comparable(trial.evidence())
+        hypothesis = hypothesis_of(context, candidate, jitter)
+        evidence = comparable(hypothesis.evidence())
         if evidence:
-            decision = decide(trial, evidence, candidate.open_episode, run_id=context.scores.run_id, chance=None)
+            decision = decide(hypothesis, evidence, candidate.open_episode, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
-                yield _finding(decision, trial, candidate)
+                yield _finding(decision, hypothesis, candidate)
 
 
 def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Finding]:
@@ -89,7 +89,7 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Findi
         if not known and not losses(comparable(tests, MIN_SAMPLES), thresholds):
             continue
         own = _own_track(candidate, known)
-        trial = Trial(
+        hypothesis = Hypothesis(
             subject=subject,
             matrix=columns_of_matrix(scores, np.flatnonzero(grouping.index == grouping.names.index(name))),
             track=own,
@@ -99,14 +99,14 @@ def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Findi
             thresholds=thresholds,
             digest=context.digest,
         )
-        trial = replace(trial, track=replace(own, scores=trial.matrix))
+        hypothesis = replace(hypothesis, track=replace(own, scores=hypothesis.matrix))
         own_tests = subset_evidence(scores, own, grouping, level, {name}).get(name, ()) if known else tests
         evidence = comparable(own_tests, MIN_SAMPLES)
         if evidence:
             is_open = open_of(known, candidate.series.steps)
-            decision = decide(trial, evidence, is_open, run_id=context.scores.run_id, chance=None)
+            decision = decide(hypothesis, evidence, is_open, run_id=context.scores.run_id, chance=None)
             if decision.word in _FOUND:
-                yield _finding(decision, trial, candidate)
+                yield _finding(decision, hypothesis, candidate)
 
 
 def _own_track(candidate: Candidate, known: Sequence[Episode]) -> Track:
@@ -117,6 +117,6 @@ def _own_track(candidate: Candidate, known: Sequence[Episode]) -> Track:
     return replace(track, rows=kept, pinned_row=None, dropped=track.dropped + track.rows.size - kept.size)
 
 
-def _finding(decision: Decision, trial: Trial, candidate: Candidate) -> Finding:
-    verdict = verdict_of(decision, trial, candidate)
+def _finding(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Finding:
+    verdict = verdict_of(decision, hypothesis, candidate)
     return Finding(verdict=verdict, change=decision.change if candidate.newest else None)

@@ -23,6 +23,14 @@ from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.scores.summary import summarise
 from tracker.domain.verdicts.aggregate_judge import judge_aggregates
+from tracker.domain.verdicts.candidates import (
+    Candidate,
+    JudgingContext,
+    RunContext,
+    candidates_of,
+    chance_of,
+    hypothesis_of,
+)
 from tracker.domain.verdicts.decision import comparable, decide, decide_screened
 from tracker.domain.verdicts.episodes import Subject, subject_of
 from tracker.domain.verdicts.evidence import own_mean, untested, verdict_of
@@ -37,7 +45,6 @@ from tracker.domain.verdicts.reasons import (
     reason_for_unlike,
 )
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
-from tracker.domain.verdicts.trials import Candidate, JudgingContext, RunContext, candidates_of, chance_of, trial_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,29 +139,29 @@ def _plain(benchmark: str, word: VerdictWord, reason: str) -> Verdict:
 
 
 def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> _Judged:
-    trial = trial_of(context, candidate, jitter)
-    tests = trial.evidence()
+    hypothesis = hypothesis_of(context, candidate, jitter)
+    tests = hypothesis.evidence()
     evidence = comparable(tests)
     if evidence:
         if candidate.left_out:
-            screened = decide_screened(trial, evidence, candidate.open_episode)
-            return _Judged(verdict=verdict_of(screened, trial, candidate))
+            screened = decide_screened(hypothesis, evidence, candidate.open_episode)
+            return _Judged(verdict=verdict_of(screened, hypothesis, candidate))
         chance = chance_of(context, candidate)
-        decision = decide(trial, evidence, candidate.open_episode, run_id=context.scores.run_id, chance=chance)
+        decision = decide(hypothesis, evidence, candidate.open_episode, run_id=context.scores.run_id, chance=chance)
         change = decision.change if candidate.newest else None
-        return _Judged(verdict=verdict_of(decision, trial, candidate), change=change)
-    mean = own_mean(trial, candidate, trial.track.rows[-1:])
+        return _Judged(verdict=verdict_of(decision, hypothesis, candidate), change=change)
+    mean = own_mean(hypothesis, candidate, hypothesis.track.rows[-1:])
     earlier = _measured_otherwise(context, candidate)
     if tests:
         word, reason = VerdictWord.INCOMPARABLE, reason_for_too_few_common(tests)
-    elif trial.track.rows.size > 1:
+    elif hypothesis.track.rows.size > 1:
         word, reason = VerdictWord.INCONCLUSIVE, reason_for_too_early()
     elif earlier is not None:
         reason = reason_for_unlike(context.record.plan, earlier, candidate.subject.benchmark)
         word = VerdictWord.INCOMPARABLE
     else:
         word, reason = VerdictWord.FIRST, reason_for_first(mean)
-    return _Judged(verdict=untested(trial, candidate, word, reason))
+    return _Judged(verdict=untested(hypothesis, candidate, word, reason))
 
 
 def _measured_otherwise(context: JudgingContext, candidate: Candidate) -> EvalPlan | None:

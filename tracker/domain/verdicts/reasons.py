@@ -11,7 +11,7 @@ from tracker.domain.regression.detector import Evidence
 from tracker.domain.scores.pairing import explain_difference
 from tracker.domain.scores.summary import ScoreSummary, has_score
 from tracker.domain.verdicts.decision import MIN_COMMON, MIN_SAMPLES
-from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER, RECOVERED_AFTER, Trial
+from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER, RECOVERED_AFTER, Hypothesis
 
 
 def reason_for_failure(failure: BenchmarkFailure) -> str:
@@ -61,7 +61,11 @@ def reason_for_too_few_common(evidence: Sequence[Evidence]) -> str:
 
 
 def reason_for(
-    word: VerdictWord, deciding: Comparison, means: tuple[float, float], trial: Trial, detectable: float | None
+    word: VerdictWord,
+    deciding: Comparison,
+    means: tuple[float, float],
+    hypothesis: Hypothesis,
+    detectable: float | None,
 ) -> str:
     """Say what changed, against which checkpoints, and by how many samples.
 
@@ -69,17 +73,17 @@ def reason_for(
         word: the verdict.
         deciding: the comparison that it rests on.
         means: of the baseline and of the candidate's side, as the benchmark reports them.
-        trial: what was tried.
+        hypothesis: what was tried.
         detectable: smallest true loss that would have been seen.
     """
-    change = _change(deciding, means, trial.subject.measure)
+    change = _change(deciding, means, hypothesis.subject.measure)
     if word is VerdictWord.EQUIVALENT:
-        return f"{change}: shown to be within {trial.thresholds.equivalence_margin:.2g}"
+        return f"{change}: shown to be within {hypothesis.thresholds.equivalence_margin:.2g}"
     if word is VerdictWord.INCONCLUSIVE:
         seen = "" if detectable is None else f"; a true loss below {detectable:.2g} can go unseen"
         return f"{change}: too little to conclude from {deciding.n_common} samples{seen}"
     counted = f"{change}; {_flips_text(deciding)}"
-    if trial.subject.measure is not Measure.SCORE:
+    if hypothesis.subject.measure is not Measure.SCORE:
         counted = change
     if word is VerdictWord.FORGOTTEN:
         return f"{counted}; below the peak at {FORGOTTEN_AFTER} checkpoints in a row"

@@ -16,7 +16,7 @@ from tracker.domain.records.types import Closing, Episode, Policy
 from tracker.domain.scores.run_scores import RunScores, series_key, with_record
 from tracker.domain.scores.sample_columns import columns_of
 from tracker.domain.scores.series import less_rows
-from tracker.domain.verdicts.trials import JudgingContext, RunContext
+from tracker.domain.verdicts.candidates import JudgingContext, RunContext
 
 
 def branches_known(record: EvalRecord, run_context: RunContext) -> Branches:

@@ -20,7 +20,7 @@ from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.rules import BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.gate.types import GateCase, GateWord
 from tracker.domain.records.types import LatencyMetric
-from tracker.domain.verdicts.trials import known_jitter
+from tracker.domain.verdicts.candidates import known_jitter
 
 POLICY = GatePolicy(
     alpha=0.01,

@@ -23,8 +23,8 @@ from tracker.domain.imports.types import Sheet
 from tracker.domain.records.types import Policy, Report, VerdictWord
 from tracker.domain.scores.mean_series import means_of
 from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import RunContext
 
 N = 200
 

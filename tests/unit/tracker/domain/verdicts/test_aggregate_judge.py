@@ -15,8 +15,8 @@ from tracker.domain.imports.records import Target, checkpoints_of
 from tracker.domain.imports.types import Sheet
 from tracker.domain.records.types import Acceptance, Policy, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import RunContext
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 POLICY = Policy(planned_checkpoints=20, chance={"lambada": 0.0})

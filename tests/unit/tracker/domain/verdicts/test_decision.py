@@ -12,16 +12,16 @@ from tracker.domain.records.types import Baseline, Closing, Episode, VerdictWord
 from tracker.domain.regression.detector import Level, jitter_of
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.decision import Decision, comparable, decide, was_learned
-from tracker.domain.verdicts.episodes import Subject, Trial
+from tracker.domain.verdicts.episodes import Hypothesis, Subject
 from tracker.domain.verdicts.rules import Thresholds
 
 SIZES = Thresholds(min_effect=0.01, equivalence_margin=0.01)
 
 
-def trial_of(table: FloatArray) -> Trial:
+def hypothesis_of(table: FloatArray) -> Hypothesis:
     track = track_of(table)
     (jitter,) = jitter_of([track])
-    return Trial(
+    return Hypothesis(
         subject=Subject(suite="skills", benchmark="sums"),
         matrix=track.scores,  # type: ignore[arg-type]
         track=track,
@@ -41,38 +41,40 @@ def with_levels(*levels: tuple[int, float], n: int = 400, seed: int = 0) -> Floa
 
 
 def test_above_its_first_block_it_was_learned() -> None:
-    assert was_learned(trial_of(with_levels((10, 0.2), (20, 0.8), (3, 0.1))), None)
+    assert was_learned(hypothesis_of(with_levels((10, 0.2), (20, 0.8), (3, 0.1))), None)
 
 
 def test_good_from_the_start_was_not_learned_unless_above_chance() -> None:
-    trial = trial_of(with_levels((30, 0.8), (3, 0.1)))
-    assert not was_learned(trial, None)
-    assert was_learned(trial, 0.25)
-    assert not was_learned(trial, 0.8)
+    hypothesis = hypothesis_of(with_levels((30, 0.8), (3, 0.1)))
+    assert not was_learned(hypothesis, None)
+    assert was_learned(hypothesis, 0.25)
+    assert not was_learned(hypothesis, 0.8)
 
 
 def test_a_rise_of_less_than_two_points_is_not_learning() -> None:
-    trial = trial_of(with_levels((10, 0.50), (20, 0.515), (3, 0.1), n=4000))
-    assert not was_learned(trial, None)
-    assert not was_learned(trial, 0.505)
+    hypothesis = hypothesis_of(with_levels((10, 0.50), (20, 0.515), (3, 0.1), n=4000))
+    assert not was_learned(hypothesis, None)
+    assert not was_learned(hypothesis, 0.505)
 
 
 def test_without_a_peak_nothing_is_known_to_be_learned() -> None:
-    assert not was_learned(trial_of(with_levels((3, 0.2), (3, 0.9))), 0.1)
+    assert not was_learned(hypothesis_of(with_levels((3, 0.2), (3, 0.9))), 0.1)
 
 
 def test_tests_with_too_few_common_samples_do_not_count() -> None:
     table = flipping(0, 6, n=100)
     table[-1, :4] = np.nan
-    assert len(comparable(trial_of(table).evidence())) == len(trial_of(table).evidence()) > 0
+    assert len(comparable(hypothesis_of(table).evidence())) == len(hypothesis_of(table).evidence()) > 0
     table[-1, 4:6] = np.nan
-    assert {e.m for e in comparable(trial_of(table).evidence())} == {4}  # three of the newest four have scored them
-    assert comparable(trial_of(np.ones((6, 1))).evidence()) == ()
+    assert {e.m for e in comparable(hypothesis_of(table).evidence())} == {
+        4
+    }  # three of the newest four have scored them
+    assert comparable(hypothesis_of(np.ones((6, 1))).evidence()) == ()
 
 
 def decided(table: FloatArray, known: Episode | None = None) -> Decision:
-    trial = trial_of(table)
-    return decide(trial, comparable(trial.evidence()), known, run_id="run", chance=None)
+    hypothesis = hypothesis_of(table)
+    return decide(hypothesis, comparable(hypothesis.evidence()), known, run_id="run", chance=None)
 
 
 def test_the_evidence_that_decided_comes_first_and_then_the_candidate_alone() -> None:

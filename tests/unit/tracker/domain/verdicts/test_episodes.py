@@ -14,9 +14,9 @@ from tests.unit.tracker.domain.making import record_of, suite_of
 from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.types import Acceptance, Baseline, Closing, Episode, Pinned, Policy, Report, VerdictWord
+from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.episodes import Subject, accepted, counting, episodes_at, open_of
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import RunContext
 
 POLICY = Policy(planned_checkpoints=50)
 SUBJECT = Subject(suite="skills", benchmark="sums")

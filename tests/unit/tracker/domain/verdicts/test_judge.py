@@ -13,8 +13,8 @@ from tests.records import forgetting_run
 from tests.unit.tracker.domain.judging import NOW, POLICY, followed, judged, right, run_of, scores_of, words
 from tests.unit.tracker.domain.making import Scores, failure_of, record_of, suite_of
 from tracker.domain.records.types import Baseline, Policy, VerdictWord
+from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import RunContext
 
 ONE_CHECKPOINT = 0.05 * 0.9 / 10
 """Of one benchmark at one of ten checkpoints; its tests share it."""

@@ -10,8 +10,8 @@ from eval_jobs.types import EvalRecord, ServeSpec
 from tests.unit.tracker.domain.judging import NOW, POLICY, judged, right, run_of, scores_of, words
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
 from tracker.domain.records.types import Acceptance, Baseline, Phase, Pinned, Policy, Verdict, VerdictWord
+from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import RunContext
 
 LONG = Policy(planned_checkpoints=50)
 

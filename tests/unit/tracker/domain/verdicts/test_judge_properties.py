@@ -15,8 +15,8 @@ from tests.unit.tracker.domain.judging import NOW, POLICY, followed, judged, rem
 from tests.unit.tracker.domain.regression.tables import flipping
 from tracker.domain.records.types import Baseline, Policy, Report, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores
+from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.trials import RunContext
 
 W = VerdictWord
 counts = st.lists(st.integers(0, 40), min_size=1, max_size=12)

@@ -12,9 +12,9 @@ from tests.unit.tracker.domain.making import record_of
 from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.types import Closing, Policy, Report, VerdictWord
+from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.rewind import left_behind
-from tracker.domain.verdicts.trials import RunContext
 
 POLICY = Policy(planned_checkpoints=40)
 START = datetime(2026, 1, 1, tzinfo=UTC)

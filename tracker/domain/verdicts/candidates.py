@@ -20,7 +20,7 @@ from tracker.domain.scores.mean_series import Means
 from tracker.domain.scores.run_scores import BenchmarkSeries, RunScores, SeriesKey, series_key
 from tracker.domain.scores.sample_columns import Questions
 from tracker.domain.scores.series import series_keys
-from tracker.domain.verdicts.episodes import Subject, Trial, counting, episodes_at, open_of
+from tracker.domain.verdicts.episodes import Hypothesis, Subject, counting, episodes_at, open_of
 from tracker.domain.verdicts.rules import Thresholds
 
 _JITTER_CHECKPOINTS = 2 * WINDOW
@@ -119,9 +119,9 @@ def candidates_of(context: JudgingContext, measure: Measure) -> Mapping[str, Can
     return found
 
 
-def trial_of(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> Trial:
-    """Return the trial of a benchmark."""
-    return Trial(
+def hypothesis_of(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> Hypothesis:
+    """Return the hypothesis of a benchmark."""
+    return Hypothesis(
         subject=candidate.subject,
         matrix=candidate.matrix,
         track=candidate.track,
