@@ -99,7 +99,7 @@ class RunNoise:
     """What makes two checkpoints of a run differ although nothing was lost."""
 
     jitters: Mapping[SeriesKey, Jitter] = field(default_factory=dict)
-    """Of the candidate's run (`trials.known_jitter`)."""
+    """Of the candidate's run (`candidates.known_jitter`)."""
     calibrations: tuple[Calibration, ...] = ()
     """Of all runs."""
 
