@@ -116,7 +116,9 @@ def _sweep(service: SweepService, name: str) -> Sweep:
     if name in service.sweeps:
         return service.sweeps[name]
     close = difflib.get_close_matches(name, service.sweeps, n=1)
-    known = f"did you mean {close[0]}?" if close else f"known: {', '.join(service.sweeps) or 'none; add a [[schedule]]'}"
+    known = (
+        f"did you mean {close[0]}?" if close else f"known: {', '.join(service.sweeps) or 'none; add a [[schedule]]'}"
+    )
     raise ConfigError(f"no sweep is called {name!r}", hint=known)
 
 

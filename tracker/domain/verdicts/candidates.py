@@ -1,4 +1,4 @@
-"""From a record and the scores of its run to candidates: which checkpoints count, and what the tests are held to. Pure."""
+"""From a record and the scores of its run to candidates: which checkpoints count, and what tests are held to. Pure."""
 
 from __future__ import annotations
 
