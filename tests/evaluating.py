@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.evaluate.common.pauses import Pauses
+from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.data.files import read_data_digest
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.ports import Evaluator, ShowProgress
@@ -16,7 +16,7 @@ from tests.fakes.openai_server import OpenAIServer, Reply, Request
 
 Answer = Callable[[Request], Reply]
 
-AT_ONCE = Pauses(broken_s=(0.01, 0.01), busy_s=(0.01, 0.01, 0.01), lost_s=(0.0, 0.0))
+AT_ONCE = RetryPolicy(broken_s=(0.01, 0.01), busy_s=(0.01, 0.01, 0.01), lost_s=(0.0, 0.0))
 """As many tries as ever, without waiting for them."""
 
 

@@ -37,7 +37,7 @@ VIOLATIONS = {
     "cli-layers": ("tracker/cli/options.py", "import tracker.cli.commands.watch"),
     "dashboards-layers": ("dashboards/charts/run.py", "import dashboards.page.html"),
     "siblings": ("tracker/domain/scores/statistics.py", "import tracker.domain.scores.pairing"),
-    "processes": ("eval_jobs/evaluate/selection.py", "import eval_jobs.evaluate.evalscope.child.slots"),
+    "processes": ("eval_jobs/evaluate/selection.py", "import eval_jobs.evaluate.evalscope.child.main"),
     "pure": ("tracker/domain/verdicts/judge.py", "import os"),
     "pandas": ("tracker/cli/commands/costs.py", "import pandas"),
     "evalscope": ("tracker/cli/tables/render.py", "import evalscope"),

@@ -69,7 +69,7 @@ Times = Callable[[Request], Reply | None]
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvalScopeEvaluator]:
-    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("endpoint"), pauses=AT_ONCE)
+    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("endpoint"), retry_policy=AT_ONCE)
     yield evaluator
     evaluator.close()
 

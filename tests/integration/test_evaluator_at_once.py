@@ -33,7 +33,7 @@ CONCURRENCY = 4
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvalScopeEvaluator]:
-    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("at-once"), pauses=AT_ONCE)
+    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("at-once"), retry_policy=AT_ONCE)
     yield evaluator
     evaluator.close()
 

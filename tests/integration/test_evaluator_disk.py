@@ -33,7 +33,7 @@ def evaluator(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     """One whose caches do not lie on the small disk."""
     for name in ("HF_HOME", "HF_DATASETS_CACHE", "MODELSCOPE_CACHE", "EVALSCOPE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "caches" / name))
-    evaluator = EvalScopeEvaluator(disk / "work", pauses=AT_ONCE)
+    evaluator = EvalScopeEvaluator(disk / "work", retry_policy=AT_ONCE)
     yield evaluator
     evaluator.close()
 

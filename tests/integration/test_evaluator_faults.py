@@ -37,7 +37,7 @@ SECRET = "sk-very-secret"  # noqa: S105 - no real one
 
 @pytest.fixture(scope="module")
 def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvalScopeEvaluator]:
-    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("faults"), pauses=AT_ONCE)
+    evaluator = EvalScopeEvaluator(tmp_path_factory.mktemp("faults"), retry_policy=AT_ONCE)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TEST_API_KEY", SECRET)  # the child inherits it when it starts
         yield evaluator

@@ -98,7 +98,10 @@ def test_every_thread_of_the_server_leaves_the_core_of_the_worker_and_the_schedu
 @needs_two_cores
 def test_the_evaluator_goes_where_it_is_put_and_comes_back(tmp_path: Path) -> None:
     some_core = sorted(ALL_CORES)[:1]
-    with OpenAIServer(right) as server, closing(EvalScopeEvaluator(tmp_path / "work", pauses=AT_ONCE)) as evaluator:
+    with (
+        OpenAIServer(right) as server,
+        closing(EvalScopeEvaluator(tmp_path / "work", retry_policy=AT_ONCE)) as evaluator,
+    ):
         suite, endpoint = suite_of(sums(tmp_path, 3)), endpoint_of(server)
         beside = replace(endpoint, client_cores=tuple(some_core), client_niceness=7)
         evaluate_one(evaluator, suite, beside, plan_id="beside an engine on few cores")

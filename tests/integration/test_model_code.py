@@ -81,7 +81,7 @@ def request_for(benchmark: Benchmark, endpoint: Endpoint, folder: Path) -> Messa
     assert mirror is not None
     data = LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
     task = benchmark_task(benchmark, suite, endpoint, folder=str(folder / "run"), data=data)
-    return evaluate_request(suite, endpoint, [task]) | {"pauses": asdict(AT_ONCE)}
+    return evaluate_request(suite, endpoint, [task]) | {"retry_policy": asdict(AT_ONCE)}
 
 
 def test_code_that_comes_with_a_data_set_is_not_trusted() -> None:

@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from eval_jobs.errors import EndpointFailed, EvaluatorDied, TrackerError
+from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.outputs import Outputs
 from eval_jobs.evaluate.common.parse import metric_name, token_sum
-from eval_jobs.evaluate.common.pauses import Pauses
 from eval_jobs.evaluate.common.plan_folders import forget_plan, kept_plans, lock_path
 from eval_jobs.evaluate.common.protocol import Message, error_of
 from eval_jobs.evaluate.common.task_config import (
@@ -57,7 +57,7 @@ class EvalScopeEvaluator:
         work_dir: Path,
         python: str = sys.executable,
         *,
-        pauses: Pauses | None = None,
+        retry_policy: RetryPolicy | None = None,
         log_name: str = "",
     ) -> None:
         """Prepare; the child is started with the first evaluation.
@@ -65,11 +65,11 @@ class EvalScopeEvaluator:
         Args:
             work_dir: for data, half-done evaluations, caches and logs.
             python: the interpreter of the child.
-            pauses: before the server is asked again.
+            retry_policy: pauses before the server is asked again.
             log_name: of the child's log; a default names this process.
         """
         self.work_dir = work_dir.absolute()
-        self._pauses = pauses or Pauses()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._log_name = log_name or f"evaluator-{os.getpid()}.log"
         self._python = python
         self._child: ChildProcess | None = None
@@ -154,7 +154,7 @@ class EvalScopeEvaluator:
         # What has the longest answers is begun first; the order of the suite decides among equals.
         in_order = sorted(tasks, key=lambda task: -max_tokens(task.benchmark, suite))
         request = evaluate_request(suite, endpoint, [task.json for task in in_order])
-        request["pauses"] = asdict(self._pauses)
+        request["retry_policy"] = asdict(self._retry_policy)
         outcomes: dict[str, EvalResult | TrackerError] = {}
         asking_s: dict[str, float] = {}
         started_s = time.monotonic()

@@ -23,16 +23,16 @@ from evalscope import TaskConfig
 from evalscope.api.dataset.hub import DatasetHub
 
 from eval_jobs.errors import BadData, EndpointFailed, EvaluateError, EvaluatorDied, TrackerError, UnknownBenchmark
+from eval_jobs.evaluate.asking.journal import Journal, PlanChanged
+from eval_jobs.evaluate.asking.pipes import Send, own_stdout, requests_from_stdin
+from eval_jobs.evaluate.asking.shared_pool import SharedPool
 from eval_jobs.evaluate.common.answer_check import is_overflow
 from eval_jobs.evaluate.common.outputs import Outputs
 from eval_jobs.evaluate.common.parse import Place
 from eval_jobs.evaluate.common.protocol import PLANNED_FILE, Message, error_message
-from eval_jobs.evaluate.evalscope.child.journal import Journal, PlanChanged
 from eval_jobs.evaluate.evalscope.child.model_api import StrictAPI
 from eval_jobs.evaluate.evalscope.child.own_benchmarks import register_own
-from eval_jobs.evaluate.evalscope.child.pipes import Send, own_stdout, requests_from_stdin
 from eval_jobs.evaluate.evalscope.child.recorder import Recorder
-from eval_jobs.evaluate.evalscope.child.shared_pool import SharedPool
 from eval_jobs.host.plan_lock import held
 from eval_jobs.host.scheduling import Whereabouts, stand_back
 from eval_jobs.host.storage import is_full, is_storage_error, storage_error
@@ -73,7 +73,7 @@ def carry_out(request: Message, send: Send) -> None:
             send(error_message(error) | {"benchmark": task["benchmark"], "asking_s": 0.0})
         return
     with SharedPool(n_threads(request["concurrency"])) as pool:
-        shared = _Shared(api=api, pool=pool, loading=threading.Lock(), lost_s=tuple(request["pauses"]["lost_s"]))
+        shared = _Shared(api=api, pool=pool, loading=threading.Lock(), lost_s=tuple(request["retry_policy"]["lost_s"]))
         threads = []
         for task in request["tasks"]:
             journal = Journal(task, send)
@@ -102,7 +102,7 @@ class _Shared:
     loading: threading.Lock
     """Held by who loads data: benchmarks draw from the one random state of the process."""
     lost_s: tuple[float, ...]
-    """Pauses before what got no answer from a server that lives is asked again."""
+    """RetryPolicy before what got no answer from a server that lives is asked again."""
 
 
 def _send_outcome(task: Message, journal: Journal, shared: _Shared, send: Send) -> None:
@@ -135,7 +135,7 @@ def _evaluate(task: Message, journal: Journal, shared: _Shared, loading: ExitSta
         if pause_s is None or not again:
             break
         log.warning("%s: asking again, in %.0f s, for %s", journal.name, pause_s, again)
-        shared.api.slots.closed.wait(pause_s)
+        shared.api.limiter.stopped.wait(pause_s)
         journal.begin_again()
         loading.enter_context(shared.loading)
     _check_complete(journal, lost)
@@ -162,7 +162,7 @@ def _run(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) -
         np.random.seed(config.seed)
         Recorder(config, journal=journal, pool=shared.pool, on_loaded=loading.close).eval()
     except Exception as error:
-        closed = shared.api.gate.error
+        closed = shared.api.breaker.error
         if closed is None:  # an error of another sample may come first
             raise
         again = "what was answered is kept, the next try asks only the rest"

@@ -15,13 +15,13 @@ from evalscope.api.model import GenerateConfig, ModelOutput
 from evalscope.models.openai_compatible import OpenAICompatibleAPI
 
 from eval_jobs.errors import EndpointFailed
+from eval_jobs.evaluate.asking.circuit_breaker import CircuitBreaker
+from eval_jobs.evaluate.asking.failures import describe
+from eval_jobs.evaluate.asking.http_client import http_client
+from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
+from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common.answer_check import check_answer
-from eval_jobs.evaluate.common.pauses import Pauses
 from eval_jobs.evaluate.common.protocol import Message
-from eval_jobs.evaluate.evalscope.child.answering import CONTROL_FAILURES, Gate
-from eval_jobs.evaluate.evalscope.child.blame import describe
-from eval_jobs.evaluate.evalscope.child.http_client import http_client
-from eval_jobs.evaluate.evalscope.child.slots import Slots
 
 log = logging.getLogger("eval_jobs.evaluate.evalscope.child.main")
 
@@ -36,7 +36,7 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
 
     def __init__(self, request: Message) -> None:
         key = _api_key(request["api_key_env"])
-        self.slots = Slots(request["concurrency"])
+        self.limiter = ConcurrencyLimiter(request["concurrency"])
         super().__init__(
             model_name=request["model"],
             base_url=request["base_url"],
@@ -44,11 +44,15 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
             config=GenerateConfig(**request["tasks"][0]["task"]["generation_config"]),
             max_retries=0,
             timeout=request["timeout_s"],
-            http_client=http_client(request["timeout_s"], self.slots, secret=key),
+            http_client=http_client(request["timeout_s"], self.limiter, secret=key),
         )
         own_engine = bool(request["own_engine"])
-        pauses = Pauses(**request["pauses"])
-        self.gate = Gate(is_alive=self._is_alive, slots=self.slots, own_engine=own_engine, pauses=pauses)
+        self.breaker = CircuitBreaker(
+            is_alive=self._is_alive,
+            limiter=self.limiter,
+            own_engine=own_engine,
+            retry_policy=RetryPolicy(**request["retry_policy"]),
+        )
         self._signed_by = str(request["model"]) if own_engine else ""
         """Our own engine goes by a random name; what a gateway calls the model is its own business."""
         self.thread = threading.local()
@@ -59,10 +63,10 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
     def generate(
         self, input: list[ChatMessage], tools: list[Any], tool_choice: object, config: GenerateConfig
     ) -> ModelOutput:
-        """Ask through the gate, with the seed of the sample's repeat."""
+        """Ask through the circuit breaker, with the seed of the sample's repeat."""
         seed = getattr(self.thread, "seed", config.seed)
         config = config.model_copy(update={"seed": seed})
-        return self.gate.ask(lambda: super(StrictAPI, self).generate(input, tools, tool_choice, config))
+        return self.breaker.ask(lambda: super(StrictAPI, self).generate(input, tools, tool_choice, config))
 
     def take_controls(self, answered: Sequence[Sample], to_ask: Sequence[Sample]) -> None:
         """Choose what shows that the server lives: a question that was answered before, else a short and a late one.
@@ -72,7 +76,7 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
         self._answered = self._answered or next(iter(answered), None)
         short = sorted((*self._unanswered[:1], *to_ask), key=lambda sample: len(str(sample.input)))[:1]
         self._unanswered = (*short, *(to_ask[-1:] or self._unanswered[1:]))
-        self.gate.control = self._ask_controls
+        self.breaker.control = self._ask_controls
 
     def on_response(self, response: Message) -> None:
         """Refuse what is no answer: EvalScope would score a missing text as an empty one."""
@@ -91,7 +95,7 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
             question = [ChatMessageUser(content=sample.input)] if isinstance(sample.input, str) else sample.input
             try:
                 super().generate(question, [], "none", self.config)
-            except CONTROL_FAILURES:
+            except Exception:
                 if sample is samples[-1]:
                     raise
             else:

@@ -19,14 +19,14 @@ from evalscope.utils.asyncio_runtime import AsyncioLoopRunner
 from evalscope.utils.io_utils import OutputsStructure
 
 from eval_jobs.errors import EndpointFailed, EndpointRefused
+from eval_jobs.evaluate.asking.circuit_breaker import NoAnswer
+from eval_jobs.evaluate.asking.failures import FailureKind, classify_failure, describe
+from eval_jobs.evaluate.asking.journal import Failure, Journal
+from eval_jobs.evaluate.asking.shared_pool import SharedPool
 from eval_jobs.evaluate.common.answer_check import BadAnswer
 from eval_jobs.evaluate.common.parts import rows_of_part
 from eval_jobs.evaluate.data.known_benchmarks import code_refusal, runs_code
-from eval_jobs.evaluate.evalscope.child.answering import NoAnswer
-from eval_jobs.evaluate.evalscope.child.blame import Blame, blame, describe
-from eval_jobs.evaluate.evalscope.child.journal import Failure, Journal
 from eval_jobs.evaluate.evalscope.child.model_api import StrictAPI
-from eval_jobs.evaluate.evalscope.child.shared_pool import SharedPool
 from eval_jobs.host.storage import is_storage_error
 
 
@@ -116,7 +116,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
                 raise NoAnswer(refusal, may_pass=False)
             return super()._process_work_item(item, model_prediction_dir)
         finally:
-            self.api.slots.give()  # what fails outside the gate keeps it, and this thread may have nothing more to ask
+            self.api.limiter.release()  # what fails outside the breaker keeps it, and this thread may ask nothing more
             AsyncioLoopRunner.shutdown_for_thread()
 
     def _predict_sample(self, sample: Sample, model_prediction_dir: str) -> TaskState:
@@ -124,7 +124,7 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
         try:
             return self.benchmark.run_inference(model=self.model, sample=sample, output_dir=model_prediction_dir)
         finally:
-            self.journal.note_asking(self.api.slots.spent_s())
+            self.journal.note_asking(self.api.limiter.spent_s())
 
     def _write_score(self, item: Any, task_state: TaskState, score: object) -> Exception | None:  # noqa: ANN401
         if score is None:  # it is scored at the end, with all others
@@ -157,8 +157,10 @@ class Recorder(DefaultEvaluator):  # type: ignore[misc]
 def _failure(error: Exception, *, answered: bool) -> Failure:
     if isinstance(error, NoAnswer):
         return Failure(detail=str(error), answered=answered, may_pass=error.may_pass and not answered)
-    # A benchmark that holds a conversation of its own does not come through the gate.
-    from_server = isinstance(error, openai.OpenAIError | BadAnswer) and blame(error) is not Blame.SAMPLE
+    # A benchmark that holds a conversation of its own does not come through the breaker.
+    from_server = (
+        isinstance(error, openai.OpenAIError | BadAnswer) and classify_failure(error) is not FailureKind.SAMPLE
+    )
     return Failure(detail=describe(error), answered=answered, may_pass=from_server and not answered)
 
 

@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
+from eval_jobs.evaluate.asking.journal import Journal
 from eval_jobs.evaluate.common.protocol import Message
 from eval_jobs.evaluate.evalscope.child import main as child
-from eval_jobs.evaluate.evalscope.child.journal import Journal
 from eval_jobs.evaluate.evalscope.child.recorder import Recorder
 
 ENDS = [SystemExit(3), asyncio.CancelledError("too late"), ValueError("no number")]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval_jobs.evaluate.asking.pipes import Send
 from eval_jobs.evaluate.common.outputs import failures
 from eval_jobs.evaluate.common.parse import Place
 from eval_jobs.evaluate.common.protocol import FAILURES_FILE, MADE_BY_FILE, PLANNED_FILE, Message
-from eval_jobs.evaluate.evalscope.child.pipes import Send
 from eval_jobs.host.storage import storage_error
 
 Rows = Sequence[dict[str, object]]

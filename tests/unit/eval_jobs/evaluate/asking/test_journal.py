@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_jobs.evaluate.evalscope.child.journal import Journal, PlanChanged
+from eval_jobs.evaluate.asking.journal import Journal, PlanChanged
 
 ROWS: list[dict[str, object]] = [{"subset": "s", "index": n, "repeat": 0, "messages": [["user", "1"]]} for n in (0, 1)]
 VERSION: dict[str, object] = {"evalscope": "1.14.1"}

@@ -12,11 +12,11 @@ import httpx
 import pytest
 from evalscope.api.dataset import Sample
 
-from eval_jobs.evaluate.evalscope.child.http_client import http_client
-from eval_jobs.evaluate.evalscope.child.journal import Journal
+from eval_jobs.evaluate.asking.http_client import http_client
+from eval_jobs.evaluate.asking.journal import Journal
+from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
 from eval_jobs.evaluate.evalscope.child.model_api import StrictAPI
 from eval_jobs.evaluate.evalscope.child.recorder import Recorder
-from eval_jobs.evaluate.evalscope.child.slots import Slots
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 
 QUESTION = {"model": "fake", "messages": [{"role": "user", "content": "1+1="}]}
@@ -64,45 +64,45 @@ def ask(client: httpx.Client, server: OpenAIServer, question: str = "1+1=") -> i
 
 
 def test_no_more_requests_are_in_flight_than_there_are_slots(server: OpenAIServer, crowd: Crowd) -> None:
-    slots = Slots(3)
-    with http_client(30, slots) as client, ThreadPoolExecutor(12) as threads:
+    limiter = ConcurrencyLimiter(3)
+    with http_client(30, limiter) as client, ThreadPoolExecutor(12) as threads:
         assert set(threads.map(lambda _: ask(client, server), range(30))) == {200}
     assert crowd.most == 3
 
 
 def test_an_answer_gives_its_slot_back_at_once(server: OpenAIServer) -> None:
-    slots = Slots(1)
-    with http_client(30, slots) as client:
+    limiter = ConcurrencyLimiter(1)
+    with http_client(30, limiter) as client:
         assert ask(client, server) == 200
         with ThreadPoolExecutor(1) as other:
-            assert other.submit(slots.take).result(timeout=60)
+            assert other.submit(limiter.acquire).result(timeout=60)
 
 
 def test_a_failure_keeps_its_slot_for_its_own_thread_until_it_is_dealt_with(server: OpenAIServer) -> None:
-    slots = Slots(1)
-    with http_client(30, slots) as client, ThreadPoolExecutor(1) as other:
+    limiter = ConcurrencyLimiter(1)
+    with http_client(30, limiter) as client, ThreadPoolExecutor(1) as other:
         assert ask(client, server, "no") == 500
-        waiting = other.submit(slots.take)
+        waiting = other.submit(limiter.acquire)
         assert ask(client, server, "no") == 500, "the same thread asks again in its slot"
         assert not waiting.done()
-        slots.give()
+        limiter.release()
         assert waiting.result(timeout=60)
 
 
 def test_what_is_no_question_needs_no_slot(server: OpenAIServer) -> None:
-    slots = Slots(1)
-    assert slots.take()
-    with http_client(30, slots) as client, ThreadPoolExecutor(1) as other:
+    limiter = ConcurrencyLimiter(1)
+    assert limiter.acquire()
+    with http_client(30, limiter) as client, ThreadPoolExecutor(1) as other:
         assert other.submit(client.get, f"{server.base_url}/models").result(timeout=60).status_code == 200
 
 
 def test_after_the_end_nothing_is_sent_any_more(server: OpenAIServer) -> None:
-    slots = Slots(1)
-    with http_client(30, slots) as client, ThreadPoolExecutor(2) as others:
-        assert slots.take()
+    limiter = ConcurrencyLimiter(1)
+    with http_client(30, limiter) as client, ThreadPoolExecutor(2) as others:
+        assert limiter.acquire()
         waiting = [others.submit(ask, client, server) for _ in range(2)]
-        slots.closed.set()
-        slots.give()
+        limiter.stopped.set()
+        limiter.release()
         for one in waiting:
             with pytest.raises(httpx.ConnectError, match="stopped before this was sent"):
                 one.result(timeout=60)
@@ -110,50 +110,50 @@ def test_after_the_end_nothing_is_sent_any_more(server: OpenAIServer) -> None:
 
 
 def test_a_server_that_wants_peace_gets_no_request_from_those_who_waited_for_a_slot_meanwhile() -> None:
-    slots = Slots(1)
-    assert slots.take()
+    limiter = ConcurrencyLimiter(1)
+    assert limiter.acquire()
     with ThreadPoolExecutor(1) as other:
-        waiting = other.submit(slots.take)
-        slots.busy_until_s = slots.closed.now_s() + 3600
-        slots.give()
+        waiting = other.submit(limiter.acquire)
+        limiter.busy_until_s = limiter.stopped.now_s() + 3600
+        limiter.release()
         with pytest.raises(TimeoutError):
             waiting.result(timeout=0.1)
-        slots.closed.set()
+        limiter.stopped.set()
         assert waiting.result(timeout=60) is False
 
 
 def test_giving_back_what_one_does_not_have_changes_nothing() -> None:
-    slots = Slots(1)
+    limiter = ConcurrencyLimiter(1)
     for _ in range(3):
-        slots.give()
-    assert slots.take()
+        limiter.release()
+    assert limiter.acquire()
     with ThreadPoolExecutor(1) as other:
-        waiting = other.submit(slots.take)
+        waiting = other.submit(limiter.acquire)
         with pytest.raises(TimeoutError):
             waiting.result(timeout=0.1)
-        slots.give()
+        limiter.release()
         assert waiting.result(timeout=60)
 
 
 def test_the_time_with_a_slot_is_counted_once() -> None:
-    slots = Slots(1)
-    slots.take()
+    limiter = ConcurrencyLimiter(1)
+    limiter.acquire()
     threading.Event().wait(0.01)
-    slots.give()
-    assert slots.spent_s() >= 0.01
-    assert slots.spent_s() == 0.0
+    limiter.release()
+    assert limiter.spent_s() >= 0.01
+    assert limiter.spent_s() == 0.0
 
 
-def test_a_question_that_failed_outside_the_gate_gives_its_slot_back() -> None:
+def test_a_question_that_failed_outside_the_breaker_gives_its_slot_back() -> None:
     """A benchmark that holds its own conversation: its thread may have nothing more to ask, and others wait."""
-    slots = Slots(1)
+    limiter = ConcurrencyLimiter(1)
     recorder = object.__new__(Recorder)
-    recorder.api = cast("StrictAPI", SimpleNamespace(slots=slots, thread=threading.local()))
+    recorder.api = cast("StrictAPI", SimpleNamespace(limiter=limiter, thread=threading.local()))
     recorder.journal = cast("Journal", SimpleNamespace(refusal=lambda _: "", repeats=1, note_asking=lambda _: None))
     recorder.model = SimpleNamespace(config=SimpleNamespace(seed=0))
 
     def converse(**_: object) -> object:
-        assert slots.take()
+        assert limiter.acquire()
         raise httpx.ReadTimeout("no answer")
 
     recorder.benchmark = SimpleNamespace(run_inference=converse)
@@ -161,8 +161,8 @@ def test_a_question_that_failed_outside_the_gate_gives_its_slot_back() -> None:
     with pytest.raises(httpx.ReadTimeout):
         recorder._process_work_item(item, "")
     with ThreadPoolExecutor(1) as other:
-        waiting = other.submit(slots.take)
+        waiting = other.submit(limiter.acquire)
         try:
             assert waiting.result(timeout=60)
         finally:
-            slots.give()
+            limiter.release()

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from eval_jobs.evaluate.evalscope.child.shared_pool import SharedPool
+from eval_jobs.evaluate.asking.shared_pool import SharedPool
 
 T = TypeVar("T")
 R = TypeVar("R")

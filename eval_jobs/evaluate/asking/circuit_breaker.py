@@ -1,7 +1,7 @@
-"""The gate that every request goes through: tried again where that helps, stopped where the server is gone.
+"""What every request goes through: tried again where that helps, stopped where the server is gone.
 
-    gate = Gate(is_alive=..., slots=Slots(8))
-    output = gate.ask(lambda: client.create(...))
+    breaker = CircuitBreaker(is_alive=..., limiter=ConcurrencyLimiter(8))
+    output = breaker.ask(lambda: client.create(...))
 
 A refused sample (400) is one sample's failure. A server that is gone, overloaded for long or refuses the key or the
 model stops all benchmarks at once: what was answered is kept, and a retry asks the rest. In between (500, a timeout,
@@ -16,20 +16,16 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-import openai
-
 from eval_jobs.errors import EndpointFailed, EndpointRefused
-from eval_jobs.evaluate.common.pauses import Pauses
-from eval_jobs.evaluate.evalscope.child.blame import Blame, blame, describe, pause_s, retry_after_s
-from eval_jobs.evaluate.evalscope.child.slots import Slots
+from eval_jobs.evaluate.asking.failures import FailureKind, classify_failure, describe, pause_s, retry_after_s
+from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
+from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 MIN_IN_A_ROW = 3
-CONTROL_FAILURES = (openai.OpenAIError, ValueError, TypeError, AttributeError, RuntimeError)
-"""What the client raises: a body that is no completion breaks it at any place."""
 
 
 class NoAnswer(Exception):
@@ -41,42 +37,42 @@ class NoAnswer(Exception):
         """Whether the server may be to blame: asking again later may help."""
 
 
-class Gate:
+class CircuitBreaker:
     """Lets requests through until the server is found dead. Safe for threads; one for all benchmarks of a suite."""
 
     def __init__(
         self,
         *,
         is_alive: Callable[[], bool],
-        slots: Slots,
+        limiter: ConcurrencyLimiter,
         own_engine: bool = False,
-        pauses: Pauses | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
-        """Open the gate.
+        """Let requests through.
 
         Args:
             is_alive: whether the server answers at all.
-            slots: of requests in flight; so many failures in a row are suspicious. Closed with the gate.
+            limiter: of requests in flight; as many failures in a row are suspicious. Stopped by the breaker.
             own_engine: it knows no keys, so what refuses one is somebody else at its address.
-            pauses: before a request is made again.
+            retry_policy: pauses before a request is made again.
         """
         self._is_alive = is_alive
         self._own_engine = own_engine
-        self._slots = slots
-        self._limit = max(MIN_IN_A_ROW, slots.limit)
+        self._limiter = limiter
+        self._limit = max(MIN_IN_A_ROW, limiter.limit)
         self._lock = threading.Lock()
-        self._pauses = pauses or Pauses()
-        self._closed = slots.closed
+        self._retry_policy = retry_policy or RetryPolicy()
+        self._stopped = limiter.stopped
         self._error: EndpointFailed | EndpointRefused | None = None
         self._in_a_row = 0
         self._answered = 0
         self._answered_before: Callable[[], object] | None = None
         self.control: Callable[[], object] | None = None
-        """Asks something that the server should answer, for as long as this gate has seen no answer itself."""
+        """Asks something that the server should answer, for as long as this breaker has seen no answer itself."""
 
     @property
     def error(self) -> EndpointFailed | EndpointRefused | None:
-        """Why the gate is closed; None while it is open."""
+        """Why nothing is asked any more; None while requests pass."""
         return self._error
 
     def ask(self, request: Callable[[], T]) -> T:
@@ -93,18 +89,18 @@ class Gate:
                 answer = request()
                 self._note_answer(request)
             except Exception as error:
-                pause = pause_s(error, attempt, self._pauses)
-                if pause is None and blame(error) is Blame.BUSY and self._answered > answered:
+                pause = pause_s(error, attempt, self._retry_policy)
+                if pause is None and classify_failure(error) is FailureKind.BUSY and self._answered > answered:
                     # Others are served: it is only that our turn has not come.
-                    answered, pause = self._answered, max(self._pauses.busy_s[-1], retry_after_s(error))
+                    answered, pause = self._answered, max(self._retry_policy.busy_s[-1], retry_after_s(error))
                 if pause is None:
                     raise self._give_up(error) from error
                 log.info("trying again in %.1f s: %s", pause, describe(error))
-                everybody = blame(error) is Blame.BUSY
+                everybody = classify_failure(error) is FailureKind.BUSY
             else:
                 return answer
             finally:
-                self._slots.give()
+                self._limiter.release()
             self._pause(pause, everybody=everybody)
             attempt += 1
 
@@ -117,35 +113,35 @@ class Gate:
             self._answered_before = self._answered_before or request
 
     def _wait_for_turn(self) -> None:
-        """Wait while the server has asked for peace, and raise when the gate is closed."""
-        self._slots.wait_for_peace()
+        """Wait while the server has asked for peace, and raise when nothing is asked any more."""
+        self._limiter.wait_for_peace()
         if self._error is not None:
             raise type(self._error)(self._error.message, hint=self._error.hint)
 
     def _pause(self, pause: float, *, everybody: bool) -> None:
         if everybody:
             with self._lock:
-                self._slots.busy_until_s = max(self._slots.busy_until_s, self._closed.now_s() + pause)
+                self._limiter.busy_until_s = max(self._limiter.busy_until_s, self._stopped.now_s() + pause)
         else:
-            self._closed.wait(pause)
+            self._stopped.wait(pause)
 
     def _give_up(self, error: Exception) -> Exception:
-        """Return what the failure means, having closed the gate when the server is to blame."""
-        kind = blame(error)
-        if kind is Blame.SAMPLE:
+        """Return what the failure means, having stopped everybody when the server is to blame."""
+        kind = classify_failure(error)
+        if kind is FailureKind.SAMPLE:
             return NoAnswer(describe(error), may_pass=False)
-        if kind is Blame.KEY and not self._own_engine:
-            return self._close(
+        if kind is FailureKind.KEY and not self._own_engine:
+            return self._trip(
                 EndpointRefused(describe(error), hint="check the key in the variable that serve.api_key_env names")
             )
-        if kind in (Blame.KEY, Blame.SERVER, Blame.BUSY) or not self._is_alive():
-            return self._close(EndpointFailed(describe(error), hint="look at the server"))
+        if kind in (FailureKind.KEY, FailureKind.SERVER, FailureKind.BUSY) or not self._is_alive():
+            return self._trip(EndpointFailed(describe(error), hint="look at the server"))
         with self._lock:
             self._in_a_row += 1
             too_many = self._in_a_row >= self._limit
         if too_many and not self._answers_control():
             reason = f"{self._limit} requests in a row failed, the last one with {describe(error)}"
-            return self._close(EndpointFailed(reason, hint="look at the server"))
+            return self._trip(EndpointFailed(reason, hint="look at the server"))
         return NoAnswer(describe(error), may_pass=True)
 
     def _answers_control(self) -> bool:
@@ -155,16 +151,16 @@ class Gate:
             return False
         try:
             control()
-        except CONTROL_FAILURES as error:
+        except Exception as error:  # noqa: BLE001 - a body that is no completion breaks a client at any place
             log.warning("a question that the server should answer gets no answer either: %s", describe(error))
             return False
         with self._lock:
             self._in_a_row = 0
         return True
 
-    def _close(self, error: EndpointFailed | EndpointRefused) -> Exception:
+    def _trip(self, error: EndpointFailed | EndpointRefused) -> Exception:
         with self._lock:
             self._error = self._error or error
             reason = self._error
-        self._closed.set()
+        self._stopped.set()
         return type(reason)(reason.message, hint=reason.hint)

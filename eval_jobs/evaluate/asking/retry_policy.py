@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pauses:
+class RetryPolicy:
     """Seconds before each further try of one kind; when they are used up there is none."""
 
     broken_s: tuple[float, ...] = (0.5, 1.5)

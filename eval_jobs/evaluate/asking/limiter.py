@@ -10,7 +10,7 @@ import threading
 import time
 
 
-class Closed(threading.Event):
+class Stopped(threading.Event):
     """Set when nothing is to be asked any more; every pause is a wait for it."""
 
     def now_s(self) -> float:
@@ -18,35 +18,35 @@ class Closed(threading.Event):
         return time.monotonic()
 
 
-class Slots:
+class ConcurrencyLimiter:
     """At most `limit` of them are taken at a time, none twice by one thread. Safe for threads."""
 
-    def __init__(self, limit: int, *, closed: Closed | None = None) -> None:
+    def __init__(self, limit: int, *, stopped: Stopped | None = None) -> None:
         self.limit = limit
-        self.closed = closed or Closed()
+        self.stopped = stopped or Stopped()
         """Once set, nobody gets a slot any more."""
         self.busy_until_s = 0.0
-        """On the clock of `closed`: until then the server is left in peace."""
+        """On the clock of `stopped`: until then the server is left in peace."""
         self._free = threading.Semaphore(limit)
         self._own = _Own()
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Wait for a slot, unless this thread has one; return False when there will be none."""
         if self._own.since_s is None:
             self._free.acquire()
             self.wait_for_peace()
             self._own.since_s = time.monotonic()
-        if self.closed.is_set():
-            self.give()
+        if self.stopped.is_set():
+            self.release()
             return False
         return True
 
     def wait_for_peace(self) -> None:
         """Wait while the server has asked for peace."""
-        while not self.closed.is_set() and (left_s := self.busy_until_s - self.closed.now_s()) > 0:
-            self.closed.wait(left_s)
+        while not self.stopped.is_set() and (left_s := self.busy_until_s - self.stopped.now_s()) > 0:
+            self.stopped.wait(left_s)
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Give back this thread's slot; without one: no-op."""
         if self._own.since_s is not None:
             self._own.taken_s += time.monotonic() - self._own.since_s

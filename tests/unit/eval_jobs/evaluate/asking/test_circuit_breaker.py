@@ -10,20 +10,20 @@ import openai
 import pytest
 
 from eval_jobs.errors import EndpointFailed, EndpointRefused
-from eval_jobs.evaluate.common.answer_check import is_overflow
-from eval_jobs.evaluate.common.pauses import Pauses
-from eval_jobs.evaluate.evalscope.child.answering import Gate, NoAnswer
-from eval_jobs.evaluate.evalscope.child.blame import (
+from eval_jobs.evaluate.asking.circuit_breaker import CircuitBreaker, NoAnswer
+from eval_jobs.evaluate.asking.failures import (
     MAX_RETRY_AFTER_S,
-    Blame,
-    blame,
+    FailureKind,
+    classify_failure,
     describe,
     pause_s,
 )
-from eval_jobs.evaluate.evalscope.child.slots import Closed, Slots
+from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter, Stopped
+from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
+from eval_jobs.evaluate.common.answer_check import is_overflow
 from tests.fakes.openai_server import context_overflow
 
-PAUSES = Pauses()
+POLICY = RetryPolicy()
 REQUEST: Any = httpx.Request("POST", "http://server/v1/chat/completions")
 
 
@@ -31,6 +31,13 @@ def status_error(status: int, message: str = "no", *, retry_after: str = "") -> 
     headers = {"retry-after": retry_after} if retry_after else {}
     response: Any = httpx.Response(status, request=REQUEST, headers=headers)
     return openai.APIStatusError(f"Error {status}", response=response, body={"message": message})
+
+
+def timed_out() -> Exception:
+    """Return what openai raises where its transport gave up waiting."""
+    error = openai.APITimeoutError(request=REQUEST)
+    error.__cause__ = httpx.ReadTimeout("late", request=REQUEST)
+    return error
 
 
 def raising(*errors: Exception) -> Callable[[], str]:
@@ -52,8 +59,8 @@ def failing(error: Exception) -> Callable[[], str]:
     return request
 
 
-class Lapse(Closed):
-    """What a gate waits for, on a clock of its own that only waiting moves. `waits`: every one of them, in seconds."""
+class Lapse(Stopped):
+    """What a breaker waits for, on a clock that only waiting moves. `waits`: every one of them, in seconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +77,7 @@ class Lapse(Closed):
         return self.is_set()
 
 
-class Noticed(Closed):
+class Noticed(Stopped):
     """Waits really, and lets a test know that somebody waits."""
 
     def __init__(self) -> None:
@@ -87,31 +94,33 @@ def lapse() -> Lapse:
     return Lapse()
 
 
-def gate_of(lapse: Lapse, *, limit: int = 8, is_alive: bool = True, own_engine: bool = False) -> Gate:
-    return Gate(is_alive=lambda: is_alive, slots=Slots(limit, closed=lapse), own_engine=own_engine)
+def breaker_of(lapse: Lapse, *, limit: int = 8, is_alive: bool = True, own_engine: bool = False) -> CircuitBreaker:
+    return CircuitBreaker(
+        is_alive=lambda: is_alive, limiter=ConcurrencyLimiter(limit, stopped=lapse), own_engine=own_engine
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (status_error(400), Blame.SAMPLE),
-        (status_error(413), Blame.SAMPLE),
-        (status_error(422), Blame.SAMPLE),
-        (status_error(401), Blame.KEY),
-        (status_error(403), Blame.KEY),
-        (status_error(404), Blame.SERVER),
-        (status_error(429), Blame.BUSY),
-        (status_error(503), Blame.BUSY),
-        (status_error(500), Blame.BROKEN),
-        (status_error(502), Blame.BROKEN),
-        (status_error(408), Blame.BROKEN),
-        (openai.APIConnectionError(request=REQUEST), Blame.BROKEN),
-        (openai.APITimeoutError(request=REQUEST), Blame.SLOW),
-        (ValueError("Gateway returned a response with no choices"), Blame.BROKEN),
+        (status_error(400), FailureKind.SAMPLE),
+        (status_error(413), FailureKind.SAMPLE),
+        (status_error(422), FailureKind.SAMPLE),
+        (status_error(401), FailureKind.KEY),
+        (status_error(403), FailureKind.KEY),
+        (status_error(404), FailureKind.SERVER),
+        (status_error(429), FailureKind.BUSY),
+        (status_error(503), FailureKind.BUSY),
+        (status_error(500), FailureKind.BROKEN),
+        (status_error(502), FailureKind.BROKEN),
+        (status_error(408), FailureKind.BROKEN),
+        (openai.APIConnectionError(request=REQUEST), FailureKind.BROKEN),
+        (timed_out(), FailureKind.SLOW),
+        (ValueError("Gateway returned a response with no choices"), FailureKind.BROKEN),
     ],
 )
-def test_a_failed_request_is_blamed_on_the_sample_or_the_server(error: Exception, expected: Blame) -> None:
-    assert blame(error) is expected
+def test_a_failed_request_is_blamed_on_the_sample_or_the_server(error: Exception, expected: FailureKind) -> None:
+    assert classify_failure(error) is expected
 
 
 @pytest.mark.parametrize(
@@ -131,22 +140,22 @@ def test_a_failed_request_is_blamed_on_the_sample_or_the_server(error: Exception
     ],
 )
 def test_a_server_gets_the_rest_that_it_asks_for_within_reason(header: str, seconds: float) -> None:
-    assert pause_s(status_error(429, retry_after=header), 0, PAUSES) == seconds
+    assert pause_s(status_error(429, retry_after=header), 0, POLICY) == seconds
 
 
 def test_a_short_break_is_bridged(lapse: Lapse) -> None:
-    gate = gate_of(lapse)
-    assert gate.ask(raising(openai.APIConnectionError(request=REQUEST))) == "answer"
-    assert lapse.waits == [PAUSES.broken_s[0]]
+    breaker = breaker_of(lapse)
+    assert breaker.ask(raising(openai.APIConnectionError(request=REQUEST))) == "answer"
+    assert lapse.waits == [POLICY.broken_s[0]]
 
 
-def test_a_refusal_is_the_samples_and_the_gate_stays_open(lapse: Lapse) -> None:
-    gate = gate_of(lapse, limit=1, is_alive=False)
+def test_a_refusal_is_the_samples_and_the_breaker_lets_others_through(lapse: Lapse) -> None:
+    breaker = breaker_of(lapse, limit=1, is_alive=False)
     for _ in range(10):
         with pytest.raises(NoAnswer, match="HTTP 400: no") as caught:
-            gate.ask(failing(status_error(400)))
+            breaker.ask(failing(status_error(400)))
         assert not caught.value.may_pass
-    assert gate.ask(raising()) == "answer"
+    assert breaker.ask(raising()) == "answer"
 
 
 @pytest.mark.parametrize(
@@ -158,54 +167,54 @@ def test_a_refusal_is_the_samples_and_the_gate_stays_open(lapse: Lapse) -> None:
         (401, True, EndpointFailed),
     ],
 )
-def test_a_refused_key_or_model_closes_the_gate_at_once(
+def test_a_refused_key_or_model_trips_the_breaker_at_once(
     lapse: Lapse, status: int, *, own_engine: bool, expected: type[EndpointFailed | EndpointRefused]
 ) -> None:
-    gate = gate_of(lapse, own_engine=own_engine)
+    breaker = breaker_of(lapse, own_engine=own_engine)
     with pytest.raises(expected, match=f"HTTP {status}: no"):
-        gate.ask(failing(status_error(status)))
+        breaker.ask(failing(status_error(status)))
     with pytest.raises(expected):
-        gate.ask(raising())
+        breaker.ask(raising())
     assert lapse.waits == []
 
 
-def test_a_dead_server_closes_the_gate_for_everybody(lapse: Lapse) -> None:
-    gate = gate_of(lapse, is_alive=False)
+def test_a_dead_server_trips_the_breaker_for_everybody(lapse: Lapse) -> None:
+    breaker = breaker_of(lapse, is_alive=False)
     with pytest.raises(EndpointFailed, match="Connection error"):
-        gate.ask(failing(openai.APIConnectionError(request=REQUEST)))
-    assert lapse.waits == list(PAUSES.broken_s)
+        breaker.ask(failing(openai.APIConnectionError(request=REQUEST)))
+    assert lapse.waits == list(POLICY.broken_s)
     with pytest.raises(EndpointFailed):
-        gate.ask(raising())
+        breaker.ask(raising())
 
 
 def test_a_slow_sample_on_a_live_server_is_not_asked_again_at_once_and_not_the_end(lapse: Lapse) -> None:
-    gate = gate_of(lapse, limit=3)
+    breaker = breaker_of(lapse, limit=3)
     asked = []
 
     def request() -> str:
         asked.append(1)
-        raise openai.APITimeoutError(request=REQUEST)
+        raise timed_out()
 
     with pytest.raises(NoAnswer) as caught:
-        gate.ask(request)
+        breaker.ask(request)
     assert caught.value.may_pass
     assert len(asked) == 1
-    assert gate.ask(raising()) == "answer"
+    assert breaker.ask(raising()) == "answer"
 
 
-def test_failures_in_a_row_close_the_gate_of_a_server_that_never_answered(lapse: Lapse) -> None:
-    gate = gate_of(lapse, limit=3)
-    slow = failing(openai.APITimeoutError(request=REQUEST))
+def test_failures_in_a_row_trip_the_breaker_of_a_server_that_never_answered(lapse: Lapse) -> None:
+    breaker = breaker_of(lapse, limit=3)
+    slow = failing(timed_out())
     for _ in range(2):
         with pytest.raises(NoAnswer):
-            gate.ask(slow)
+            breaker.ask(slow)
     with pytest.raises(EndpointFailed, match="3 requests in a row failed, the last one with APITimeoutError"):
-        gate.ask(slow)
+        breaker.ask(slow)
 
 
-def test_failures_in_a_row_close_the_gate_when_what_was_answered_before_fails_too(lapse: Lapse) -> None:
-    gate = gate_of(lapse, limit=3)
-    broken = openai.APITimeoutError(request=REQUEST)
+def test_failures_in_a_row_trip_the_breaker_when_what_was_answered_before_fails_too(lapse: Lapse) -> None:
+    breaker = breaker_of(lapse, limit=3)
+    broken = timed_out()
     answers = iter(["answer"])
 
     def request() -> str:
@@ -213,41 +222,41 @@ def test_failures_in_a_row_close_the_gate_when_what_was_answered_before_fails_to
             return answer
         raise broken
 
-    assert gate.ask(request) == "answer"
+    assert breaker.ask(request) == "answer"
     for _ in range(2):
         with pytest.raises(NoAnswer):
-            gate.ask(failing(broken))
+            breaker.ask(failing(broken))
     with pytest.raises(EndpointFailed, match="3 requests in a row failed"):
-        gate.ask(failing(broken))
+        breaker.ask(failing(broken))
 
 
 def test_failures_in_a_row_are_the_samples_own_when_what_was_answered_before_still_is(lapse: Lapse) -> None:
-    gate = gate_of(lapse, limit=3)
-    gate.ask(raising())
+    breaker = breaker_of(lapse, limit=3)
+    breaker.ask(raising())
     for _ in range(20):
         with pytest.raises(NoAnswer) as caught:
-            gate.ask(failing(openai.APITimeoutError(request=REQUEST)))
+            breaker.ask(failing(timed_out()))
         assert caught.value.may_pass
-    assert gate.error is None
+    assert breaker.error is None
 
 
 def test_a_busy_server_is_asked_on_as_long_as_it_serves_others(lapse: Lapse) -> None:
-    gate = gate_of(lapse, limit=3)
+    breaker = breaker_of(lapse, limit=3)
     tries = []
 
     def crowded() -> str:
         tries.append(1)
         if len(tries) == 30:
             return "answer"
-        gate.ask(raising())
+        breaker.ask(raising())
         raise status_error(429)
 
-    assert gate.ask(crowded) == "answer"
-    assert lapse.waits == [*PAUSES.busy_s, *[PAUSES.busy_s[-1]] * 26]
+    assert breaker.ask(crowded) == "answer"
+    assert lapse.waits == [*POLICY.busy_s, *[POLICY.busy_s[-1]] * 26]
 
 
-def test_a_server_that_is_busy_and_serves_nobody_closes_the_gate(lapse: Lapse) -> None:
-    gate = gate_of(lapse, limit=3)
+def test_a_server_that_is_busy_and_serves_nobody_trips_the_breaker(lapse: Lapse) -> None:
+    breaker = breaker_of(lapse, limit=3)
     tries = []
 
     def busy() -> str:
@@ -255,18 +264,18 @@ def test_a_server_that_is_busy_and_serves_nobody_closes_the_gate(lapse: Lapse) -
         raise status_error(503, "loading")
 
     with pytest.raises(EndpointFailed, match="HTTP 503: loading"):
-        gate.ask(busy)
+        breaker.ask(busy)
     assert len(tries) == 4
-    assert lapse.waits == list(PAUSES.busy_s)
+    assert lapse.waits == list(POLICY.busy_s)
 
 
-def test_a_closed_gate_wakes_those_who_wait_for_their_next_try() -> None:
-    closed, in_flight = Noticed(), threading.Event()
-    gate = Gate(is_alive=lambda: True, slots=Slots(8, closed=closed))
+def test_a_tripped_breaker_wakes_those_who_wait_for_their_next_try() -> None:
+    stopped, in_flight = Noticed(), threading.Event()
+    breaker = CircuitBreaker(is_alive=lambda: True, limiter=ConcurrencyLimiter(8, stopped=stopped))
 
     def refused_while_another_waits() -> str:
         in_flight.set()
-        assert closed.is_waited_for.wait(timeout=60)
+        assert stopped.is_waited_for.wait(timeout=60)
         raise status_error(404)
 
     def busy() -> str:
@@ -274,7 +283,7 @@ def test_a_closed_gate_wakes_those_who_wait_for_their_next_try() -> None:
         raise status_error(429, retry_after="60")
 
     with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(gate.ask, request) for request in (refused_while_another_waits, busy)]
+        asked = [pool.submit(breaker.ask, request) for request in (refused_while_another_waits, busy)]
         for answer in asked:
             with pytest.raises(EndpointFailed):
                 answer.result(timeout=120)

@@ -13,17 +13,17 @@ from typing import Any
 
 import httpx
 
-from eval_jobs.evaluate.evalscope.child.slots import Slots
+from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
 from eval_jobs.host.secrets import masked
 
 MAX_ANSWER_BYTES = 64 * 2**20
 MAX_CONNECTIONS = 1000
 
 
-def http_client(timeout_s: float, slots: Slots, *, secret: str = "") -> httpx.Client:
+def http_client(timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str = "") -> httpx.Client:
     """Return a client whose answers must be whole `timeout_s` after their first line, with `secret` masked in them.
 
-    Every question (POST) takes one of `slots`; what was not answered well keeps it until its thread gives it back.
+    Every question (POST) takes a slot of `limiter`; what was not answered well keeps it until its thread gives it back.
 
     The timeout of an HTTP library counts from one byte to the next: a server that sends a byte now and then, or that
     never stops sending, would keep a request busy for ever. A server that repeats the key that it was sent, in an error
@@ -35,7 +35,7 @@ def http_client(timeout_s: float, slots: Slots, *, secret: str = "") -> httpx.Cl
             response.stream = _Limited(response.stream, response.request, time.monotonic() + timeout_s)
 
     return _Client(
-        slots,
+        limiter,
         secret,
         verify=_certificates(),
         timeout=timeout_s,
@@ -55,19 +55,19 @@ def _certificates() -> SSLContext:
 
 
 class _Client(httpx.Client):
-    def __init__(self, slots: Slots, secret: str, **options: Any) -> None:  # noqa: ANN401 - httpx's own
+    def __init__(self, limiter: ConcurrencyLimiter, secret: str, **options: Any) -> None:  # noqa: ANN401 - httpx's own
         super().__init__(**options)
-        self._slots = slots
+        self._limiter = limiter
         self._secret = secret
 
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
         if request.method != "POST":
             return self._sent(request, **options)
-        if not self._slots.take():
+        if not self._limiter.acquire():
             raise httpx.ConnectError("the evaluation was stopped before this was sent", request=request)
         response = self._sent(request, **options)
         if response.is_success:
-            self._slots.give()
+            self._limiter.release()
         return response
 
     def _sent(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own

@@ -1,0 +1,1 @@
+"""How questions are asked, whichever harness asks them: one client, one retry policy, one view of failures."""

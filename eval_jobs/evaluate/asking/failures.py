@@ -1,0 +1,126 @@
+"""What a failed request says, how it reads, and how long to wait before the next try. Whichever client made it."""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import time
+from enum import Enum, auto
+from typing import Protocol, runtime_checkable
+
+import httpx
+
+from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
+
+MAX_RETRY_AFTER_S = 60.0
+
+
+class FailureKind(Enum):
+    """What a failed request says."""
+
+    SAMPLE = auto()
+    """This request was refused."""
+    KEY = auto()
+    """The server does not let us in."""
+    SERVER = auto()
+    """No request of this kind will be answered."""
+    BUSY = auto()
+    """Try again later."""
+    BROKEN = auto()
+    """The connection or the answer broke; try again soon."""
+    SLOW = auto()
+    """No answer in time; asking again at once would cost as much."""
+
+
+@runtime_checkable
+class ServerReply(Protocol):
+    """An error with what the server said: openai's `APIStatusError` has this form, and so has `StatusError`."""
+
+    status_code: int
+    response: httpx.Response
+    body: object
+    message: str
+
+
+class StatusError(Exception):
+    """The server answered with an HTTP status that is no success."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self.status_code = response.status_code
+        self.message = response.text[:300] or response.reason_phrase
+        try:
+            self.body: object = response.json()
+        except ValueError:
+            self.body = None
+        if isinstance(self.body, dict):
+            self.body = self.body.get("error", self.body)
+        super().__init__(self.message)
+
+
+def classify_failure(error: Exception) -> FailureKind:
+    """Sort a failed request."""
+    if isinstance(error, httpx.TimeoutException) or isinstance(error.__cause__, httpx.TimeoutException):
+        return FailureKind.SLOW
+    reply = _refusal(error)
+    if reply is None:
+        return FailureKind.BROKEN
+    if reply.status_code in (400, 413, 422):
+        return FailureKind.SAMPLE
+    if reply.status_code in (401, 403):
+        return FailureKind.KEY
+    if reply.status_code in (429, 503, 529):
+        return FailureKind.BUSY
+    may_pass = reply.status_code >= 500 or reply.status_code in (408, 409, 425)
+    return FailureKind.BROKEN if may_pass else FailureKind.SERVER
+
+
+def describe(error: Exception) -> str:
+    """Return one line for a person: the server's own words where there are any."""
+    reply = _refusal(error)
+    if reply is not None:
+        body = reply.body if isinstance(reply.body, dict) else {}
+        return f"HTTP {reply.status_code}: {body.get('message') or reply.message}"
+    cause = error.__cause__
+    text = f"{type(error).__name__}: {error}"
+    return f"{text} ({cause})" if cause is not None and str(cause) not in text else text
+
+
+def pause_s(error: Exception, attempt: int, policy: RetryPolicy) -> float | None:
+    """Return how long to wait after failed try number `attempt`, from 0; None when there is no next one.
+
+    A server may ask for more by Retry-After, and gets it up to `MAX_RETRY_AFTER_S`.
+    """
+    of_its_kind = {FailureKind.BUSY: policy.busy_s, FailureKind.BROKEN: policy.broken_s}
+    pauses = of_its_kind.get(classify_failure(error), ())
+    if attempt >= len(pauses):
+        return None
+    return max(pauses[attempt], retry_after_s(error))
+
+
+def retry_after_s(error: Exception) -> float:
+    """Return what the server asks for, in seconds or as a date, between 0 and `MAX_RETRY_AFTER_S`."""
+    reply = _refusal(error)
+    if reply is None:
+        return 0.0
+    text = reply.response.headers.get("retry-after", "")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = _until(text)
+    return max(0.0, min(seconds, MAX_RETRY_AFTER_S)) if not math.isnan(seconds) else 0.0
+
+
+# --- private
+
+
+def _refusal(error: Exception) -> ServerReply | None:
+    """Return the error where the server answered with no success: a body that breaks the client came with one."""
+    return error if isinstance(error, ServerReply) and error.status_code >= 300 else None
+
+
+def _until(date: str) -> float:
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp() - time.time()
+    except ValueError:
+        return 0.0
