@@ -278,6 +278,11 @@ class EngineInfo:
     certificate: str = ""
     """Id of the certificate that this way gives the same answers as a cold start; empty: it was none, or a cold one."""
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether we started it: it goes by a random name and knows no key, so who says otherwise is somebody else."""
+        return self.name in (EngineKind.VLLM, EngineKind.SGLANG)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:

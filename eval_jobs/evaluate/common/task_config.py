@@ -57,13 +57,27 @@ def max_tokens(benchmark: Benchmark, suite: Suite) -> int:
     return suite.generation.max_tokens if benchmark.max_tokens is None else benchmark.max_tokens
 
 
+def sampling(benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> dict[str, float]:
+    """Return the sampling parameters of every answer, as the API calls them."""
+    generation = suite.generation
+    # vLLM's default may come from the model's own files. A strict server refuses a field that it does not know.
+    sends_top_k = generation.top_k != TOP_K_OFF or endpoint.info.name == EngineKind.VLLM
+    return {
+        "max_tokens": max_tokens(benchmark, suite),
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        **({"top_k": generation.top_k} if sends_top_k else {}),
+        "seed": generation.seed,
+    }
+
+
 def evaluate_request(suite: Suite, endpoint: Endpoint, tasks: Sequence[Json]) -> Json:
     """Return the child's request. The API key is not in it, only the name of its environment variable."""
     return {
         "base_url": endpoint.base_url,
         "model": endpoint.model,
         "api_key_env": endpoint.api_key_env,
-        "own_engine": endpoint.info.name == EngineKind.VLLM,
+        "own_engine": endpoint.info.is_ours,
         "client_cores": list(endpoint.client_cores),
         "client_niceness": endpoint.client_niceness,
         "concurrency": suite.concurrency,
@@ -90,7 +104,12 @@ def task_config(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folde
     return {
         "datasets": [name],
         "dataset_args": {name: _dataset_args(benchmark, data)},
-        "generation_config": _generation(benchmark, suite, endpoint),
+        "generation_config": {
+            **sampling(benchmark, suite, endpoint),
+            "timeout": suite.request_timeout_s,
+            "retries": 1,
+            "stream": False,
+        },
         "model_id": MODEL_ID,
         "eval_type": "openai_api",
         "eval_batch_size": suite.concurrency,
@@ -105,22 +124,6 @@ def task_config(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folde
 
 
 # --- private
-
-
-def _generation(benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> Json:
-    generation = suite.generation
-    # vLLM's default may come from the model's own files. A strict server refuses a field that it does not know.
-    sends_top_k = generation.top_k != TOP_K_OFF or endpoint.info.name == EngineKind.VLLM
-    return {
-        "max_tokens": max_tokens(benchmark, suite),
-        "temperature": generation.temperature,
-        "top_p": generation.top_p,
-        **({"top_k": generation.top_k} if sends_top_k else {}),
-        "seed": generation.seed,
-        "timeout": suite.request_timeout_s,
-        "retries": 1,
-        "stream": False,
-    }
 
 
 def _dataset_args(benchmark: Benchmark, data: LocalData | None) -> Json:

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 
 from eval_jobs.errors import BadData
-from eval_jobs.evaluate.common.task_config import TOP_K_OFF, max_tokens
-from eval_jobs.types import Benchmark, Endpoint, EngineKind, Suite
+from eval_jobs.evaluate.common.task_config import sampling
+from eval_jobs.types import Benchmark, Endpoint, Suite
 
 LM_EVAL = "lm-eval"
 """Name of this evaluator."""
@@ -65,19 +65,6 @@ def is_chat(benchmark: Benchmark) -> bool:
     return benchmark.program is not None and benchmark.program.option(CHAT) == "true"
 
 
-def parameters(benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> dict[str, float]:
-    """Return the sampling parameters of every answer, as the completions API calls them."""
-    generation = suite.generation
-    sends_top_k = generation.top_k != TOP_K_OFF or endpoint.info.name == EngineKind.VLLM
-    return {
-        "temperature": generation.temperature,
-        "top_p": generation.top_p,
-        **({"top_k": generation.top_k} if sends_top_k else {}),
-        "seed": generation.seed,
-        MAX_TOKENS: max_tokens(benchmark, suite),
-    }
-
-
 def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, asked: Asked) -> list[str]:
     """Return the arguments of `lm_eval`.
 
@@ -87,7 +74,7 @@ def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, asked: Ask
         endpoint: who is asked in the end.
         asked: how this run asks.
     """
-    chat, sent = is_chat(benchmark), parameters(benchmark, suite, endpoint)
+    chat, sent = is_chat(benchmark), sampling(benchmark, suite, endpoint)
     model: dict[str, object] = {
         "model": "model",
         "base_url": f"{asked.base_url}/v1/{'chat/completions' if chat else 'completions'}",

@@ -23,8 +23,8 @@ from pathlib import Path
 from eval_jobs.errors import BadData, ConfigError, EvaluateError, EvaluatorDied, TrackerError
 from eval_jobs.evaluate.common.child_process import child_environment
 from eval_jobs.evaluate.common.plan_folders import forget_plan, kept_plans, lock_path
-from eval_jobs.evaluate.common.task_config import run_folder
-from eval_jobs.evaluate.lm_eval.command import Asked, arguments, check_settings, is_chat, parameters
+from eval_jobs.evaluate.common.task_config import run_folder, sampling
+from eval_jobs.evaluate.lm_eval.command import Asked, arguments, check_settings, is_chat
 from eval_jobs.evaluate.lm_eval.place import installed_version
 from eval_jobs.evaluate.lm_eval.relay import Relay
 from eval_jobs.evaluate.lm_eval.results import result_of
@@ -126,7 +126,7 @@ class LmEvalEvaluator:
             out.mkdir(parents=True)
         except OSError as error:
             raise storage_error(folder, error) from error
-        sent, timeout_s = parameters(task.benchmark, task.suite, task.endpoint), task.suite.request_timeout_s
+        sent, timeout_s = sampling(task.benchmark, task.suite, task.endpoint), task.suite.request_timeout_s
         with Relay(task.endpoint, folder / "answers.jsonl", sent=sent, timeout_s=timeout_s) as relay:
             progress(Progress(stage=Stage.EVALUATING, benchmarks=(task.benchmark.name,), note="loading"))
             log_size = self._log_path.stat().st_size if self._log_path.exists() else 0

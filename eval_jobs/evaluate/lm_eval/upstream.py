@@ -15,7 +15,7 @@ from eval_jobs.errors import EndpointFailed, EndpointRefused
 from eval_jobs.evaluate.common.answer_check import ENDINGS, FILTERED
 from eval_jobs.host.loopback import LOOPBACK
 from eval_jobs.host.secrets import masked
-from eval_jobs.types import Endpoint, EngineKind
+from eval_jobs.types import Endpoint
 
 PAUSES_S = (1.0, 4.0)
 """Before the second and the third try."""
@@ -123,8 +123,9 @@ class Upstream:
             return Refused(detail=f"the answer did not end properly (finish_reason: {odd[0]})", may_pass=True)
         if not texts or not all(isinstance(text, str) for text in texts):
             return Refused(detail="the answer holds no text")
-        is_ours = self._endpoint.info.name in {EngineKind.VLLM, EngineKind.SGLANG}
-        if is_ours and body.get("model") != self._endpoint.model:  # our own engine goes by a random name
+        if (
+            self._endpoint.info.is_ours and body.get("model") != self._endpoint.model
+        ):  # our own engine goes by a random name
             raise EndpointFailed(f"{self._endpoint.base_url} answers as {body.get('model')}", hint=self._hint)
         return Answered(body=body)
 

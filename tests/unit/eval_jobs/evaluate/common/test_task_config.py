@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eval_jobs.evaluate.common.task_config import LocalData, benchmark_task, evaluate_request, run_folder, task_config
-from eval_jobs.types import Benchmark, Endpoint, EngineInfo, Generation, Suite
+from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EngineKind, Generation, Suite
 from tests.requires import PROJECT
 
 GOLDEN = PROJECT / "tests" / "golden" / "evalscope" / "request.json"
@@ -56,6 +56,14 @@ def test_every_sampling_parameter_is_sent_even_when_it_is_the_default() -> None:
         "top_k": -1,
         "seed": 0,
     }
+
+
+def test_an_engine_that_we_started_knows_no_keys_and_whoever_else_may() -> None:
+    ours = {}
+    for name in (*EngineKind, "another", ""):
+        endpoint = replace(ENDPOINT, info=replace(ENDPOINT.info, name=name))
+        ours[name] = evaluate_request(SUITE, endpoint, [])["own_engine"]
+    assert [name for name, is_ours in ours.items() if is_ours] == ["vllm", "sglang"]
 
 
 @pytest.mark.parametrize(("top_k", "sent"), [(-1, None), (40, 40)])

@@ -13,8 +13,9 @@ import httpx
 import pytest
 
 from eval_jobs.errors import ConfigError, EndpointFailed, EvaluateError, StoreError
+from eval_jobs.evaluate.common.task_config import sampling
 from eval_jobs.evaluate.lm_eval import upstream
-from eval_jobs.evaluate.lm_eval.command import Asked, arguments, parameters
+from eval_jobs.evaluate.lm_eval.command import Asked, arguments
 from eval_jobs.evaluate.lm_eval.place import installed_version
 from eval_jobs.evaluate.lm_eval.relay import MAX_IN_A_ROW, Relay
 from eval_jobs.evaluate.lm_eval.results import result_of
@@ -75,7 +76,7 @@ def relay(server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def opened(server: OpenAIServer, folder: Path, *, timeout_s: float = 20.0) -> Relay:
     """Return a relay that keeps what is answered in `folder`."""
     endpoint = endpoint_of(server)
-    sent = parameters(BENCHMARK, suite_of(BENCHMARK), endpoint)
+    sent = sampling(BENCHMARK, suite_of(BENCHMARK), endpoint)
     return Relay(endpoint, folder / "answers.jsonl", sent=sent, timeout_s=timeout_s)
 
 
