@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from tests import starts
 from tests.requires import requires_binary
 
 PATIENCE_S = 60.0
@@ -47,6 +48,7 @@ class AlertmanagerServer:
             "cluster.listen-address": "",
         }
         command = [str(self._program), *(f"--{key}={value}" for key, value in options.items())]
+        starts.note("alertmanager")
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         eventually(self._is_ready)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+from tests import starts
 from tests.requires import requires_binary
 
 CHROMIUM_ARGS = (
@@ -75,6 +76,7 @@ def open_page(
         fail_on_page_error: whether an uncaught error in the page's scripts fails the test.
     """
     chromium = requires_binary("chromium")
+    starts.note("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=list(CHROMIUM_ARGS))
         try:

@@ -1,4 +1,7 @@
-"""What all tests share: which of them run in one process, and one line at the end that names what was missing."""
+"""What all tests share: who runs in one process and in which order, and what is said at the end.
+
+At the end stands how often each real server was started, and what was missing.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,27 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import starts
+
+if TYPE_CHECKING:
+    from tests.vllm_series import Series
+
 VLLM_CACHE = "VLLM_CACHE_ROOT"
+TOGETHER = {
+    "vllm": ("pytest.mark.vllm",),
+    "postgresql": ("tests.postgres import", "postgres_url", "reopen", "tests.contract.queues import"),
+}
+"""Groups of files that share a server, and what stands in a file of each; two vLLM also need twice the memory."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,36 +43,69 @@ def pytest_configure(config: pytest.Config) -> None:
     # Hypothesis would fail an example that takes 200 ms, which any can where other work holds the processor.
     settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("patient")
+    starts.begin(config)
     if VLLM_CACHE not in os.environ:  # else vLLM starts a Python more to inspect the model's class, each time anew
         folder = tempfile.mkdtemp(prefix="vllm-cache-")
         os.environ[VLLM_CACHE] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put files and groups that take long first, so that no process has much to do when the other is done."""
+    seconds = _measured_seconds(config.rootpath)
+    items.sort(key=lambda item: -seconds.get(_group(config.rootpath, item.nodeid), 0.0))
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Say how tests are dealt to processes under `-n`."""
-    config.option.loadscopereorder = False  # as collected: whole programs come before units, which then fill the rest
+    config.option.loadscopereorder = False  # as sorted above
     return FileByFile(config, log)
 
 
 class FileByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives a process whole files, whose tests share what they start; all that start a real vLLM go to one process.
-
-    Two vLLM servers at once would need twice the memory.
-    """
+    """Gives a process whole files, whose tests share what they start, and all files that share a server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "vllm" if (file := nodeid.partition("::")[0]) in _files_with_vllm(self.config.rootpath) else file
+        return _group(self.config.rootpath, nodeid)
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+    """The only real vLLM on plain full weights: checkpoints of seeds 1, 0, 3, 1 and 0 went through it; 1, 0 cold."""
+    from tests.vllm_series import plain_series
+
+    with plain_series(tmp_path_factory.mktemp("plain")) as series:
+        yield series
+
+
+def _group(root: Path, nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return _groups(root).get(file, file)
 
 
 @cache
-def _files_with_vllm(root: Path) -> frozenset[str]:
-    files = (root / "tests").rglob("test_*.py")
-    return frozenset(path.relative_to(root).as_posix() for path in files if "pytest.mark.vllm" in path.read_text())
+def _groups(root: Path) -> Mapping[str, str]:
+    found = {}
+    for path in (root / "tests").rglob("test_*.py"):
+        text = path.read_text()
+        names = [name for name, words in TOGETHER.items() if any(word in text for word in words)]
+        if names and "unit" not in path.parts:
+            found[path.relative_to(root).as_posix()] = names[0]
+    return found
+
+
+@cache
+def _measured_seconds(root: Path) -> Mapping[str, float]:
+    seconds: Counter[str] = Counter()
+    for line in (root / "tests" / "seconds.tsv").read_text().splitlines():
+        took, file = line.split("\t")
+        seconds[_group(root, file)] += int(took)
+    return seconds
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in one line which system packages or data the skipped tests need."""
+    """Say how often servers were started, and which system packages or data the skipped tests need."""
+    terminalreporter.write_line(starts.line(terminalreporter.config))
     line = skipped_line(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
     if line:
         terminalreporter.write_line(line, yellow=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from sqlalchemy import text
 
 from eval_jobs.queue.database_sql import open_database
+from tests import starts
 from tests.requires import requires_binary
 
 
@@ -38,6 +39,7 @@ class PostgresServer:
 
     def start(self) -> None:
         options = f"-p {self._port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off"
+        starts.note("postgresql")
         self._run("pg_ctl", "-o", options, "-l", str(self._home / "log"), "-w", "start")
 
     def add_user(self, name: str, password: str) -> None:

@@ -1,4 +1,4 @@
-"""The whole loop on real parts: folders of a training run in, verdicts and MLflow out, through real vLLM."""
+"""The whole loop: folders of a training run in, verdicts and MLflow out, with a server that others run between."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
+from tests.commands import tracker
+from tests.fakes.openai_server import OpenAIServer, Reply
 from tests.tiny_model import write_checkpoint, write_lora
-
-TRACKER = Path(sys.executable).parent / "tracker"
 
 CONFIG = """
 [run]
 name = "loop"
 output_dir = "out"
 [serve]
-max_model_len = 256
+engine = "remote"
+base_url = "{base_url}"
+model = "step-{{step}}"
 [suite]
 max_tokens = 4
 [[benchmark]]
@@ -31,30 +31,22 @@ output_tokens = 8
 """
 
 
-@pytest.mark.vllm
-@pytest.mark.timeout(900)
 def test_full_and_lora_checkpoints_in_sub_folders_go_from_disk_to_verdict_and_mlflow(tmp_path: Path) -> None:
     full = write_checkpoint(tmp_path / "out" / "v0-full" / "checkpoint-10", seed=1)
     write_lora(full, tmp_path / "out" / "v1-lora" / "checkpoint-20")
     (tmp_path / "out" / "v0-full" / "last-checkpoint").symlink_to(full)
     rows = [{"question": f"{i}+1", "answer": str(i + 1)} for i in range(5)]
     (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "tracker.toml").write_text(CONFIG)
-
-    watched = _tracker(tmp_path, "watch", "--until-idle")
+    with OpenAIServer(lambda _: Reply(text="1"), model="step-10", more_models=("step-20",)) as server:
+        (tmp_path / "tracker.toml").write_text(CONFIG.format(base_url=server.base_url))
+        watched = tracker(tmp_path, "watch", "--until-idle")
 
     assert "2 checkpoints judged, 0 gaps" in watched
-    reports = {r["run_id"]: r for r in json.loads(_tracker(tmp_path, "history", "--json"))["reports"]}
+    reports = {r["run_id"]: r for r in json.loads(tracker(tmp_path, "history", "--json"))["reports"]}
     assert {name: r["step"] for name, r in reports.items()} == {"loop/v0-full": 10, "loop/v1-lora": 20}
     assert all(r["verdicts"][0]["coverage"] == 1.0 for r in reports.values())
     assert _models_and_latency(tmp_path) == {"models": 2, "has_latency": True}
-    _tracker(tmp_path, "report", "loop/v1-lora")
-
-
-def _tracker(project: Path, *arguments: str) -> str:
-    result = subprocess.run([str(TRACKER), *arguments], cwd=project, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
+    tracker(tmp_path, "report", "loop/v1-lora")
 
 
 def _models_and_latency(project: Path) -> dict[str, object]:

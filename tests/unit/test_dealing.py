@@ -20,6 +20,17 @@ def test_the_tests_of_a_file_stay_together(scheduler: FileByFile) -> None:
     assert first != other
 
 
-def test_all_real_vllm_servers_are_started_by_one_process(scheduler: FileByFile) -> None:
-    files = ("tests/e2e/test_loop.py", "tests/integration/test_vllm.py", "tests/integration/test_vllm_kills.py")
-    assert {scheduler._split_scope(f"{file}::test_a") for file in files} == {"vllm"}
+@pytest.mark.parametrize(
+    ("group", "files"),
+    [
+        (
+            "vllm",
+            ("e2e/test_regression_reaches_people.py", "integration/test_vllm.py", "integration/test_warm_vllm.py"),
+        ),
+        ("postgresql", ("contract/test_history.py", "contract/test_queue.py", "e2e/test_workers.py")),
+    ],
+)
+def test_all_files_that_share_a_server_go_to_one_process(
+    group: str, files: tuple[str, ...], scheduler: FileByFile
+) -> None:
+    assert {scheduler._split_scope(f"tests/{file}::test_a") for file in files} == {group}
