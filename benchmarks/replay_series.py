@@ -28,7 +28,7 @@ from tracker.domain.regression.detector import Evidence, Level
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.aggregate_verdict import aggregate_word, is_learned
 from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER
-from tracker.domain.verdicts.rules import Thresholds
+from tracker.domain.verdicts.hypothesis import Thresholds
 
 FILES = (
     "pythia/pythia_v1_open.csv",

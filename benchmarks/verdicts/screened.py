@@ -22,8 +22,7 @@ from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of, jitter_of
 from tracker.domain.regression.screened import ScreenedScores, Stratum
 from tracker.domain.scores.matrix import empty_matrix, inserted, without_rows
-from tracker.domain.verdicts.episodes import strongest_of
-from tracker.domain.verdicts.rules import Thresholds, is_suspicious, suspects, word_of
+from tracker.domain.verdicts.hypothesis import Thresholds, is_suspicious, strongest_of, suspects, word_of
 from tracker.domain.verdicts.screening import Screening
 
 EVERYTHING = range(CHECKPOINTS)

@@ -26,7 +26,7 @@ from tracker.domain.scores.statistics import MCNEMAR, PairedTest, Spread, interv
 from tracker.domain.scores.summary import ScoreSummary, has_score, summarise
 from tracker.domain.verdicts.candidates import thresholds_of
 from tracker.domain.verdicts.decision import MIN_COMMON
-from tracker.domain.verdicts.rules import word_of_pair
+from tracker.domain.verdicts.hypothesis import word_of_pair
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,8 @@ from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.summary import summarise
 from tracker.domain.verdicts.aggregate_verdict import capped, is_learned
 from tracker.domain.verdicts.candidates import JudgingContext, thresholds_of
+from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
 from tracker.domain.verdicts.reasons import reason_for_first, reason_for_too_early, reason_for_unlike
-from tracker.domain.verdicts.rules import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
 
 
 def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:

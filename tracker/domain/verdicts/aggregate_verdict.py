@@ -22,7 +22,7 @@ from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.verdicts.decision import LEARNED_EFFECT, LEARNED_P
 from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER
-from tracker.domain.verdicts.rules import Thresholds, losses, word_of
+from tracker.domain.verdicts.hypothesis import Thresholds, losses, word_of
 
 _FORGOTTEN_POOLED = 4
 

@@ -20,8 +20,8 @@ from tracker.domain.scores.mean_series import Means
 from tracker.domain.scores.run_scores import BenchmarkSeries, RunScores, SeriesKey, series_key
 from tracker.domain.scores.sample_columns import Questions
 from tracker.domain.scores.series import series_keys
-from tracker.domain.verdicts.episodes import Hypothesis, Subject, counting, episodes_at, open_of
-from tracker.domain.verdicts.rules import Thresholds
+from tracker.domain.verdicts.episodes import counting, episodes_at, open_of
+from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, Thresholds
 
 _JITTER_CHECKPOINTS = 2 * WINDOW
 """Of a series: enough for `WINDOW` second differences where no more than half of the checkpoints lack answers."""

@@ -12,8 +12,17 @@ from tracker.domain.records.types import Baseline, Episode, Measure, VerdictWord
 from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
-from tracker.domain.verdicts.episodes import Hypothesis, is_forgotten, is_recovered, opened, recovered, strongest_of
-from tracker.domain.verdicts.rules import gains, is_equivalent, is_suspicious, losses, suspects, word_of
+from tracker.domain.verdicts.episodes import is_forgotten, is_recovered, opened, recovered
+from tracker.domain.verdicts.hypothesis import (
+    Hypothesis,
+    gains,
+    is_equivalent,
+    is_suspicious,
+    losses,
+    strongest_of,
+    suspects,
+    word_of,
+)
 
 MIN_COMMON = 0.95
 """With fewer common samples the two sides may differ because other samples were asked, not because of the model."""

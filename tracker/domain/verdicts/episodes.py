@@ -6,16 +6,14 @@ One loss is one episode: people are told when it opens and when it ends, not at 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from tracker.domain.records.types import Acceptance, Baseline, Closing, Episode, Measure
+from tracker.domain.records.types import Acceptance, Baseline, Closing, Episode
 from tracker.domain.regression.blocks import BLOCK, Blocks
-from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of, evidence_on
-from tracker.domain.regression.jitter import Jitter
-from tracker.domain.scores.matrix import ScoreMatrix
-from tracker.domain.verdicts.rules import Thresholds, losses
+from tracker.domain.regression.detector import Evidence, evidence_on
+from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, losses, strongest_of
 
 FORGOTTEN_AFTER = 3
 """Checkpoints in a row, the candidate included, that must be below the peak."""
@@ -27,43 +25,6 @@ _FORGOTTEN_POOLED = 4
 _RECOVERY_POOLED = (1, 2)
 _RISEN_P = 0.001
 _RISEN_POOLED = (2, 4, 8)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Subject:
-    """What can be lost: a benchmark, one of its subsets, or the length of its answers."""
-
-    suite: str
-    benchmark: str
-    subset: str = ""
-    measure: Measure = Measure.SCORE
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hypothesis:
-    """A subject at its candidate, and what its tests are held to."""
-
-    subject: Subject
-    matrix: ScoreMatrix
-    track: Track
-    """Over `matrix`."""
-    steps: tuple[int, ...]
-    """Step of every row of `matrix`."""
-    jitter: Jitter
-    level: Level
-    thresholds: Thresholds
-
-    digest: str = ""
-    """Of the candidate's weights."""
-
-    @property
-    def step(self) -> int:
-        """Step of the candidate."""
-        return self.steps[int(self.track.rows[-1])]
-
-    def evidence(self, back: int = 0) -> tuple[Evidence, ...]:
-        """Return the tests of the candidate, or of the checkpoint `back` before it, as seen from then."""
-        return evidence_of(self.track.before(back), self.jitter, self.level)
 
 
 def episodes_at(episodes: Sequence[Episode], subject: Subject, step: int) -> tuple[Episode, ...]:
@@ -152,11 +113,6 @@ def recovered(hypothesis: Hypothesis, episode: Episode) -> Episode:
 def accepted(episode: Episode, step: int) -> Episode:
     """Return the episode, ended by somebody's word at `step`."""
     return replace(episode, closed_step=step, closed_by=Closing.ACCEPTED)
-
-
-def strongest_of(found: Sequence[Evidence]) -> Evidence:
-    """Return the test whose loss is the largest in standard errors."""
-    return min(found, key=lambda e: e.test.delta / e.test.stderr)
 
 
 def subject_of(episode: Episode) -> Subject:

@@ -13,7 +13,7 @@ from tracker.domain.scores.matrix import IntArray, flips, values_at
 from tracker.domain.scores.statistics import standard_error
 from tracker.domain.verdicts.candidates import Candidate
 from tracker.domain.verdicts.decision import Decision
-from tracker.domain.verdicts.episodes import Hypothesis
+from tracker.domain.verdicts.hypothesis import Hypothesis
 from tracker.domain.verdicts.reasons import reason_for
 
 POOLED_T = "pooled-t"

@@ -22,9 +22,9 @@ from tracker.domain.verdicts.candidates import (
     on_whole_checkpoints,
 )
 from tracker.domain.verdicts.decision import Decision, comparable, decide
-from tracker.domain.verdicts.episodes import Hypothesis, counting, episodes_at, open_of
+from tracker.domain.verdicts.episodes import counting, episodes_at, open_of
 from tracker.domain.verdicts.evidence import verdict_of
-from tracker.domain.verdicts.rules import Thresholds, losses
+from tracker.domain.verdicts.hypothesis import Hypothesis, Thresholds, losses
 
 _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
 

@@ -3,7 +3,7 @@
     report = judge(record, scores, memory, policy, now=now)
 
 Per benchmark: MISSING -> INCOMPARABLE -> RECOVERED -> FORGOTTEN -> REGRESSED -> IMPROVED -> EQUIVALENT -> SUSPECT ->
-INCONCLUSIVE; the first that holds. The tests are in `regression`, the words in `rules`, the losses over time in
+INCONCLUSIVE; the first that holds. The tests are in `regression`, the words in `hypothesis`, the losses over time in
 `episodes`. Only lower steps are looked at, so a record that comes late is judged where it belongs; it never opens or
 ends a loss, because later checkpoints know better.
 """
@@ -32,9 +32,10 @@ from tracker.domain.verdicts.candidates import (
     hypothesis_of,
 )
 from tracker.domain.verdicts.decision import comparable, decide, decide_screened
-from tracker.domain.verdicts.episodes import Subject, subject_of
+from tracker.domain.verdicts.episodes import subject_of
 from tracker.domain.verdicts.evidence import own_mean, untested, verdict_of
 from tracker.domain.verdicts.findings import findings_of
+from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.reasons import (
     reason_for_coverage,
     reason_for_failure,

@@ -11,7 +11,8 @@ from tracker.domain.regression.detector import Evidence
 from tracker.domain.scores.pairing import explain_difference
 from tracker.domain.scores.summary import ScoreSummary, has_score
 from tracker.domain.verdicts.decision import MIN_COMMON, MIN_SAMPLES
-from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER, RECOVERED_AFTER, Hypothesis
+from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER, RECOVERED_AFTER
+from tracker.domain.verdicts.hypothesis import Hypothesis
 
 
 def reason_for_failure(failure: BenchmarkFailure) -> str:

@@ -20,7 +20,7 @@ from tracker.domain.regression.blocks import second_difference_weights
 from tracker.domain.regression.detector import Evidence, Level
 from tracker.domain.scores.matrix import FloatArray, empty_matrix, inserted
 from tracker.domain.verdicts.aggregate_verdict import aggregate_word, capped, is_learned
-from tracker.domain.verdicts.rules import Thresholds
+from tracker.domain.verdicts.hypothesis import Thresholds
 
 N = 1000
 THRESHOLDS = Thresholds(min_effect=0.01, equivalence_margin=0.01)

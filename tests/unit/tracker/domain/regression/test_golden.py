@@ -21,7 +21,7 @@ from tracker.domain.regression.jitter import Jitter, SecondDifferences, _raw, es
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.scores.matrix import Contrast, FloatArray
 from tracker.domain.scores.statistics import Spread, mde, paired_test, samples_needed, t_cdf, tost_p
-from tracker.domain.verdicts.rules import Thresholds, word_of
+from tracker.domain.verdicts.hypothesis import Thresholds, word_of
 
 GOLDEN: dict[str, Any] = json.loads((PROJECT / "tests" / "golden" / "verdicts.json").read_text(encoding="utf-8"))
 THRESHOLDS = Thresholds(min_effect=0.01, equivalence_margin=0.01)

@@ -12,8 +12,7 @@ from tracker.domain.records.types import Baseline, Closing, Episode, VerdictWord
 from tracker.domain.regression.detector import Level, jitter_of
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.decision import Decision, comparable, decide, was_learned
-from tracker.domain.verdicts.episodes import Hypothesis, Subject
-from tracker.domain.verdicts.rules import Thresholds
+from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, Thresholds
 
 SIZES = Thresholds(min_effect=0.01, equivalence_margin=0.01)
 

@@ -15,7 +15,8 @@ from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.types import Acceptance, Baseline, Closing, Episode, Pinned, Policy, Report, VerdictWord
 from tracker.domain.verdicts.candidates import RunContext
-from tracker.domain.verdicts.episodes import Subject, accepted, counting, episodes_at, open_of
+from tracker.domain.verdicts.episodes import accepted, counting, episodes_at, open_of
+from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.judge import judge
 
 POLICY = Policy(planned_checkpoints=50)

@@ -14,7 +14,7 @@ from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import PooledTest
-from tracker.domain.verdicts.rules import (
+from tracker.domain.verdicts.hypothesis import (
     Thresholds,
     gains,
     is_equivalent,

@@ -1,4 +1,4 @@
-"""When evidence is called regressed, improved, equivalent or suspect. Pure.
+"""A subject at its candidate, its tests, and when these are called regressed, improved, equivalent or suspect. Pure.
 
 Order matters: the first rule that holds gives the word. See `types.VerdictWord` for what the words mean.
 """
@@ -9,8 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tracker.domain.records.types import Baseline, Comparison, VerdictWord
-from tracker.domain.regression.detector import Evidence
+from tracker.domain.records.types import Baseline, Comparison, Measure, VerdictWord
+from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of
+from tracker.domain.regression.jitter import Jitter
+from tracker.domain.scores.matrix import ScoreMatrix
 
 SUSPECT_P = 0.01
 EQUIVALENCE_P = 0.05
@@ -28,6 +30,43 @@ class Thresholds:
 
     min_effect: float
     equivalence_margin: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What can be lost: a benchmark, one of its subsets, or the length of its answers."""
+
+    suite: str
+    benchmark: str
+    subset: str = ""
+    measure: Measure = Measure.SCORE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hypothesis:
+    """A subject at its candidate, and what its tests are held to."""
+
+    subject: Subject
+    matrix: ScoreMatrix
+    track: Track
+    """Over `matrix`."""
+    steps: tuple[int, ...]
+    """Step of every row of `matrix`."""
+    jitter: Jitter
+    level: Level
+    thresholds: Thresholds
+
+    digest: str = ""
+    """Of the candidate's weights."""
+
+    @property
+    def step(self) -> int:
+        """Step of the candidate."""
+        return self.steps[int(self.track.rows[-1])]
+
+    def evidence(self, back: int = 0) -> tuple[Evidence, ...]:
+        """Return the tests of the candidate, or of the checkpoint `back` before it, as seen from then."""
+        return evidence_of(self.track.before(back), self.jitter, self.level)
 
 
 def losses(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
@@ -51,6 +90,11 @@ def suspects(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evid
     """
     level = SUSPECT_P / max(1, len(evidence))
     return tuple(e for e in evidence if e.p_worse < level and e.test.delta <= -thresholds.min_effect)
+
+
+def strongest_of(found: Sequence[Evidence]) -> Evidence:
+    """Return the test whose loss is the largest in standard errors."""
+    return min(found, key=lambda e: e.test.delta / e.test.stderr)
 
 
 def is_suspicious(evidence: Sequence[Evidence]) -> bool:
