@@ -21,8 +21,8 @@ from typing import Any
 from eval_jobs.errors import CanaryFailed
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.serve.process import lifecycle as process
-from eval_jobs.serve.process.control import Reply, get, post
-from eval_jobs.serve.process.port import ask, choose_port, model_names
+from eval_jobs.serve.process.control import Reply, ask, get, model_names, post
+from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.resident.canary import ask_canaries
 from eval_jobs.serve.resident.swap import Swapped, extension_args, extension_environment, swap
 from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of

@@ -6,11 +6,11 @@ result = LatencyProber().probe(endpoint, ProbeLoad(requests=32, concurrency=4))
 from __future__ import annotations
 
 import hashlib
-import http.client
 import logging
 import math
 import re
 import time
+from http import HTTPStatus
 from pathlib import Path
 from threading import Event
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from eval_jobs.errors import ProbeError
+from eval_jobs.host.local_http import ERRORS, request
 from eval_jobs.probe.client_process import ClientEnded, ClientProcess
 from eval_jobs.probe.latency import Measurement, summarize
 from eval_jobs.probe.metrics import requests_in_flight
@@ -196,14 +197,10 @@ def _in_flight(endpoint: Endpoint) -> int:
     """Return the requests that our own server works on; 0 when it does not say."""
     parts = urlsplit(endpoint.base_url)
     # Never through a proxy: the engine runs on this machine.
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=METRICS_TIMEOUT_S)
+    path = parts.path.rstrip("/").removesuffix("/v1") + "/metrics"
     try:
-        connection.request("GET", parts.path.rstrip("/").removesuffix("/v1") + "/metrics")
-        answer = connection.getresponse()
-        text = answer.read().decode(errors="replace")
-    except (OSError, http.client.HTTPException) as error:
+        status, body = request("GET", (parts.hostname or "", parts.port or 80), path, timeout_s=METRICS_TIMEOUT_S)
+    except ERRORS as error:
         log.info("%s does not answer (%s); the probe starts without knowing whether it is idle", parts.netloc, error)
         return 0
-    finally:
-        connection.close()
-    return requests_in_flight(text) if answer.status == http.HTTPStatus.OK else 0
+    return requests_in_flight(body.decode(errors="replace")) if status == HTTPStatus.OK else 0

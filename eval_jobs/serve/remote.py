@@ -20,7 +20,7 @@ from eval_jobs.host.secrets import masked
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process.checkpoint_files import tokenizer_folder
-from eval_jobs.serve.process.port import model_names
+from eval_jobs.serve.process.control import model_names
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 ANSWER_TIMEOUT_S = 20.0

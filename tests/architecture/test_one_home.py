@@ -19,6 +19,7 @@ RULES = {
         r"\[?\"schema_version\"",
         {"eval_jobs/codec.py", "tracker/adapters/alerts/channels/webhook.py"},
     ),
+    "how a server on this machine is asked": (r"http\.client\.HTTPConnection", {"eval_jobs/host/local_http.py"}),
 }
 """What shows that a file decides it, and the files that may."""
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import CheckpointNotFound, CheckpointUnreadable
+from eval_jobs.serve.process import control
 from eval_jobs.serve.process import lifecycle as process
-from eval_jobs.serve.process import port
 from eval_jobs.serve.resident import cold
 from eval_jobs.serve.resident import loaded as resident
 from eval_jobs.serve.resident.vllm import VllmEngine
@@ -281,7 +281,7 @@ def test_an_engine_that_froze_while_it_was_idle_is_replaced(
     bench: Bench, work_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.serve_all(bench.full(1), bench.full(2))
-    monkeypatch.setattr(port, "ANSWER_TIMEOUT_S", 0.5)  # a new engine that is not there in time is asked again
+    monkeypatch.setattr(control, "ANSWER_TIMEOUT_S", 0.5)  # a new engine that is not there in time is asked again
     monkeypatch.setattr(cold, "SICK_STOP_GRACE_S", 0.2)
     monkeypatch.setattr(process, "GROUP_GRACE_S", 0.2)
     frozen = bench.endpoints[-1].info.log

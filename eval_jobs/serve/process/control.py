@@ -6,17 +6,20 @@ everybody who does not know the key. The key lives as long as this process and i
 
 from __future__ import annotations
 
-import http.client
 import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eval_jobs.host.local_http import ERRORS, NO_ANSWER, parsed, request
 from eval_jobs.serve.process.launch import HOST
 
 KEY_VARIABLE = "TRACKER_ENGINE_KEY"
 KEY_HEADER = "X-Tracker-Engine-Key"
 KEY = secrets.token_hex(16)
+
+ANSWER_TIMEOUT_S = 20.0
+"""An engine beside a trainer that has all the cores is slow to answer, and is not dead."""
 
 _SHOWN_CHARS = 600
 
@@ -48,25 +51,37 @@ def get(port: int, path: str, *, timeout_s: float) -> Reply:
     return _ask("GET", port, path, None, timeout_s)
 
 
+def ask(port: int, path: str) -> Reply | None:
+    """GET `path` from whoever listens on `port` of this machine, without our key; None when nothing answers (yet)."""
+    try:
+        status, raw = request("GET", (HOST, port), path, timeout_s=ANSWER_TIMEOUT_S)
+    except NO_ANSWER:
+        return None
+    except ERRORS:
+        return Reply(status=0, body=None, text="something answers that does not speak HTTP")
+    return _reply(status, raw)
+
+
+def model_names(body: object) -> tuple[str, ...]:
+    """Return the ids in the JSON of /v1/models; () when it is something else. Pure."""
+    entries = body.get("data") if isinstance(body, dict) else None
+    if not isinstance(entries, list):
+        return ()
+    return tuple(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry)
+
+
 # --- private
 
 
 def _ask(method: str, port: int, path: str, body: bytes | None, timeout_s: float) -> Reply:
-    connection = http.client.HTTPConnection(HOST, port, timeout=timeout_s)
+    headers = {"Content-Type": "application/json", KEY_HEADER: KEY}
     try:
-        connection.request(method, path, body, {"Content-Type": "application/json", KEY_HEADER: KEY})
-        response = connection.getresponse()
-        raw = response.read()
-        return Reply(status=response.status, body=_parsed(raw), text=raw.decode(errors="replace")[:_SHOWN_CHARS])
-    except (OSError, http.client.HTTPException) as error:
+        status, raw = request(method, (HOST, port), path, timeout_s=timeout_s, headers=headers, body=body)
+    except ERRORS as error:
         words = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else f"no answer ({error!r})"
         return Reply(status=0, body=None, text=words)
-    finally:
-        connection.close()
+    return _reply(status, raw)
 
 
-def _parsed(raw: bytes) -> object:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
+def _reply(status: int, raw: bytes) -> Reply:
+    return Reply(status=status, body=parsed(raw), text=raw.decode(errors="replace")[:_SHOWN_CHARS])

@@ -1,30 +1,15 @@
-"""Which port an engine may use, and who answers there."""
+"""Which port an engine may use."""
 
 from __future__ import annotations
 
-import http.client
-import json
 import random
 import socket
-from dataclasses import dataclass
 
 from eval_jobs.errors import ConfigError, PortTaken
 from eval_jobs.serve.process.launch import HOST
 
 PORTS = range(20_000, 30_000)
 """Below the kernel's range for outgoing connections, one of which could take the port before the engine binds it."""
-
-ANSWER_TIMEOUT_S = 20.0
-"""An engine beside a trainer that has all the cores is slow to answer, and is not dead."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What a server said to one GET."""
-
-    status: int
-    body: object
-    """Parsed JSON, None when it was none."""
 
 
 def choose_port(wanted: int) -> int:
@@ -47,29 +32,6 @@ def choose_port(wanted: int) -> int:
     raise PortTaken(f"no free port found in {PORTS.start}-{PORTS.stop - 1}", hint="name a free one as serve.port")
 
 
-def ask(port: int, path: str) -> Answer | None:
-    """GET `path` from the server at `port` of this machine, past any proxy; None when nothing answers (yet)."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_TIMEOUT_S)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return Answer(status=response.status, body=_parsed(response.read()))
-    except (OSError, http.client.IncompleteRead, http.client.RemoteDisconnected):
-        return None
-    except http.client.HTTPException:
-        return Answer(status=0, body=None)  # something answers that does not speak HTTP
-    finally:
-        connection.close()
-
-
-def model_names(body: object) -> tuple[str, ...]:
-    """Return the ids in the JSON of /v1/models; () when it is something else. Pure."""
-    entries = body.get("data") if isinstance(body, dict) else None
-    if not isinstance(entries, list):
-        return ()
-    return tuple(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry)
-
-
 # --- private
 
 
@@ -86,10 +48,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _parsed(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return None

@@ -11,9 +11,9 @@ from pathlib import Path
 from eval_jobs.errors import PortTaken, ServeError, ServerDied, ServerKilled, StartTimeout, WrongModel
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import logfile
+from eval_jobs.serve.process.control import Reply, ask, model_names
 from eval_jobs.serve.process.launch import HOST, Launch
 from eval_jobs.serve.process.lifecycle import EngineProcess
-from eval_jobs.serve.process.port import Answer, ask, model_names
 
 POLL_S = 0.25
 PROGRESS_EVERY_S = 2.0
@@ -74,7 +74,7 @@ def _tail(path: Path) -> str:
         return ""
 
 
-def _wrong(answer: Answer, launch: Launch, log_file: Path) -> WrongModel:
+def _wrong(answer: Reply, launch: Launch, log_file: Path) -> WrongModel:
     said = f"HTTP {answer.status} with {', '.join(model_names(answer.body)) or 'no list of models'}"
     return WrongModel(
         f"another server answers on port {launch.port} of {HOST}: "

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval_jobs.serve.process import logfile
-from eval_jobs.serve.process.control import get, post
+from eval_jobs.serve.process.control import ask, get, model_names, post
 from eval_jobs.serve.process.launch import Launch
 from eval_jobs.serve.process.lifecycle import EngineProcess
-from eval_jobs.serve.process.port import ask, model_names
 from eval_jobs.serve.resident.canary import ask_canaries
 from eval_jobs.serve.resident.order import Order
 from eval_jobs.serve.resident.shape import Shape

@@ -12,9 +12,8 @@ from pathlib import Path
 from eval_jobs.errors import CanaryFailed, StartTimeout
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
-from eval_jobs.serve.process.control import get
+from eval_jobs.serve.process.control import ask, get, model_names
 from eval_jobs.serve.process.launch import Launch
-from eval_jobs.serve.process.port import ask, model_names
 from eval_jobs.serve.process.readiness import POLL_S, wait_until_ready
 from eval_jobs.serve.process.sglang_launch import command, environment
 from eval_jobs.serve.resident.cold import ColdStarts

@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointUnreadable, SwapFailed, SwapRefused
-from eval_jobs.serve.process.control import Reply, get, post
-from eval_jobs.serve.process.port import model_names
+from eval_jobs.serve.process.control import Reply, get, model_names, post
 from eval_jobs.serve.process.readiness import UNKNOWN_VERSION
 from eval_jobs.serve.resident.loaded import Loaded, Resident, folder_state, identity
 from eval_jobs.serve.resident.order import Order
