@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
+.PHONY: help setup demo test test-deep check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -16,6 +16,9 @@ demo: setup ## train a tiny model, evaluate every checkpoint, show what it forgo
 
 test: setup ## all tests, on real parts
 	@$(PYTEST)
+
+test-deep: setup ## the same with a kill at every moment and simulations of full size
+	@TRACKER_TEST_DEEP=1 $(PYTEST)
 
 check: format lint types imports unit ## what every commit must pass
 

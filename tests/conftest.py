@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     `&` makes a shell's children, and theirs, ignore Ctrl-C, `nohup` SIGHUP.
     """
+    # Where bytecode is switched off, each process compiles everything again, and pytest rewrites every test.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # Hypothesis would fail an example that takes 200 ms, which any can where other work holds the processor.

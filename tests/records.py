@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 from eval_jobs.identity import benchmark_fingerprint, content_hash, make_plan
 from eval_jobs.types import (
@@ -105,6 +106,11 @@ def forgetting_run(*, run_id: str = RUN, checkpoints: int = 10, samples: int = 8
         trouble: with one benchmark that failed (sums at 300), one partly scored (facts at 400), one failed probe
             (800) and one checkpoint that vanished (550).
     """
+    return _forgetting_run(run_id=run_id, checkpoints=checkpoints, samples=samples, trouble=trouble)
+
+
+@cache  # every test asks for one of a few
+def _forgetting_run(*, run_id: str, checkpoints: int, samples: int, trouble: bool) -> RecordedRun:
     skills = (_facts(samples), _sums(samples), _reversal(samples))
     suite = Suite(name="skills", benchmarks=tuple(s.benchmark for s in skills), generation=Generation(max_tokens=16))
     steps = range(100, 100 * checkpoints + 1, 100)

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.verdicts import detector
 from benchmarks.verdicts.peers import peers
 from benchmarks.verdicts.scoring import RunScore, score_run
-from benchmarks.verdicts.series import CHECKPOINTS, PLANTS, TRENDS, Case, simulate
+from benchmarks.verdicts.series import CHECKPOINTS, PLANTS, SIZES, TRENDS, Case, simulate
 from benchmarks.verdicts.view import Detector, View
 
 NULLS = {
@@ -35,6 +35,7 @@ class Job:
     case: Case
     seed: int
     detectors: tuple[str, ...]
+    sizes: tuple[int, ...] = SIZES
 
 
 def detectors() -> list[Detector]:
@@ -60,7 +61,7 @@ def plan(null: int, power: int, names: tuple[str, ...], first_seed: int) -> list
 
 def run_job(job: Job) -> dict[str, RunScore]:
     """Simulate one run and return the score of each of its detectors."""
-    series = simulate(job.seed, job.case)
+    series = simulate(job.seed, job.case, job.sizes)
     view = View(series)
     chosen = [d for d in detectors() if d.name in job.detectors]
     flags = {d.name: np.zeros((CHECKPOINTS, view.K), dtype=bool) for d in chosen}

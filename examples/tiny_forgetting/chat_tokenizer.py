@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import string
+from typing import TYPE_CHECKING
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 MAX_LENGTH = 128
 PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<start>", "<end>"
@@ -23,6 +24,9 @@ CHAT_TEMPLATE = (
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer for printable ASCII; anything else becomes `<unk>`."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
     characters = [c for c in string.printable if c.isprintable()]
     vocabulary = {token: number for number, token in enumerate([*SPECIAL, "\n", *characters])}
     core = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))

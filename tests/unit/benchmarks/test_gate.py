@@ -9,6 +9,7 @@ from scipy import stats
 from benchmarks.gate import EQUAL, LOSSES, Outcome, judged, rates, summary, table
 from benchmarks.gate_pairs import NAMES, SIZES, Kind, simulated_pair
 from eval_jobs.types import EvalResult
+from tests.deep import sized
 from tracker.domain.gate.types import GateWord
 
 SEED = 100
@@ -30,11 +31,12 @@ def flips(kind: Kind, seed: int) -> dict[str, tuple[float, float]]:
 def test_samples_flip_and_one_benchmark_loses_what_was_planted() -> None:
     kind = Kind(world="pure", plant="drop5", size=1319)
     assert kind.lost == "1319-samples-3"
-    found = [flips(kind, SEED + number) for number in range(30)]
+    pairs = sized(10, 30)
+    found = [flips(kind, SEED + number) for number in range(pairs)]
     for name, size in zip(NAMES, SIZES, strict=True):
         flipped, change = np.mean([pair[name] for pair in found], axis=0)
         assert 0.05 < flipped < 0.15
-        assert change == pytest.approx(-0.05 if name == kind.lost else 0.0, abs=4 * (0.1 / size / 30) ** 0.5)
+        assert change == pytest.approx(-0.05 if name == kind.lost else 0.0, abs=4 * (0.1 / size / pairs) ** 0.5)
 
 
 def test_a_run_with_jitter_is_told_so_and_its_samples_are_in_clusters() -> None:
@@ -50,25 +52,25 @@ def test_a_run_with_jitter_is_told_so_and_its_samples_are_in_clusters() -> None:
 
 def test_few_pairs_already_hold_the_gate_to_its_word() -> None:
     """As the whole benchmark does, within what so few pairs can show."""
-    equal = {kind: [judged(kind, SEED + number) for number in range(15)] for kind in EQUAL}
-    losses = {kind: [judged(kind, SEED + number) for number in range(4)] for kind in LOSSES}
+    equal = {kind: [judged(kind, SEED + number) for number in range(sized(6, 15))] for kind in EQUAL}
+    losses = {kind: [judged(kind, SEED + number) for number in range(sized(2, 4))] for kind in LOSSES}
     healthy = [outcome for found in equal.values() for outcome in found]
     false = sum(outcome.word is GateWord.REGRESSION for outcome in healthy)
     assert false <= stats.binom.ppf(0.999, len(healthy), 0.05)
     hurt = [outcome for found in losses.values() for outcome in found]
     visible = [outcome for outcome in hurt if outcome.is_visible]
-    assert len(visible) > 10
+    assert len(visible) > len(hurt) / 4
     assert sum(outcome.is_missed for outcome in visible) <= stats.binom.ppf(0.999, len(visible), 0.2)
     assert not any(outcome.word_of_lost is GateWord.PASS for outcome in hurt)
-    last = f"false_regressions={false}/30 missed_drops={sum(outcome.is_missed for outcome in hurt)}/40"
+    last = f"false_regressions={false}/{len(healthy)} missed_drops={sum(o.is_missed for o in hurt)}/{len(hurt)}"
     assert summary(equal, losses) == last
 
 
 def test_a_loss_of_exactly_what_matters_seldom_passes() -> None:
     """The other promise of the gate at its limit: `alpha` is the chance of PASS there."""
     kind = Kind(world="pure", plant="drop3", size=1319, min_effect=0.03)
-    found = [judged(kind, SEED + number) for number in range(20)]
-    assert sum(outcome.word_of_lost is GateWord.PASS for outcome in found) <= stats.binom.ppf(0.999, 20, 0.05)
+    found = [judged(kind, SEED + number) for number in range(sized(8, 20))]
+    assert sum(outcome.word_of_lost is GateWord.PASS for outcome in found) <= stats.binom.ppf(0.999, len(found), 0.05)
 
 
 def test_the_table_counts_what_was_said() -> None:

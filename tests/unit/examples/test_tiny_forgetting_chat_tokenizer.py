@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
 from examples.tiny_forgetting import data
 from examples.tiny_forgetting.chat_tokenizer import IGNORED, MAX_LENGTH, build_tokenizer, encode_turn
@@ -54,6 +53,8 @@ def test_every_question_and_answer_fits_the_model_and_the_tests_longest_answer(t
 
 
 def test_a_saved_tokenizer_is_read_back_with_its_template(tokenizer: Any, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
     tokenizer.save_pretrained(tmp_path)
     again = AutoTokenizer.from_pretrained(tmp_path)
     assert encode_turn(again, "Capital of Lumar?", "Tobe") == encode_turn(tokenizer, "Capital of Lumar?", "Tobe")

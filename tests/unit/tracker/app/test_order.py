@@ -8,10 +8,12 @@ from datetime import timedelta
 import pytest
 
 from eval_jobs.queue_types import Backlog
+from tests.deep import sampled
 from tests.fakes.history import FakeHistory
-from tests.records import forgetting_run
+from tests.killing import Killed
+from tests.records import RecordedRun, forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tests.unit.tracker.app.test_tick import Fuse, Killed, cut
+from tests.unit.tracker.app.test_tick import Fuse, cut
 from tracker.app.tick import tick
 from tracker.app.world import QueueOrder, WatchState
 from tracker.domain.records.alerts import AlertState
@@ -21,9 +23,9 @@ from tracker.domain.verdicts.out_of_order import words_of
 NEWEST = QueueOrder(max_waiting=3)
 
 
-def fakes_with_all_found(order: QueueOrder = NEWEST) -> FakeWorld:
+def fakes_with_all_found(order: QueueOrder = NEWEST, run: RecordedRun | None = None) -> FakeWorld:
     """Return a world in which the whole run lies on the disk at once."""
-    fakes = FakeWorld(order=order)
+    fakes = FakeWorld(order=order, run=run or forgetting_run(trouble=False))
     for record in fakes.run.records:
         fakes.source.put(record.plan.checkpoint)
     return fakes
@@ -107,18 +109,23 @@ def test_another_backlog_evaluates_at_the_next_start_what_was_skipped() -> None:
     assert [report.step for report in fakes.history.reports(fakes.run.run_id)] == steps_of(fakes)
 
 
-@pytest.mark.parametrize("survived_calls", range(60))
-def test_a_kill_between_any_two_calls_skips_and_remembers_the_same(survived_calls: int) -> None:
-    undisturbed, killed = fakes_with_all_found(), fakes_with_all_found()
-    wanted = tick(undisturbed.world(), WatchState(), undisturbed.clock.now()).skipped
-    try:
-        tick(cut(killed.world(), Fuse(survived_calls)), WatchState(), killed.clock.now())
-    except Killed:
-        killed.source.start_again()
+def test_a_kill_between_any_two_calls_skips_and_remembers_the_same() -> None:
+    undisturbed, every = fakes_with_all_found(), Fuse()
+    wanted = tick(cut(undisturbed.world(), every), WatchState(), undisturbed.clock.now()).skipped
+    for survived in sampled(every.calls):
+        killed = fakes_with_all_found()
+        tick_that_is_killed(killed, survived)
+        assert killed.history.gaps(killed.run.run_id) == wanted, survived
+        assert killed.queue.skipped() == (), survived
+        assert killed.work() == 3, survived
+
+
+def tick_that_is_killed(killed: FakeWorld, survived: int) -> None:
+    """Kill a process after so many calls of ports, and let the next one go on."""
+    with pytest.raises(Killed):
+        tick(cut(killed.world(), Fuse(survived)), WatchState(), killed.clock.now())
+    killed.source.start_again()
     tick(killed.world(), WatchState(), killed.clock.now())
-    assert killed.history.gaps(killed.run.run_id) == wanted
-    assert killed.queue.skipped() == ()
-    assert killed.work() == 3
 
 
 def test_results_that_arrive_newest_first_end_in_the_verdicts_and_losses_of_a_run_in_order() -> None:
@@ -182,16 +189,13 @@ def test_a_checkpoint_of_a_branch_that_was_left_is_not_judged_again_with_the_new
     assert [r for r in fakes.history.reports(run.run_id) if r.plan_id != "rewound"] == list(before)
 
 
-@pytest.mark.parametrize("survived_calls", range(0, 60, 3))
-def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published(survived_calls: int) -> None:
-    undisturbed, killed = (_before_the_last_of(QueueOrder(backlog=Backlog.ALL)) for _ in range(2))
-    tick(undisturbed.world(), WatchState(), undisturbed.clock.now())
-    try:
-        tick(cut(killed.world(), Fuse(survived_calls)), WatchState(), killed.clock.now())
-    except Killed:
-        killed.source.start_again()
-    tick(killed.world(), WatchState(), killed.clock.now())
-    assert _published(killed) == _published(undisturbed)
+def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published() -> None:
+    undisturbed, every = _before_the_last_of(QueueOrder(backlog=Backlog.ALL)), Fuse()
+    tick(cut(undisturbed.world(), every), WatchState(), undisturbed.clock.now())
+    for survived in sampled(every.calls, every=40):
+        killed = _before_the_last_of(QueueOrder(backlog=Backlog.ALL))
+        tick_that_is_killed(killed, survived)
+        assert _published(killed) == _published(undisturbed), survived
 
 
 # --- private
@@ -199,7 +203,7 @@ def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published(
 
 def _before_the_last_of(order: QueueOrder) -> FakeWorld:
     """Return a world in which the results of all but one of the late checkpoints were taken over."""
-    fakes = fakes_with_all_found(order)
+    fakes = fakes_with_all_found(order, forgetting_run(trouble=False, checkpoints=8))
     tick(fakes.world(), WatchState(), fakes.clock.now())
     for _ in fakes.run.records[1:]:
         fakes.work(at_most=1)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from eval_jobs.queue.rules import lease_end
+from tests.deep import sampled
 from tests.fakes.history import FakeHistory
+from tests.killing import Killed
 from tests.records import forgetting_run
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.gaps import remember_gaps
@@ -24,13 +26,17 @@ from tracker.domain.records.types import Gap, Pinned, Report, VerdictWord
 GAP = forgetting_run().gaps[0]
 
 
-def run_through(fakes: FakeWorld) -> None:
+def run_through(fakes: FakeWorld, fuse: Fuse | None = None) -> None:
     """Let every checkpoint of the recorded run appear, be evaluated and be judged."""
     for record in fakes.run.records:
         fakes.source.put(record.plan.checkpoint)
-        tick(fakes.world(), WatchState(), fakes.clock.now())
-        fakes.work()
-        tick(fakes.world(), WatchState(), fakes.clock.now())
+        judge_what_is_there(fakes, fuse or Fuse())
+
+
+def judge_what_is_there(fakes: FakeWorld, fuse: Fuse) -> None:
+    tick(cut(fakes.world(), fuse), WatchState(), fakes.clock.now())
+    fakes.work()
+    tick(cut(fakes.world(), fuse), WatchState(), fakes.clock.now())
 
 
 def test_every_checkpoint_is_judged_and_published_once() -> None:
@@ -210,15 +216,12 @@ def test_every_later_checkpoint_is_compared_with_the_first_that_was_seen() -> No
     assert references == {first.step: None, checkpoints[2].step: first, checkpoints[0].step: first}
 
 
-class Killed(BaseException):
-    """Stands for kill -9: nothing may catch it."""
-
-
 class Fuse:
-    """Lets the first `limit` port calls through; the next one dies before it does anything."""
+    """Lets the first `limit` port calls through; the next one dies before it does anything. Names the calls."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = -1) -> None:
         self.left = limit
+        self.calls: list[str] = []
 
     def around(self, port: Any) -> Any:
         fuse = self
@@ -231,6 +234,7 @@ class Fuse:
                     if fuse.left == 0:
                         raise Killed
                     fuse.left -= 1
+                    fuse.calls.append(name)
                     return method(*args, **kwargs)
 
                 return call
@@ -248,27 +252,25 @@ def cut(world: World, fuse: Fuse) -> World:
     )
 
 
-@pytest.mark.parametrize("survived_calls", range(0, 60, 1))
-def test_a_kill_between_any_two_calls_loses_and_doubles_nothing(survived_calls: int) -> None:
-    undisturbed, killed = FakeWorld(), FakeWorld()
-    run_through(undisturbed)
-    fuse = Fuse(survived_calls)
-    for record in killed.run.records:
-        killed.source.put(record.plan.checkpoint)
-        try:
-            tick(cut(killed.world(), fuse), WatchState(), killed.clock.now())
-            killed.work()
-            tick(cut(killed.world(), fuse), WatchState(), killed.clock.now())
-        except Killed:
-            fuse.left = -1  # the next process is not killed
-            killed.source.start_again()
-            tick(killed.world(), WatchState(), killed.clock.now())
-            killed.work()
-            tick(killed.world(), WatchState(), killed.clock.now())
-    assert killed.history.reports(killed.run.run_id) == undisturbed.history.reports(undisturbed.run.run_id)
-    assert killed.tracking.records == undisturbed.tracking.records
-    assert set(killed.alerting.alerts) == set(undisturbed.alerting.alerts)
-    assert not killed.queue.state().waiting
+def test_a_kill_between_any_two_calls_loses_and_doubles_nothing() -> None:
+    run = forgetting_run(trouble=False, checkpoints=8)  # the loss is told at the seventh
+    undisturbed, every = FakeWorld(run=run), Fuse()
+    run_through(undisturbed, every)
+    assert undisturbed.alerting.alerts
+    for survived in sampled(every.calls, every=40):
+        killed, fuse = FakeWorld(run=run), Fuse(survived)
+        for record in killed.run.records:
+            killed.source.put(record.plan.checkpoint)
+            try:
+                judge_what_is_there(killed, fuse)
+            except Killed:
+                fuse.left = -1  # the next process is not killed
+                killed.source.start_again()
+                judge_what_is_there(killed, fuse)
+        assert killed.history.reports(run.run_id) == undisturbed.history.reports(run.run_id), survived
+        assert killed.tracking.records == undisturbed.tracking.records, survived
+        assert set(killed.alerting.alerts) == set(undisturbed.alerting.alerts), survived
+        assert not killed.queue.state().waiting, survived
 
 
 def test_a_pinned_baseline_without_results_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from eval_jobs.identity import benchmark_fingerprint, make_plan
 from eval_jobs.types import (
@@ -28,19 +29,21 @@ Scores = Sequence[float | None]
 
 def samples_of(scores: Scores, clusters: Sequence[str] = ()) -> tuple[SampleScore, ...]:
     """One sample per score; None is an error."""
-    return tuple(
-        SampleScore(
-            sample_id=f"s{i}",
-            subset="all",
-            score=score,
-            status=SampleStatus.ERROR if score is None else SampleStatus.SCORED,
-            cluster_id=clusters[i] if clusters else "",
-            prompt=f"question {i}",
-            target=f"target {i}",
-            answer=f"answer {score}",
-            detail="the server went away" if score is None else "",
-        )
-        for i, score in enumerate(scores)
+    return tuple(_sample(i, score, clusters[i] if clusters else "") for i, score in enumerate(scores))
+
+
+@lru_cache(maxsize=100_000, typed=True)  # simulations make millions of them, and few that differ
+def _sample(i: int, score: float | None, cluster_id: str) -> SampleScore:
+    return SampleScore(
+        sample_id=f"s{i}",
+        subset="all",
+        score=score,
+        status=SampleStatus.ERROR if score is None else SampleStatus.SCORED,
+        cluster_id=cluster_id,
+        prompt=f"question {i}",
+        target=f"target {i}",
+        answer=f"answer {score}",
+        detail="the server went away" if score is None else "",
     )
 
 

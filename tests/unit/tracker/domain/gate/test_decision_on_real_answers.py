@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from eval_jobs.types import EvalRecord
+from tests.deep import sized
 from tests.requires import shared_data
 from tests.unit.tracker.domain.making import record_of
 from tracker.domain.compare.view import RunNoise
@@ -102,12 +103,12 @@ def test_real_flips_without_a_loss_are_seldom_called_one(gsm8k: dict[str, Floats
     """Who is the baseline is drawn anew for each question: real answers that differ, and neither side is better."""
     rng = np.random.default_rng(3)
     one, other = gsm8k["6b_verification"], gsm8k["175b_finetuning"]
-    false = 0
-    for _ in range(100):
+    false, runs = 0, sized(40, 100)
+    for _ in range(runs):
         swapped = rng.random(1319) < 0.5
         report, _ = gated(np.where(swapped, one, other), np.where(swapped, other, one))
         false += report.word is GateWord.REGRESSION
-    assert 0 < false <= stats.binom.ppf(0.999, 100, ALPHA)
+    assert 0 < false <= stats.binom.ppf(0.999, runs, ALPHA)
 
 
 # --- BIG-Bench Hard: one model asked directly, and asked to think aloud first

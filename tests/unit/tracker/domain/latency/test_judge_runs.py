@@ -11,6 +11,7 @@ import math
 import numpy as np
 from scipy import stats
 
+from tests.deep import sized
 from tests.unit.tracker.domain.latency_records import Machine, session_ms
 from tracker.domain.latency.rules import POOLS, Limits, decisions
 from tracker.domain.latency.statistics import Contrast, block_starts, paired_contrast
@@ -20,8 +21,8 @@ CHECKPOINTS = 60
 ALPHA = 0.05
 QUANTILES = {0.5: 0.03, 0.95: 0.05}
 """With the smallest change that counts."""
-HEALTHY_RUNS = 6
-SLOW_RUNS = 5
+HEALTHY_RUNS = sized(2, 6)
+SLOW_RUNS = sized(2, 5)
 SLOW_FROM = 20
 BLOCK_REQUESTS = 100
 MACHINES = (

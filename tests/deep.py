@@ -1,0 +1,28 @@
+"""What `make test` takes a sample of and `make test-deep` does in full: kills at every moment, long simulations."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+
+DEEP = "TRACKER_TEST_DEEP"
+"""Environment variable; set by `make test-deep`."""
+
+
+def sized(sample: int, full: int) -> int:
+    """Return how often something that takes long is done: `sample` times, and `full` times in a deep run."""
+    return full if os.environ.get(DEEP) else sample
+
+
+def sampled(moments: Sequence[str], *, every: int = 5) -> list[int]:
+    """Return at which of these moments to kill: at the first of each kind and at one in `every`; in a deep run at all.
+
+    Args:
+        moments: what an undisturbed run does, in order, each named by its kind.
+        every: one in so many of the others; which ones follows from `moments`.
+    """
+    firsts = {kind: number for number, kind in reversed(list(enumerate(moments)))}
+    step = sized(every, 1)
+    offset = zlib.crc32("\n".join(moments).encode()) % step
+    return sorted({*firsts.values(), *range(offset, len(moments), step)})
