@@ -105,17 +105,29 @@ def _heat_row(place: _Place, row: LedgerRow) -> HeatRow:
 
 def _cells(benchmark: BenchmarkLedger, row: LedgerRow, columns: Sequence[tuple[int, ...]]) -> list[_Cell]:
     by_step = dict(zip(benchmark.steps, row.means, strict=True))
-    known = [mean for mean in row.means if mean is not None]
     up = 1.0 if benchmark.higher_is_better else -1.0
-    best = row.forgetting.peak.mean if row.forgetting else max(known, key=lambda mean: up * mean, default=0.0)
-    scale = 1.0 if all(0 <= mean <= 1 for mean in known) else max(known) - min(known) or 1.0
+    best, scale = _scale_of(row, up)
     cells = []
     for steps in columns:
-        there = [mean for step in steps if (mean := by_step.get(step)) is not None]
-        mean = sum(there) / len(there) if there else None
-        kind = "none" if mean is None else _kind(row, steps[0], shade_of(up * (best - mean) / scale))
+        there = [mean for mean in map(by_step.get, steps) if mean is not None]
+        mean, kind = None, "none"
+        if there:
+            mean = sum(there) / len(there)
+            kind = _kind(row, steps[0], shade_of(up * (best - mean) / scale))
         cells.append(_Cell(first_step=steps[0], last_step=steps[-1], mean=mean, kind=kind))
     return cells
+
+
+def _scale_of(row: LedgerRow, up: float) -> tuple[float, float]:
+    """Return the best mean of a row, and the difference that gets the darkest shade."""
+    known = [mean for mean in row.means if mean is not None]
+    if row.forgetting is None:
+        best = max(known, key=lambda mean: up * mean, default=0.0)
+    else:
+        best = row.forgetting.peak.mean
+    if all(0 <= mean <= 1 for mean in known):
+        return best, 1.0
+    return best, max(known) - min(known) or 1.0
 
 
 def _kind(row: LedgerRow, step: int, shade: int) -> str:

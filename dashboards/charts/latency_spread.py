@@ -113,14 +113,20 @@ def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tu
     own = _probe(record, load)
     if isinstance(own, ProbeFailure):
         return (), f"Not measured: {one_line(own.message)} ({one_line(own.code)})."
-    sides = [_Side(name=f"step {step}", requests=own.requests)] if own is not None and own.requests else []
-    if not sides:
+    if own is None or not own.requests:
         return (), "Only percentiles are known of it, no single requests."
-    earlier = None if before is None else _probe(before, load)
-    if before is None or not isinstance(earlier, ProbeResult) or earlier.load != load or not earlier.requests:
-        return tuple(sides), "Nothing earlier was measured under the same load."
-    sides.append(_Side(name=f"step {before.plan.checkpoint.step}, before it", requests=earlier.requests))
-    return tuple(sides), "Measured at different hours: what the machine did besides is part of the difference."
+    side = _Side(name=f"step {step}", requests=own.requests)
+    earlier = None if before is None else _earlier_side(before, load)
+    if earlier is None:
+        return (side,), "Nothing earlier was measured under the same load."
+    return (side, earlier), "Measured at different hours: what the machine did besides is part of the difference."
+
+
+def _earlier_side(before: EvalRecord, load: ProbeLoad) -> _Side | None:
+    earlier = _probe(before, load)
+    if not isinstance(earlier, ProbeResult) or earlier.load != load or not earlier.requests:
+        return None
+    return _Side(name=f"step {before.plan.checkpoint.step}, before it", requests=earlier.requests)
 
 
 def _probe(record: EvalRecord, load: ProbeLoad) -> ProbeResult | ProbeFailure | None:

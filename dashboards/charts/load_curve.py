@@ -146,9 +146,13 @@ def _panel(panel: CurvePanel, *, top: float, right: float) -> Iterator[str]:
     name = "output tokens per second"
     yield f'<text class="tick" text-anchor="end" x="{right:.1f}" y="{bottom:.1f}" dy="28">{name}</text>'
     for line in panel.lines:
-        if line.points:
-            path = "L".join(f"{x(p.tokens_per_s):.1f} {y(p.value_ms):.1f}" for p in line.points)
-            yield f'<path class="line s{line.slot}" d="M{path}"/>'
-        for point in line.points:
-            shape = marker(line.slot, x(point.tokens_per_s), y(point.value_ms))
-            yield f"<g><title>{text(point.tip)}</title>{shape}</g>"
+        places = [(x(point.tokens_per_s), y(point.value_ms)) for point in line.points]
+        yield from _curve(line, places)
+
+
+def _curve(line: CurveLine, places: Sequence[tuple[float, float]]) -> Iterator[str]:
+    if places:
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        yield f'<path class="line s{line.slot}" d="M{path}"/>'
+    for point, (x, y) in zip(line.points, places, strict=True):
+        yield f"<g><title>{text(point.tip)}</title>{marker(line.slot, x, y)}</g>"

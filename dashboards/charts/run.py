@@ -6,7 +6,7 @@ A checkpoint or benchmark without a result becomes an `Absence`, never a point.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,8 +33,14 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
         return ()
     found = {standing.benchmark: standing for standing in standings(view)}
     changes = changes_of(data.records)
-    lines = [_score_line(changes.get(name, ()), view, found[name], slot) for slot, name in enumerate(view.benchmarks)]
-    together = len(lines) <= MAX_TOGETHER and all(_unit(line) == (0.0, 1.0) for line in lines if line.points)
+    lines: list[Line] = []
+    units: set[tuple[float, float]] = set()
+    for slot, name in enumerate(view.benchmarks):
+        line = _score_line(changes.get(name, ()), view, found[name], slot)
+        lines.append(line)
+        if line.points:
+            units.add(_unit(line))
+    together = len(lines) <= MAX_TOGETHER and units <= {(0.0, 1.0)}
     loss = _loss_panel(data.curves, height=110 if together else 120)
     if together:
         absences = _score_absences(view, view.benchmarks, view.gaps)
@@ -109,15 +115,13 @@ def _score_points(step: int, verdict: Verdict) -> Iterable[Point]:
         return
     if verdict.screened is not None:  # the mean of a part is no point of this line
         return
-    half = INTERVAL * stderr if stderr is not None else None
-    tip = score_text(score) if half is None else f"{score_text(score)} ± {score_text(half)}"
-    yield Point(
-        step=step,
-        value=score,
-        low=None if half is None else score - half,
-        high=None if half is None else score + half,
-        tip=f"{tip} {SYMBOLS[verdict.word]} {verdict.word}",
-    )
+    word = f"{SYMBOLS[verdict.word]} {verdict.word}"
+    if stderr is None:
+        yield Point(step=step, value=score, tip=f"{score_text(score)} {word}")
+        return
+    half = INTERVAL * stderr
+    tip = f"{score_text(score)} ± {score_text(half)} {word}"
+    yield Point(step=step, value=score, low=score - half, high=score + half, tip=tip)
 
 
 def _score_absences(view: Overview, benchmarks: Sequence[str], gaps: Sequence[Gap]) -> tuple[Absence, ...]:
@@ -182,21 +186,34 @@ def _curve(key: str, slot: int, curves: Sequence[CurvePoint]) -> Line:
 
 
 def _latency_panel(metric: Metric, records: Sequence[EvalRecord], load: str) -> Panel:
-    probes = [(r.plan.checkpoint.step, p) for r in records for p in r.probes if p.load.name == load]
-    measured = [(step, p, metric.percentiles(p)) for step, p in probes if isinstance(p, ProbeResult)]
-    found = [(step, p, percentiles) for step, p, percentiles in measured if percentiles is not None]
-    missing = sorted({step for step, _ in probes} - {step for step, *_ in found})
-    tail = (Point(step=step, value=known.p95, tip=f"{known.p95:.3g} ms") for step, _, known in found)
-    half = (_half(step, times_of(probe.requests, metric), known.p50) for step, probe, known in found)
+    tail: list[Point] = []
+    half: list[Point] = []
+    reasons: dict[int, str] = {}
+    for step, probe in _probes_under(load, records):
+        known = metric.percentiles(probe) if isinstance(probe, ProbeResult) else None
+        if isinstance(probe, ProbeFailure):
+            reasons[step] = probe.message
+        elif known is None:
+            reasons.setdefault(step, "no request completed")
+        else:
+            tail.append(Point(step=step, value=known.p95, tip=f"{known.p95:.3g} ms"))
+            half.append(_half(step, times_of(probe.requests, metric), known.p50))
+    missing = tuple(sorted(reasons.keys() - {point.step for point in tail}))
     lines = (
-        Line(name="p95", slot=1, dashed=True, points=tuple(tail), breaks=tuple(missing), label="p95"),
-        Line(name="p50", slot=0, points=tuple(half), breaks=tuple(missing), label="p50"),
+        Line(name="p95", slot=1, dashed=True, points=tuple(tail), breaks=missing, label="p95"),
+        Line(name="p50", slot=0, points=tuple(half), breaks=missing, label="p50"),
     )
-    reasons = {step: p.message for step, p in probes if isinstance(p, ProbeFailure)}
-    absences = (Absence(step=s, text=f"step {s}: {reasons.get(s, 'no request completed')}") for s in missing)
-    top = max((p.value for line in lines for p in line.points), default=1.0)
+    absences = tuple(Absence(step=step, text=f"step {step}: {reasons[step]}") for step in missing)
+    top = max((point.value for point in (*tail, *half)), default=1.0)
     high = _round_range(0.0, top)[1]
-    return Panel(title=metric.title, lines=lines, low=0.0, high=high, height=130, absences=tuple(absences))
+    return Panel(title=metric.title, lines=lines, low=0.0, high=high, height=130, absences=absences)
+
+
+def _probes_under(load: str, records: Sequence[EvalRecord]) -> Iterator[tuple[int, ProbeResult | ProbeFailure]]:
+    for record in records:
+        for probe in record.probes:
+            if probe.load.name == load:
+                yield record.plan.checkpoint.step, probe
 
 
 def _half(step: int, times: Sequence[float], median: float) -> Point:

@@ -21,6 +21,7 @@ from dashboards.charts.figures import (
     Frame,
     Line,
     Panel,
+    Point,
     apart,
     frames,
     lane_height,
@@ -116,13 +117,15 @@ def _band(line: Line, frame: Frame) -> Iterator[str]:
 
 
 def _line(line: Line, frame: Frame) -> Iterator[str]:
-    stretches = list(runs(line))
-    for run in stretches:
+    marked: list[Point] = []
+    for run in runs(line):
         path = "L".join(f"{_n(frame.x(p.step))} {_n(frame.y(p.value))}" for p in run)
         yield f'<path class="{_kind(line)}" d="M{path}"/>'
-    marked = line.marked and len(line.points) <= MAX_MARKED
-    # A point between two breaks has no line to be seen by.
-    for point in line.points if marked else [run[0] for run in stretches if len(run) == 1]:
+        if len(run) == 1:  # a point between two breaks has no line to be seen by
+            marked.append(run[0])
+    if line.marked and len(line.points) <= MAX_MARKED:
+        marked = list(line.points)
+    for point in marked:
         yield marker(line.slot, frame.x(point.step), frame.y(point.value))
     for point in line.points:
         if point.step == line.ring_step:

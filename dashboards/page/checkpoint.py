@@ -81,10 +81,11 @@ def _views(
         return
     noise = known_noise or noise_of_run(report.run_id, sources.history, sources.policy)
     by_step = {record.plan.checkpoint.step: record for record in path}
-    wanted: dict[int, list[str]] = {path[-1].plan.checkpoint.step: [o.benchmark for o in whole.outcomes]}
+    last = path[-1].plan.checkpoint.step
+    wanted: dict[int, list[str]] = {last: [o.benchmark for o in whole.outcomes]}
     for verdict in report.verdicts:
         step = best_step(verdict, report.step)
-        if step is not None and step in by_step and step != path[-1].plan.checkpoint.step:
+        if step in by_step and step != last:
             wanted.setdefault(step, []).append(verdict.benchmark)
     for step, benchmarks in wanted.items():
         view = _view(by_step[step], whole, benchmarks, noise, sources)

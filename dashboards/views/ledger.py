@@ -105,19 +105,24 @@ def ledger_view(ledger: RunLedger | None) -> LedgerView | None:
     """Return what the report shows of a ledger; None where there is none, or nothing was scored."""
     if ledger is None or not ledger.steps:
         return None
+    entries: list[Entry] = []
+    subsets: list[tuple[str, tuple[Entry, ...]]] = []
+    found: list[str] = []
+    for one in ledger.benchmarks:
+        entries.append(_entry(one_line(one.benchmark), one.whole))
+        if one.subsets:
+            rows = tuple(_entry(one_line(row.subset), row) for row in one.subsets)
+            subsets.append((one_line(one.benchmark), rows))
+        found += notes(one)
     return LedgerView(
         heat=heat_rows(ledger),
         first_step=ledger.steps[0],
         last_step=ledger.steps[-1],
         phases=tuple(f"{one_line(p.name)} from step {p.from_step}" for p in ledger.phases),
-        entries=tuple(_entry(one_line(one.benchmark), one.whole) for one in ledger.benchmarks),
-        subsets=tuple(
-            (one_line(one.benchmark), tuple(_entry(one_line(row.subset), row) for row in one.subsets))
-            for one in ledger.benchmarks
-            if one.subsets
-        ),
+        entries=tuple(entries),
+        subsets=tuple(subsets),
         transfers=transfer_sentences(ledger),
-        notes=tuple(note for benchmark in ledger.benchmarks for note in notes(benchmark)),
+        notes=tuple(found),
         told=tuple(_told(ledger))[:MAX_TOLD],
     )
 

@@ -169,18 +169,18 @@ def without_secrets(args: Iterable[str]) -> tuple[str, ...]:
 
 
 def _times_text(records: Sequence[EvalRecord]) -> str:
-    served = [record for record in records if record.engine is not None and not is_imported(record)]
-    if not served:
+    spent: list[tuple[float, float, float, float]] = []
+    for record in records:
+        if record.engine is None or is_imported(record):
+            continue
+        scoring = sum(o.duration_s for o in record.outcomes if isinstance(o, EvalResult))
+        probing = sum(p.duration_s for p in record.probes if isinstance(p, ProbeResult))
+        total = (record.finished_at - record.started_at).total_seconds()
+        spent.append((total, record.engine.load_s, scoring, probing))
+    if not spent:
         return NOTHING
-
-    def typical(values: Iterable[float]) -> str:
-        return duration_text(median(values))
-
-    total = typical((r.finished_at - r.started_at).total_seconds() for r in served)
-    load = typical(r.engine.load_s for r in served if r.engine is not None)
-    scoring = typical(sum(o.duration_s for o in r.outcomes if isinstance(o, EvalResult)) for r in served)
-    probing = typical(sum(p.duration_s for p in r.probes if isinstance(p, ProbeResult)) for r in served)
-    return f"{total}: loading {load}, scoring {scoring}, latency {probing}"
+    typical = [duration_text(median(seconds)) for seconds in zip(*spent, strict=True)]
+    return "{}: loading {}, scoring {}, latency {}".format(*typical)
 
 
 def _cost_facts(data: RunData) -> Iterator[tuple[str, str]]:
@@ -242,14 +242,20 @@ def _repeated_text(known: Repetition | None) -> str:
 
 
 def _settings_text(benchmark: Benchmark) -> str:
-    parts = (
-        f"subsets {', '.join(map(one_line, benchmark.subsets))}" if benchmark.subsets else "",
-        f"at most {benchmark.limit} per subset" if benchmark.limit is not None else "",
-        f"{benchmark.few_shot} examples in the prompt" if benchmark.few_shot is not None else "",
-        f"{benchmark.repeats} answers each" if benchmark.repeats != 1 else "",
-        f"at most {benchmark.max_tokens} tokens" if benchmark.max_tokens is not None else "",
-        "own prompt template" if benchmark.prompt_template is not None else "",
-        *(f"{one_line(name)} {one_line(value)}" for name, value in benchmark.measured_with),
-        "" if benchmark.higher_is_better else "lower is better",
-    )
-    return ", ".join(part for part in parts if part)
+    parts = []
+    if benchmark.subsets:
+        parts.append(f"subsets {', '.join(map(one_line, benchmark.subsets))}")
+    if benchmark.limit is not None:
+        parts.append(f"at most {benchmark.limit} per subset")
+    if benchmark.few_shot is not None:
+        parts.append(f"{benchmark.few_shot} examples in the prompt")
+    if benchmark.repeats != 1:
+        parts.append(f"{benchmark.repeats} answers each")
+    if benchmark.max_tokens is not None:
+        parts.append(f"at most {benchmark.max_tokens} tokens")
+    if benchmark.prompt_template is not None:
+        parts.append("own prompt template")
+    parts += [f"{one_line(name)} {one_line(value)}" for name, value in benchmark.measured_with]
+    if not benchmark.higher_is_better:
+        parts.append("lower is better")
+    return ", ".join(parts)

@@ -159,17 +159,20 @@ def _left(view: Overview) -> Iterator[str]:
 
 def _facts(data: RunData, view: Overview) -> tuple[str, ...]:
     missing = sum(isinstance(o, BenchmarkFailure) for r in data.records for o in r.outcomes)
-    facts = (
-        f"{count_text(len(view.steps), 'checkpoint')} evaluated{_range(view)}",
-        count_text(len(view.benchmarks), "benchmark"),
-        f"{count_text(len(view.gaps), 'checkpoint')} not evaluated" if view.gaps else "",
-        f"{count_text(missing, 'result')} missing" if missing else "",
-        f"{count_text(data.unfinished, 'evaluation')} still to come" if data.unfinished else "",
-        *(one_line(unfit_text(one)) for one in data.repetitions.values() if is_unfit(one)),
-        *_left(view),
-        "" if (savings := savings_of(view.verdicts.values())) is None else savings_text(savings),
-    )
-    return tuple(fact for fact in facts if fact)
+    facts = [f"{count_text(len(view.steps), 'checkpoint')} evaluated{_range(view)}"]
+    facts.append(count_text(len(view.benchmarks), "benchmark"))
+    if view.gaps:
+        facts.append(f"{count_text(len(view.gaps), 'checkpoint')} not evaluated")
+    if missing:
+        facts.append(f"{count_text(missing, 'result')} missing")
+    if data.unfinished:
+        facts.append(f"{count_text(data.unfinished, 'evaluation')} still to come")
+    facts += [one_line(unfit_text(one)) for one in data.repetitions.values() if is_unfit(one)]
+    facts += _left(view)
+    savings = savings_of(view.verdicts.values())
+    if savings is not None:
+        facts.append(savings_text(savings))
+    return tuple(facts)
 
 
 def _range(view: Overview) -> str:
@@ -197,14 +200,25 @@ def _note(standing: Standing, verdicts: Mapping[int, Verdict], doubted: Comparis
     """Say what the newest score is to be held against: the checkpoints it fell from, else the first one."""
     if standing.word is VerdictWord.MISSING:
         return f"no result at step {standing.step}"
-    if (part := verdicts[standing.step].screened) is not None:
+    part = verdicts[standing.step].screened
+    if part is not None:
         return f"{part.asked} of {part.asked + part.left_out} samples were asked"
-    whole = {step: v.score for step, v in verdicts.items() if v.score is not None and v.screened is None}
-    before = {step: score for step, score in whole.items() if step < standing.step}
     if doubted is not None and doubted.baseline is Baseline.PINNED:
         return f"against {one_line(baseline_text(doubted.baseline, doubted.baseline_steps))}"
-    best = () if doubted is None else doubted.baseline_steps
-    steps = [step for step in best or sorted(before)[:1] if step in before]
+    before = _whole_scores(verdicts, standing.step)
+    best = sorted(before)[:1]
+    if doubted is not None and doubted.baseline_steps:
+        best = list(doubted.baseline_steps)
+    steps = [step for step in best if step in before]
     if not steps:
         return f"first result, step {standing.step}"
     return f"was {score_text(fmean(before[step] for step in steps))} at {steps_text(steps)}"
+
+
+def _whole_scores(verdicts: Mapping[int, Verdict], before: int) -> dict[int, float]:
+    """Return the scores of steps before one at which all samples were asked."""
+    scores: dict[int, float] = {}
+    for step, verdict in verdicts.items():
+        if step < before and verdict.score is not None and verdict.screened is None:
+            scores[step] = verdict.score
+    return scores

@@ -123,9 +123,10 @@ def verdict_table(view: Overview, found: Sequence[Standing]) -> VerdictTable:
     """Return steps by benchmarks, checkpoints that were not evaluated among them."""
     wide = len(view.benchmarks) > WIDE
     names = tuple(s.benchmark for s in found) if wide else view.benchmarks
-    gaps = (Row(step=g.step, cells=(), gap=f"{one_line(g.message)} ({one_line(g.code)})") for g in view.gaps)
-    steps = (Row(step=step, cells=tuple(_cell(view.at(step, name)) for name in names)) for step in view.steps)
-    rows = sorted((*steps, *gaps), key=lambda row: row.step)
+    rows = [Row(step=g.step, cells=(), gap=f"{one_line(g.message)} ({one_line(g.code)})") for g in view.gaps]
+    for step in view.steps:
+        rows.append(Row(step=step, cells=tuple(_cell(view.at(step, name)) for name in names)))
+    rows.sort(key=lambda row: row.step)
     used = {verdict.word for verdict in view.verdicts.values()}
     return VerdictTable(
         benchmarks=tuple(one_line(name) for name in names),

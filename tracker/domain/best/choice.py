@@ -98,21 +98,23 @@ def _benchmarks_of(scores: RunScores, suite: str | None) -> tuple[str, ...]:
 
 def _peak(series: Sequence[BenchmarkSeries], min_coverage: float) -> Best | None:
     rows = [_usable(one, min_coverage) for one in series]
-    common = sorted(set.intersection(*(set(found) for found in rows)))
-    known = {step: [one.plans[of[step]] for one, of in zip(series, rows, strict=True)] for step in common}
-    # One step may hold other weights in one series than in another: written again, and measured in part since.
-    steps = [step for step in common if len({plan.checkpoint.digest for plan in known[step]}) == 1]
-    if not steps:
+    known: dict[int, EvalPlan] = {}
+    for step in sorted(set.intersection(*map(set, rows))):
+        plans = [one.plans[of[step]] for one, of in zip(series, rows, strict=True)]
+        # A step may hold other weights in one series than in another: written again, and measured in part since.
+        if len({plan.checkpoint.digest for plan in plans}) == 1:
+            known[step] = plans[-1]
+    if not known:
         return None
-    scored = [
-        one.matrix(Measure.SCORE).means[[of[step] for step in steps]] for one, of in zip(series, rows, strict=True)
-    ]
+    steps, scored = list(known), []
+    for one, of in zip(series, rows, strict=True):
+        scored.append(one.matrix(Measure.SCORE).means[[of[step] for step in steps]])
     means: FloatArray = np.mean(scored, axis=0)
     first, width = _best_block(means)
     block = means[first : first + width]
     newest = first + int(np.flatnonzero(block >= np.median(block))[-1])
     return Best(
-        plan=known[steps[newest]][-1],
+        plan=known[steps[newest]],
         benchmarks=tuple(one.key.benchmark for one in series),
         block=tuple(steps[first : first + width]),
         mean=float(block.mean()),

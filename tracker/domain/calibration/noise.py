@@ -210,17 +210,19 @@ def decoding_variance(known: Repetition | None) -> float:
 
 
 def _tried(name: str, outcomes: Sequence[Outcome], min_coverage: float) -> AskedTwice | BenchmarkFailure:
-    passes = [o for o in outcomes if o.benchmark == name]
-    failed = next((o for o in passes if isinstance(o, BenchmarkFailure)), None)
-    if failed is not None:
-        return failed
-    results = [o for o in passes if isinstance(o, EvalResult)]
-    asked = asked_twice(results[0], results[1]) if len(results) == 2 else None
-    if asked is not None and asked.samples >= min_coverage * asked.planned:
-        return asked
+    results: list[EvalResult] = []
+    for outcome in outcomes:
+        if outcome.benchmark != name:
+            continue
+        if isinstance(outcome, BenchmarkFailure):
+            return outcome
+        results.append(outcome)
     fingerprint = results[0].fingerprint if results else ""
     if len(results) != 2:
         return _failure(name, fingerprint, f"{len(results)} of 2 passes over {name} gave a result")
+    asked = asked_twice(results[0], results[1])
+    if asked is not None and asked.samples >= min_coverage * asked.planned:
+        return asked
     return _failure(name, fingerprint, _too_few(name, results, asked))
 
 
@@ -257,8 +259,14 @@ def _changed(calibration: Calibration, asked: AskedTwice, measured: Measured) ->
     if fingerprint != asked.fingerprint or not served_alike(measured.plan, calibration.plan):
         return "; ".join(explain_difference(measured.plan, calibration.plan, asked.benchmark))
     now, then = measured.engine, calibration.engine
-    if now is None or then is None:
-        return "" if now is None else "its engine is not known"
+    if now is None:
+        return ""
+    if then is None:
+        return "its engine is not known"
+    return _changed_engine(now, then)
+
+
+def _changed_engine(now: EngineInfo, then: EngineInfo) -> str:
     if (now.name, now.version) != (then.name, then.version):
         return f"the engine is {_engine_text(now)}, was {_engine_text(then)}"
     if now.is_batch_invariant != then.is_batch_invariant:

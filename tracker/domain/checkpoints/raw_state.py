@@ -77,15 +77,15 @@ def find_raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Re
         allow_pickle: a pickle of weights is as good as anything else. Otherwise it only counts when nothing else is
             there, and is refused.
     """
-    names, folders = listing.facts.names(), listing.facts.folders
-    torch_files = BIN_INDEX in names or any(name in names for name in SINGLE_BINS)
-    if torch_files and allow_pickle:
+    names = listing.facts.names()
+    has_torch_files = not names.isdisjoint((BIN_INDEX, *SINGLE_BINS))
+    if has_torch_files and allow_pickle:
         return _torch(listing)
-    if listing.raw.index is not None or FSDP_FOLDER in folders or any(n.endswith(".distcp") for n in names):
+    if listing.raw.index is not None or FSDP_FOLDER in listing.facts.folders or _has(names, ".distcp"):
         return _dcp(listing)
-    if LATEST in names or any(name.endswith("_optim_states.pt") for name in names):
+    if LATEST in names or _has(names, "_optim_states.pt"):
         return _zero(listing)
-    return _refused_pickle(names) if torch_files else None
+    return _refused_pickle(names) if has_torch_files else None
 
 
 def check_config(listing: Listing, layout: RawLayout) -> NotYet | Rejected | None:
@@ -190,7 +190,10 @@ def _dcp(listing: Listing) -> RawLayout | NotYet | Rejected:
             return not_yet(reason)
         return _rejected(reason, code=raw.index.code, hint="save the checkpoint again, as safetensors")
     is_lora = all("lora_" in name for name in raw.index.tensors)
-    return _absent_files(listing, raw.index, prefix, is_lora=is_lora) or RawLayout(
+    fault = _absent_files(listing, raw.index, prefix, is_lora=is_lora)
+    if fault is not None:
+        return fault
+    return RawLayout(
         kind=RawKind.DCP,
         format=CheckpointFormat.LORA if is_lora else CheckpointFormat.FULL,
         folder=raw.folder,
@@ -215,34 +218,39 @@ def _absent_files(listing: Listing, index: StateIndex, prefix: str, *, is_lora: 
 
 
 def _zero(listing: Listing) -> RawLayout | NotYet | Rejected:
-    facts, latest = listing.facts, listing.raw.latest
-    is_inside = LATEST in facts.names()
-    if is_inside and latest not in facts.folders:
-        return not_yet(f"{LATEST} names {latest!r}, and there is no such folder")
+    facts = listing.facts
+    folder, prefix = "", ""
+    extra: tuple[str, ...] = ()
+    if LATEST in facts.names():
+        folder, prefix, extra = listing.raw.latest, f"{listing.raw.latest}/", (LATEST,)
+        if folder not in facts.folders:
+            return not_yet(f"{LATEST} names {folder!r}, and there is no such folder")
     if ADAPTER_CONFIG in listing.documents:
         return not_yet("it holds a DeepSpeed state and adapter_config.json, and no adapter_model.safetensors")
-    prefix = f"{latest}/" if is_inside else ""
-    names = [f.name.removeprefix(prefix) for f in facts.files if f.name.startswith(prefix)]
-    names = sorted(name for name in names if name.endswith("_states.pt"))
-    files = tuple(prefix + name for name in names)
-    return (
-        _unlike_zero(names)
-        or _absent_ranks(listing, names, prefix)
-        or _missing(listing, files)
-        or RawLayout(
-            kind=RawKind.ZERO,
-            format=CheckpointFormat.FULL,
-            folder=latest if is_inside else "",
-            weights=files,
-            extra=(LATEST,) if is_inside else (),
-        )
-    )
+    files = tuple(sorted(f.name for f in facts.files if f.name.startswith(prefix) and f.name.endswith("_states.pt")))
+    names = [name.removeprefix(prefix) for name in files]
+    fault = _unlike_zero(names) or _absent_ranks(listing, names, prefix) or _missing(listing, files)
+    if fault is not None:
+        return fault
+    return RawLayout(kind=RawKind.ZERO, format=CheckpointFormat.FULL, folder=folder, weights=files, extra=extra)
+
+
+def _has(names: frozenset[str], ending: str) -> bool:
+    return any(name.endswith(ending) for name in names)
+
+
+def _ranks_of(names: list[str], pattern: re.Pattern[str]) -> set[int]:
+    return {int(match.group(1)) for match in map(pattern.match, names) if match}
 
 
 def _unlike_zero(names: list[str]) -> Rejected | None:
     """Return why DeepSpeed's own tool could not read the state."""
-    matches = (_OPTIM.match(name) or _STAGE3.match(name) or _STAGE12.match(name) for name in names)
-    if len({match.group(match.lastindex or 0) for match in matches if match}) > 1:
+    tensor_ranks: set[str] = set()
+    for name in names:
+        match = _OPTIM.match(name) or _STAGE3.match(name) or _STAGE12.match(name)
+        if match is not None:
+            tensor_ranks.add(match.group(match.lastindex or 0))
+    if len(tensor_ranks) > 1:
         what = "tensor-parallel ranks"
     elif any(_OTHER_PARALLEL.match(name) for name in names):
         what = "pipeline stages or experts in files of their own"
@@ -256,13 +264,17 @@ def _unlike_zero(names: list[str]) -> Rejected | None:
 
 def _absent_ranks(listing: Listing, names: list[str], prefix: str) -> NotYet | None:
     """Stage 3 has a model file of every rank, stages 1 and 2 have one; all have an optimizer file of every rank."""
-    optimizer = {int(match.group(1)) for name in names if (match := _OPTIM.match(name))}
-    stage3 = {int(match.group(1)) for name in names if (match := _STAGE3.match(name))}
-    if not stage3 and not any(_STAGE12.match(name) for name in names):
+    whole = _ranks_of(names, _OPTIM)
+    seen, stage3 = set(whole), _ranks_of(names, _STAGE3)
+    if stage3:
+        seen |= stage3
+        whole &= stage3
+    elif not any(map(_STAGE12.match, names)):
         return not_yet(f"{prefix}mp_rank_00_model_states.pt is missing")
-    world = set(range(listing.raw.world_size)) | _world(listing, optimizer | stage3)
-    absent = sorted(world - (optimizer & stage3 if stage3 else optimizer))
-    return not_yet(f"rank {absent[0]} has not saved its part of {prefix or 'the state'}") if absent else None
+    absent = sorted((set(range(listing.raw.world_size)) | _world(listing, seen)) - whole)
+    if absent:
+        return not_yet(f"rank {absent[0]} has not saved its part of {prefix or 'the state'}")
+    return None
 
 
 def _world(listing: Listing, seen: set[int]) -> set[int]:

@@ -9,7 +9,7 @@ An engine serves a checkpoint without its down_proj as if nothing were wrong, so
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracker.domain.checkpoints.listing import Document
@@ -83,23 +83,39 @@ def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...
     kind, count = config.get("model_type"), config.get("num_hidden_layers", config.get("n_layer"))
     if kind not in _UNIFORM or not isinstance(count, int) or "quantization_config" in config:
         return ()
-    rests: dict[int, set[str]] = {}
+    layers: dict[int, set[str]] = {layer: set() for layer in range(count)}
     stems: set[str] = set()
     for name in names:
         match = _LAYER.match(name)
         if match is not None:
             stems.add(match["stem"])
-            rests.setdefault(int(match["index"]), set()).add(match["rest"])
+            layers.setdefault(int(match["index"]), set()).add(match["rest"])
     if len(stems) != 1:
         return ()  # a model wrapped in another one has names of its own
     (stem,) = stems
-    expected = {rest for layer in range(count) for rest in rests.get(layer, ())}
-    expected = {rest for rest in expected if not _BUFFER.search(rest)}
-    expected |= _LLAMA_LAYER if kind in _LLAMA_LIKE else set()
-    absent = [f"{stem}.{layer}.{rest}" for layer in range(count) for rest in sorted(expected - rests.get(layer, set()))]
-    whole = {_EMBEDDING, "model.norm.weight"} if kind in _LLAMA_LIKE else set()
-    whole |= {_OUTPUT} if whole and _has_own_output(config) and _is_causal(config) else set()
-    return (*absent, *sorted(whole - set(names)))
+    known_layer: frozenset[str] = frozenset()
+    whole: set[str] = set()
+    if kind in _LLAMA_LIKE:
+        known_layer, whole = _LLAMA_LAYER, _outside_layers(config)
+    absent = _absent_of_layers([layers[layer] for layer in range(count)], known_layer)
+    return (*(f"{stem}.{name}" for name in absent), *sorted(whole - set(names)))
+
+
+def _outside_layers(config: Document) -> set[str]:
+    """Return the tensors of a model of the Llama kind that belong to no layer."""
+    names = {_EMBEDDING, "model.norm.weight"}
+    if _has_own_output(config) and _is_causal(config):
+        names.add(_OUTPUT)
+    return names
+
+
+def _absent_of_layers(layers: Sequence[set[str]], known: frozenset[str]) -> Iterator[str]:
+    """Yield `INDEX.REST` of what other layers hold, or all layers of that kind, and this one does not."""
+    everywhere = set().union(*layers)
+    expected = known | {rest for rest in everywhere if not _BUFFER.search(rest)}
+    for index, rests in enumerate(layers):
+        for rest in sorted(expected - rests):
+            yield f"{index}.{rest}"
 
 
 def compare_weights(content: WeightsContent, config: Document, earlier: Earlier) -> Soundness:

@@ -92,16 +92,31 @@ def never_written(content: WeightsContent) -> str:
 
 
 def _is_lost(run: ZeroRun, tensors: list[TensorFact]) -> bool:
-    touched = [t for t in tensors if t.begin < run.end and t.end > run.begin]
-    if not touched or any(t.dtype in ("BOOL", "U8") or _MASK.search(t.name) for t in touched):
+    touched = _touched(run, tensors)
+    if not touched or any(map(_may_be_zero, touched)):
         return False
-    first, last = touched[0], touched[-1]
-    begin, end = _Edge.of_begin(run, first), _Edge.of_end(run, last)
+    begin = _Edge.of_begin(run, touched[0])
     if run.is_tail:
-        whole = [t for t in touched if t.begin >= run.begin and t.is_matrix()]
-        return len(whole) > 1 or (begin.in_row and (begin.at_block or (first.is_matrix() and _is_long(run))))
-    torn = [edge for edge in (begin, end) if edge.in_row]
+        return _is_lost_tail(run, touched, begin)
+    torn = [edge for edge in (begin, _Edge.of_end(run, touched[-1])) if edge.in_row]
     return bool(torn) and all(edge.at_block for edge in torn)
+
+
+def _is_lost_tail(run: ZeroRun, touched: list[TensorFact], begin: _Edge) -> bool:
+    whole = [t for t in touched if t.begin >= run.begin and t.is_matrix()]
+    if len(whole) > 1:
+        return True
+    if not begin.in_row:
+        return False
+    return begin.at_block or (touched[0].is_matrix() and _is_long(run))
+
+
+def _touched(run: ZeroRun, tensors: list[TensorFact]) -> list[TensorFact]:
+    return [t for t in tensors if t.begin < run.end and t.end > run.begin]
+
+
+def _may_be_zero(tensor: TensorFact) -> bool:
+    return tensor.dtype in ("BOOL", "U8") or _MASK.search(tensor.name) is not None
 
 
 def _is_long(run: ZeroRun) -> bool:

@@ -91,12 +91,9 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, episodes: Iterable[Episode]
     """
     known = [series.steps[row] for row in rows]
     name = series.key.benchmark
-    for step in (wanted.good, wanted.bad):
-        if step is not None and step not in known:
-            shown = ", ".join(map(str, known[-20:])) or "none"
-            raise ConfigError(f"step {step} has no whole result of {name}", hint=f"evaluated steps: {shown}")
-    bad = wanted.bad if wanted.bad is not None else _bad_of(known, name, episodes)
-    earlier = np.array([row for row in rows if series.steps[row] < (known[-1] if bad is None else bad)], dtype=np.int64)
+    _check_known((wanted.good, wanted.bad), known, name)
+    bad = _bad_of(known, name, episodes) if wanted.bad is None else wanted.bad
+    earlier = np.array([row for row in rows if bad is not None and series.steps[row] < bad], dtype=np.int64)
     if bad is None or not earlier.size:
         raise Incomparable(
             f"{name} has {len(known)} whole results, and a loss shows between two of them",
@@ -110,6 +107,13 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, episodes: Iterable[Episode]
         raise ConfigError(f"the good step {good} does not come before the bad one, {bad}", hint="exchange the two")
     _check_lost(series, rows, good, bad)
     return good, bad
+
+
+def _check_known(wanted: Iterable[int | None], known: Sequence[int], benchmark: str) -> None:
+    for step in wanted:
+        if step is not None and step not in known:
+            shown = ", ".join(map(str, known[-20:])) or "none"
+            raise ConfigError(f"step {step} has no whole result of {benchmark}", hint=f"evaluated steps: {shown}")
 
 
 def search_of(series: BenchmarkSeries, rows: IntArray, ends: tuple[int, int], present: Iterable[int]) -> Search:

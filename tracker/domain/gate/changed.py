@@ -62,8 +62,10 @@ def not_found(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[C
 def _with_prompt(alike: Alike, own: Benchmark, candidate: EvalRecord) -> Alike:
     """Return the same with one benchmark as if it had been asked with the candidate's prompt."""
     other, baseline = _benchmark(candidate, own.name), alike.baseline
-    before, after = (_result(record, own.name) for record in (baseline, candidate))
-    if other is None or before is None or after is None or not _differ_in_prompt(own, other):
+    if other is None or not _differ_in_prompt(own, other):
+        return alike
+    before, after = _result(baseline, own.name), _result(candidate, own.name)
+    if before is None or after is None:
         return alike
     suite, prompted = baseline.plan.suite, _prompted(own, other)
     fingerprints = benchmark_fingerprint(own, suite), benchmark_fingerprint(prompted, suite)
@@ -76,12 +78,11 @@ def _with_prompt(alike: Alike, own: Benchmark, candidate: EvalRecord) -> Alike:
     # Serving is no matter of prompts.
     for phrase in explain_difference(replace(candidate.plan, serve=baseline.plan.serve), baseline.plan, own.name):
         differences[phrase] = (*differences.get(phrase, ()), own.name)
-    plan = replace(
-        baseline.plan,
-        suite=replace(suite, benchmarks=tuple(prompted if b.name == own.name else b for b in suite.benchmarks)),
-    )
-    outcomes = tuple(asked if o.benchmark == own.name else o for o in baseline.outcomes)
-    return replace(alike, baseline=replace(baseline, plan=plan, outcomes=outcomes), differences=differences)
+    benchmarks = {b.name: b for b in suite.benchmarks} | {own.name: prompted}
+    outcomes = {o.benchmark: o for o in baseline.outcomes} | {own.name: asked}
+    plan = replace(baseline.plan, suite=replace(suite, benchmarks=tuple(benchmarks.values())))
+    baseline = replace(baseline, plan=plan, outcomes=tuple(outcomes.values()))
+    return replace(alike, baseline=baseline, differences=differences)
 
 
 def _result(record: EvalRecord, name: str) -> EvalResult | None:

@@ -44,22 +44,19 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
     names = dict.fromkeys([*policy.benchmarks, *compared, *refused])
     rules = {name: policy.benchmarks.get(name, policy.otherwise) for name in names}
     compared = {name: _with_fitness(one, candidate, rules[name], noise) for name, one in compared.items()}
-    levels: dict[str, float] = {}
-    for required in (True, False):
-        family = [name for name in names if rules[name].required is required]
-        levels |= holm_levels(
-            {n: compared[n].comparison.p_worse if n in compared else 1.0 for n in family}, policy.alpha
-        )
-    asked = {name: min(_asked_share(side, name) for side in (baseline, candidate)) for name in names}
-    checks = [
-        _checked(compared[name], rules[name], levels[name], policy.alpha)
-        if name in compared and asked[name] >= rules[name].min_coverage
-        else _in_part(compared[name], rules[name], levels[name], asked[name])
-        if name in compared
-        else _refused(name, _with_reason(refused.get(name), alike.refusals.get(name)), rules[name], levels[name])
-        for name in names
-    ]
-    checks = [_with_floor(check, candidate, rules[check.benchmark]) for check in checks]
+    levels = _levels(rules, compared, policy.alpha)
+    checks = []
+    for name, rule in rules.items():
+        one, level = compared.get(name), levels[name]
+        asked = min(_asked_share(baseline, name), _asked_share(candidate, name))
+        if one is None:
+            reason = _with_reason(refused.get(name), alike.refusals.get(name))
+            check = _refused(name, reason, rule, level)
+        elif asked >= rule.min_coverage:
+            check = _checked(one, rule, level, policy.alpha)
+        else:
+            check = _in_part(one, rule, level, asked)
+        checks.append(_with_floor(check, candidate, rule))
     latency = tuple(_within_limit(candidate, limit, policy.otherwise.min_coverage) for limit in policy.latency)
     return GateReport(
         word=_overall(checks, latency),
@@ -68,10 +65,23 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         alpha=policy.alpha,
         benchmarks=tuple(sorted(checks, key=lambda check: not check.required)),
         latency=latency,
-        changed=tuple(
-            f"{phrase} ({names_text(names)})" if names else phrase for phrase, names in alike.differences.items()
-        ),
+        changed=tuple(_difference_text(phrase, found) for phrase, found in alike.differences.items()),
     )
+
+
+def _levels(
+    rules: Mapping[str, BenchmarkRule], compared: Mapping[str, ComparedBenchmark], alpha: float
+) -> dict[str, float]:
+    """Return the level of each benchmark's test; required ones and others are two families."""
+    families: dict[bool, dict[str, float]] = {True: {}, False: {}}
+    for name, rule in rules.items():
+        one = compared.get(name)
+        families[rule.required][name] = 1.0 if one is None else one.comparison.p_worse
+    return holm_levels(families[True], alpha) | holm_levels(families[False], alpha)
+
+
+def _difference_text(phrase: str, names: tuple[str, ...]) -> str:
+    return f"{phrase} ({names_text(names)})" if names else phrase
 
 
 def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
@@ -191,9 +201,11 @@ def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRul
     own = summarise(result)
     if own.mean is None or min(own.coverage, _asked_share(candidate, check.benchmark)) < rule.min_coverage:
         return check
-    if not (own.mean < rule.floor if result.higher_is_better else own.mean > rule.floor):
+    is_worse, side = own.mean < rule.floor, "below"
+    if not result.higher_is_better:
+        is_worse, side = own.mean > rule.floor, "above"
+    if not is_worse:
         return check
-    side = "below" if result.higher_is_better else "above"
     reason = f"{score_text(own.mean)} is {side} the limit of {score_text(rule.floor)}"
     return replace(check, word=GateWord.REGRESSION, reason=reason, samples_needed=None)
 
@@ -217,18 +229,27 @@ def _refused(name: str, refused: RefusedBenchmark | None, rule: BenchmarkRule, a
 
 
 def _within_limit(candidate: EvalRecord, limit: LatencyLimit, min_coverage: float) -> LatencyCheck:
-    probes = [p for p in candidate.probes if isinstance(p, ProbeResult) and p.load.name == limit.load]
-    found = getattr(probes[0], f"{limit.metric}_ms") if probes else None
-    if found is None:
+    probe = _probe_under(candidate, limit.load)
+    found = getattr(probe, f"{limit.metric}_ms", None)
+    if probe is None or found is None:
         return LatencyCheck(limit=limit, word=GateWord.MISSING, reason=f"nothing was timed under the load {limit.load}")
     measured_ms = float(getattr(found, f"p{limit.quantile * 100:.0f}"))
-    is_over, sent = measured_ms > limit.max_ms, probes[0].completed + probes[0].failed
-    reason = f"{measured_ms:.1f} ms, {'more than' if is_over else 'within'} {limit.max_ms:g} ms"
-    word = GateWord.REGRESSION if is_over else GateWord.PASS
-    if not is_over and probes[0].completed < min_coverage * sent:
+    sent = probe.completed + probe.failed
+    if measured_ms > limit.max_ms:
+        word, reason = GateWord.REGRESSION, f"{measured_ms:.1f} ms, more than {limit.max_ms:g} ms"
+    elif probe.completed < min_coverage * sent:
         word = GateWord.MISSING  # the slowest ones may be those that never came
-        reason = f"{measured_ms:.1f} ms, and {probes[0].failed} of {sent} requests failed, whose time nobody knows"
+        reason = f"{measured_ms:.1f} ms, and {probe.failed} of {sent} requests failed, whose time nobody knows"
+    else:
+        word, reason = GateWord.PASS, f"{measured_ms:.1f} ms, within {limit.max_ms:g} ms"
     return LatencyCheck(limit=limit, word=word, reason=reason, measured_ms=measured_ms)
+
+
+def _probe_under(candidate: EvalRecord, load: str) -> ProbeResult | None:
+    for probe in candidate.probes:
+        if isinstance(probe, ProbeResult) and probe.load.name == load:
+            return probe
+    return None
 
 
 def _overall(checks: Sequence[BenchmarkCheck], latency: Sequence[LatencyCheck]) -> GateWord:

@@ -132,14 +132,20 @@ def _percentiles(document: Fields, metric: str, requests: Sequence[_Request]) ->
 
 def _times(metric: str, requests: Sequence[_Request]) -> list[float]:
     """Return the times of a metric in milliseconds; () unless every request tells them."""
-    if metric == "ttft":
-        return [request.ttft_ms for request in requests]
-    if any(request.gaps_ms is None for request in requests):
-        return []
-    if metric == "itl":
-        return [gap for request in requests for gap in request.gaps_ms or ()]
-    found = (request.tpot_ms if metric == "tpot" else request.e2e_ms for request in requests)
-    return [time for time in found if time is not None]
+    times: list[float] = []
+    for request in requests:
+        if metric == "ttft":
+            times.append(request.ttft_ms)
+            continue
+        if request.gaps_ms is None:
+            return []
+        if metric == "itl":
+            times += request.gaps_ms
+            continue
+        time = request.tpot_ms if metric == "tpot" else request.e2e_ms
+        if time is not None:
+            times.append(time)
+    return times
 
 
 def _probe(document: Fields, found: Mapping[str, Percentiles | None], requests: Sequence[_Request]) -> ProbeResult:

@@ -103,25 +103,39 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
     Checkpoints that training left behind when it went back stand apart: they are no part of the way to the newest.
     """
     everything = sorted(reports, key=lambda r: (r.step, r.created_at))
-    branches = branches_of(r.checkpoint for r in everything if r.checkpoint is not None)
-    measured = {r.plan_id: r.checkpoint for r in everything if r.checkpoint is not None}
-    ends = {plan_id: end for plan_id, c in measured.items() if (end := branches.left_by(c)) is not None}
-    left = {(measured[plan].step, measured[plan].digest): (measured[plan], end.step) for plan, end in ends.items()}
-    ordered = [r for r in everything if r.plan_id not in ends]
-    verdicts = {(r.step, v.benchmark): v for r in ordered for v in r.verdicts}
-    newest = {(r.step, v.benchmark): r.plan_id for r in ordered for v in r.verdicts}
+    left = _left_behind(everything)
+    ordered = [r for r in everything if r.plan_id not in left]
+    verdicts: dict[tuple[int, str], Verdict] = {}
+    newest: dict[tuple[int, str], str] = {}
+    for report in ordered:
+        for verdict in report.verdicts:
+            verdicts[report.step, verdict.benchmark] = verdict
+            newest[report.step, verdict.benchmark] = report.plan_id
+    findings: list[tuple[int, Verdict]] = []
+    for report in ordered:
+        standing = [f for f in report.findings if newest.get((report.step, f.benchmark)) == report.plan_id]
+        findings += [(report.step, finding) for finding in standing]
     steps = tuple(sorted({r.step for r in ordered}))
-    names = dict.fromkeys(v.benchmark for r in reversed(ordered) for v in r.verdicts)
     return Overview(
-        benchmarks=tuple(names),
+        benchmarks=tuple(dict.fromkeys(v.benchmark for r in reversed(ordered) for v in r.verdicts)),
         steps=steps,
         gaps=tuple(sorted((g for g in gaps if g.step not in steps), key=lambda g: g.step)),
         verdicts=verdicts,
-        findings=tuple(
-            (r.step, f) for r in ordered for f in r.findings if newest.get((r.step, f.benchmark)) == r.plan_id
-        ),
-        left=tuple(left.values()),
+        findings=tuple(findings),
+        left=tuple({(c.step, c.digest): (c, end) for c, end in left.values()}.values()),
     )
+
+
+def _left_behind(reports: Sequence[Report]) -> dict[str, tuple[Checkpoint, int]]:
+    """Return, by plan, the checkpoints that training left behind, and the step at which it did."""
+    measured = {r.plan_id: r.checkpoint for r in reports if r.checkpoint is not None}
+    branches = branches_of(measured.values())
+    left: dict[str, tuple[Checkpoint, int]] = {}
+    for plan_id, checkpoint in measured.items():
+        end = branches.left_by(checkpoint)
+        if end is not None:
+            left[plan_id] = (checkpoint, end.step)
+    return left
 
 
 def open_gaps(reports: Iterable[Report], gaps: Iterable[Gap]) -> tuple[Gap, ...]:

@@ -182,19 +182,21 @@ def _joined(parts: Sequence[_Part]) -> Contrast:
         return parts[0].contrast
     importance = np.array([part.contrast.n / part.spread for part in known])
     shares = importance / importance.sum()
-    weights = sum(share * part.weights for share, part in zip(shares, known, strict=True))
-    core = parts[0]
-    scale = sum(
-        share**2 * part.spread / core.spread * (core.planned - 1) / (part.planned - 1)
-        for share, part in zip(shares, known, strict=True)
-    )
+    core, n, planned = parts[0], 0, 0
+    weights = np.zeros_like(core.weights)
+    delta = item_variance = scale = 0.0
+    for share, part in zip(shares, known, strict=True):
+        weights = weights + share * part.weights
+        delta += share * part.contrast.delta
+        item_variance += share**2 * part.contrast.item_variance
+        scale += share**2 * part.spread / core.spread * (core.planned - 1) / (part.planned - 1)
+        n += part.contrast.n
+        planned += part.planned
     return Contrast(
-        delta=float(sum(share * part.contrast.delta for share, part in zip(shares, known, strict=True))),
-        item_variance=float(
-            sum(share**2 * part.contrast.item_variance for share, part in zip(shares, known, strict=True))
-        ),
-        n=sum(part.contrast.n for part in known),
-        common_fraction=sum(part.contrast.n for part in known) / sum(part.planned for part in known),
-        jitter_share=float((np.asarray(weights) ** 2).sum()),
+        delta=float(delta),
+        item_variance=float(item_variance),
+        n=n,
+        common_fraction=n / planned,
+        jitter_share=float((weights**2).sum()),
         null_scale=float(scale),
     )

@@ -152,7 +152,10 @@ class _Draft:
         asked = tuple(row.asked for row in rows)
         samples = all_asked(asked)
         places = {id(questions): place_in(samples, questions) for questions in asked}
-        n = samples.sample_ids.size
+        columns, n = [places[id(questions)] for questions in asked], samples.sample_ids.size
+        matrices = {}
+        for measure in self._empty.matrices:
+            matrices[measure] = matrix_of([of_row[measure] for of_row in codes], columns, n)
         return replace(
             self._empty,
             plans=tuple(row.plan for row in rows),
@@ -161,8 +164,5 @@ class _Draft:
             asked=asked,
             left_out=np.array([row.left_out for row in rows], dtype=np.int64),
             samples=samples,
-            matrices={
-                measure: matrix_of([of_row[measure] for of_row in codes], [places[id(q)] for q in asked], n)
-                for measure in self._empty.matrices
-            },
+            matrices=matrices,
         )

@@ -103,18 +103,22 @@ def board_of(turn: Turn, records: Mapping[str, EvalRecord]) -> Board:
     """
     scored = [plan for plan in turn.plans if plan.suite.benchmarks]
     # Not the best one: by its luck of being it, all others would seem worse than they are.
-    first = records.get(scored[0].id) if scored else None
-    rows = [_row(plan, records.get(plan.id), first) for plan in scored]
-    names = dict.fromkeys(b.name for plan in scored for b in plan.suite.benchmarks)
+    first = scored[0].id if scored else ""
+    rows: list[BoardRow] = []
+    names: dict[str, None] = {}
+    for plan in scored:
+        rows.append(_row(plan, records.get(plan.id), records.get(first)))
+        names |= dict.fromkeys(b.name for b in plan.suite.benchmarks)
+    answered = [plan for plan in turn.plans if plan.id in records]
     return Board(
         sweep=turn.sweep,
         due_at=turn.due_at,
         state=turn.state,
         benchmarks=tuple(names),
         rows=tuple(sorted(rows, key=_rank)),
-        curves=tuple(_curve(plan, records[plan.id]) for plan in turn.plans if plan.loads and plan.id in records),
-        unanswered=sum(plan.id not in records for plan in turn.plans),
-        first=scored[0].id if scored else "",
+        curves=tuple(_curve(plan, records[plan.id]) for plan in answered if plan.loads),
+        unanswered=len(turn.plans) - len(answered),
+        first=first,
         note=turn.note,
     )
 
@@ -141,19 +145,21 @@ def _without_texts(result: EvalResult) -> EvalResult:
 
 
 def _row(plan: EvalPlan, record: EvalRecord | None, first: EvalRecord | None) -> BoardRow:
-    cell = plan.sweep
-    outcomes = () if record is None else record.outcomes
-    others = {o.benchmark: o for o in first.outcomes} if first is not None and first is not record else {}
-    scores = tuple(replace(_score(o), change=_change(o, others.get(o.benchmark))) for o in outcomes)
-    ups = [_up(score, outcome) for score, outcome in zip(scores, outcomes, strict=True)]
-    known = [up for up in ups if up is not None]
-    return BoardRow(
-        target="" if cell is None else cell.target,
-        variant=() if cell is None else cell.variant,
-        plan_id=plan.id,
-        scores=scores,
-        mean=fmean(known) if known and len(known) == len(plan.suite.benchmarks) else None,
-    )
+    target, variant = ("", ()) if plan.sweep is None else (plan.sweep.target, plan.sweep.variant)
+    others: dict[str, Outcome] = {}
+    if first is not None and first is not record:
+        others = {o.benchmark: o for o in first.outcomes}
+    scores: list[BoardScore] = []
+    known: list[float] = []
+    for outcome in () if record is None else record.outcomes:
+        score = _score(outcome)
+        scores.append(replace(score, change=_change(outcome, others.get(outcome.benchmark))))
+        up = _up(score, outcome)
+        if up is not None:
+            known.append(up)
+    is_whole = bool(known) and len(known) == len(plan.suite.benchmarks)
+    mean = fmean(known) if is_whole else None
+    return BoardRow(target=target, variant=variant, plan_id=plan.id, scores=tuple(scores), mean=mean)
 
 
 def _rank(row: BoardRow) -> tuple[bool, float, str, tuple[tuple[str, str], ...]]:
@@ -208,18 +214,18 @@ def _interval(means: Sequence[SampleMean]) -> tuple[float | None, float | None]:
         return None, None
     clusters = cluster_index([one.cluster_id for one in means])
     groups = values.size if clusters is None else int(clusters.max()) + 1
-    is_share = _is_share(values)
-    stderr = standard_error(values, clusters)
-    mean = float(values.mean())
+    stderr, mean = standard_error(values, clusters), float(values.mean())
     # Scores that are all the same have no scatter of their own, and are not known for certain all the same.
-    is_flat = stderr == 0.0
-    if is_share and (is_flat or (clusters is None and bool(np.isin(values, (0.0, 1.0)).all()))):
+    is_flat, is_share = stderr == 0.0, _is_share(values)
+    is_binary = clusters is None and bool(np.isin(values, (0.0, 1.0)).all())
+    if is_share and (is_flat or is_binary):
         return share_interval(mean * groups, groups, LEVEL)
     if stderr is None or is_flat:
         return None, None
     width = -t_quantile((1 - LEVEL) / 2, groups - 1) * stderr
-    # A mean of shares cannot lie outside, which t does not know.
-    return (max(mean - width, 0.0), min(mean + width, 1.0)) if is_share else (mean - width, mean + width)
+    if is_share:  # a mean of shares cannot lie outside, which t does not know
+        return max(mean - width, 0.0), min(mean + width, 1.0)
+    return mean - width, mean + width
 
 
 def _curve(plan: EvalPlan, record: EvalRecord) -> LoadCurve:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from eval_jobs.types import EngineKind, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ProbeResult
@@ -51,27 +52,25 @@ def estimate_of(
         asked: ids of plans that have a result already.
         own: ids of plans whose scores the run's own evaluation has.
     """
-    known = tuple(records)
     new = [plan for plan in plans if plan.id not in asked]
-    whole = [plan_without_scores(plan) if plan.id in own else plan for plan in new]
-    todo = [plan for plan in whole if plan.suite.benchmarks or plan.loads]
-    first = {_target(plan): plan for plan in reversed(todo)}
-    loading = [(f"loading {_target(plan)}", _loading_s(plan, known)) for plan in first.values()]
-    # Nobody knows whether an engine runs: the first of them may be a start, the slowest way of loading.
-    loading[:1] = [(name, _start_s(plan, known)) for (name, _), plan in zip(loading[:1], first.values(), strict=False)]
-    scoring = [(b.name, _scoring_s(plan, b.name, known)) for plan in todo for b in plan.suite.benchmarks]
-    probing = [(f"load {load.name}", _probing_s(plan, load, known)) for plan in todo for load in plan.loads]
-    parts = (*loading, *scoring, *probing)
+    known = [plan for plan in new if plan.id in own]
+    todo: list[EvalPlan] = []
+    for plan in new:
+        rest = plan_without_scores(plan) if plan.id in own else plan
+        if rest.suite.benchmarks or rest.loads:
+            todo.append(rest)
+    sums = _Sums(tuple(records))
+    sums.add(todo)
     return Estimate(
         evaluations=len(plans),
-        targets=len({_target(plan) for plan in plans}),
+        targets=len(set(map(_target, plans))),
         asked=len(plans) - len(new),
-        own=sum(plan.id in own for plan in new),
+        own=len(known),
         left=len(todo),
-        loading_s=sum(seconds or 0.0 for _, seconds in loading),
-        evaluating_s=sum(seconds or 0.0 for _, seconds in scoring),
-        probing_s=sum(seconds or 0.0 for _, seconds in probing),
-        unknown=tuple(dict.fromkeys(name for name, seconds in parts if seconds is None)),
+        loading_s=sums.loading_s,
+        evaluating_s=sums.evaluating_s,
+        probing_s=sums.probing_s,
+        unknown=tuple(sums.unknown),
     )
 
 
@@ -92,6 +91,36 @@ def estimate_text(expected: Estimate) -> str:
 
 
 # --- private
+
+
+class _Sums:
+    """Seconds of plans, and the names of what no record tells about."""
+
+    def __init__(self, records: Sequence[EvalRecord]) -> None:
+        self.loading_s = 0.0
+        self.evaluating_s = 0.0
+        self.probing_s = 0.0
+        self.unknown: dict[str, None] = {}
+        self._records = records
+
+    def add(self, plans: Sequence[EvalPlan]) -> None:
+        """Add up what `plans` take."""
+        seconds_of = _start_s  # whether an engine runs is not known: the first load may be a start, the slowest one
+        for target, plan in {_target(plan): plan for plan in reversed(plans)}.items():
+            self.loading_s += self._known(f"loading {target}", seconds_of(plan, self._records))
+            seconds_of = _loading_s
+        for plan in plans:
+            for benchmark in plan.suite.benchmarks:
+                self.evaluating_s += self._known(benchmark.name, _scoring_s(plan, benchmark.name, self._records))
+        for plan in plans:
+            for load in plan.loads:
+                self.probing_s += self._known(f"load {load.name}", _probing_s(plan, load, self._records))
+
+    def _known(self, name: str, seconds: float | None) -> float:
+        if seconds is None:
+            self.unknown[name] = None
+            return 0.0
+        return seconds
 
 
 def _target(plan: EvalPlan) -> str:
@@ -122,11 +151,15 @@ def _scoring_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) ->
 def _probing_s(plan: EvalPlan, load: ProbeLoad, records: Iterable[EvalRecord]) -> float | None:
     if load.request_rate is not None:
         return load.requests / load.request_rate
-    probes = [p for r in records if _is_alike(plan, r) for p in r.probes if isinstance(p, ProbeResult) and p.completed]
+    probes: list[ProbeResult] = []
+    for record in filter(partial(_is_alike, plan), records):
+        probes += [probe for probe in record.probes if isinstance(probe, ProbeResult) and probe.completed]
     same = _usual(p.duration_s for p in probes if p.load == load)
     rate = _usual(p.output_tokens_per_s for p in probes)
+    if same is not None or not rate:
+        return same
     # Another load is taken to have as many tokens a second: more at a time give more, so this is rather too long.
-    return same if same is not None or not rate else load.requests * load.output_tokens / rate
+    return load.requests * load.output_tokens / rate
 
 
 def _usual(values: Iterable[float]) -> float | None:

@@ -19,10 +19,11 @@ FORMS = (
 )
 REGISTRY = "models:/"
 
-_COUNTED = {Pick.LATEST, Pick.FIRST, Pick.EVERY}
-_WORDS = {Pick.LATEST, Pick.FIRST, Pick.ALL, Pick.EVERY, Pick.BEST}
 _OF_BENCHMARK = re.compile(r"(?:(?P<run>.+?)@)?best:(?P<benchmark>.+)")
-_NUMBER = re.compile(r"[0-9]{1,18}")
+_BY_STEP = re.compile(r"(?:(?P<run>.+)@)?(?P<step>[0-9]{1,18})")
+_BY_WORD = re.compile(
+    r"(?:(?P<run>.+)@)?(?:(?P<counted>latest|first|every)(?::(?P<number>(?!0+$)[0-9]{1,18}))?|(?P<word>all|best))"
+)
 
 
 def parse_selector(text: str) -> Selector:
@@ -37,19 +38,14 @@ def parse_selector(text: str) -> Selector:
     match = _OF_BENCHMARK.fullmatch(text)
     if match is not None:
         return Selector(text=text, run=match["run"] or "", pick=Pick.BEST, benchmark=match["benchmark"])
-    run, at, what = text.strip().rpartition("@")
-    word, colon, value = what.partition(":")
-    refusal = ValueError(f"{text!r} names no checkpoints: write {FORMS}")
-    if (at and not run) or (colon and not value):
-        raise refusal
-    if not colon and _NUMBER.fullmatch(word):
-        return Selector(text=text, run=run, pick=Pick.STEP, number=int(word))
-    if word not in _WORDS:
-        raise refusal
-    pick = Pick(word)
-    if colon and (pick not in _COUNTED or not _NUMBER.fullmatch(value) or int(value) == 0):
-        raise refusal
-    return Selector(text=text, run=run, pick=pick, number=int(value) if colon else 1)
+    match = _BY_STEP.fullmatch(text.strip())
+    if match is not None:
+        return Selector(text=text, run=match["run"] or "", pick=Pick.STEP, number=int(match["step"]))
+    match = _BY_WORD.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} names no checkpoints: write {FORMS}")
+    pick = Pick(match["counted"] or match["word"])
+    return Selector(text=text, run=match["run"] or "", pick=pick, number=int(match["number"] or 1))
 
 
 def newest_of_steps(held: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
