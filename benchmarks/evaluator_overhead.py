@@ -32,7 +32,7 @@ from eval_jobs.errors import TrackerError
 from eval_jobs.evaluate.data.files import read_data_digest
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.host.scheduling import Whereabouts
+from eval_jobs.host.cpu_placement import CpuAffinity
 from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EngineKind, Generation, ServeSpec, Suite
 from tests.tiny_model import checkpoint_record, write_checkpoint
@@ -56,7 +56,7 @@ def main() -> None:
         evaluator = EvalScopeEvaluator(folder / "work")
         try:
             with served(args.server, folder, delay_s=args.delay_ms / 1000) as endpoint:
-                Whereabouts().go_to(endpoint.client_cores)  # where the evaluator runs
+                CpuAffinity().set(endpoint.client_cores)  # where the evaluator runs
                 compare(evaluator, suite, endpoint, rounds=args.rounds)
                 if args.plans:
                     watch_memory(evaluator, suite, endpoint, plans=args.plans)

@@ -19,11 +19,10 @@ from dataclasses import asdict, dataclass
 import aiohttp
 
 from benchmarks.looping.material import BENCHMARKS, Workload, questions
-from eval_jobs.host.scheduling import Whereabouts, stand_back, usable_cores
+from eval_jobs.host.cpu_placement import CLIENT_NICENESS, CpuAffinity, set_niceness, usable_cores
 from eval_jobs.probe.client.ask import Asker, Dialect
 from eval_jobs.probe.client.priority import run_first
 from eval_jobs.probe.client.prompts import word_prompt
-from eval_jobs.serve.process.sharing import CLIENT_NICENESS
 from eval_jobs.types import ProbeLoad
 
 
@@ -114,8 +113,8 @@ def main() -> None:
     """Answer the request on stdin."""
     request = json.load(sys.stdin)
     if len(request["cores"]) < len(usable_cores()):
-        Whereabouts().go_to(request["cores"])
-        stand_back(os.getpid(), CLIENT_NICENESS)
+        CpuAffinity().set(request["cores"])
+        set_niceness(os.getpid(), CLIENT_NICENESS)
     workload = request["workload"]
     workload = Workload(**{**workload, "load": ProbeLoad(**workload["load"])})
     print(json.dumps(asdict(asyncio.run(measure(request["base_url"], request["model"], workload)))))

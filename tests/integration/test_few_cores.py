@@ -15,14 +15,14 @@ import psutil
 import pytest
 
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
-from eval_jobs.host.scheduling import bound_cores
+from eval_jobs.host.cpu_placement import bound_cores
 from tests.evaluating import AT_ONCE, endpoint_of, evaluate_one, right, suite_of, sums
 from tests.fakes.openai_server import OpenAIServer
 from tests.requires import PROJECT
 
 FAMILY = """
 import json, os, subprocess, sys, time
-from eval_jobs.serve.process.sharing import share_cores
+from eval_jobs.host.cpu_placement import share_cores
 
 two = sorted(os.sched_getaffinity(0))[:2]
 os.sched_setaffinity(0, two)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from eval_jobs.errors import ConfigError, ServeError
 from eval_jobs.host import proc
-from eval_jobs.host.scheduling import stand_back
+from eval_jobs.host.cpu_placement import set_niceness
 from eval_jobs.host.storage import is_full, storage_error
 from eval_jobs.ports import Clock
 
@@ -142,7 +142,7 @@ def start(
         with mapped_os_errors(Path(record.tmp_dir).parent):
             Path(record.tmp_dir).mkdir(mode=0o700)
         popen = _popen(argv, {**env, "TMPDIR": record.tmp_dir}, Path(record.log))
-        stand_back(popen.pid, niceness)
+        set_niceness(popen.pid, niceness)
         found = proc.stat(popen.pid)
         record = replace(record, pid=popen.pid, start_time=found.start_time if found else 0)
         _write(pid_file, record)

@@ -8,12 +8,12 @@ import secrets
 from pathlib import Path
 
 from eval_jobs.errors import CanaryFailed
+from eval_jobs.host.cpu_placement import client_niceness, share_cores
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.launch import RUNTIME_ADAPTERS, Launch, command, environment
 from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.process.readiness import engine_version, wait_until_ready
-from eval_jobs.serve.process.sharing import client_niceness, share_cores
 from eval_jobs.serve.resident.loaded import Loaded, Resident, folder_state
 from eval_jobs.serve.resident.order import Order, runs_on_cpu
 from eval_jobs.serve.resident.shape import Shape, shape_of

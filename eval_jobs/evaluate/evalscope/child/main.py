@@ -33,8 +33,8 @@ from eval_jobs.evaluate.common.protocol import PLANNED_FILE, Message, error_mess
 from eval_jobs.evaluate.evalscope.child.model_api import StrictAPI
 from eval_jobs.evaluate.evalscope.child.own_benchmarks import register_own
 from eval_jobs.evaluate.evalscope.child.recorder import Recorder
+from eval_jobs.host.cpu_placement import CpuAffinity, set_niceness
 from eval_jobs.host.plan_lock import held
-from eval_jobs.host.scheduling import Whereabouts, stand_back
 from eval_jobs.host.storage import is_full, is_storage_error, storage_error
 
 log = logging.getLogger("eval_jobs.evaluate.evalscope.child.main")
@@ -50,12 +50,12 @@ def main() -> None:
     trust_no_data_set()
     register_own()
     gc.freeze()  # what was imported stays: there is no use in looking at it again and again
-    whereabouts = Whereabouts()
+    affinity = CpuAffinity()
     send({"type": "ready"})
     while True:
         request = requests.get()
-        whereabouts.go_to(request["client_cores"])
-        stand_back(os.getpgrp(), request["client_niceness"])
+        affinity.set(request["client_cores"])
+        set_niceness(os.getpgrp(), request["client_niceness"])
         carry_out(request, send)
 
 

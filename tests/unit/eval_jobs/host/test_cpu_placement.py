@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 
 import pytest
 
+from eval_jobs.host import cpu_placement
 from eval_jobs.host.proc import ProcessStat
-from eval_jobs.serve.process import sharing
 
 SERVER, SCHEDULER, WORKER, SECOND = 11, 12, 13, 14
 STARTED_BY = {SCHEDULER: SERVER, WORKER: SCHEDULER, SECOND: SCHEDULER}
@@ -35,11 +36,11 @@ class Machine:
         return ProcessStat(pid=pid, state="S", parent=STARTED_BY.get(pid, 1), group=SERVER, start_time=1, cpu_ticks=0)
 
     def share(self, monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
-        monkeypatch.setattr(sharing, "usable_cores", lambda: self.usable)
-        monkeypatch.setattr(sharing, "bound_cores", self.bound_cores)
-        monkeypatch.setattr(sharing, "run_on", self.run_on)
+        monkeypatch.setattr(cpu_placement, "usable_cores", lambda: self.usable)
+        monkeypatch.setattr(cpu_placement, "bound_cores", self.bound_cores)
+        monkeypatch.setattr(cpu_placement, "run_on", self.run_on)
         monkeypatch.setattr("eval_jobs.host.proc.stat", self.stat)
-        return sharing.share_cores(list(self.bound))
+        return cpu_placement.share_cores(list(self.bound))
 
 
 def test_on_two_cores_the_scheduler_joins_its_worker_and_the_server_has_the_other(
@@ -90,5 +91,5 @@ def test_a_worker_that_ends_meanwhile_has_no_scheduler(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("engine", "client"), [(0, 5), (10, 15), (17, 19), (19, 19)])
 def test_clients_stand_behind_the_engine(monkeypatch: pytest.MonkeyPatch, engine: int, client: int) -> None:
-    monkeypatch.setattr(sharing, "niceness_of", {SERVER: engine}.__getitem__)
-    assert sharing.client_niceness(SERVER) == client
+    monkeypatch.setattr(os, "getpriority", lambda _, pid: {SERVER: engine}[pid])
+    assert cpu_placement.client_niceness(SERVER) == client
