@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import click
 from pydantic import TypeAdapter
@@ -14,10 +15,33 @@ from pydantic import TypeAdapter
 from eval_jobs.errors import ConfigError
 from tracker.config import DEFAULT_NAME
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+Parameters = ParamSpec("Parameters")
 
 
-def config_option(function: Function) -> Function:
+class Callback(Protocol[Answer_co]):
+    """What click calls with everything that was asked for, by name."""
+
+    def __call__(self, **given: object) -> Answer_co:
+        """Carry the command out."""
+
+
+def asked_as(kind: type[Asked]) -> Callable[[Callable[[Asked], Answer]], Callback[Answer]]:
+    """Let a command take what was asked for as one record of `kind`; its fields are named like click's parameters."""
+
+    def taking(function: Callable[[Asked], Answer]) -> Callback[Answer]:
+        @wraps(function)
+        def called(**given: object) -> Answer:
+            return function(kind(**given))
+
+        return called
+
+    return taking
+
+
+def config_option(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
     """Add `--config`, passed on as `config_path`."""
     return click.option(
         "--config",
@@ -29,7 +53,7 @@ def config_option(function: Function) -> Function:
     )(function)
 
 
-def json_option(function: Function) -> Function:
+def json_option(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
     """Add `--json`, passed on as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for a script.")(function)
 

@@ -6,7 +6,7 @@ It is also where requests in flight are counted: nothing that asks the model get
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from ssl import SSLContext
 from typing import Any
@@ -34,15 +34,7 @@ def http_client(timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str = 
         if isinstance(response.stream, httpx.SyncByteStream):
             response.stream = _Limited(response.stream, response.request, time.monotonic() + timeout_s)
 
-    return _Client(
-        limiter,
-        secret,
-        verify=_certificates(),
-        timeout=timeout_s,
-        limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
-        follow_redirects=True,
-        event_hooks={"response": [limit]},
-    )
+    return _Client(limiter, secret, timeout_s, limit)
 
 
 # --- private
@@ -55,8 +47,16 @@ def _certificates() -> SSLContext:
 
 
 class _Client(httpx.Client):
-    def __init__(self, limiter: ConcurrencyLimiter, secret: str, **options: Any) -> None:  # noqa: ANN401 - httpx's own
-        super().__init__(**options)
+    def __init__(
+        self, limiter: ConcurrencyLimiter, secret: str, timeout_s: float, limit: Callable[[httpx.Response], None]
+    ) -> None:
+        super().__init__(
+            verify=_certificates(),
+            timeout=timeout_s,
+            limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
+            follow_redirects=True,
+            event_hooks={"response": [limit]},
+        )
         self._limiter = limiter
         self._secret = secret
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,7 +29,7 @@ class SharedPool:
 
     def __init__(self, n_threads: int) -> None:
         self._changed = threading.Condition()
-        self._groups: list[_Group] = []
+        self._groups: list[_Group[Any, Any]] = []
         """Those with items that nobody has taken, dearest first."""
         self._is_closed = False
         self._threads = [threading.Thread(target=self._work, daemon=True, name=f"asks {i}") for i in range(n_threads)]
@@ -88,7 +88,7 @@ class SharedPool:
                 if not group.n_running:
                     self._changed.notify_all()
 
-    def _take(self) -> tuple[_Group, Any] | None:
+    def _take(self) -> tuple[_Group[Any, Any], Any] | None:
         with self._changed:
             while not self._is_closed:
                 self._groups = [group for group in self._groups if group.items]
@@ -104,9 +104,9 @@ class SharedPool:
 
 
 @dataclass
-class _Group:
+class _Group(Generic[T, R]):
     cost: float
-    items: deque[Any]
-    work: Callable[[Any], Any]
+    items: deque[T]
+    work: Callable[[T], R]
     n_running: int = 0
-    ended: SimpleQueue[tuple[Any, Future[Any]]] = field(default_factory=SimpleQueue)
+    ended: SimpleQueue[tuple[T, Future[R]]] = field(default_factory=SimpleQueue)

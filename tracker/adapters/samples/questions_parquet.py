@@ -43,7 +43,7 @@ class Asked:
     """A list of questions on its way to the disk."""
 
     digest: str
-    columns: Mapping[str, Any]
+    columns: Mapping[str, pa.Array]
     """Arrow arrays, by name."""
 
 

@@ -51,7 +51,7 @@ class Registered(Protocol):
         """Hash of its weights."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class SweepService:
     """What sweeps are carried out with."""
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -24,7 +23,7 @@ from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource
 from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.options import checked_run_name, config_option
+from tracker.cli.options import asked_as, checked_run_name, config_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.domain.checkpoints.backfill import Choice, FillOrder, chosen, in_order, time_left_s
 from tracker.domain.records.display import count_text, duration_text, names_text
@@ -35,6 +34,19 @@ from tracker.wiring.project import Project
 _STEPS = re.compile(r"([0-9]*):([0-9]*)")
 _NS = 1_000_000_000
 _ORDERS = {FillOrder.OLDEST: "oldest first", FillOrder.NEWEST: "newest first", FillOrder.BISECT: "ends first"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What was asked for on the command line."""
+
+    folder: Path | None
+    run_name: str | None
+    order: str
+    every: int
+    steps: str
+    workers: int
+    config_path: Path
 
 
 @click.command("backfill")
@@ -53,18 +65,13 @@ _ORDERS = {FillOrder.OLDEST: "oldest first", FillOrder.NEWEST: "newest first", F
     "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
 )
 @config_option
-def command(*, folder: Path | None, run_name: str | None, config_path: Path, **options: Any) -> None:  # noqa: ANN401
+@asked_as(_Asked)
+def command(asked: _Asked) -> None:
     """Evaluate the checkpoints that FOLDER holds already, by default the output folder of tracker.toml.
 
     Nothing has to be training. Killed at any moment, the same command goes on where it was; nothing is evaluated twice.
     """
-    project = _project_of(open_project(config_path), folder, run_name)
-    asked = _Asked(
-        choice=_choice(options["steps"], options["every"]),
-        order=FillOrder(options["order"]),
-        workers=options["workers"],
-        config_path=config_path,
-    )
+    project = _project_of(open_project(asked.config_path), asked.folder, asked.run_name)
     places = _places(project, asked)
     lead = project.lead()
     if not lead.take(SystemClock().now()):
@@ -88,16 +95,6 @@ def command(*, folder: Path | None, run_name: str | None, config_path: Path, **o
 
 
 # --- private
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """What was asked for on the command line."""
-
-    choice: Choice
-    order: FillOrder
-    workers: int
-    config_path: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,14 +146,15 @@ def _places(project: Project, asked: _Asked) -> tuple[Place, ...]:
     Raises:
         ConfigError: there is none.
     """
+    choice = _choice(asked.steps, asked.every)
     run, pattern = project.config.run, project.config.watch.pattern
     folder = Path(run.output_dir)
     found = places_in(folder, run_name=run.name, pattern=pattern, skip=project.state_dir)
     ordered: list[Place] = []
     for run_id in dict.fromkeys(place.run_id for place in found):
         by_step = {place.step: place for place in found if place.run_id == run_id}
-        steps = chosen(by_step, asked.choice)
-        ordered += [by_step[step] for step in in_order(steps, asked.order)]
+        steps = chosen(by_step, choice)
+        ordered += [by_step[step] for step in in_order(steps, FillOrder(asked.order))]
     if not ordered:
         held = names_text(sorted(entry.name for entry in folder.iterdir())) if any(folder.iterdir()) else "nothing"
         what = "of these steps " if found else ""
@@ -272,7 +270,7 @@ class _Progress:
 
     def beginning(self, done: int) -> str:
         known = f", {done} of them evaluated already" if done else ""
-        folder, names = self._job.project.config.run.output_dir, _ORDERS[self._job.asked.order]
+        folder, names = self._job.project.config.run.output_dir, _ORDERS[FillOrder(self._job.asked.order)]
         return f"{count_text(len(self._job.places), 'checkpoint')} in {folder}{known}; {names}"
 
     def text(self, world: World, reports: Sequence[Report]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tracker.app.commands.bisect import Lost, Places, Turn, bisect
 from tracker.app.tick import review_finished
 from tracker.app.world import WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import asked_as, config_option, json_option, json_text
 from tracker.domain.compare.bisection import Search, most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
 from tracker.domain.records.display import one_line, p_text, signed_text
@@ -32,6 +32,19 @@ from tracker.wiring.project import Project
 
 LOOK_S = 0.5
 """Between two looks at the queue."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What was asked for on the command line."""
+
+    run: str
+    benchmark: str
+    config_path: Path
+    as_json: bool
+    good: int | None
+    bad: int | None
+    workers: int
 
 
 @click.command("bisect")
@@ -44,7 +57,8 @@ LOOK_S = 0.5
 @click.option(
     "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
 )
-def command(*, run: str, benchmark: str, config_path: Path, as_json: bool, **options: Any) -> int:  # noqa: ANN401
+@asked_as(_Asked)
+def command(asked: _Asked) -> int:
     """Find the step at which BENCHMARK of RUN was lost, by evaluating as few of the checkpoints between as possible.
 
     What is evaluated already costs nothing. Checkpoints that are pinned, or still lie where the trainer wrote them,
@@ -52,16 +66,16 @@ def command(*, run: str, benchmark: str, config_path: Path, as_json: bool, **opt
 
     Exit code 1: the loss is placed; 3: it cannot be, or nothing is lost; 4: something broke.
     """
-    project = open_project(config_path)
+    project = open_project(asked.config_path)
     project.make_state_dir()
-    console = Console(stderr=as_json)
+    console = Console(stderr=asked.as_json)
     lost = Lost(
-        run_id=known_run(project.history, run),
-        benchmark=benchmark,
-        ends=Ends(good=options["good"], bad=options["bad"]),
+        run_id=known_run(project.history, asked.run),
+        benchmark=asked.benchmark,
+        ends=Ends(good=asked.good, bad=asked.bad),
     )
-    found = _searched(project, lost, options["workers"], console)
-    if as_json:
+    found = _searched(project, lost, asked.workers, console)
+    if asked.as_json:
         click.echo(json_text(dict[str, Any], asdict(found) | {"sentence": sentence_of(found)}))
     for line in _lines(found):
         console.print(Text(one_line(line)), soft_wrap=True)

@@ -6,11 +6,10 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import click
 from rich.console import Console
@@ -28,7 +27,7 @@ from tracker.cli.gate.markdown import gate_markdown
 from tracker.cli.gate.output import DOCUMENTS, GateFormat, formats_for
 from tracker.cli.gate.table import gate_table
 from tracker.cli.gate.text import NAME_CHARS, name_text
-from tracker.cli.options import config_option
+from tracker.cli.options import asked_as, config_option
 from tracker.config.gating import load_gate_policy
 from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.checkpoints.listing import step_of
@@ -42,6 +41,22 @@ EXIT_CODES = {GateWord.PASS: ExitCode.OK, GateWord.REGRESSION: ExitCode.REGRESSI
 _FORMATS = [str(form) for form in GateFormat]
 _WIDTH = 120
 """Of text in a file, in characters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What was asked for on the command line."""
+
+    candidate: str | None
+    baseline: str | None
+    config_path: Path
+    policy: Path | None
+    changed: str
+    form: str | None
+    output: Path | None
+    bundle: Path | None
+    allow_inconclusive: bool
+    replay: Path | None
 
 
 @click.command("gate")
@@ -60,7 +75,8 @@ _WIDTH = 120
 @click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), help="Write all that the answer rests on.")
 @click.option("--allow-inconclusive", is_flag=True, help="Exit code 0 for that answer too, and for no other.")
 @click.option("--replay", type=click.Path(path_type=Path, dir_okay=False), help="Give the answer of a bundle again.")
-def command(*, candidate: str | None, baseline: str | None, config_path: Path, **options: Any) -> int:  # noqa: ANN401
+@asked_as(_Asked)
+def command(asked: _Asked) -> int:
     """Say whether CANDIDATE may take the place of a baseline: PASS, REGRESSION, or that it is not known.
 
     Both are evaluated checkpoints (STEP, RUN@STEP, latest, best, best:BENCHMARK, models:/NAME@ALIAS), or folders or
@@ -71,17 +87,17 @@ def command(*, candidate: str | None, baseline: str | None, config_path: Path, *
 
     Exit code 0: pass; 1: regression; 3: inconclusive, missing or incomparable; 4: something broke.
     """
-    case, said = _case(candidate, baseline, config_path, options)
+    case, said = _case(asked)
     report = gate_of(case)
-    if options["bundle"] is not None:
-        write_bundle(options["bundle"], case, report)
+    if asked.bundle is not None:
+        write_bundle(asked.bundle, case, report)
     if said is not None and said.words != words_of(report):
         click.echo(_otherwise(said, report), err=True)
-    outputs = formats_for(os.environ, GateFormat(options["form"]) if options["form"] else None)
-    _write(report, outputs.stdout, options["output"])
+    outputs = formats_for(os.environ, GateFormat(asked.form) if asked.form else None)
+    _write(report, outputs.stdout, asked.output)
     if outputs.summary is not None:
         _append(outputs.summary, gate_markdown(report))
-    if report.word is GateWord.INCONCLUSIVE and options["allow_inconclusive"]:
+    if report.word is GateWord.INCONCLUSIVE and asked.allow_inconclusive:
         return ExitCode.OK
     return EXIT_CODES.get(report.word, ExitCode.UNKNOWN)
 
@@ -89,32 +105,30 @@ def command(*, candidate: str | None, baseline: str | None, config_path: Path, *
 # --- private
 
 
-def _case(
-    candidate: str | None, baseline: str | None, config_path: Path, options: Mapping[str, Any]
-) -> tuple[GateCase, Said | None]:
+def _case(asked: _Asked) -> tuple[GateCase, Said | None]:
     """Return what is to be judged; what is wrong with the call is said before anything is evaluated."""
-    _check_files(options)
-    changed = _changes(options["changed"])
-    if options["replay"] is not None:
-        if candidate or baseline or options["policy"] or changed:
+    _check_files(asked)
+    changed = _changes(asked.changed)
+    if asked.replay is not None:
+        if asked.candidate or asked.baseline or asked.policy or changed:
             hint = "give --replay without CANDIDATE, --baseline, --policy and --changed"
             raise ConfigError("a bundle holds both sides and their policy", hint=hint)
-        bundle = read_bundle(options["replay"])
+        bundle = read_bundle(asked.replay)
         return bundle.case, bundle.said
-    if not candidate or not baseline:
+    if not asked.candidate or not asked.baseline:
         raise ConfigError("a gate needs two sides", hint="tracker gate CANDIDATE --baseline REF")
-    project = open_project(config_path)
-    policy = project.config.gate.to_policy() if options["policy"] is None else load_gate_policy(options["policy"])
+    project = open_project(asked.config_path)
+    policy = project.config.gate.to_policy() if asked.policy is None else load_gate_policy(asked.policy)
     held_to = replace(policy, changed=changed)
-    before, after = (_record(project, name, is_apart=bool(changed)) for name in (baseline, candidate))
+    before, after = (_record(project, name, is_apart=bool(changed)) for name in (asked.baseline, asked.candidate))
     return gathered(after, before, project.history, held_to), None
 
 
-def _check_files(options: Mapping[str, Any]) -> None:
-    for path in (options["output"], options["bundle"]):
+def _check_files(asked: _Asked) -> None:
+    for path in (asked.output, asked.bundle):
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigError(f"there is no folder for {path}", hint="create it, or name another file")
-    files = [options[name].resolve() for name in ("output", "bundle", "replay") if options[name] is not None]
+    files = [path.resolve() for path in (asked.output, asked.bundle, asked.replay) if path is not None]
     if len(set(files)) < len(files):  # one would be written over the other
         what = "two of --output, --bundle and --replay name the same file"
         raise ConfigError(what, hint="give each a file of its own")

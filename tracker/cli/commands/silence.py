@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,7 +14,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
 from tracker.api.opening import open_project
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import asked_as, config_option, json_option, json_text
 from tracker.domain.alerts.blind_spots import QUEUE
 from tracker.domain.alerts.rules import CHECKPOINT
 from tracker.domain.best.retention import is_of
@@ -41,6 +42,19 @@ def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     return length
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What was asked for on the command line."""
+
+    subject: str
+    length: timedelta | None
+    reason: str | None
+    end: bool
+    run_id: str | None
+    config_path: Path
+    as_json: bool
+
+
 @click.command("silence")
 @click.argument("subject")
 @click.option("--for", "length", callback=length_of, help="How long: 30min, 4h or 2d.")
@@ -49,31 +63,32 @@ def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option("--run", "run_id", help="Only a sub-folder's run; default: the project's run with all of them.")
 @config_option
 @json_option
-def command(*, subject: str, config_path: Path, as_json: bool, **asked: object) -> None:
+@asked_as(_Asked)
+def command(asked: _Asked) -> None:
     """Tell nobody of SUBJECT for a while: a benchmark with its subsets, checkpoint, queue, or a pattern such as math*.
 
     Nothing is forgotten: what still lasts when the silence ends is told then. `tracker accept` ends a loss for good.
     """
-    project = open_project(config_path)
+    project = open_project(asked.config_path)
     own, now = project.config.run.name, SystemClock().now()
-    run_id = str(asked["run_id"] or own)
+    run_id = asked.run_id or own
     if not is_of(run_id, own):
         raise ConfigError(f"{run_id} is not of the run of this tracker.toml, {own}", hint=f"write {own}/NAME")
     alerting = project.alerting
-    silence = _asked_for(subject, run_id, asked, now)
-    if asked["end"] and silence.id not in {known.id for known in alerting.silences()}:
+    silence = _asked_for(asked, run_id, now)
+    if asked.end and silence.id not in {known.id for known in alerting.silences()}:
         known = ", ".join(f"{one_line(s.subject)} of {one_line(s.run_id)}" for s in alerting.silences()) or "nothing"
-        raise ConfigError(f"{subject!r} of {run_id} is not silenced", hint=f"silenced: {known}")
+        raise ConfigError(f"{asked.subject!r} of {run_id} is not silenced", hint=f"silenced: {known}")
     alerting.silence(silence)
     alerting.close()  # what is told now that a silence has ended
-    if as_json:
+    if asked.as_json:
         click.echo(json_text(Silence, silence))
-    elif asked["end"]:
-        click.echo(f"no longer silenced: {one_line(subject)} of {one_line(run_id)}")
+    elif asked.end:
+        click.echo(f"no longer silenced: {one_line(asked.subject)} of {one_line(run_id)}")
     else:
         until = f"{silence.ends_at:%Y-%m-%d %H:%M} UTC"
-        click.echo(f"silenced until {until}: {one_line(subject)} of {one_line(run_id)}")
-        _say_what_is_unknown(project, subject)
+        click.echo(f"silenced until {until}: {one_line(asked.subject)} of {one_line(run_id)}")
+        _say_what_is_unknown(project, asked.subject)
 
 
 # --- private
@@ -87,17 +102,17 @@ def _say_what_is_unknown(project: Project, subject: str) -> None:
         click.echo(f"so far nothing is called like that; what is known: {one_line(', '.join(known))}")
 
 
-def _asked_for(subject: str, run_id: str, asked: dict[str, object], now: datetime) -> Silence:
-    length, reason, ends = asked["length"], str(asked["reason"] or "").strip(), bool(asked["end"])
-    if ends == isinstance(length, timedelta):
+def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:
+    reason = (asked.reason or "").strip()
+    if asked.end == (asked.length is not None):
         raise ConfigError("for how long?", hint="give --for 4h to begin a silence, or --end to end it")
-    if not (reason or ends):
+    if not (reason or asked.end):
         raise ConfigError("a silence needs a reason", hint="--reason says it to those who wonder why nobody was told")
     return Silence(
-        id=content_hash([run_id, subject]),
+        id=content_hash([run_id, asked.subject]),
         run_id=run_id,
-        subject=subject,
+        subject=asked.subject,
         reason=reason,
         begins_at=now,
-        ends_at=now + length if isinstance(length, timedelta) else now,
+        ends_at=now + (asked.length or timedelta()),
     )

@@ -16,7 +16,7 @@ most 2.4 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -138,7 +138,7 @@ class Measured:
 
     plan: EvalPlan
     engine: EngineInfo | None
-    fingerprints: dict[str, str]
+    fingerprints: Mapping[str, str]
     """Of every result and failure, by benchmark."""
 
 

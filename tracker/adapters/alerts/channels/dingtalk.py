@@ -46,16 +46,31 @@ TAKEN = Taken(
 )
 
 
+@dataclass
+class Pace:
+    """When, by the monotonic clock, messages were sent within the last minute."""
+
+    sent_s: deque[float] = field(default_factory=deque)
+
+    def wait_s(self, now_s: float) -> float:
+        """Return how long the next message has to wait."""
+        while self.sent_s and self.sent_s[0] <= now_s - MINUTE_S:
+            self.sent_s.popleft()
+        return self.sent_s[0] + MINUTE_S - now_s if len(self.sent_s) >= PER_MINUTE else 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class DingTalk(HttpChannel):
     """`tracker.ports.Notifier` for a robot of DingTalk."""
 
-    sent_s: deque[float] = field(default_factory=deque)
-    """When, by the monotonic clock, messages were sent within the last minute."""
+    pace: Pace = field(default_factory=Pace)
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port."""
-        self._keep_pace()
+        now_s = self.target.clock.monotonic_s()
+        if wait_s := self.pace.wait_s(now_s):
+            raise self.target.unreachable(f"{PER_MINUTE} messages were sent within a minute", retry_after_s=wait_s)
+        self.pace.sent_s.append(now_s)
         text = text_of(message)
         title = MARKUP.escape(text.title)
         parts = [f"### {title}", *shown(text, MARKUP, ROOM), linked(text.link, LINK)]
@@ -67,15 +82,6 @@ class DingTalk(HttpChannel):
         target = self.target
         url = signed(target.url, target.secret, target.clock.now()) if target.secret else target.url
         return TAKEN.check(target, post(target, json_bytes(body), url=url))
-
-    def _keep_pace(self) -> None:
-        now_s = self.target.clock.monotonic_s()
-        while self.sent_s and self.sent_s[0] <= now_s - MINUTE_S:
-            self.sent_s.popleft()
-        if len(self.sent_s) >= PER_MINUTE:
-            wait_s = self.sent_s[0] + MINUTE_S - now_s
-            raise self.target.unreachable(f"{PER_MINUTE} messages were sent within a minute", retry_after_s=wait_s)
-        self.sent_s.append(now_s)
 
 
 def signed(url: str, secret: str, now: datetime) -> str:

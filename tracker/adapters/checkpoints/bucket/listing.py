@@ -8,7 +8,7 @@ Headers and documents are read once for each version of an object.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from eval_jobs.errors import CheckpointIncomplete
@@ -36,7 +36,7 @@ class Prefix:
     run_id: str
     step: int
     uri: str
-    objects: dict[str, S3Object] = field(default_factory=dict)
+    objects: Mapping[str, S3Object] = field(default_factory=dict)
     """By the name of the file."""
     folders: frozenset[str] = frozenset()
     """Names of what would be folders in it."""

@@ -56,7 +56,7 @@ POLL_S = 0.2
 Answer = Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Consolidator:
     """How raw states are made into safetensors."""
 

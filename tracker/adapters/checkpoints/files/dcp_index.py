@@ -10,7 +10,7 @@ import io
 import pickle
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ class _TensorRecord(_Record):
     """Stands for TensorStorageMetadata."""
 
 
-_STANDS_FOR: Mapping[str, Callable[..., object]] = {
+_STANDS_FOR: Mapping[str, type[object]] = {
     "torch.Size": tuple,
     "collections.OrderedDict": _Mapping,
     f"{_METADATA}.TensorStorageMetadata": _TensorRecord,

@@ -26,7 +26,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 NICENESS = 10
 SHARD_SIZE = "5GB"
@@ -48,8 +51,8 @@ class Weight:
     """One tensor that is not yet in memory, or need not be."""
 
     shape: tuple[int, ...]
-    dtype: Any
-    load: Callable[[], Any]
+    dtype: torch.dtype
+    load: Callable[[], torch.Tensor]
 
 
 def main() -> None:
