@@ -21,6 +21,7 @@ from tests.commands import TRACKER, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 from tracker.api.opening import open_project
+from tracker.wiring.checkpoints import pin_named
 
 ROWS = 60
 STEPS = range(100, 1501, 100)
@@ -96,7 +97,7 @@ def test_a_search_whose_watcher_ends_says_so_and_the_next_one_goes_on(script: Sc
         tracker(tmp_path, "watch", "--until-idle")
         project = open_project(tmp_path / "tracker.toml")
         for step in set(STEPS) - set(SEEN):
-            project.pin(str(write_checkpoint(tmp_path / "out" / f"checkpoint-{step}", seed=step)))
+            pin_named(project.config, str(write_checkpoint(tmp_path / "out" / f"checkpoint-{step}", seed=step)))
         lead = project.lead()
         assert lead.take(SystemClock().now()), "as a watcher does that has no workers"
         with started(tmp_path, "bisect", "r", "sums") as search:

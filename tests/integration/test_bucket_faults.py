@@ -23,6 +23,7 @@ from tracker.adapters.checkpoints.bucket.client import Bucket
 from tracker.adapters.checkpoints.bucket.once import pin_checkpoint
 from tracker.config import parse_config
 from tracker.domain.checkpoints.buckets import S3Access, S3Location, parse_location
+from tracker.wiring.checkpoints import pin_named
 from tracker.wiring.project import Project
 
 LARGE = (1024, 1024)
@@ -337,6 +338,6 @@ def test_what_tracker_toml_says_of_a_bucket_is_what_is_asked(endpoint: str, tmp_
         '[[benchmark]]\nbenchmark = "gsm8k"\n'
     )
     project = Project(parse_config(text, tmp_path / "tracker.toml"))
-    checkpoint = project.pin(f"{uri}/v1/checkpoint-10")
+    checkpoint = pin_named(project.config, f"{uri}/v1/checkpoint-10")
     assert (checkpoint.run_id, checkpoint.step) == ("r/v1", 10)
     assert Path(checkpoint.uri).is_relative_to(tmp_path / ".tracker" / "pins")

@@ -5,16 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 
 from eval_jobs.execute.worker.orphans import reap_orphans
-from tracker.config import load_config
+from eval_jobs.queue_types import Backlog
+from tracker.config import Config, load_config
 from tracker.wiring.project import Project
 
 
-def open_project(config_path: Path) -> Project:
+def open_project(config_path: Path, *, is_polling: bool = False, is_in_order: bool = False) -> Project:
     """Read the configuration and return what it describes; processes of killed workers of ours are ended.
+
+    Args:
+        config_path: file of the configuration.
+        is_polling: watch by looking, as with `watch.polling`.
+        is_in_order: skip nothing, and evaluate the lowest step first.
 
     Raises:
         ConfigError: the file is missing or wrong.
     """
-    project = Project(load_config(config_path))
+    config = load_config(config_path)
+    if is_polling:
+        config = watching(config, polling=True)
+    if is_in_order:
+        config = watching(config, backlog=Backlog.OLDEST)
+    project = Project(config)
     reap_orphans(project.work_dir)
     return project
+
+
+def watching(config: Config, **update: bool | Backlog) -> Config:
+    """Return the configuration with other settings in [watch]."""
+    return config.model_copy(update={"watch": config.watch.model_copy(update=update)})

@@ -143,7 +143,7 @@ def _registered(project: Project, name: str, outlines: Outlines) -> Report:
     if not project.config.tracking.enabled:
         hint = "name it RUN@STEP, or set tracking.enabled = true"
         raise ConfigError(f"{name} is a name of MLflow's registry, and nothing is written to MLflow", hint=hint)
-    found = project.registered(name)
+    found = project.mlflow.registered(name)
     # The same weights may be in several runs, such as the model that all of them begin with.
     for run in sorted(project.history.runs(), key=lambda run: (run != found.run_id, run)):
         checkpoints = {record.plan.id: record.plan.checkpoint for record in project.history.records(run)}

@@ -12,6 +12,7 @@ from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EvalRecord
 from tracker.app.commands.once import evaluate_once
 from tracker.domain.records.types import Report
+from tracker.wiring.checkpoints import pin_named
 from tracker.wiring.project import Project
 
 
@@ -32,7 +33,7 @@ def evaluate_now(
     """
     project.make_state_dir()
     world = project.world()
-    pinned = project.pin(checkpoint, run_id)
+    pinned = pin_named(project.config, checkpoint, run_id)
     if run_id is not None:  # one of our own pins is of another run
         pinned = replace(pinned, run_id=run_id)
     tools = make_tools(project.work_dir)

@@ -20,15 +20,16 @@ def pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
     """Write the pages to MLflow, and yield what to tell a person.
 
     Raises:
-        TrackingUnreachable, StoreError, ConfigError: as `Project.write_samples`.
+        TrackingUnreachable, StoreError, ConfigError: as `Mlflow.write_samples`.
     """
     count = sum(len(page.before.rows) + len(page.after.rows) for page in chosen.pages)
     yield f"\nwriting what MLflow does not have yet of {count} samples ..."
-    is_server = project.mlflow_uri.startswith("http")
-    server = project.mlflow_uri.rstrip("/") if is_server else UI_ADDRESS
+    is_server = project.mlflow.uri.startswith("http")
+    server = project.mlflow.uri.rstrip("/") if is_server else UI_ADDRESS
     yield "samples side by side in MLflow:" if is_server else "samples side by side in MLflow, while `tracker ui` runs:"
+    project.make_state_dir()
     try:
-        for page, written in zip(chosen.pages, project.write_samples(chosen.pages), strict=True):
+        for page, written in zip(chosen.pages, project.mlflow.write_samples(chosen.pages), strict=True):
             yield f"  {_words(page)}\n    {server}/{written.link}"
     except TrackingUnreachable as error:
         hint = "start MLflow or correct [tracking] of tracker.toml, then give the command again: it goes on from here"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from eval_jobs.errors import CheckpointNotFound, ConfigError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.types import Checkpoint
+from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.config import Config
 from tracker.domain.checkpoints.buckets import SCHEME, parse_location
-from tracker.ports import CheckpointSource, Pins
+from tracker.ports import CheckpointSource
 
 if TYPE_CHECKING:
     from tracker.adapters.checkpoints.bucket.client import Bucket
@@ -56,7 +57,7 @@ def pin_at(config: Config, checkpoint: str, run_id: str, pins_dir: Path) -> Chec
     return once.pin_checkpoint(bucket, run_id=run_id, pins_dir=pins_dir)
 
 
-def held_at(checkpoint: str, pins_dir: Path, pins: Pins) -> Checkpoint | None:
+def held_at(checkpoint: str, pins_dir: Path) -> Checkpoint | None:
     """Return the checkpoint of one of our pins: that is all that rotation may have left of it.
 
     Raises:
@@ -65,6 +66,7 @@ def held_at(checkpoint: str, pins_dir: Path, pins: Pins) -> Checkpoint | None:
     folder = Path(checkpoint).absolute()
     if checkpoint.startswith(SCHEME) or not folder.is_relative_to(pins_dir.absolute()):
         return None
+    pins = FolderOfPins(pins_dir)
     if str(folder) in pins.given_up():
         raise CheckpointNotFound(
             f"the weights in {folder} were given up to save space",
@@ -72,6 +74,36 @@ def held_at(checkpoint: str, pins_dir: Path, pins: Pins) -> Checkpoint | None:
         )
     held = (pin.checkpoint for pin in pins.held())
     return next((found for found in held if Path(found.uri) == folder), None)
+
+
+def pin_named(config: Config, checkpoint: str, run_id: str | None = None) -> Checkpoint:
+    """Pin one checkpoint that a person names: a folder, s3://bucket/prefix, or a pin of ours.
+
+    Args:
+        config: of the project.
+        checkpoint: where it lies.
+        run_id: run that it is to be counted to; default: `run_id_of` it.
+
+    Raises:
+        CheckpointError: it is no complete checkpoint.
+        ConfigError, StoreError: it cannot be read, or the pin cannot be written.
+    """
+    pins_dir = pins_dir_of(config)
+    held = held_at(checkpoint, pins_dir)
+    return held or pin_at(config, checkpoint, run_id or run_id_of(config, checkpoint), pins_dir)
+
+
+def run_id_of(config: Config, checkpoint: str) -> str:
+    """Return the run that a checkpoint belongs to, as watching names it."""
+    place = PurePosixPath(checkpoint) if checkpoint.startswith(SCHEME) else Path(checkpoint).absolute()
+    parent, output_dir = place.parent, PurePosixPath(config.run.output_dir)
+    is_sub_folder = parent.parent == output_dir
+    return f"{config.run.name}/{parent.name}" if is_sub_folder else config.run.name
+
+
+def pins_dir_of(config: Config) -> Path:
+    """Return the folder of our own holds on checkpoints."""
+    return config.run.state_dir / "pins"
 
 
 # --- private

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
@@ -21,8 +21,7 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.storage import write_error
 from eval_jobs.queue.database_sql import Database, open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.queue_types import Backlog
-from eval_jobs.types import Checkpoint, ServeSpec, Suite
+from eval_jobs.types import Checkpoint, Suite
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.database.lead_sql import SqlLead
@@ -33,21 +32,17 @@ from tracker.adapters.history.sweeps_sql import SqlSweeps
 from tracker.adapters.secrets import read_secret, take_out
 from tracker.adapters.tracking.no_tracking import NoTracking
 from tracker.config import FIRST, Config
-from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
-from tracker.wiring.checkpoints import held_at, open_source, pin_at
+from tracker.wiring.checkpoints import open_source, pin_at, pins_dir_of
+from tracker.wiring.mlflow import Mlflow
 from tracker.wiring.programs import serve_of, suite_with_versions
 from tracker.wiring.sweeps import sweeps_of
 
 if TYPE_CHECKING:
-    from tracker.adapters.mlflow.registry import RegisteredCheckpoint
-    from tracker.adapters.mlflow.runs import TrackingSettings
-    from tracker.adapters.mlflow.samples import WrittenPage
     from tracker.app.steps.alerting import AlertDispatcher
     from tracker.app.steps.collect import Keeping
     from tracker.app.steps.sweeps import SweepService
     from tracker.app.world import Measurement, World
-    from tracker.domain.compare.sample_pages import SamplePage
     from tracker.domain.sweeps.types import Sweep
 
 
@@ -69,7 +64,7 @@ class Project:
     @property
     def pins_dir(self) -> Path:
         """Folder of our own holds on checkpoints."""
-        return self.state_dir / "pins"
+        return pins_dir_of(self.config)
 
     @property
     def work_dir(self) -> Path:
@@ -103,19 +98,9 @@ class Project:
         return open_database(self.database_url, password=self.database_password)
 
     @cached_property
-    def mlflow_uri(self) -> str:
-        """Where MLflow keeps the results; whoever has the address asks as the user that is set for it.
-
-        Raises:
-            ConfigError: the file that is named has no password.
-        """
-        tracking = self.config.tracking
-        if tracking.username:
-            password = read_secret(variable="", file=tracking.password_file, setting="tracking.password")
-            from tracker.adapters.mlflow.environment import log_in
-
-            log_in(tracking.username, password)
-        return tracking.uri or f"sqlite:///{self.state_dir / 'mlflow.db'}"
+    def mlflow(self) -> Mlflow:
+        """MLflow itself; what the run writes to it goes through `tracking`."""
+        return Mlflow(self.config, lambda: self.history.runs())  # noqa: PLW0108 - it is opened when that is asked
 
     @cached_property
     def queue(self) -> SqlQueue:
@@ -136,30 +121,7 @@ class Project:
         from tracker.adapters.mlflow.store import MlflowStore
         from tracker.adapters.tracking.outbox_sql import OutboxTracking
 
-        return OutboxTracking(self.database, MlflowStore(self._tracking_settings), run=self.config.run.name)
-
-    def registered(self, reference: str) -> RegisteredCheckpoint:
-        """Return the checkpoint that `models:/NAME@ALIAS` or `models:/NAME/VERSION` leads to in MLflow.
-
-        Raises:
-            ConfigError: there is no such version, or it was made from no checkpoint of a tracker.
-            TrackingUnreachable: MLflow does not answer.
-        """
-        from tracker.adapters.mlflow.registry import registered_checkpoint
-
-        return registered_checkpoint(self._tracking_settings, reference, self.history.runs())
-
-    def write_samples(self, pages: Sequence[SamplePage]) -> Iterator[WrittenPage]:
-        """Write samples of two checkpoints to MLflow, to be looked at side by side; yield each page when it is there.
-
-        Raises:
-            TrackingUnreachable, StoreError: MLflow does not answer, or refuses.
-            ConfigError: the experiment was deleted.
-        """
-        self.make_state_dir()
-        from tracker.adapters.mlflow.samples import write_pages
-
-        return write_pages(self._tracking_settings, pages)
+        return OutboxTracking(self.database, MlflowStore(self.mlflow.settings), run=self.config.run.name)
 
     def sweeps(self) -> dict[str, Sweep]:
         """Return the sweeps of [[schedule]] by name; see `wiring_sweeps.sweeps_of`."""
@@ -183,7 +145,7 @@ class Project:
             pins=self.pins,
             tracking=self.tracking,
             holder=f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}",
-            registered=self.registered,
+            registered=self.mlflow.registered,
         )
 
     def lead(self) -> Lead:
@@ -193,20 +155,6 @@ class Project:
     def import_lock(self) -> Lock:
         """Return the right to import into the run, not yet taken."""
         return named_lock(self.database, f"import {self.config.run.name}")
-
-    @cached_property
-    def channels(self) -> tuple[Notifier, ...]:
-        """Channels to people.
-
-        Raises:
-            ConfigError: the address or the key of one is not where the settings say.
-        """
-        settings = self.config.alerts.to_channels()
-        if not settings:
-            return ()
-        from tracker.adapters.alerts.opening import open_channels
-
-        return open_channels(settings, SystemClock())
 
     @cached_property
     def alerting(self) -> Alerting:
@@ -242,14 +190,6 @@ class Project:
                 check_benchmark(benchmark)
         return suite
 
-    def serve_spec(self) -> ServeSpec:
-        """Return how checkpoints are served.
-
-        Raises:
-            ConfigError: there is no such engine.
-        """
-        return serve_of(self.config)
-
     def measurement(self) -> Measurement:
         """Return what is measured at every checkpoint; a latency reference that is a folder is pinned.
 
@@ -260,7 +200,7 @@ class Project:
 
         return Measurement(
             suites=(self.suite(),),
-            serve=self.serve_spec(),
+            serve=serve_of(self.config),
             loads=self.config.probe.to_loads(),
             reference=self._reference(),
             screening=self.config.suite.screen.to_screening(),
@@ -327,51 +267,7 @@ class Project:
             what = f"the state folder {self.state_dir} cannot be created"
             raise write_error(error, what, hint="choose another place with run.state_dir") from error
 
-    def pin(self, checkpoint: str, run_id: str | None = None) -> Checkpoint:
-        """Pin one checkpoint that a person names: a folder, s3://bucket/prefix, or a pin of ours.
-
-        Args:
-            checkpoint: where it lies.
-            run_id: run that it is to be counted to; default: `run_id_of` it.
-
-        Raises:
-            CheckpointError: it is no complete checkpoint.
-            ConfigError, StoreError: it cannot be read, or the pin cannot be written.
-        """
-        held = held_at(checkpoint, self.pins_dir, self.pins)
-        return held or pin_at(self.config, checkpoint, run_id or self.run_id_of(checkpoint), self.pins_dir)
-
-    def run_id_of(self, checkpoint: str) -> str:
-        """Return the run that a checkpoint belongs to, as watching names it."""
-        place = PurePosixPath(checkpoint) if checkpoint.startswith(SCHEME) else Path(checkpoint).absolute()
-        parent, output_dir = place.parent, PurePosixPath(self.config.run.output_dir)
-        is_sub_folder = parent.parent == output_dir
-        return f"{self.config.run.name}/{parent.name}" if is_sub_folder else self.config.run.name
-
-    def polling(self) -> Project:
-        """Return the same project with `watch.polling` on."""
-        watch = self.config.watch.model_copy(update={"polling": True})
-        return Project(self.config.model_copy(update={"watch": watch}))
-
-    def in_order(self) -> Project:
-        """Return the same project with nothing skipped, and the lowest step evaluated first."""
-        watch = self.config.watch.model_copy(update={"backlog": Backlog.OLDEST})
-        return Project(self.config.model_copy(update={"watch": watch}))
-
     # --- private
-
-    @cached_property
-    def _tracking_settings(self) -> TrackingSettings:
-        from tracker.adapters.mlflow.runs import TrackingSettings
-
-        return TrackingSettings(
-            uri=self.mlflow_uri,
-            experiment=self.config.tracking.experiment or self.config.run.name,
-            run_name=self.config.run.name,
-            run_id=self.config.tracking.run_id,
-            output_dir=self.config.run.output_dir,
-            has_aliases=self.config.tracking.aliases,
-        )
 
     def _reference(self) -> Checkpoint | Literal["first"] | None:
         setting = self.config.probe.reference

@@ -32,7 +32,9 @@ from eval_jobs.types import (
 from tests.plugins import written
 from tests.tiny_model import checkpoint_record, write_checkpoint
 from tracker.config import parse_config
+from tracker.wiring.alerting import channels_of
 from tracker.wiring.checkpoints import open_source
+from tracker.wiring.programs import serve_of
 from tracker.wiring.project import Project
 
 CONFIG = """
@@ -82,9 +84,9 @@ def test_a_name_that_nothing_has_lists_those_that_are_known(tmp_path: Path) -> N
     wrong = project(tmp_path, engine="mien", evaluator="mien", channel="mien", run='source = "mien"')
     said = {}
     asked: dict[str, Callable[[], object]] = {
-        "engine": wrong.serve_spec,
+        "engine": lambda: serve_of(wrong.config),
         "evaluator": wrong.suite,
-        "channel": lambda: wrong.channels,
+        "channel": lambda: channels_of(wrong.config),
         "checkpoint source": lambda: open_source(wrong.config, tmp_path / "pins"),
     }
     for what, ask in asked.items():
@@ -100,7 +102,7 @@ def test_a_name_that_nothing_has_lists_those_that_are_known(tmp_path: Path) -> N
 @pytest.mark.usefixtures("mine")
 def test_package_and_version_separate_series_and_so_do_settings(tmp_path: Path) -> None:
     here = project(tmp_path)
-    assert here.serve_spec().program == Program(name="mine", version="acme_mine 1.2")
+    assert serve_of(here.config).program == Program(name="mine", version="acme_mine 1.2")
     (benchmark,) = here.suite().benchmarks
     assert benchmark.program == Program(name="mine", version="acme_mine 1.2")
     suite = Suite(name="s", benchmarks=(benchmark,))
@@ -140,7 +142,7 @@ def test_a_broken_package_is_named_with_what_is_wrong(
     package = written(tmp_path / name, needs=needs, points={"tracker.channels:pager": "E"}, code=code)
     monkeypatch.syspath_prepend(str(package))
     with pytest.raises(ConfigError) as caught:
-        _ = project(tmp_path, channel="pager").channels
+        channels_of(project(tmp_path, channel="pager").config)
     assert said in caught.value.message
     assert f"channel `pager` of {name} 1.0" in caught.value.message
     assert name in f"{caught.value.hint} {caught.value.message}"
@@ -150,13 +152,13 @@ def test_a_broken_package_is_named_with_what_is_wrong(
 def test_two_packages_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(written(tmp_path / "yours", points={"tracker.engines:mine": "E"}, code=GOOD)))
     with pytest.raises(ConfigError, match=r"several packages bring the engine `mine`: acme_mine 1\.2, yours 1\.0"):
-        project(tmp_path).serve_spec()
+        serve_of(project(tmp_path).config)
 
 
 def test_no_package_takes_the_place_of_what_is_built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = written(tmp_path / "thief", points={f"{ENGINES.group}:vllm": "E"}, code="raise SystemExit(9)")
     monkeypatch.syspath_prepend(str(package))
-    assert project(tmp_path, engine="vllm").serve_spec() == project(tmp_path, engine="vllm").config.serve.to_spec()
+    assert serve_of(project(tmp_path, engine="vllm").config) == project(tmp_path, engine="vllm").config.serve.to_spec()
     with pytest.raises(ConfigError, match="there is no engine `vllm`"):
         find(Kind(group=ENGINES.group, what="engine", setting="x", built_in=("vllm",)), "vllm")
 
@@ -338,4 +340,4 @@ def test_an_engine_a_source_and_a_channel_that_give_something_else_are_named(
     with pytest.raises(ConfigError, match=r"checkpoint source `odd` of acme_odd 1\.0: checkpoint is wrong"):
         open_source(here.config, tmp_path / "pins").ready(datetime.now(UTC))
     with pytest.raises(ConfigError, match=r"channel `odd` of acme_odd 1\.0: repeat_s is wrong"):
-        _ = here.channels
+        channels_of(here.config)

@@ -35,14 +35,14 @@ def asks_as() -> tuple[str | None, ...]:
 
 def test_the_password_of_an_mlflow_server_comes_from_the_first_line_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(f"{PASSWORD}\nand a remark\n")
-    assert project(tmp_path, BY_FILE).mlflow_uri == "http://mlflow:5000"
+    assert project(tmp_path, BY_FILE).mlflow.uri == "http://mlflow:5000"
     assert asks_as() == ("admin", PASSWORD, None)
     assert PASSWORD in held_secrets(os.environ)
     assert not {"MLFLOW_TRACKING_PASSWORD"} & set(without_secrets(os.environ))
 
 
 def test_without_a_file_the_environment_decides(tmp_path: Path) -> None:
-    assert project(tmp_path, SERVER).mlflow_uri == "http://mlflow:5000"
+    assert project(tmp_path, SERVER).mlflow.uri == "http://mlflow:5000"
     assert asks_as() == ("somebody", "of somebody", "a-token-of-somebody")
 
 
@@ -51,7 +51,7 @@ def test_a_file_without_a_password_is_refused_by_its_name(tmp_path: Path, text: 
     if text is not None:
         (tmp_path / "secret").write_text(text)
     with pytest.raises(ConfigError, match="secret") as caught:
-        _ = project(tmp_path, BY_FILE).mlflow_uri
+        _ = project(tmp_path, BY_FILE).mlflow.uri
     assert caught.value.hint == "tracking.password_file names it"
     assert asks_as() == ("somebody", "of somebody", "a-token-of-somebody")
 

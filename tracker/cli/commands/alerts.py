@@ -22,6 +22,7 @@ from tracker.domain.best.retention import is_of
 from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState, ChannelState, Silence
 from tracker.domain.records.display import count_text, one_line
 from tracker.ports import Notifier
+from tracker.wiring.alerting import channels_of
 from tracker.wiring.project import Project
 
 
@@ -63,7 +64,7 @@ def test(*, channel: str | None, config_path: Path) -> int:
     """
     project = open_project(config_path)
     console, code = Console(), ExitCode.OK
-    for one in _chosen(project.channels, channel):
+    for one in _chosen(channels_of(project.config), channel):
         try:
             answer = one.notify(trial_message(project.config.run.name, SystemClock().now()))
         except AlertError as error:
@@ -86,7 +87,7 @@ def move(*, old: str, new: str, config_path: Path) -> None:
     """
     project = open_project(config_path)
     _check_gone(project, old)
-    _chosen(project.channels, new)
+    _chosen(channels_of(project.config), new)
     waiting = _waiting_for(project).get(old, 0)
     lasting = {alert.fingerprint for alert in _open(project)}
     moved, now = project.alerting.hand_over(old, new), SystemClock().now()

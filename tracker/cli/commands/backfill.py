@@ -29,6 +29,7 @@ from tracker.domain.checkpoints.backfill import Choice, FillOrder, chosen, in_or
 from tracker.domain.records.display import count_text, duration_text, names_text
 from tracker.domain.records.types import Report
 from tracker.ports import Lead
+from tracker.wiring.checkpoints import pin_named
 from tracker.wiring.project import Project
 
 _STEPS = re.compile(r"([0-9]*):([0-9]*)")
@@ -244,7 +245,7 @@ def _changed(place: Place, known: Checkpoint) -> bool:
 
 def _pinned(project: Project, place: Place, known: Checkpoint | None) -> Checkpoint:
     is_held = known is not None and any(pin.checkpoint.uri == known.uri for pin in project.pins.held())
-    return known if known is not None and is_held else project.pin(place.uri, place.run_id)
+    return known if known is not None and is_held else pin_named(project.config, place.uri, place.run_id)
 
 
 def _first_of_runs(world: World, project: Project, places: Sequence[Place]) -> dict[str, Checkpoint]:

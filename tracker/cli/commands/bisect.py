@@ -28,6 +28,7 @@ from tracker.domain.compare.bisection import Search, most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
 from tracker.domain.records.display import one_line, p_text, signed_text
 from tracker.ports import Lead
+from tracker.wiring.checkpoints import pin_named
 from tracker.wiring.project import Project
 
 LOOK_S = 0.5
@@ -111,7 +112,7 @@ def places_of(project: Project, run_id: str) -> Places:
     left = {gap.step: gap.source_uri for gap in history.gaps(run_id) if gap.code == CheckpointSkipped.code}
     left |= {r.plan.checkpoint.step: r.plan.checkpoint.source_uri for r in history.records(run_id)}
     places: dict[int, Callable[[], Checkpoint]] = {
-        step: partial(project.pin, uri) for step, uri in left.items() if Path(uri).is_dir()
+        step: partial(pin_named, project.config, uri) for step, uri in left.items() if Path(uri).is_dir()
     }
     for pin in project.pins.held():
         if pin.checkpoint.run_id == run_id:

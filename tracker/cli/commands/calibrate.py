@@ -28,6 +28,8 @@ from tracker.domain.best.retention import identity_of, is_of
 from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
 from tracker.domain.records.display import duration_text, names_text, one_line
+from tracker.wiring.checkpoints import pin_named
+from tracker.wiring.programs import serve_of
 from tracker.wiring.project import Project
 
 
@@ -59,7 +61,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     project.make_state_dir()
     console = Console(stderr=as_json)
     chosen = _chosen(project, checkpoint)
-    plan = next_calibration(project.history, chosen, project.suite(), project.serve_spec())
+    plan = next_calibration(project.history, chosen, project.suite(), serve_of(project.config))
     context = CalibrationContext(
         queue=project.queue,
         history=project.history,
@@ -91,7 +93,7 @@ def _chosen(project: Project, name: str) -> Checkpoint:
     """
     own = project.config.run.name
     if not is_reference(name) and (name.startswith(SCHEME) or "/" in name or Path(name).is_dir()):
-        return project.pin(name)
+        return pin_named(project.config, name)
     if not project.history.runs() and "@" not in name:
         raise ConfigError(
             "nothing is evaluated yet",
@@ -110,7 +112,7 @@ def _chosen(project: Project, name: str) -> Checkpoint:
     held = (pin.checkpoint for pin in project.pins.held())
     # By what it is and not by where it was: the project may have been moved since.
     here = next((checkpoint for checkpoint in held if identity_of(checkpoint) == identity_of(wanted)), None)
-    return here or project.pin(wanted.uri)
+    return here or pin_named(project.config, wanted.uri)
 
 
 def _say_what_comes(console: Console, plan: EvalPlan, project: Project, whose: str) -> None:

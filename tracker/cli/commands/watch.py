@@ -31,6 +31,7 @@ from tracker.config import Config
 from tracker.domain.checkpoints.buckets import PASSED_S
 from tracker.domain.checkpoints.leading import Leader
 from tracker.ports import Lead
+from tracker.wiring.alerting import channels_of
 from tracker.wiring.project import Project
 
 
@@ -53,13 +54,10 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     """
     do_without("pandas", "pygments")
     keep_no_pool()
-    project = open_project(config_path)
-    if polling:
-        project = project.polling()
-    if until_idle:  # all of it is asked for, and nothing newer will come
-        project = project.in_order()
+    # Until it is idle: all of it is asked for, and nothing newer will come.
+    project = open_project(config_path, is_polling=polling, is_in_order=until_idle)
     project.suite()  # a wrong setting is said now, not when this process takes over from another
-    project.channels  # noqa: B018 - and so is a secret that is missing
+    channels_of(project.config)  # and so is a secret that is missing
     if workers and project.config.serve.only_when.gpu_below_pct is not None:
         busiest_gpu_pct()  # raises where nothing tells it, instead of leaving the workers waiting
     training_ended = _training_ended(pid, until_idle=until_idle)

@@ -11,6 +11,7 @@ from eval_jobs.host.secrets import held_secrets
 from tests.unit.tracker.config.test_alerting import HERE, PROJECT
 from tracker.adapters.secrets import read_secret, take_out
 from tracker.config import parse_config
+from tracker.wiring.alerting import channels_of
 from tracker.wiring.project import Project
 
 
@@ -37,5 +38,5 @@ def test_whoever_opens_a_project_hands_no_address_of_a_channel_on(monkeypatch: p
     )
     project = Project(parse_config(f"{PROJECT}{table}", HERE))
     assert not {"ROBOT_OF_THE_TEAM", "ROBOT_S_WORD"} & set(os.environ)
-    (channel,) = project.channels
+    (channel,) = channels_of(project.config)
     assert channel.name == "t"

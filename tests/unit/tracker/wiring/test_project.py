@@ -14,8 +14,10 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint
 from tests.records import forgetting_run
 from tests.tiny_model import write_checkpoint
+from tracker.api.opening import watching
 from tracker.app.world import QueueOrder
 from tracker.config import parse_config
+from tracker.wiring.checkpoints import pin_named, run_id_of
 from tracker.wiring.project import Project
 
 
@@ -80,37 +82,38 @@ def test_a_bucket_without_the_package_for_it_names_the_extra(tmp_path: Path, mon
 def test_a_checkpoint_in_a_bucket_belongs_to_the_run_that_watching_names(
     checkpoint: str, run_id: str, tmp_path: Path
 ) -> None:
-    assert in_bucket(tmp_path).run_id_of(checkpoint) == run_id
+    assert run_id_of(in_bucket(tmp_path).config, checkpoint) == run_id
 
 
 def test_a_checkpoint_in_a_folder_belongs_to_the_run_that_watching_names(tmp_path: Path) -> None:
-    assert project(tmp_path, "").run_id_of(str(tmp_path / "out/v0/checkpoint-10")) == "r/v0"
-    assert project(tmp_path, "").run_id_of(str(tmp_path / "out/checkpoint-10")) == "r"
+    assert run_id_of(project(tmp_path, "").config, str(tmp_path / "out/v0/checkpoint-10")) == "r/v0"
+    assert run_id_of(project(tmp_path, "").config, str(tmp_path / "out/checkpoint-10")) == "r"
 
 
 def test_a_pin_that_a_person_names_is_the_checkpoint_that_it_holds(tmp_path: Path) -> None:
     """`tracker run PIN`, as a skipped checkpoint says: rotation may have left nothing else of it."""
     made = project(tmp_path, "")
     folder = write_checkpoint(tmp_path / "out" / "v0" / "checkpoint-10")
-    pinned = made.pin(str(folder))
+    pinned = pin_named(made.config, str(folder))
     shutil.rmtree(folder)
-    assert made.pin(pinned.uri) == pinned
+    assert pin_named(made.config, pinned.uri) == pinned
     assert pinned.run_id == "r/v0"
 
 
 def test_a_pin_that_was_given_up_is_said_to_be_so(tmp_path: Path) -> None:
     opened = project(tmp_path, "")
-    pinned = opened.pin(str(write_checkpoint(tmp_path / "out" / "checkpoint-7")))
+    pinned = pin_named(opened.config, str(write_checkpoint(tmp_path / "out" / "checkpoint-7")))
     opened.pins.release(opened.pins.held()[0])
     with pytest.raises(CheckpointNotFound, match="given up to save space") as caught:
-        opened.pin(pinned.uri)
+        pin_named(opened.config, pinned.uri)
     assert "keep.pins" in caught.value.hint
 
 
 def test_the_order_of_a_run_is_that_of_its_settings(tmp_path: Path) -> None:
     made = project(tmp_path, "requests = 4\n[watch]\nmax_waiting = 7\n")
     assert made.world().order == QueueOrder(backlog=Backlog.NEWEST, max_waiting=7)
-    assert made.in_order().world().order.backlog is Backlog.OLDEST
+    oldest_first = Project(watching(made.config, backlog=Backlog.OLDEST))
+    assert oldest_first.world().order.backlog is Backlog.OLDEST
 
 
 def test_a_run_that_was_watched_with_another_state_folder_is_refused(tmp_path: Path) -> None:
