@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 from eval_jobs.errors import EvaluateError, TrackerError
@@ -14,8 +12,6 @@ from eval_jobs.ports import Clock, Evaluator, ShowProgress
 from eval_jobs.records.progress import Progress, Stage
 from eval_jobs.run import check_accounted
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Suite
-
-log = logging.getLogger(__name__)
 
 
 class PluginEvaluator:
@@ -32,11 +28,7 @@ class PluginEvaluator:
 
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
         """Let it prepare."""
-        try:
-            with self._found.blamed(EvaluateError):
-                self._evaluator.prepare(suite, api_key_env=api_key_env)
-        except TrackerError as error:
-            log.warning("%s", error)
+        self._found.quietly(EvaluateError, lambda: self._evaluator.prepare(suite, api_key_env=api_key_env), None)
 
     def evaluate(
         self, suite: Suite, endpoint: Endpoint, *, plan_id: str, progress: ShowProgress
@@ -48,57 +40,37 @@ class PluginEvaluator:
                     self._found.check_version(benchmark.program.version)
             with self._found.blamed(EvaluateError):
                 found = tuple(self._evaluator.evaluate(suite, endpoint, plan_id=plan_id, progress=_fields_of(progress)))
-            self._check_count(found, suite.benchmarks)
+            if len(found) != len(suite.benchmarks):
+                raise self._refusal(f"gave {len(found)} outcomes for {len(suite.benchmarks)} benchmarks")
         except TrackerError as error:
             return (error,) * len(suite.benchmarks)
         return tuple(self._checked(o, b, suite) for o, b in zip(found, suite.benchmarks, strict=True))
 
     def kept(self) -> tuple[str, ...]:
         """Return what it keeps; nothing where it fails, which costs space only."""
-        try:
-            with self._found.blamed(EvaluateError):
-                return tuple(map(str, self._evaluator.kept()))
-        except TrackerError as error:
-            log.warning("%s", error)
-            return ()
+        return self._found.quietly(EvaluateError, lambda: tuple(map(str, self._evaluator.kept())), ())
 
     def forget(self, plan_id: str) -> None:
         """Let it forget."""
-        try:
-            with self._found.blamed(EvaluateError):
-                self._evaluator.forget(plan_id)
-        except TrackerError as error:
-            log.warning("%s", error)
+        self._found.quietly(EvaluateError, lambda: self._evaluator.forget(plan_id), None)
 
     def close(self) -> None:
         """Close it."""
-        try:
-            with self._found.blamed(EvaluateError):
-                self._evaluator.close()
-        except TrackerError as error:
-            log.warning("%s", error)
+        self._found.quietly(EvaluateError, self._evaluator.close, None)
 
     # --- private
 
-    def _check_count(self, found: Sequence[object], benchmarks: Sequence[Benchmark]) -> None:
-        if len(found) != len(benchmarks):
-            raise self._refusal(f"gave {len(found)} outcomes for {len(benchmarks)} benchmarks")
-
-    def _checked(self, outcome: object, benchmark: Benchmark, suite: Suite) -> EvalResult | TrackerError:
+    def _checked(
+        self, outcome: EvalResult | TrackerError, benchmark: Benchmark, suite: Suite
+    ) -> EvalResult | TrackerError:
         if isinstance(outcome, TrackerError):
             return outcome
-        if not isinstance(outcome, EvalResult):
-            return self._refusal(f"gave {type(outcome).__name__} for `{benchmark.name}`, which is no EvalResult")
         try:
             result = self._found.checked(EvalResult, outcome, f"result of `{benchmark.name}`", EvaluateError)
-            check_accounted(result)
         except EvaluateError as error:
-            return (
-                error if str(self._found) in error.message else self._refusal(f"gave a wrong result: {error.message}")
-            )
-        if problem := _problem(result, benchmark, suite):
-            return self._refusal(f"gave for `{benchmark.name}` {problem}")
-        return result
+            return error
+        problem = _problem(result, benchmark, suite)
+        return self._refusal(f"gave for `{benchmark.name}` {problem}") if problem else result
 
     def _refusal(self, what: str) -> EvaluateError:
         return EvaluateError(f"{self._found} {what}", hint="this is a bug of the plugin: docs/extending.md")
@@ -117,7 +89,11 @@ def _fields_of(progress: ShowProgress) -> ShowProgress:
 
 
 def _problem(result: EvalResult, benchmark: Benchmark, suite: Suite) -> str:
-    """Return what is wrong with a result whose samples are all there; empty: nothing. Pure."""
+    """Return what is wrong with a result whose fields are all of their types; empty: nothing. Pure."""
+    try:
+        check_accounted(result)
+    except EvaluateError as error:
+        return f"a wrong result: {error.message}"
     beyond = [s.score for s in result.samples if s.score is not None and not 0 <= s.score <= 1]
     if (result.benchmark, result.fingerprint) != (benchmark.name, benchmark_fingerprint(benchmark, suite)):
         return f"a result of `{result.benchmark}` with another name or fingerprint"

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Any, TypeVar
 
@@ -115,13 +115,15 @@ class Found:
         """
         adapter: TypeAdapter[T] = TypeAdapter(kind)
         try:
+            if is_dataclass(kind) and not isinstance(given, kind):
+                raise TypeError(f"it is of the type {type(given).__name__}, not {kind.__name__}")
             return adapter.validate_python(adapter.dump_python(given, mode="json", warnings=False))
         except ValidationError as problem:
             first = problem.errors(include_url=False, include_input=False)[0]
             place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
             said = f"{what}{place} is wrong: {first['msg']}"
         except (ValueError, TypeError, AttributeError) as problem:  # what cannot even be written down
-            said = f"{what} cannot be written down: {problem}"
+            said = f"{what} is wrong, it cannot be written down: {problem}"
         raise error(f"{self}: {said}", hint=f"this is a fault of {self.origin}: tell who made it: docs/extending.md")
 
     @contextmanager
@@ -138,6 +140,15 @@ class Found:
                 f"{self} failed: {type(error).__name__}: {said}",
                 hint=f"this is a fault of {self.origin}: tell who made it, or use another version of it",
             ) from error
+
+    def quietly(self, kind: type[TrackerError], call: Callable[[], T], default: T) -> T:
+        """Return what `call` gives, and where it fails `default`: the next plan says aloud what is wrong."""
+        try:
+            with self.blamed(kind):
+                return call()
+        except TrackerError as error:
+            log.warning("%s", error)
+            return default
 
 
 def find(kind: Kind, name: str) -> Found:

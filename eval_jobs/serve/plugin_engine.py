@@ -52,28 +52,18 @@ class PluginEngine:
 
     def rest(self) -> None:
         """Let it rest."""
-        self._quietly("rest")
+        self._found.quietly(ServeError, self._engine.rest, None)
 
     def used_cpu_s(self) -> float | None:
         """Return what it says."""
-        try:
-            with self._found.blamed(ServeError):
-                used_s = self._engine.used_cpu_s()
-            return None if used_s is None else self._found.checked(float, used_s, "used_cpu_s", ServeError)
-        except TrackerError as error:
-            log.warning("%s", error)
-            return None
+        return self._found.quietly(ServeError, self._used_cpu_s, None)
 
     def close(self) -> None:
         """Close it."""
-        self._quietly("close")
+        self._found.quietly(ServeError, self._engine.close, None)
 
     # --- private
 
-    def _quietly(self, method: str) -> None:
-        """Call what must not fail: a worker goes on, and the next service says what is wrong."""
-        try:
-            with self._found.blamed(ServeError):
-                getattr(self._engine, method)()
-        except TrackerError as error:
-            log.warning("%s", error)
+    def _used_cpu_s(self) -> float | None:
+        used_s = self._engine.used_cpu_s()
+        return None if used_s is None else self._found.checked(float, used_s, "used_cpu_s", ServeError)

@@ -254,7 +254,7 @@ class E:
         return [eval(b.adapter)]
 """
 WRONG = {
-    "a dict": ("result", "gave dict for `b`"),
+    "a dict": ("result", "result of `b` is wrong, .* of the type dict"),
     "no samples": ("EvalResult(**result | dict(samples=None))", "result of `b`.samples is wrong"),
     "a score that is none": (
         "EvalResult(**result | dict(samples=[sample(score=math.nan)]))",
