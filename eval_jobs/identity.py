@@ -66,7 +66,7 @@ def serve_settings(serve: ServeSpec) -> Mapping[str, object]:
         "engine": serve.engine,
         "dtype": serve.dtype,
         "max_model_len": serve.max_model_len,
-        "args": _without_memory_share(serve.args),
+        "args": serve.args,
         "trust_remote_code": serve.trust_remote_code,
     }
     return settings | _program_settings("engine", serve.program)
@@ -89,8 +89,6 @@ def make_plan(
     Nor on the latency reference: no score depends on it, and a lower step that appears late may become the run's first.
     """
     loads = tuple(loads)
-    # The arguments as they are given: what was planned while the share of the memory was one of them keeps its id.
-    settings = {name: serve.args if name == "args" else value for name, value in serve_settings(serve).items()}
     plan_id = content_hash(
         [
             checkpoint.run_id,
@@ -98,10 +96,10 @@ def make_plan(
             checkpoint.digest,
             suite.name,
             suite_fingerprint(suite),
-            settings,
+            checkpoint.files_digest,
+            serve_settings(serve),
             serve.base_url,
-            [_load_settings(load) for load in loads],
-            *([checkpoint.files_digest] if checkpoint.files_digest else []),  # older plans keep their ids
+            [asdict(load) for load in loads],
             *([asdict(suite.part)] if suite.part is not None else []),
         ]
     )
@@ -182,26 +180,3 @@ def _program_settings(kind: str, program: Program | None) -> dict[str, object]:
         return {}
     options = {f"{kind}.{name}": value for name, value in program.options}
     return {kind: program.name, f"{kind}_version": program.version, **options}
-
-
-def _load_settings(load: ProbeLoad) -> dict[str, object]:
-    """Return a load as it was written down before there were rates: plans without one keep their ids."""
-    settings = asdict(load)
-    if load.request_rate is None:
-        del settings["request_rate"]
-    return settings
-
-
-_MEMORY_SHARE = "--gpu-memory-utilization"
-
-
-def _without_memory_share(args: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out what was written here before `serve.gpu_memory_utilization` was a setting: it changes no score."""
-    kept: list[str] = []
-    is_value = False
-    for argument in args:
-        name, separator, _ = argument.replace("_", "-").partition("=")
-        if not is_value and name != _MEMORY_SHARE:
-            kept.append(argument)
-        is_value = name == _MEMORY_SHARE and not separator and not is_value
-    return tuple(kept)

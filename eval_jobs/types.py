@@ -76,7 +76,7 @@ class Checkpoint:
     unpickled: bool = False
     """Whether its weights came out of a pickle, which can run code; part of no identity."""
     files_digest: str = ""
-    """Hash of what is served beside the weights, such as the tokenizer; empty: pinned before it was kept."""
+    """Hash of what is served beside the weights, such as the tokenizer; empty: not known."""
 
 
 # --- how it is evaluated
@@ -338,4 +338,4 @@ class EvalRecord:
     reference_probes: tuple[ReferenceOutcome, ...] = ()
     """One for each load of a plan with a reference."""
     cost: Cost | None = None
-    """None: recorded before costs were."""
+    """None: others measured it."""

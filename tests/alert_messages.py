@@ -32,7 +32,7 @@ def alert(
     number: int = 1,
     *,
     state: AlertState = AlertState.FIRING,
-    kind: AlertKind | None = AlertKind.LOSS,
+    kind: AlertKind = AlertKind.LOSS,
     subject: str = "sums",
     message: str = "sums regressed at step 600: 0.790 -> 0.580",
     evidence: Evidence | None = EVIDENCE,

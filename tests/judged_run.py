@@ -62,7 +62,13 @@ def judged_run(*, subset: str = "history", reason: str = "the data mix changed o
 
 def _episode(benchmark: str, opened: int, onset: int, *, forgotten: bool = False) -> Episode:
     return Episode(
-        run_id=RUN, suite="skills", benchmark=benchmark, opened_step=opened, onset_step=onset, forgotten=forgotten
+        run_id=RUN,
+        suite="skills",
+        benchmark=benchmark,
+        opened_step=opened,
+        opened_digest="of it",
+        onset_step=onset,
+        forgotten=forgotten,
     )
 
 

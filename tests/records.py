@@ -236,20 +236,25 @@ def _rise_and_fall(step: int, *, top: float, learned_at: int, kept_until: int) -
     return rise if step <= kept_until else rise * math.exp(-(step - kept_until) / (kept_until / 5))
 
 
-# --- private: records
-
-
-def _record(run_id: str, step: int, suite: Suite, skills: Sequence[Skill]) -> EvalRecord:
-    ready_at = START + timedelta(seconds=step)
-    checkpoint = Checkpoint(
+def checkpoint_of(run_id: str, step: int) -> Checkpoint:
+    """Return the checkpoint of a step; a higher one is newer."""
+    return Checkpoint(
         run_id=run_id,
         step=step,
         uri=f"/state/pins/{run_id}/{step}",
         source_uri=f"/out/checkpoint-{step}",
         format=CheckpointFormat.FULL,
         digest=content_hash([run_id, step]),
-        ready_at=ready_at,
+        ready_at=START + timedelta(seconds=step),
     )
+
+
+# --- private: records
+
+
+def _record(run_id: str, step: int, suite: Suite, skills: Sequence[Skill]) -> EvalRecord:
+    checkpoint = checkpoint_of(run_id, step)
+    ready_at = checkpoint.ready_at
     serve = ServeSpec(dtype="float32", max_model_len=128)
     load_s = 21.0 + (step % 700) / 200
     return EvalRecord(

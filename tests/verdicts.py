@@ -38,6 +38,7 @@ def _report(record: EvalRecord, earlier: dict[str, list[_Scores]]) -> Report:
         step=step,
         plan_id=record.plan.id,
         verdicts=tuple(_verdict(o, step, earlier.setdefault(o.benchmark, [])) for o in record.outcomes),
+        checkpoint=record.plan.checkpoint,
         created_at=record.finished_at + timedelta(seconds=1),
     )
 

@@ -57,7 +57,7 @@ def own_name(log: Path) -> WorkerName:
 
 
 def parse_name(text: str) -> WorkerName | None:
-    """Read a name from the queue; None for one that was made otherwise, such as by an earlier version."""
+    """Read a name from the queue; None for one that was made otherwise."""
     match = _NAME.fullmatch(text)
     if match is None:
         return None

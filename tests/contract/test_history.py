@@ -13,7 +13,7 @@ from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
 from tests.contract.conftest import ReopenHistory
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
-from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState
 from tracker.domain.records.outlines import outline_of, outlined
 from tracker.domain.records.types import Acceptance, Closing, Episode, Measure
 from tracker.ports import History
@@ -54,6 +54,7 @@ def alert(fingerprint: str, state: AlertState = AlertState.FIRING, step: int = 1
         fingerprint=fingerprint,
         run_id=run_id,
         step=step,
+        kind=AlertKind.LOSS,
         subject="sums",
         state=state,
         message="sums: 0.93 \u2192 0.02",
@@ -61,7 +62,7 @@ def alert(fingerprint: str, state: AlertState = AlertState.FIRING, step: int = 1
     )
 
 
-EPISODE = Episode(run_id=RUN, suite="skills", benchmark="sums", opened_step=200, onset_step=100)
+EPISODE = Episode(run_id=RUN, suite="skills", benchmark="sums", opened_step=200, opened_digest="of it", onset_step=100)
 ACCEPTANCE = Acceptance(
     run_id=RUN, step=200, benchmark="sums", from_step=100, reason="new data \u2192 new level", accepted_at=NOW
 )

@@ -74,7 +74,7 @@ MESSAGES: dict[str, Callable[[], AlertMessage]] = {
     "many of emoji": lambda: huge("😀"),
     "many that are escaped": lambda: huge('&<>*"\\'),
     "two, one of them over": lambda: message_of(*ordinary().alerts, *resolved().alerts[:0], alert(2)),
-    "no evidence, no command, no link": lambda: message_of(alert(evidence=None, command="", kind=None), link=""),
+    "no evidence, no command, no link": lambda: message_of(alert(evidence=None, command=""), link=""),
     "a link that is none": lambda: message_of(alert(), link="javascript:alert(1)"),
 }
 

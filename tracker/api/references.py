@@ -111,7 +111,7 @@ def _checkpoint(history: History, name: str, default_run: str, outlines: Outline
     step, _, digest = parts["place"].partition(":")
     reports = outlines(run)
     found = [r for r in _newest_first(reports) if step == "latest" or r.step == int(step)]
-    found = [r for r in found if _digest(r).startswith(digest)]
+    found = [r for r in found if r.checkpoint.digest.startswith(digest)]
     if not found:
         steps = sorted({report.step for report in reports})
         known = ", ".join(map(str, steps[-_SHOWN:])) or "none yet"
@@ -132,7 +132,7 @@ def _best(history: History, run: str, benchmark: str | None, outlines: Outlines)
         )
     of_step = [r for r in _newest_first(outlines(run)) if r.step == best.checkpoint.step]
     same = [r for r in of_step if r.plan_id == best.plan.id] or [
-        r for r in of_step if _digest(r) == best.checkpoint.digest
+        r for r in of_step if r.checkpoint.digest == best.checkpoint.digest
     ]
     if not same:  # recorded a moment ago
         raise ConfigError(f"step {best.checkpoint.step} of run {run} is not judged yet", hint="try again in a moment")
@@ -157,8 +157,4 @@ def _registered(project: Project, name: str, outlines: Outlines) -> Report:
 
 def _newest_first(reports: Sequence[Report]) -> list[Report]:
     left = {checkpoint.digest for checkpoint, _ in overview(reports).left}
-    return sorted(reports, key=lambda r: (_digest(r) not in left, r.step, r.created_at), reverse=True)
-
-
-def _digest(report: Report) -> str:
-    return "" if report.checkpoint is None else report.checkpoint.digest
+    return sorted(reports, key=lambda r: (r.checkpoint.digest not in left, r.step, r.created_at), reverse=True)

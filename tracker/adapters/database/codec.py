@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -45,21 +44,22 @@ def outline_to_json(report: Report) -> str:
     """Return the outline of a report (`tracker.domain.records.outlines`) as a short JSON document in ASCII."""
     body = [[v.benchmark, v.word, v.score, v.coverage, v.lost_since, *_part(v.screened)] for v in report.verdicts]
     c = report.checkpoint
-    of = None if c is None else [c.uri, c.source_uri, c.format, c.digest, c.ready_at.isoformat(), c.base_model]
+    of = [c.run_id, c.step, c.uri, c.source_uri, c.format, c.digest, c.ready_at.isoformat(), c.base_model]
     return to_document({"value": body, "of": of})
 
 
-def outline_from_json(text: str, head: Report) -> Report:
+def outline_from_json(text: str, *, plan_id: str, created_at: datetime) -> Report:
     """Read what `outline_to_json` wrote, without the checks that would take longer than all the rest.
 
     Args:
         text: the document.
-        head: the report's own run, step, plan and time; its verdicts are replaced.
+        plan_id: of the report.
+        created_at: as the report says.
 
     Raises:
         StoreError: the text is no outline of this schema version.
     """
-    return from_document(text, lambda document: _outline(document, head), what="a stored outline")
+    return from_document(text, lambda d: _outline(d, plan_id, created_at), what="a stored outline")
 
 
 # --- private
@@ -71,9 +71,16 @@ def _part(screened: Screened | None) -> list[object]:
     return [] if screened is None else [[screened.asked, screened.left_out, screened.tokens, screened.seconds]]
 
 
-def _outline(document: Mapping[str, Any], head: Report) -> Report:
-    verdicts = tuple(_outlined(row) for row in document["value"])
-    return replace(head, verdicts=verdicts, checkpoint=_checkpoint(document["of"], head))
+def _outline(document: Mapping[str, Any], plan_id: str, created_at: datetime) -> Report:
+    checkpoint = _checkpoint(*document["of"])
+    return Report(
+        run_id=checkpoint.run_id,
+        step=checkpoint.step,
+        plan_id=plan_id,
+        verdicts=tuple(_outlined(row) for row in document["value"]),
+        checkpoint=checkpoint,
+        created_at=created_at,
+    )
 
 
 def _outlined(row: Sequence[Any]) -> Verdict:
@@ -95,13 +102,11 @@ def _screened(asked: int, left_out: int, tokens: int | None, seconds: float) -> 
     return Screened(asked=asked, left_out=left_out, tokens=tokens, seconds=seconds)
 
 
-def _checkpoint(of: list[Any] | None, head: Report) -> Checkpoint | None:
-    if of is None:
-        return None
-    uri, source_uri, kind, digest, ready_at, base_model = of
+def _checkpoint(run_id: str, step: int, *more: Any) -> Checkpoint:  # noqa: ANN401 - out of JSON
+    uri, source_uri, kind, digest, ready_at, base_model = more
     return Checkpoint(
-        run_id=head.run_id,
-        step=head.step,
+        run_id=run_id,
+        step=step,
         uri=uri,
         source_uri=source_uri,
         format=CheckpointFormat(kind),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, Select, Table, select, union, update
 
@@ -158,13 +157,13 @@ class SqlHistory:
 
     def outlines(self, run_id: str) -> tuple[Report, ...]:
         """Return the run's reports without most of their evidence; see `ports.History`."""
-        columns = (*(REPORTS.c[name] for name in ("plan_id", "run_id", "step", "created_at")), OUTLINES.c.outline)
+        columns = REPORTS.c.plan_id, REPORTS.c.created_at, OUTLINES.c.outline
         query = select(*columns).join(OUTLINES, OUTLINES.c.plan_id == REPORTS.c.plan_id)
         query = query.where(REPORTS.c.run_id == run_id)
         query = query.order_by(REPORTS.c.step, REPORTS.c.created_at, REPORTS.c.plan_id)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
-            drafts = [outline_from_json(row.outline, _head(row)) for row in rows]
+            drafts = [outline_from_json(r.outline, plan_id=r.plan_id, created_at=r.created_at) for r in rows]
             whole = {report.plan_id: report for report in _reports(connection, newest_of_benchmarks(drafts))}
         return tuple(whole.get(draft.plan_id, draft) for draft in drafts)
 
@@ -328,11 +327,6 @@ def _reports(connection: Connection, plan_ids: Collection[str]) -> Iterator[Repo
     if plan_ids:
         for text in connection.scalars(select(REPORTS.c.report).where(REPORTS.c.plan_id.in_(plan_ids))):
             yield from_json(Report, text)
-
-
-def _head(row: Row[Any]) -> Report:
-    """Return a report that says nothing yet."""
-    return Report(run_id=row.run_id, step=row.step, plan_id=row.plan_id, verdicts=(), created_at=row.created_at)
 
 
 def _put(connection: Connection, table: Table, row: Mapping[str, object]) -> None:

@@ -80,13 +80,12 @@ def estimate_of(
     alike = [r for r in whole if (suite_fingerprint(r.plan.suite), serve_settings(r.plan.serve)) == wanted]
     newest = max(alike, key=lambda record: record.finished_at, default=None)
     full = None if newest is None else read(newest.plan.id)
-    if full is None or full.engine is None:
+    if full is None or full.engine is None or full.cost is None:
         return None
     results = [o for o in full.outcomes if isinstance(o, EvalResult)]
-    one_by_one_s = sum(result.duration_s for result in results)  # as earlier versions asked
     return Estimate(
         step=full.plan.checkpoint.step,
         answers=2 * sum(len(result.samples) for result in results),
         load_s=2 * full.engine.load_s,
-        scoring_s=2 * (one_by_one_s if full.cost is None else full.cost.evaluating_s),
+        scoring_s=2 * full.cost.evaluating_s,
     )

@@ -188,7 +188,7 @@ def _table(alerts: Sequence[Alert]) -> Table:
             f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M}",
             Text(one_line(alert.run_id)),
             str(alert.step),
-            "" if alert.kind is None else alert.kind,
+            alert.kind,
             Text(one_line(alert.message)),
         )
     return table

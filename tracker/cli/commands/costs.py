@@ -14,7 +14,7 @@ from tracker.api.opening import open_project
 from tracker.api.references import known_run
 from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.overview.costs import Asked, RunCosts, headline, run_costs, tokens_text
-from tracker.domain.records.display import NOTHING, count_text, duration_text, one_line
+from tracker.domain.records.display import NOTHING, duration_text, one_line
 
 
 @click.command("costs")
@@ -37,7 +37,12 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     if not costs:
         console.print("nothing is evaluated yet: `tracker watch` does it as checkpoints appear")
     for one in costs:
-        console.print(Text(one_line(one.run_id), "bold"), costs_table(one, last=last), _words(one), sep="\n")
+        console.print(
+            Text(one_line(one.run_id), "bold"),
+            costs_table(one, last=last),
+            Text(f"\n{headline(one)}.", "bold"),
+            sep="\n",
+        )
 
 
 def costs_table(costs: RunCosts, *, last: int) -> Table:
@@ -59,11 +64,3 @@ def costs_table(costs: RunCosts, *, last: int) -> Table:
             *(NOTHING if seconds is None else duration_text(seconds) for seconds in (cost.gpu_s, cost.cpu_s)),
         )
     return table
-
-
-# --- private
-
-
-def _words(costs: RunCosts) -> Text:
-    older = f"; {count_text(costs.unknown, 'evaluation')} by an earlier version told no cost" if costs.unknown else ""
-    return Text.assemble("\n", (f"{headline(costs)}.", "bold"), older)

@@ -194,7 +194,7 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
         subject=verdict.benchmark,
         state=AlertState.FIRING if missing else AlertState.RESOLVED,
         message=f"{verdict.benchmark} {'' if missing else 'no longer '}missing at step {report.step}: {verdict.reason}",
-        command="" if report.checkpoint is None else f"tracker run {shlex.quote(report.checkpoint.uri)}",
+        command=f"tracker run {shlex.quote(report.checkpoint.uri)}",
         raised_at=report.created_at,
     )
 

@@ -105,7 +105,7 @@ def id_of(message: AlertMessage) -> str:
 def entry_of(alert: Alert) -> Entry:
     """Return one alert in words."""
     subject = line_of(alert.subject, MAX_NAME_CHARS)
-    firing, resolved = _HEADLINES.get(alert.kind, _OTHERWISE)
+    firing, resolved = _HEADLINES[alert.kind]
     command = one_line(alert.command)
     evidence = alert.evidence or Evidence()
     lost = evidence.lost_samples[:MAX_QUESTIONS]
@@ -185,8 +185,7 @@ def bytes_long(text: str) -> int:
 
 # --- private
 
-_OTHERWISE = ("{subject} needs a look", "{subject} is over")
-_HEADLINES: dict[AlertKind | None, tuple[str, str]] = {
+_HEADLINES: dict[AlertKind, tuple[str, str]] = {
     AlertKind.LOSS: ("{subject} regressed", "{subject}: the loss is over"),
     AlertKind.LATENCY: ("slower: {subject}", "no longer slower: {subject}"),
     AlertKind.MISSING: ("{subject} was not measured", "{subject} is measured again"),

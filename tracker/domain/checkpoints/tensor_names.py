@@ -60,8 +60,8 @@ class Earlier:
     step: int
     tensors: Mapping[str, TensorFact]
     config: Document
-    zeros: frozenset[str] | None = None
-    """None: not known, an earlier version of the tracker pinned it."""
+    zeros: frozenset[str]
+    """Tensors that hold nothing but zeros."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +150,6 @@ def changed_settings(config: Document, earlier: Document) -> tuple[str, ...]:
 
 def _zeroed(content: WeightsContent, earlier: Earlier) -> list[str]:
     """Return tensors that held numbers before; a bias may fade to zero, a matrix or a norm does not."""
-    if earlier.zeros is None:
-        return []
     known = {t.name: t for t in content.tensors if t.name in earlier.tensors}
     return sorted(
         name

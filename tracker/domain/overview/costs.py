@@ -14,7 +14,6 @@ from eval_jobs.spending import total
 from eval_jobs.types import Cost, EvalPlan, EvalRecord
 from tracker.domain.best.retention import identity_of
 from tracker.domain.records.display import NOTHING, count_text, duration_text
-from tracker.domain.records.imported import is_imported
 from tracker.domain.verdicts.screening import is_screen
 
 
@@ -47,13 +46,10 @@ class RunCosts:
     checkpoints: tuple[CostOfStep, ...]
     """In the order of the records."""
     total: Cost
-    unknown: int
-    """Evaluations that are left out: an earlier version of the tracker, which told no cost, made them."""
 
 
 def run_costs(run_id: str, records: Iterable[EvalRecord]) -> RunCosts:
     """Return the costs of all records of a run; what others measured cost nothing here."""
-    known = tuple(record for record in records if not is_imported(record))
     rows = tuple(
         CostOfStep(
             step=r.plan.checkpoint.step,
@@ -62,12 +58,10 @@ def run_costs(run_id: str, records: Iterable[EvalRecord]) -> RunCosts:
             plan_id=r.plan.id,
             cost=r.cost,
         )
-        for r in known
+        for r in records
         if r.cost is not None
     )
-    return RunCosts(
-        run_id=run_id, checkpoints=rows, total=total(row.cost for row in rows), unknown=len(known) - len(rows)
-    )
+    return RunCosts(run_id=run_id, checkpoints=rows, total=total(row.cost for row in rows))
 
 
 def asked_by(plan: EvalPlan) -> Asked:

@@ -128,7 +128,7 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
 
 def _left_behind(reports: Sequence[Report]) -> dict[str, tuple[Checkpoint, int]]:
     """Return, by plan, the checkpoints that training left behind, and the step at which it did."""
-    measured = {r.plan_id: r.checkpoint for r in reports if r.checkpoint is not None}
+    measured = {r.plan_id: r.checkpoint for r in reports}
     branches = branches_of(measured.values())
     left: dict[str, tuple[Checkpoint, int]] = {}
     for plan_id, checkpoint in measured.items():

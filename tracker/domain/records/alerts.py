@@ -64,8 +64,7 @@ class Alert:
     fingerprint: str
     run_id: str
     step: int
-    kind: AlertKind | None = None
-    """None: an earlier version of the tracker raised it."""
+    kind: AlertKind
     subject: str
     """Benchmark name, or `checkpoint`."""
     state: AlertState

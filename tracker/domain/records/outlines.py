@@ -31,8 +31,8 @@ def newest_of_benchmarks(reports: Iterable[Report]) -> frozenset[str]:
     Those of checkpoints that training left behind are not.
     """
     known = tuple(reports)
-    branches = branches_of(r.checkpoint for r in known if r.checkpoint is not None)
-    newest = (r for r in known if r.checkpoint is None or branches.left_by(r.checkpoint) is None)
+    branches = branches_of(r.checkpoint for r in known)
+    newest = (r for r in known if branches.left_by(r.checkpoint) is None)
     return frozenset({v.benchmark: r.plan_id for r in newest for v in r.verdicts}.values())
 
 

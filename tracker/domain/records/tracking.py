@@ -48,8 +48,8 @@ class TrackedVerdict:
     """Of the comparison that decided; None when there was nothing to compare with."""
     baseline: str
     """What it was compared with, `peak, steps 510-600`; empty without a comparison."""
-    digest: str = ""
-    """Of the checkpoint; empty: an earlier version of the tracker wrote it."""
+    digest: str
+    """Of the checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,10 +95,10 @@ class Episode:
     closed_by: Closing | None = None
     last_step: int | None = None
     """Last checkpoint that was below; None unless it recovered."""
-    opened_digest: str = ""
-    """Digest of the checkpoint that raised the alarm; empty: an earlier version of the tracker did not keep it."""
+    opened_digest: str
+    """Digest of the checkpoint that raised the alarm."""
     closed_digest: str = ""
-    """Digest of the checkpoint that showed the recovery; empty: none did, or it was not kept."""
+    """Digest of the checkpoint that showed the recovery; empty: none did."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,8 +307,8 @@ class Report:
     """Losses that open, change or end at this checkpoint."""
     latency: tuple[LatencyVerdict, ...] = ()
     """Six for each load: TTFT, TPOT and E2E, by p50 and p95."""
-    checkpoint: Checkpoint | None = None
-    """What was measured; None: an earlier version of the tracker made the report."""
+    checkpoint: Checkpoint
+    """What was measured."""
     cost: Cost | None = None
     """What that took; None: not known."""
     created_at: datetime

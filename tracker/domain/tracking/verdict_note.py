@@ -87,7 +87,7 @@ def with_section(note: str, section: str) -> str:
 
 
 def _verdict(*row: object) -> TrackedVerdict:
-    benchmark, key, step, word, score, change, baseline, *digest = row
+    benchmark, key, step, word, score, change, baseline, digest = row
     return TrackedVerdict(
         benchmark=str(benchmark),
         key=str(key),
@@ -96,7 +96,7 @@ def _verdict(*row: object) -> TrackedVerdict:
         score=_number(score),
         change=_number(change),
         baseline=str(baseline),
-        digest=str(digest[0]) if digest else "",
+        digest=str(digest),
     )
 
 

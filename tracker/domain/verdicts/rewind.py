@@ -99,8 +99,8 @@ def _fates(run_context: RunContext, branches: Branches) -> Iterator[_Fate]:
 
 
 def _end(known: Iterable[tuple[str, Checkpoint | None]], digest: str) -> Checkpoint | None:
-    """Return what left the checkpoint of a step behind; without its digest, only if all of that step were left."""
-    ends = [end for own, end in known if not digest or own == digest]
+    """Return what left the checkpoint of a step behind, and all of the same weights with it."""
+    ends = [end for own, end in known if own == digest]
     return ends[0] if ends and all(end is not None for end in ends) else None
 
 

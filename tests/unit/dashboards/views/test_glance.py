@@ -14,7 +14,7 @@ from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import MADE_AT, run_data, sources_of
 from tests.unit.dashboards.page.test_html import parsed
-from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState
 
 RUN = forgetting_run()
 
@@ -24,6 +24,7 @@ def _alert(number: int) -> Alert:
         fingerprint=str(number),
         run_id=RUN.run_id,
         step=700,
+        kind=AlertKind.LOSS,
         subject="facts",
         state=AlertState.FIRING,
         message=f"alert {number}",

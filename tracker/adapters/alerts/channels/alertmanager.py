@@ -34,7 +34,6 @@ _NAMES = {
     AlertKind.UNFIT: ("BenchmarkUnfit", "warning"),
     AlertKind.TEST: ("CheckpointTrackerTest", "info"),
 }
-_OTHERWISE = ("CheckpointAlert", "warning")
 
 
 class Alertmanager(HttpChannel):
@@ -69,7 +68,7 @@ def alerts_of(message: AlertMessage, now: datetime) -> list[dict[str, object]]:
 
 
 def _alert(alert: Alert, message: AlertMessage, now: datetime) -> dict[str, object]:
-    name, severity = _OTHERWISE if alert.kind is None else _NAMES[alert.kind]
+    name, severity = _NAMES[alert.kind]
     labels = {
         "alertname": name,
         "run": line_of(alert.run_id, MAX_LABEL_CHARS),

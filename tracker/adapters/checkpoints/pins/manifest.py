@@ -42,8 +42,8 @@ class Pin:
     """None: held, not yet published."""
     released: bool = False
     """Its files were given up to save space; what is left says that it was evaluated."""
-    zeros: tuple[str, ...] | None = None
-    """Tensors that hold nothing but zeros; None: not looked at."""
+    zeros: tuple[str, ...] = ()
+    """Tensors that hold nothing but zeros; known of what is published."""
     notes: tuple[str, ...] = ()
     """What is unusual about its weights and no fault."""
     raw_weights: tuple[str, ...] = ()

@@ -90,7 +90,7 @@ def _earlier(pin: Pin) -> Earlier | None:
             step=other.step,
             tensors={t.name: t for t in tensors},
             config=_config(other),
-            zeros=None if other.zeros is None else frozenset(other.zeros),
+            zeros=frozenset(other.zeros),
         )
     return None
 

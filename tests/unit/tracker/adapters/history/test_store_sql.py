@@ -245,7 +245,7 @@ def test_half_a_surrogate_pair_in_a_message_can_be_stored(history: SqlHistory) -
 
 
 def test_a_loss_that_somebody_accepts_while_it_is_judged_stays_accepted(engine: Engine, tmp_path: Path) -> None:
-    loss = Episode(run_id=RUN, suite="s", benchmark="sums", opened_step=200, onset_step=100)
+    loss = Episode(run_id=RUN, suite="s", benchmark="sums", opened_step=200, opened_digest="of it", onset_step=100)
     accepted = replace(loss, closed_step=200, closed_by=Closing.ACCEPTED)
     history, other = SqlHistory(engine, tmp_path / "samples"), open_database(str(engine.url))
     history.append_episode(loss)

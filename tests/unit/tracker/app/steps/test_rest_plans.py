@@ -52,7 +52,12 @@ def suspect(benchmark: str, *against: int, screened: Screened | None = None) -> 
 
 def asked(record: EvalRecord, *verdicts: Verdict, given_up: Sequence[str] = ()) -> list[str]:
     report = Report(
-        run_id=RUN, step=at(record), plan_id=record.plan.id, verdicts=verdicts, created_at=record.finished_at
+        run_id=RUN,
+        step=at(record),
+        plan_id=record.plan.id,
+        verdicts=verdicts,
+        checkpoint=record.plan.checkpoint,
+        created_at=record.finished_at,
     )
     return [kind_of(plan) for plan in plans_of_rest(record, report, records(), given_up)]
 

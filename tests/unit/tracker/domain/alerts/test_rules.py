@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from eval_jobs.types import BenchmarkFailure
-from tests.records import forgetting_run
+from tests.records import checkpoint_of, forgetting_run
 from tracker.domain.alerts.rules import alert_of_acceptance, alert_of_gap, alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.types import (
@@ -28,7 +28,7 @@ from tracker.domain.records.types import (
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 W = VerdictWord
-LOSS = Episode(run_id="run", suite="skills", benchmark="sums", opened_step=700, onset_step=600)
+LOSS = Episode(run_id="run", suite="skills", benchmark="sums", opened_step=700, opened_digest="of it", onset_step=600)
 
 
 def verdict_of(benchmark: str, word: VerdictWord, subset: str = "", measure: Measure = Measure.SCORE) -> Verdict:
@@ -52,6 +52,7 @@ def report_of(
         run_id=run_id,
         step=step,
         plan_id=f"p{step}",
+        checkpoint=checkpoint_of(run_id, step),
         created_at=NOW,
         verdicts=tuple(verdict_of(name, word) for name, word in words.items()),
         findings=tuple(findings),

@@ -27,7 +27,6 @@ def test_the_costs_of_a_run_are_its_checkpoints_and_their_sum() -> None:
     assert [(row.step, row.cost) for row in costs.checkpoints] == [(100, COST), (200, COST), (300, COST)]
     assert costs.total.wall_s == 3 * 1600
     assert costs.total.gpu_s == 3 * 12_800
-    assert costs.unknown == 0
     assert headline(costs) == "3 checkpoints, 1.3 h, 10.7 GPU h, 3.6 M tokens"
 
 
@@ -56,13 +55,6 @@ def test_a_rest_cost_what_its_checkpoint_cost_until_then() -> None:
     assert with_cost_so_far(replace(rest, cost=None), known).cost is None
     untold = replace(screen, cost=None)
     assert with_cost_so_far(rest, (untold, rest)).cost == COST
-
-
-def test_records_of_before_costs_are_counted_and_not_taken_for_free() -> None:
-    costs = run_costs(RUN.run_id, (RUN.records[0], *RECORDS[1:]))
-    assert costs.unknown == 1
-    assert len(costs.checkpoints) == 2
-    assert headline(costs).startswith("2 checkpoints, ")
 
 
 def test_what_nobody_told_is_not_shown_as_nothing() -> None:

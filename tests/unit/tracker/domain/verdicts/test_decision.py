@@ -108,7 +108,9 @@ def test_a_loss_opens_where_it_stands_out_most() -> None:
 
 def test_a_known_loss_changes_only_when_something_is_new() -> None:
     table = with_levels((10, 0.2), (20, 0.8), (6, 0.3))
-    known = Episode(run_id="run", suite="skills", benchmark="sums", opened_step=3100, onset_step=3100)
+    known = Episode(
+        run_id="run", suite="skills", benchmark="sums", opened_step=3100, opened_digest="of it", onset_step=3100
+    )
     found = [decided(table[:t], known) for t in range(32, 37)]
     first = [d.word for d in found].index(VerdictWord.FORGOTTEN)
     assert first >= 1  # three checkpoints in a row
@@ -120,7 +122,9 @@ def test_a_known_loss_changes_only_when_something_is_new() -> None:
 
 @pytest.mark.parametrize("low", [1, 3])
 def test_recovery_ends_the_loss_and_says_when_it_was_last_seen(low: int) -> None:
-    known = Episode(run_id="run", suite="skills", benchmark="sums", opened_step=3100, onset_step=3100)
+    known = Episode(
+        run_id="run", suite="skills", benchmark="sums", opened_step=3100, opened_digest="of it", onset_step=3100
+    )
     decision = decided(with_levels((30, 0.8), (low, 0.5), (2, 0.8)), known)
     assert decision.word is VerdictWord.RECOVERED
     assert decision.change == replace(

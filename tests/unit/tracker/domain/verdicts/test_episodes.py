@@ -247,6 +247,7 @@ def episode(opened: int, closed: int | None = None, by: Closing | None = None, l
         suite="skills",
         benchmark="sums",
         opened_step=opened,
+        opened_digest="of it",
         onset_step=opened - 100,
         closed_step=closed,
         closed_by=by,

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from eval_jobs.types import EvalRecord
-from tests.records import forgetting_run
+from tests.records import checkpoint_of, forgetting_run
 from tracker.domain.records.types import Report, Verdict, VerdictWord
 from tracker.domain.verdicts.out_of_order import NEAREST, overtaken_by, rejudged
 
@@ -58,6 +58,7 @@ def test_what_is_missing_stays_missing_for_the_same_reason() -> None:
         step=1,
         plan_id="p",
         verdicts=(verdict("a", VerdictWord.MISSING), verdict("b", VerdictWord.FIRST)),
+        checkpoint=checkpoint_of("run", 1),
         created_at=NOW,
     )
     found = (

@@ -179,12 +179,3 @@ def test_whichever_of_the_new_branch_is_measured_first_the_old_loss_ends() -> No
         run.take(*(by_step[step] for step in order))
         assert run.losses() == [(1300, 1300 if order[0] == 1300 else run.losses()[0][1], Closing.SUPERSEDED)]
         assert run.firing() == []
-
-
-def test_a_loss_that_an_earlier_version_stored_ends_when_its_whole_step_was_left() -> None:
-    run = Followed()
-    run.take(*first_try())
-    old = [replace(e, opened_digest="") for e in run.run_context.episodes]
-    run.run_context = replace(run.run_context, episodes=tuple(old))
-    run.take(*again([1200], GOOD))
-    assert [e[2] for e in run.losses()] == [Closing.SUPERSEDED]

@@ -201,22 +201,6 @@ def test_another_model_in_the_same_folder_is_pinned_with_a_note(tmp_path: Path) 
     assert "num_hidden_layers" in manifest["pin"]["notes"][0]
 
 
-def test_pins_of_earlier_versions_are_compared_by_their_names(tmp_path: Path) -> None:
-    checkpoint = pin_checkpoint(saved(tmp_path / "out", 10), run_id="run", pins_dir=tmp_path / "pins")
-    manifest = Path(checkpoint.uri) / MANIFEST
-    document = json.loads(manifest.read_text())
-    del document["pin"]["zeros"], document["pin"]["notes"]
-    trainer.write_json(manifest, document)
-    zeroed = random_tensors(20)
-    zeroed[DOWN][:] = 0
-    assert pin_checkpoint(saved(tmp_path / "out", 20, zeroed), run_id="run", pins_dir=tmp_path / "pins").step == 20
-    trainer.write_json(saved(tmp_path / "out", 30, {"lm_head.weight": zeroed[DOWN]}) / "config.json", {"a": 1})
-    trainer.write_json(Path(checkpoint.uri) / "config.json", {"a": 1})
-    shutil.rmtree(next((tmp_path / "pins" / "run").glob("step-00000020-*")))
-    with pytest.raises(CheckpointIncomplete, match="which step 10 of the run has"):
-        pin_checkpoint(tmp_path / "out" / "checkpoint-30", run_id="run", pins_dir=tmp_path / "pins")
-
-
 def test_a_changed_tokenizer_beside_the_same_weights_is_what_is_pinned(tmp_path: Path) -> None:
     folder = saved(tmp_path / "out", 10)
     first = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
