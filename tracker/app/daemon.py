@@ -133,7 +133,6 @@ def _monitor(world: World) -> StallMonitor:
         dispatcher=world.dispatcher,
         curves=world.curves,
         holds=world.queue.holds,
-        patience=world.patience,
     )
 
 

@@ -17,7 +17,7 @@ from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import Tick
 from tracker.domain.alerts.blind_spots import KEPT, PLANS, Rhythm, ends_of_unknown, idle_queue, over, overdue, slow_plan
-from tracker.domain.records.alerts import Alert, AlertKind, Patience
+from tracker.domain.records.alerts import Alert, AlertKind
 from tracker.ports import CurveReader
 
 SLOWER = 5.0
@@ -46,7 +46,6 @@ class StallMonitor:
     curves: CurveReader
     holds: Callable[[], Iterable[Hold]]
     """Who works on what, of all runs: whoever evaluates for another one is no worker that is missing."""
-    patience: Patience
     looked_at: datetime | None = None
     rhythms: dict[str, Rhythm] = field(default_factory=dict)
     newest: dict[str, Checkpoint] = field(default_factory=dict)
@@ -108,14 +107,14 @@ class StallMonitor:
         self.quiet_s = {run_id: seconds + gone_s for run_id, seconds in self.quiet_s.items()}
         for run_id in {run_id for _, run_id, _ in signs}:
             self.quiet_s[run_id] = 0.0
-            limit_s = self.rhythms[run_id].limit_s(self.patience.overdue_factor)
+            limit_s = self.rhythms[run_id].limit_s(self.dispatcher.patience.overdue_factor)
             is_old = limit_s is not None and (now - self.rhythms[run_id].times[-1]).total_seconds() > limit_s
             self.old = self.old | {run_id} if is_old else self.old - {run_id}
 
     def _listen(self, gone_s: float) -> None:
         """Notice that a trainer logs while no checkpoint comes. Its clock may be another one: only a change counts."""
         for run_id, quiet_s in self.quiet_s.items():
-            limit_s = self.rhythms[run_id].limit_s(self.patience.overdue_factor)
+            limit_s = self.rhythms[run_id].limit_s(self.dispatcher.patience.overdue_factor)
             if limit_s is None or quiet_s <= limit_s / 2 or run_id not in self.newest:
                 self.logged_at.pop(run_id, None)
                 self.silent_s[run_id] = quiet_s
@@ -156,7 +155,7 @@ class StallMonitor:
             rhythm = self.rhythms.get(alert.run_id)
             if rhythm is None or rhythm.times[-1] <= alert.raised_at:
                 yield alert  # whoever told it may have been another process, which had watched for longer
-        factor = self.patience.overdue_factor
+        factor = self.dispatcher.patience.overdue_factor
         found = {
             run: overdue(r, factor, quiet_s=self.quiet_s[run], silent_s=self.silent_s[run], now=now)
             for run, r in self.rhythms.items()
@@ -180,7 +179,7 @@ class StallMonitor:
         return self.ends_at.get(run_id)
 
     def _stuck(self, state: QueueState, now: datetime, *, has_progress: bool) -> Iterator[Alert]:
-        after_s = self.patience.stuck_after_s
+        after_s = self.dispatcher.patience.stuck_after_s
         if not after_s:
             return
         if not has_progress:

@@ -14,7 +14,6 @@ from tracker.app.steps.collect import Keeping
 from tracker.app.steps.error_boundary import ErrorBoundary
 from tracker.app.steps.screening import ScreeningSchedule
 from tracker.app.steps.sweeps import SweepService
-from tracker.domain.records.alerts import Patience
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Gap, Policy, Report
 from tracker.domain.sweeps.types import Turn
@@ -58,7 +57,6 @@ class World:
     policy: Policy
     keeping: Keeping
     order: QueueOrder = QueueOrder()
-    patience: Patience = field(default_factory=Patience)
     sweeps: SweepService | None = None
     """None: whoever is here does not take care of sweeps; what they ask stays for a watcher."""
     wake_workers: Callable[[], None] = lambda: None

@@ -173,7 +173,12 @@ class Project:
         """Whoever tells people."""
         from tracker.app.steps.alerting import AlertDispatcher
 
-        return AlertDispatcher(history=self.history, alerting=self.alerting, samples=self.config.alerts.lost_samples)
+        return AlertDispatcher(
+            history=self.history,
+            alerting=self.alerting,
+            samples=self.config.alerts.lost_samples,
+            patience=self.config.alerts.to_patience(),
+        )
 
     def suite(self) -> Suite:
         """Return the suite, its local data read and checked.
@@ -222,7 +227,6 @@ class Project:
             history=self.history,
             tracking=self.tracking,
             dispatcher=self.dispatcher,
-            patience=self.config.alerts.to_patience(),
             measurement=self.measurement(),
             policy=self.config.to_policy(),
             keeping=self.keeping(),

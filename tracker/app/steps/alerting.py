@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from eval_jobs.errors import StoreError
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.compare.view import RunNoise, compare_what_can_be
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, Patience
 from tracker.domain.records.display import one_line, shortened
 from tracker.domain.records.types import Policy
 from tracker.ports import Alerting, History
@@ -32,6 +32,8 @@ class AlertDispatcher:
     """Questions of lost samples that an alert shows."""
     held: frozenset[AlertKind] = frozenset()
     """What nobody is told of now when it begins: somebody looks back and tells what of it lasts."""
+    patience: Patience = field(default_factory=Patience)
+    """How long nothing may be heard of before that is an alert."""
 
     def dispatch(self, alerts: Iterable[Alert], record: EvalRecord | None = None) -> None:
         """Queue alerts for every channel and remember them; of `record` lost questions are shown. Twice is harmless.
