@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
+.PHONY: help setup demo test test-deep coverage check format lint types imports unit docs lock bench-probe bench-client bench-loop bench-evaluator bench-verdicts bench-judge bench-replay bench-scale bench-screen bench-chaos bench-gate bench-report clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -19,6 +19,12 @@ test: setup ## all tests, on real parts
 
 test-deep: setup ## the same with a kill at every moment and simulations of full size
 	@TRACKER_TEST_DEEP=1 $(PYTEST)
+
+coverage: setup ## which lines and branches all tests reach, those of the processes they start too
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -n 2
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
 
 check: format lint types imports unit ## what every commit must pass
 

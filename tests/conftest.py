@@ -22,6 +22,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import starts
+from tests.deep import sized
 
 if TYPE_CHECKING:
     from tests.vllm_series import Series
@@ -45,7 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # Hypothesis would fail an example that takes 200 ms, which any can where other work holds the processor.
-    settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(
+        "patient", max_examples=sized(30, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("patient")
     starts.begin(config)
     if VLLM_CACHE not in os.environ:  # else vLLM starts a Python more to inspect the model's class, each time anew

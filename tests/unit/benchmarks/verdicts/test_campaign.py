@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -15,7 +14,6 @@ from benchmarks.verdicts.detector import DEFAULT, make
 from benchmarks.verdicts.scoring import RunScore
 from benchmarks.verdicts.series import PLANTS, Case, simulate
 from benchmarks.verdicts.table import markdown, summary
-from tests.requires import PROJECT
 from tests.unit.benchmarks.verdicts.hand_made import flags_of
 
 SUMMARY = re.compile(r"fwer_pure=\d\.\d+ fwer_real_plateau=\d\.\d+ fwer_real_improve=\d\.\d+ fwer_rough=\d\.\d+")
@@ -65,20 +63,6 @@ def test_the_table_shows_rates_intervals_power_and_delays() -> None:
     assert cells["flags per 1000, real"] == "1.00"
     assert cells["drop5 n=500"] == "75 (3)"
     assert SUMMARY.fullmatch(summary(results, "ours"))
-
-
-def test_the_command_ends_with_the_rates_of_the_engine() -> None:
-    command = [sys.executable, "-m", "benchmarks.verdicts", "--only", f"{DEFAULT},bh", "--sizes", "100,100"]
-    done = subprocess.run(
-        [*command, "--null", "1", "--power", "0", "--procs", "1"],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert SUMMARY.fullmatch(done.stdout.splitlines()[-1])
-    assert "simulated runs" in done.stderr
 
 
 def test_an_unknown_detector_is_named_with_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

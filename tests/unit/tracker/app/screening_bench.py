@@ -60,6 +60,7 @@ def checkpoint(step: int) -> Checkpoint:
     )
 
 
+@cache
 def is_right(benchmark: str, key: int, step: int, lost_at: int | None) -> bool:
     """Say whether a sample is right: 70 of 100 at first, 3 of 100 change by chance; `sums` loses a quarter."""
     known = random.Random(f"{benchmark} {key}").random()  # noqa: S311 - no secret
@@ -68,8 +69,9 @@ def is_right(benchmark: str, key: int, step: int, lost_at: int | None) -> bool:
     return (known < 0.7 and not is_lost) is not flips
 
 
-def questions_of(benchmark: str) -> list[Question]:
-    return [Question(key=f"{benchmark}-{i}", subset="default") for i in range(SAMPLES)]
+@cache
+def questions_of(benchmark: str) -> tuple[Question, ...]:
+    return tuple(Question(key=f"{benchmark}-{i}", subset="default") for i in range(SAMPLES))
 
 
 @cache
