@@ -16,8 +16,9 @@ from eval_jobs.errors import ConfigError, ServerDied, StartTimeout
 from eval_jobs.host.machine import machine_id
 from eval_jobs.host.secrets import without_secrets
 from eval_jobs.ports import Clock, Note
+from eval_jobs.serve.process.control import ask
 from eval_jobs.serve.process.lifecycle import EngineProcess, start
-from eval_jobs.serve.process.port import ask, choose_port
+from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.remote import RemoteEngine
 from eval_jobs.types import Checkpoint, Endpoint, ServeSpec
 
