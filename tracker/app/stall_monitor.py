@@ -38,18 +38,11 @@ class Work:
 
 
 @dataclass(kw_only=True)
-class StallMonitor:
-    """What one watcher has seen, and which of its alerts last."""
+class RunsSeen:
+    """What was seen of each run, by its name."""
 
-    run: str
-    dispatcher: AlertDispatcher
-    curves: CurveReader
-    holds: Callable[[], Iterable[Hold]]
-    """Who works on what, of all runs: whoever evaluates for another one is no worker that is missing."""
-    looked_at: datetime | None = None
     rhythms: dict[str, Rhythm] = field(default_factory=dict)
     newest: dict[str, Checkpoint] = field(default_factory=dict)
-    """By run."""
     ends_at: dict[str, int | None] = field(default_factory=dict)
     """At which step the training ends, by the word of its newest checkpoint, once that was asked for; None: no word."""
     quiet_s: dict[str, float] = field(default_factory=dict)
@@ -60,6 +53,19 @@ class StallMonitor:
     """Since it was seen to write one."""
     old: set[str] = field(default_factory=set)
     """Runs that had been silent for too long when their newest checkpoint was found: nobody knows who trains them."""
+
+
+@dataclass(kw_only=True)
+class StallMonitor:
+    """What one watcher has seen, and which of its alerts last."""
+
+    run: str
+    dispatcher: AlertDispatcher
+    curves: CurveReader
+    holds: Callable[[], Iterable[Hold]]
+    """Who works on what, of all runs: whoever evaluates for another one is no worker that is missing."""
+    looked_at: datetime | None = None
+    runs: RunsSeen = field(default_factory=RunsSeen)
     idle_s: float = 0.0
     """How long evaluations were left with nobody at work."""
     works: dict[str, Work] = field(default_factory=dict)
@@ -94,35 +100,35 @@ class StallMonitor:
 
     def _hear(self, passed: Tick, gone_s: float, now: datetime) -> None:
         for checkpoint in passed.checkpoints:
-            self.newest[checkpoint.run_id] = checkpoint
-            self.ends_at.pop(checkpoint.run_id, None)
+            self.runs.newest[checkpoint.run_id] = checkpoint
+            self.runs.ends_at.pop(checkpoint.run_id, None)
         signs = [(c.ready_at, c.run_id, c.step) for c in passed.checkpoints]
         signs += [(gap.seen_at, gap.run_id, gap.step) for gap in passed.gaps]
         for at, run_id, step in sorted(signs):
-            before = self.rhythms.get(run_id) or Rhythm(run_id=run_id, step=step, times=())
+            before = self.runs.rhythms.get(run_id) or Rhythm(run_id=run_id, step=step, times=())
             # A training that goes on after a long time is a new one: the time in between is no interval of it.
-            known = () if run_id in self.old and at > before.times[-1] else before.times
+            known = () if run_id in self.runs.old and at > before.times[-1] else before.times
             times = tuple(sorted({*known, at}))[-KEPT - 1 :]
-            self.rhythms[run_id] = replace(before, step=step, times=times, stride=max(0, step - before.step))
-        self.quiet_s = {run_id: seconds + gone_s for run_id, seconds in self.quiet_s.items()}
+            self.runs.rhythms[run_id] = replace(before, step=step, times=times, stride=max(0, step - before.step))
+        self.runs.quiet_s = {run_id: seconds + gone_s for run_id, seconds in self.runs.quiet_s.items()}
         for run_id in {run_id for _, run_id, _ in signs}:
-            self.quiet_s[run_id] = 0.0
-            limit_s = self.rhythms[run_id].limit_s(self.dispatcher.patience.overdue_factor)
-            is_old = limit_s is not None and (now - self.rhythms[run_id].times[-1]).total_seconds() > limit_s
-            self.old = self.old | {run_id} if is_old else self.old - {run_id}
+            self.runs.quiet_s[run_id] = 0.0
+            limit_s = self.runs.rhythms[run_id].limit_s(self.dispatcher.patience.overdue_factor)
+            is_old = limit_s is not None and (now - self.runs.rhythms[run_id].times[-1]).total_seconds() > limit_s
+            self.runs.old = self.runs.old | {run_id} if is_old else self.runs.old - {run_id}
 
     def _listen(self, gone_s: float) -> None:
         """Notice that a trainer logs while no checkpoint comes. Its clock may be another one: only a change counts."""
-        for run_id, quiet_s in self.quiet_s.items():
-            limit_s = self.rhythms[run_id].limit_s(self.dispatcher.patience.overdue_factor)
-            if limit_s is None or quiet_s <= limit_s / 2 or run_id not in self.newest:
-                self.logged_at.pop(run_id, None)
-                self.silent_s[run_id] = quiet_s
+        for run_id, quiet_s in self.runs.quiet_s.items():
+            limit_s = self.runs.rhythms[run_id].limit_s(self.dispatcher.patience.overdue_factor)
+            if limit_s is None or quiet_s <= limit_s / 2 or run_id not in self.runs.newest:
+                self.runs.logged_at.pop(run_id, None)
+                self.runs.silent_s[run_id] = quiet_s
                 continue
-            at = self.curves.logged_at(self.newest[run_id])
-            has_logged = run_id in self.logged_at and at != self.logged_at[run_id]
-            self.silent_s[run_id] = 0.0 if has_logged else self.silent_s[run_id] + gone_s
-            self.logged_at[run_id] = at
+            at = self.curves.logged_at(self.runs.newest[run_id])
+            has_logged = run_id in self.runs.logged_at and at != self.runs.logged_at[run_id]
+            self.runs.silent_s[run_id] = 0.0 if has_logged else self.runs.silent_s[run_id] + gone_s
+            self.runs.logged_at[run_id] = at
 
     def _count(self, passed: Tick, state: QueueState, gone_s: float) -> bool:
         """Take note of what is worked on; return whether an evaluation was finished, or none is left."""
@@ -151,32 +157,33 @@ class StallMonitor:
         self.idle_s = self.idle_s + gone_s if is_idle else 0.0
 
     def _overdue(self, now: datetime) -> Iterator[Alert]:
+        runs = self.runs
         for alert in self._lasting(AlertKind.OVERDUE):
-            rhythm = self.rhythms.get(alert.run_id)
+            rhythm = runs.rhythms.get(alert.run_id)
             if rhythm is None or rhythm.times[-1] <= alert.raised_at:
                 yield alert  # whoever told it may have been another process, which had watched for longer
         factor = self.dispatcher.patience.overdue_factor
         found = {
-            run: overdue(r, factor, quiet_s=self.quiet_s[run], silent_s=self.silent_s[run], now=now)
-            for run, r in self.rhythms.items()
+            run: overdue(r, factor, quiet_s=runs.quiet_s[run], silent_s=runs.silent_s[run], now=now)
+            for run, r in runs.rhythms.items()
         }
         late = {run_id: alert for run_id, alert in found.items() if alert is not None}
         # Without the trainer's word only the run that wrote last is waited for, and while no other one may yet write.
         silent = [
-            run_id for run_id in self.rhythms if late and self._ends_at(run_id) is None and run_id not in self.old
+            run_id for run_id in runs.rhythms if late and self._ends_at(run_id) is None and run_id not in runs.old
         ]
-        may_write = [r for r in silent if r not in late and self.rhythms[r].limit_s(factor) is not None]
-        last = max(silent, key=lambda run_id: self.rhythms[run_id].times[-1], default=None)
+        may_write = [r for r in silent if r not in late and runs.rhythms[r].limit_s(factor) is not None]
+        last = max(silent, key=lambda run_id: runs.rhythms[run_id].times[-1], default=None)
         for run_id, alert in late.items():
             step = self._ends_at(run_id)
-            is_due = run_id == last and not may_write if step is None else self.rhythms[run_id].has_next_before(step)
+            is_due = run_id == last and not may_write if step is None else runs.rhythms[run_id].has_next_before(step)
             if is_due:
                 yield alert
 
     def _ends_at(self, run_id: str) -> int | None:
-        if run_id in self.newest and run_id not in self.ends_at:
-            self.ends_at[run_id] = self.curves.last_step(self.newest[run_id])
-        return self.ends_at.get(run_id)
+        if run_id in self.runs.newest and run_id not in self.runs.ends_at:
+            self.runs.ends_at[run_id] = self.curves.last_step(self.runs.newest[run_id])
+        return self.runs.ends_at.get(run_id)
 
     def _stuck(self, state: QueueState, now: datetime, *, has_progress: bool) -> Iterator[Alert]:
         after_s = self.dispatcher.patience.stuck_after_s
@@ -205,11 +212,11 @@ class StallMonitor:
         self.lasting = present
 
     def _recall(self, now: datetime) -> None:
-        for run_id in {self.run, *self.rhythms} - self.known:
+        for run_id in {self.run, *self.runs.rhythms} - self.known:
             for alert in self.dispatcher.history.open_alerts(run_id):
                 if alert.kind in (AlertKind.OVERDUE, AlertKind.STUCK):
                     self.lasting.setdefault(alert.fingerprint, alert)
-            step = self.rhythms[run_id].step if run_id in self.rhythms else 0
+            step = self.runs.rhythms[run_id].step if run_id in self.runs.rhythms else 0
             ends = ends_of_unknown(run_id, step, now)
             # Where nothing of it was told, the end is no news, and nobody hears it.
             self.dispatcher.alerting.publish([end for end in ends if end.fingerprint not in self.lasting])

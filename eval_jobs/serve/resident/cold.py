@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
 from eval_jobs.errors import CanaryFailed
@@ -14,7 +15,7 @@ from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.launch import RUNTIME_ADAPTERS, Launch, command, environment
 from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.process.readiness import engine_version, wait_until_ready
-from eval_jobs.serve.resident.loaded import Loaded, Resident, folder_state
+from eval_jobs.serve.resident.loaded import Base, Loaded, Resident, folder_state
 from eval_jobs.serve.resident.order import Order, runs_on_cpu
 from eval_jobs.serve.resident.shape import Shape, shape_of
 from eval_jobs.serve.resident.swap import extension_args, extension_environment
@@ -52,7 +53,7 @@ class ColdStarts:
         self.stop()
         launch, spec = self._launch(order), order.spec
         argv = self._command(launch, order)
-        base_state = folder_state(order.checkpoint.base_model)  # before the engine reads it
+        base_files = folder_state(order.checkpoint.base_model)  # before the engine reads it
         self._is_sick = True  # as long as it does not answer
         with DigestCheck(order.checkpoint) as check:
             self._process = process.start(
@@ -66,7 +67,7 @@ class ColdStarts:
             self._wait(self._process, launch, spec, progress)
             check.demand()
         resident = self._resident(self._process, launch, order)
-        resident.base_state = base_state
+        resident.base = replace(resident.base, files=base_files)
         model = launch.adapter or launch.name
         resident.keep(Loaded(checkpoint=order.checkpoint, model=model, canaries=_answers(resident, model)))
         # It may have died of the first prompts: whoever asks next should hear of the engine, and not of a lost answer.
@@ -119,7 +120,7 @@ class ColdStarts:
             model=order.model,
             client_cores=client_cores,
             client_niceness=client_niceness(running.pid) if client_cores else 0,
-            served_beside=order.adapter.served if order.adapter else "",
+            base=Base(served=order.adapter.served if order.adapter else ""),
         )
 
     def _launch(self, order: Order) -> Launch:

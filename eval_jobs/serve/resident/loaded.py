@@ -36,6 +36,16 @@ class Loaded:
     """What it answered when it was new; empty: it could not be asked."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """What adapters are served beside, as it was when their engine was started; empty for full checkpoints."""
+
+    served: str = ""
+    """`Adapter.served` of the adapter that it was started with."""
+    files: tuple[tuple[str, int, int, int], ...] = ()
+    """Names, sizes, times and inodes of the base's files."""
+
+
 @dataclass(kw_only=True)
 class Resident:
     """One engine, and all that it holds."""
@@ -52,10 +62,7 @@ class Resident:
     """As in `Endpoint`."""
     client_niceness: int = 0
     """As in `Endpoint`."""
-    served_beside: str = ""
-    """`Adapter.served` of the adapter that it was started with; empty for full checkpoints."""
-    base_state: tuple[tuple[str, int, int, int], ...] = ()
-    """Names, sizes, times and inodes of the base's files when it was started; () for full checkpoints."""
+    base: Base = Base()
     loaded: dict[Identity, Loaded] = field(default_factory=dict)
     """By `identity`, the one that was used last at the end; a full checkpoint is alone."""
     asleep: int = 0

@@ -112,7 +112,7 @@ def _why_another_process(order: Order, resident: Resident, shape: Shape) -> str:
         return f"serve.port is {order.spec.port}, and the engine answers at {resident.launch.port}"
     if order.spec.swap is SwapPolicy.NEVER:
         return 'serve.swap = "never"'
-    if order.adapter is not None and folder_state(order.checkpoint.base_model) != resident.base_state:
+    if order.adapter is not None and folder_state(order.checkpoint.base_model) != resident.base.files:
         return "files of the base model have changed since the engine was started"
     return _why_by_arguments([argument.replace("_", "-") for argument in order.spec.args])
 
@@ -148,7 +148,7 @@ def _why_unfit(order: Order, model: Fingerprint, held: Fingerprint) -> str:
 
 
 def _why_other_files(order: Order, resident: Resident) -> str:
-    if order.adapter is None or order.adapter.served == resident.served_beside:
+    if order.adapter is None or order.adapter.served == resident.base.served:
         return ""
     return "the tokenizer or the chat template beside the adapter is another one than at the engine's start"
 
