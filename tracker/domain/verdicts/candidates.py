@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -199,29 +199,15 @@ def has_subsets(series: BenchmarkSeries) -> bool:
 
 
 def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measure) -> Candidate | None:
-    policy, step = context.policy, context.step
-    matrix = series.matrix(measure)
-    all_rows = series.usable_rows(policy.min_coverage)
-    all_rows = all_rows[matrix.missing[all_rows] < matrix.n_samples]
-    steps = series.steps
-    rows = all_rows[np.array([steps[row] <= step for row in all_rows], dtype=bool)]
-    if not rows.size or steps[int(rows[-1])] != step:
+    rows = _rows_so_far(context, series, measure)
+    if not rows.size or series.steps[int(rows[-1])] != context.step:
         return None
     subject = Subject(suite=series.key.suite, benchmark=series.key.benchmark, measure=measure)
-    known = episodes_at(context.run_context.episodes, subject, step)
+    known = episodes_at(context.run_context.episodes, subject, context.step)
     accepted = [a for a in context.run_context.acceptances if a.benchmark == series.key.benchmark]
-    counts = counting([steps[row] for row in rows], known, accepted)
-    kept = rows[np.array(counts, dtype=bool)]
-    start = max((p.from_step for p in policy.phases if p.from_step < step), default=None)
-    # Checkpoint N holds the updates up to N: the one at the border was made by the phase before.
-    noise_from = 0 if start is None else sum(steps[row] <= start for row in kept)
-    # A level that was accepted is the new normal, whatever the pinned model can do.
-    is_accepted = any(a.step <= step for a in accepted)
-    pinned = None if is_accepted else _pinned_values(context, series, measure)
-    if pinned is not None:
-        matrix = inserted(matrix, len(steps), pinned)
-    counted, scores = _scores(series, measure, matrix, kept)
-    noise_from -= int(np.count_nonzero(~np.isin(kept[:noise_from], counted)))
+    counts = counting([series.steps[row] for row in rows], known, accepted)
+    matrix, steps = _with_pinned(context, series, measure, accepted)
+    counted, scores = _scores(series, measure, matrix, rows[np.array(counts, dtype=bool)])
     repetition = _repetition(context, series) if measure is Measure.SCORE else None
     return Candidate(
         subject=subject,
@@ -230,16 +216,44 @@ def _candidate(context: JudgingContext, series: BenchmarkSeries, measure: Measur
         track=Track(
             scores=scores,
             rows=counted,
-            noise_from=noise_from,
-            pinned_row=None if pinned is None else len(steps),
+            noise_from=_phase_start(context, [steps[row] for row in counted]),
+            pinned_row=len(series.steps) if len(steps) > len(series.steps) else None,
             dropped=_earlier(context, series) - (counted.size - 1),
             decoding=decoding_variance(repetition),
         ),
-        steps=steps if pinned is None or context.policy.pinned is None else (*steps, context.policy.pinned.step),
-        open_episode=open_of(known, steps),
+        steps=steps,
+        open_episode=open_of(known, series.steps),
         newest=_is_newest(context, series),
         repetition=repetition,
     )
+
+
+def _rows_so_far(context: JudgingContext, series: BenchmarkSeries, measure: Measure) -> IntArray:
+    """Return the rows up to the candidate that have values of this measure for enough samples."""
+    matrix, rows = series.matrix(measure), series.usable_rows(context.policy.min_coverage)
+    rows = rows[matrix.missing[rows] < matrix.n_samples]
+    so_far: IntArray = rows[np.array([series.steps[row] <= context.step for row in rows], dtype=bool)]
+    return so_far
+
+
+def _phase_start(context: JudgingContext, steps: Sequence[int]) -> int:
+    """Return how many of `steps` were made by earlier phases of the training than the candidate."""
+    start = max((p.from_step for p in context.policy.phases if p.from_step < context.step), default=None)
+    # Checkpoint N holds the updates up to N: the one at the border was made by the phase before.
+    return 0 if start is None else sum(step <= start for step in steps)
+
+
+def _with_pinned(
+    context: JudgingContext, series: BenchmarkSeries, measure: Measure, accepted: Iterable[Acceptance]
+) -> tuple[ScoreMatrix, tuple[int, ...]]:
+    """Return the scores and the step of every row; the last row is of the pinned model where one counts."""
+    matrix, steps, pinned = series.matrix(measure), series.steps, context.policy.pinned
+    # A level that was accepted is the new normal, whatever the pinned model can do.
+    is_accepted = any(a.step <= context.step for a in accepted)
+    values = None if is_accepted else _pinned_values(context, series, measure)
+    if pinned is None or values is None:
+        return matrix, steps
+    return inserted(matrix, len(steps), values), (*steps, pinned.step)
 
 
 def _scores(
