@@ -38,6 +38,7 @@ from eval_jobs.execute.worker_name import own_name
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.masking import MaskingFormatter
 from eval_jobs.host.secrets import remember
+from eval_jobs.host.unforeseen import words_of
 from eval_jobs.ports import Clock, Note, Queue, ShowProgress
 from eval_jobs.probe.prober import LatencyProber
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
@@ -303,7 +304,7 @@ def _attempt(claim: Claim, tools: Tools, progress: ShowProgress) -> EvalRecord:
         # The edge of the daemon: one plan with a bug in its path must not end the evaluation of the whole run.
         log.exception("plan %s: unexpected error", claim.plan.id)
         reason = TrackerError(
-            f"unexpected {type(error).__name__}: {error}", hint=f"its traceback is in worker-{os.getpid()}.log"
+            f"unexpected {words_of(error)}", hint=f"report it with its traceback, in worker-{os.getpid()}.log"
         )
     return record_of_failure(claim.plan, reason, started_at=started_at, finished_at=tools.clock.now())
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Engine, and_, func, select, update
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable, StoreError, TrackerError
+from eval_jobs.host.unforeseen import report, words_of
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
@@ -96,16 +97,10 @@ class AlertLine:
             self.send_due()
         except TrackerError as error:  # of the database, which the watcher asks too and speaks of
             log.debug("alerts to %s wait: %s", self._channel.name, error)
-        except Exception as error:
-            what = f"{type(error).__name__}: {error}"
-            if what != self._broken:
-                log.error(  # noqa: TRY400 - a traceback is for --debug
-                    "alerts to channel %s wait, and are tried again: %s. Please report this",
-                    self._channel.name,
-                    what,
-                    exc_info=log.isEnabledFor(logging.DEBUG),
-                )
-            self._broken = what
+        except Exception as error:  # noqa: BLE001 - an edge that must go on
+            if words_of(error) != self._broken:
+                report(log, f"alerts to channel {self._channel.name} wait", error, then="they are tried again")
+            self._broken = words_of(error)
 
     def _send_news(self) -> None:
         now = self._clock.now()
@@ -145,7 +140,7 @@ class AlertLine:
         wait = BACKOFF.wait_s(attempts, float(retry_after_s) if retry_after_s is not None else None)
         now = self._clock.now()
         retry_at = now + timedelta(seconds=wait)
-        trouble = str(error) if isinstance(error, TrackerError) else f"{type(error).__name__}: {error}"
+        trouble = str(error) if isinstance(error, TrackerError) else words_of(error)
         self._update(ids, attempts=attempts, retry_at_s=retry_at.timestamp(), trouble=trouble)
         if is_away:
             self._rests = (now, retry_at)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from eval_jobs.errors import TrackerError
+from eval_jobs.host.unforeseen import report
 from eval_jobs.types import EvalRecord
 
 log = logging.getLogger(__name__)
@@ -33,13 +34,8 @@ class ErrorBoundary:
             yield
         except TrackerError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - an edge that must go on
             self._broken.add(record.plan.id)
-            log.error(  # noqa: TRY400 - a traceback is for --debug
-                "step %d of %s could not be judged: %s. Its results are kept, and the next start tries again; "
-                "everything else goes on. Please report this",
-                record.plan.checkpoint.step,
-                record.plan.checkpoint.run_id,
-                f"{type(error).__name__}: {error}",
-                exc_info=log.isEnabledFor(logging.DEBUG),
-            )
+            checkpoint = record.plan.checkpoint
+            what = f"step {checkpoint.step} of {checkpoint.run_id} could not be judged"
+            report(log, what, error, then="its results are kept, and the next start tries again")

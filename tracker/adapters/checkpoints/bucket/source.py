@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, ConfigError, StoreError, StoreUnavailable
+from eval_jobs.host.unforeseen import report
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.bucket.client import Bucket
@@ -132,8 +133,8 @@ class BucketSource:
         while not self._stopped.is_set():
             try:
                 self.look(self._steady_time())
-            except Exception:  # the edge of a thread: without it nothing would ever be found again
-                log.exception("looking at %s failed; trying again", self._bucket.location.uri)
+            except Exception as error:  # noqa: BLE001 - the edge of a thread: without it nothing would ever be found again
+                report(log, f"looking at {self._bucket.location.uri} failed", error, then="it is tried again")
             with self._looking:
                 settles_in_s = self._uploads.settles_in_s(self._steady_time())
             pause_s = self._options.rescan_s

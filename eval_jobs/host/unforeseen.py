@@ -1,0 +1,16 @@
+"""What is said of an error that nobody foresaw: the one sentence, at each of the few edges that must go on."""
+
+from __future__ import annotations
+
+import logging
+
+
+def words_of(error: BaseException) -> str:
+    """Return the kind and the text of an error."""
+    return f"{type(error).__name__}: {error}"
+
+
+def report(log: logging.Logger, what: str, error: BaseException, *, then: str) -> None:
+    """Log what broke, what happens `then`, and the wish for a report; with the traceback where debugging is on."""
+    traceback = error if log.isEnabledFor(logging.DEBUG) else None
+    log.error("%s: %s. Please report this; %s", what, words_of(error), then, exc_info=traceback)
