@@ -39,14 +39,24 @@ def samples_of_task(rows: Sequence[Row], *, metric: str, through: str, filters: 
     own = through_filter(rows, through)
     if not own:
         return f"there are no samples of the filter {through!r}"
-    if not any(metric in row for row in own):
-        return f"the samples hold no `{metric}`"
-    if any(_is_no_share(row.get(metric)) for row in own):
-        return f"`{metric}` of a sample is no score from 0 to 1"
-    if not all(_requests(row) for row in own):
-        return "`arguments` of a sample does not hold what was asked"
+    fault = _fault(own, metric)
+    if fault:
+        return fault
     ids = numbered(_key(row) for row in own)
     return tuple(_sample(row, sample_id, metric) for row, sample_id in zip(own, ids, strict=True))
+
+
+def _fault(rows: Sequence[Row], metric: str) -> str:
+    """Return why rows are no samples of a metric; empty when they are."""
+    if not any(metric in row for row in rows):
+        return f"the samples hold no `{metric}`"
+    for row in rows:
+        if _is_no_share(row.get(metric)):
+            return f"`{metric}` of a sample is no score from 0 to 1"
+    for row in rows:
+        if not _requests(row):
+            return "`arguments` of a sample does not hold what was asked"
+    return ""
 
 
 def through_filter(rows: Sequence[Row], through: str) -> tuple[Row, ...]:

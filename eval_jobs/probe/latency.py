@@ -59,25 +59,37 @@ class Measurement:
 
 def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
     """Return the latency figures of `measurement`; failed requests are counted and enter no figure."""
-    timelines = sorted(measurement.timelines, key=lambda t: t.sent_s)
-    done = [t for t in timelines if t.completed]
-    failed = [t for t in timelines if not t.completed]
-    tokens = sum(t.output_tokens or 0 for t in done)
+    done: list[Timeline] = []
+    failed: list[Timeline] = []
+    requests: list[RequestTiming] = []
+    tokens, tpots_s, gaps_s = 0, [], []
+    for position, timeline in enumerate(sorted(measurement.timelines, key=lambda t: t.sent_s)):
+        if not timeline.completed:
+            failed.append(timeline)
+            continue
+        done.append(timeline)
+        requests.append(_timing(position, timeline))
+        tokens += timeline.output_tokens or 0
+        gaps_s += [later - earlier for earlier, later in pairwise(timeline.events_s)]
+        tpot = tpot_s(timeline)
+        if tpot is not None:
+            tpots_s.append(tpot)
     duration_s = measurement.duration_s
+    over_s = duration_s if duration_s > 0 else math.inf
     return ProbeResult(
         load=load,
         ttft_ms=percentiles([t.ttft_s * MS for t in done]),
-        tpot_ms=percentiles([t * MS for t in map(tpot_s, done) if t is not None]),
-        itl_ms=percentiles([(b - a) * MS for t in done for a, b in pairwise(t.events_s)]),
+        tpot_ms=percentiles([s * MS for s in tpots_s]),
+        itl_ms=percentiles([s * MS for s in gaps_s]),
         e2e_ms=percentiles([t.e2e_s * MS for t in done]),
         completed=len(done),
         failed=len(failed),
         duration_s=duration_s,
         output_tokens=tokens,
-        requests_per_s=len(done) / duration_s if duration_s > 0 else 0.0,
-        output_tokens_per_s=tokens / duration_s if duration_s > 0 else 0.0,
-        first_error=next((t.error or "the stream held no event" for t in failed), ""),
-        requests=tuple(_timing(position, t) for position, t in enumerate(timelines) if t.completed),
+        requests_per_s=len(done) / over_s,
+        output_tokens_per_s=tokens / over_s,
+        first_error=failed[0].error or "the stream held no event" if failed else "",
+        requests=tuple(requests),
     )
 
 

@@ -110,14 +110,15 @@ def _checkpoint(history: History, name: str, default_run: str, outlines: Outline
         return _best(history, run, parts.get("benchmark"), outlines)
     step, _, digest = parts["place"].partition(":")
     reports = outlines(run)
-    found = [r for r in _newest_first(reports) if step == "latest" or r.step == int(step)]
-    found = [r for r in found if r.checkpoint.digest.startswith(digest)]
-    if not found:
-        steps = sorted({report.step for report in reports})
-        known = ", ".join(map(str, steps[-_SHOWN:])) or "none yet"
-        known = f"\u2026, {known}" if len(steps) > _SHOWN else known
-        raise ConfigError(f"run {run} has no evaluated step {parts['place']}", hint=f"evaluated steps: {known}")
-    return found[0]
+    wanted = None if step == "latest" else int(step)
+    for report in _newest_first(reports):
+        if wanted in (None, report.step) and report.checkpoint.digest.startswith(digest):
+            return report
+    steps = sorted({report.step for report in reports})
+    known = ", ".join(map(str, steps[-_SHOWN:])) or "none yet"
+    if len(steps) > _SHOWN:
+        known = f"\u2026, {known}"
+    raise ConfigError(f"run {run} has no evaluated step {parts['place']}", hint=f"evaluated steps: {known}")
 
 
 def _best(history: History, run: str, benchmark: str | None, outlines: Outlines) -> Report:

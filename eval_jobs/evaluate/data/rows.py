@@ -143,16 +143,24 @@ def _position(answer: object, choices: Sequence[str], labels: Sequence[str]) -> 
             raise ValueError(f"the answer {answer} is no index from 0 to {len(choices) - 1}")
         return answer
     text = _text(answer, "answer").strip()
-    readings = {i for i, label in enumerate(labels) if label == text}
-    readings |= {i for i, choice in enumerate(choices) if choice.strip() == text}
-    if not readings and text.isdecimal() and int(text) < len(choices):
-        readings = {int(text)}
+    readings = _readings(text, choices, labels)
     if not readings:
         raise ValueError(f"the answer {text!r:.80} is no label, no index and no text of the choices")
     if len(readings) > 1:
-        which = " and ".join(LETTERS[i] for i in sorted(readings))
+        which = " and ".join(LETTERS[i] for i in readings)
         raise ValueError(f"the answer {text!r:.80} can mean the choices {which}; give its index")
-    return readings.pop()
+    return readings[0]
+
+
+def _readings(text: str, choices: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """Return the choices that a text can mean, ascending: by label or content, else by index."""
+    found = []
+    for index, (choice, label) in enumerate(zip(choices, labels, strict=True)):
+        if text in (label, choice.strip()):
+            found.append(index)
+    if not found and text.isdecimal() and int(text) < len(choices):
+        found.append(int(text))
+    return found
 
 
 def _names(keys: Mapping[str, object] | Sequence[str]) -> str:

@@ -6,6 +6,7 @@ channels = open_channels(config.alerts.to_channels(), SystemClock())
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from eval_jobs.errors import ConfigError
@@ -64,27 +65,20 @@ def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier
 
         return PluginChannel(channel.name, channel.program, patience_s=patience_s)
     secret = _read(channel.secret_place, "alerts.channel.secret")
-    if channel.mail is not None:
-        host = f"[{channel.mail.host}]" if ":" in channel.mail.host else channel.mail.host
-        url, service = f"smtp://{host}:{channel.mail.port}", "mail server"
-    else:
-        url = channel.url or _read(channel.url_place, "alerts.channel.url")
-        service = _SERVICES[channel.kind][0] if channel.kind in _SERVICES else "apprise"
-        if channel.kind is not ChannelKind.APPRISE:
-            _check_address(channel, url)
+    address = _address(channel)
     target = Target(
         channel=channel.name,
-        service=service,
-        url=url,
-        url_setting="`host`" if channel.mail else "`url`" if channel.url else _named(channel.url_place, "url"),
-        host="" if channel.kind is ChannelKind.APPRISE else urlsplit(url).hostname or "",
+        service=address.service,
+        url=address.url,
+        url_setting=address.setting,
+        host="" if channel.kind is ChannelKind.APPRISE else urlsplit(address.url).hostname or "",
         clock=clock,
         user=channel.user,
         secret=secret,
         secret_setting=_named(channel.secret_place, "secret"),
         patience_s=patience_s,
     )
-    for part in hidden_parts("" if channel.url or channel.mail else url, secret, channel.user):
+    for part in hidden_parts(address.url if address.is_secret else "", secret, channel.user):
         remember(part)  # a log line may hold a part of an address
     if channel.mail is not None:
         return Mail(target=target, route=channel.mail)
@@ -93,6 +87,29 @@ def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier
     if channel.kind is ChannelKind.WEBHOOK:
         _check_key(channel, secret)
     return _SERVICES[channel.kind][1](target=target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Address:
+    url: str
+    service: str
+    setting: str
+    """Which setting gives it, for messages."""
+    is_secret: bool = False
+
+
+def _address(channel: ChannelSettings) -> _Address:
+    if channel.mail is not None:
+        host = f"[{channel.mail.host}]" if ":" in channel.mail.host else channel.mail.host
+        return _Address(url=f"smtp://{host}:{channel.mail.port}", service="mail server", setting="`host`")
+    url, setting = channel.url, "`url`"
+    if not url:
+        url, setting = _read(channel.url_place, "alerts.channel.url"), _named(channel.url_place, "url")
+    service = "apprise"
+    if channel.kind is not ChannelKind.APPRISE:
+        service = _SERVICES[channel.kind][0]
+        _check_address(channel, url)
+    return _Address(url=url, service=service, setting=setting, is_secret=not channel.url)
 
 
 def _named(place: Place, setting: str) -> str:

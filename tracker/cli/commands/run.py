@@ -43,11 +43,15 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
 
 
 def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> int:
-    words = {verdict.word for report in reports for verdict in (*report.verdicts, *_losses(report))}
-    slower = any(verdict.word in BAD_NEWS for report in reports for verdict in report.latency)
-    if any(isinstance(outcome, BenchmarkFailure) for record in records for outcome in record.outcomes):
-        return ExitCode.BROKEN
-    if slower or words & BAD_NEWS:
+    for record in records:
+        if any(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes):
+            return ExitCode.BROKEN
+    words: set[VerdictWord] = set()
+    latency: set[VerdictWord] = set()
+    for report in reports:
+        words |= {verdict.word for verdict in (*report.verdicts, *_losses(report))}
+        latency |= {verdict.word for verdict in report.latency}
+    if (words | latency) & BAD_NEWS:
         return ExitCode.REGRESSION
     return ExitCode.UNKNOWN if words & NO_NEWS else ExitCode.OK
 

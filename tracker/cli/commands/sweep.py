@@ -200,8 +200,12 @@ def _concluded(console: Console, service: SweepService, turn: Turn) -> int:
         return ExitCode.USAGE if turn.state is TurnState.REFUSED else ExitCode.UNKNOWN
     board = board_of(turn, service.store.results([plan.id for plan in turn.plans]))
     _print(console, board)
-    failed = any(score.failure for row in board.rows for score in row.scores) or any(c.failures for c in board.curves)
-    return ExitCode.UNKNOWN if failed or board.note else ExitCode.OK
+    if board.note or any(curve.failures for curve in board.curves):
+        return ExitCode.UNKNOWN
+    for row in board.rows:
+        if any(score.failure for score in row.scores):
+            return ExitCode.UNKNOWN
+    return ExitCode.OK
 
 
 def _print(console: Console, board: Board) -> None:

@@ -150,21 +150,37 @@ class _Blind(pickle.Unpickler):
 def _index(metadata: _Record) -> StateIndex:
     entries, paths = metadata.get("state_dict_metadata"), metadata.get("planner_data") or {}
     shapes = {key: entry.get("size") for key, entry in entries.items() if isinstance(entry, _TensorRecord)}
-    places = {key: tuple(paths.get(key, (key,))) for key in shapes}
-    root = next((root for root in _ROOTS if any(place[:-1] == root for place in places.values())), None)
+    keys = _keys_of_model({key: tuple(paths.get(key, (key,))) for key in shapes})
+    tensors = {name: tuple(map(int, shapes[key])) for name, key in keys.items()}
+    return StateIndex(files=_files(metadata), tensors=tensors, keys=keys)
+
+
+def _keys_of_model(places: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
+    """Return the keys of the model's tensors by the names that the model gives them."""
+    roots = {place[:-1] for place in places.values()}
+    root = next((root for root in _ROOTS if root in roots), None)
     if root is None:
-        raise ValueError(f"no tensors of a model among {sorted(shapes)[:3]}")
-    keys = {_model_name(place[-1]): key for key, place in places.items() if place[:-1] == root}
-    if len(keys) != sum(place[:-1] == root for place in places.values()):
-        raise ValueError("two tensors have the same name")
+        raise ValueError(f"no tensors of a model among {sorted(places)[:3]}")
+    keys: dict[str, str] = {}
+    for key, place in places.items():
+        if place[:-1] != root:
+            continue
+        name = _model_name(place[-1])
+        if name in keys:
+            raise ValueError("two tensors have the same name")
+        keys[name] = key
+    return keys
+
+
+def _files(metadata: _Record) -> dict[str, int]:
+    """Return by file how far its tensors reach, in bytes."""
     files: dict[str, int] = {}
     for info in metadata.get("storage_data").values():
         name = info.get("relative_path")
         if not _FILE.match(name):
             raise ValueError(f"{name!r} is no file of the folder")
         files[name] = max(files.get(name, 0), int(info.get("offset")) + int(info.get("length")))
-    tensors = {name: tuple(int(size) for size in shapes[key]) for name, key in keys.items()}
-    return StateIndex(files=files, tensors=tensors, keys=keys)
+    return files
 
 
 def _model_name(name: str) -> str:

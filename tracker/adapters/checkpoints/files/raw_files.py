@@ -53,12 +53,18 @@ def read_raw(facts: Facts, config_from: str, read_document: ReadDocument) -> Raw
     names = facts.names()
     if not {SINGLE, INDEX, ADAPTER}.isdisjoint(names) or any(f.outside for f in facts.files):
         return RawFacts()
-    folder, elsewhere = Path(facts.path), Path(config_from) if config_from else Path(facts.path).parent
+    folder = Path(facts.path)
     sub_folder, index = _index(folder, names)
     torch_files = [f.name for f in facts.files if f.name.endswith((".bin", "_states.pt"))]
     if not torch_files and index is None:
         return RawFacts()
-    broken = {name: why for name in torch_files if (why := _why_broken(folder / name))}
+    broken: dict[str, str] = {}
+    for name in torch_files:
+        why = _why_broken(folder / name)
+        if why:
+            broken[name] = why
+    is_given, elsewhere = bool(config_from), Path(config_from or folder.parent)
+    usable = [name for name in (CONFIG, ADAPTER_CONFIG) if _may_use(elsewhere / name, is_given=is_given)]
     return RawFacts(
         folder=sub_folder,
         world_size=_world_size(folder, [name for name in torch_files if name not in broken]),
@@ -66,12 +72,8 @@ def read_raw(facts: Facts, config_from: str, read_document: ReadDocument) -> Raw
         latest=_latest(folder / LATEST) if LATEST in names else "",
         broken=broken,
         config_from=str(elsewhere),
-        is_given=bool(config_from),
-        elsewhere={
-            name: read_document(elsewhere / name)
-            for name in (CONFIG, ADAPTER_CONFIG)
-            if _may_use(elsewhere / name, is_given=bool(config_from))
-        },
+        is_given=is_given,
+        elsewhere={name: read_document(elsewhere / name) for name in usable},
     )
 
 
