@@ -35,7 +35,6 @@ START_TIMEOUT_S = 600.0
 SWAP_TIMEOUT_S = 60.0
 MODEL = "swapped"
 LONG = {
-    "model": MODEL,
     "prompt": [5, 9],
     "max_tokens": 240,
     "temperature": 0,
@@ -44,7 +43,7 @@ LONG = {
 }
 
 MAX_MODEL_LEN = 256
-"""As the one server of all other tests has it, so that its answers are those of a cold start."""
+"""As the one server of all other tests has it."""
 
 
 @dataclass(kw_only=True)
@@ -52,13 +51,12 @@ class SwapServer:
     """A vLLM of ours and what it holds."""
 
     port: int
-    folder: Path
-    """What it was started on."""
+    model: str
     resident: Fingerprint
     engine: process.EngineProcess
 
     def canaries(self) -> tuple[Canary, ...]:
-        return ask_canaries(self.port, MODEL, vocab_size=self.resident.vocab_size)
+        return ask_canaries(self.port, self.model, vocab_size=self.resident.vocab_size)
 
     def canaries_or_none(self) -> tuple[Canary, ...] | None:
         """Return None where the answers are no numbers."""
@@ -90,7 +88,7 @@ class SwapServer:
     def under_way(self, **changes: object) -> Iterator[list[int]]:
         """Have it answer something long; yields when it has begun, and has all tokens when the context is left."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SWAP_TIMEOUT_S)
-        body = json.dumps({**LONG, "stream": True, **changes})
+        body = json.dumps({**LONG, "model": self.model, "stream": True, **changes})
         connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
         events = connection.getresponse()
         tokens: list[int] = []
@@ -156,7 +154,7 @@ def swap_server(
     engine = process.start(argv, environment, folder=work_dir, name=f"engine-{port}", clock=clock)
     try:
         _wait(engine, port, clock)
-        yield SwapServer(port=port, folder=folder, resident=resident, engine=engine)
+        yield SwapServer(port=port, model=MODEL, resident=resident, engine=engine)
     finally:
         engine.stop()
 

@@ -6,6 +6,8 @@ Every part is a process of its own; the chat service is a strict one of ours, be
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,15 +19,21 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import save_file
 
-from eval_jobs.queue.database_sql import open_database
-from eval_jobs.types import EvalResult
-from tests.alertmanagers import AlertmanagerServer
+from eval_jobs.evaluate.data.files import read_data_digest
+from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
+from eval_jobs.host import proc
+from eval_jobs.host.clock import SystemClock
+from eval_jobs.serve.process.lifecycle import reap
+from eval_jobs.types import Benchmark, Generation, Suite
+from tests.alertmanagers import AlertmanagerServer, eventually
 from tests.channels import SECRET
 from tests.commands import TRACKER, tracker
+from tests.evaluating import evaluate_one
 from tests.fakes.chat_rules import DingTalkRules
 from tests.fakes.chat_services import ChatService
-from tests.tiny_model import random_tensors, write_checkpoint
-from tracker.adapters.history.store_sql import SqlHistory
+from tests.integration.left_behind import record_of, writers
+from tests.tiny_model import checkpoint_record, random_tensors, write_checkpoint
+from tests.vllm_series import Series
 
 GOOD, BAD = 1, 2
 PATIENCE_S = 400.0
@@ -59,15 +67,15 @@ url = "{alertmanager}"
 
 @pytest.mark.vllm
 @pytest.mark.timeout(1200)
-def test_a_planted_loss_turns_the_gate_red_and_is_told_until_it_is_over(tmp_path: Path) -> None:
+def test_a_planted_loss_turns_the_gate_red_and_is_told_until_it_is_over(tmp_path: Path, plain: Series) -> None:
     on_call = AlertmanagerServer(tmp_path / "alertmanager")
     on_call.start()
     project = tmp_path / "project"
     with ChatService(DingTalkRules(secret=SECRET, keyword="step")) as chat:
         _write_project(project, chat, on_call)
         _save(project, 100, GOOD)
-        _teach_what_the_model_says(project)
-        with _watched(project):
+        _teach_what_the_model_says(project, plain)
+        with _watched(project) as watch:
             for step in (200, 300, 400, 500):
                 _save(project, step, GOOD)
             _save(project, 600, BAD)
@@ -80,6 +88,7 @@ def test_a_planted_loss_turns_the_gate_red_and_is_told_until_it_is_over(tmp_path
                 _save(project, step, GOOD)
             _until(lambda: len(chat.taken) == 2, project)
             _until(lambda: on_call.alerts() == [], project)
+            _check_that_nothing_is_left(watch, project / ".tracker" / "work")
     on_call.stop()
     assert "sft step 800" in chat.taken[1].json()["markdown"]["title"]
     assert len(chat.asked) == 2  # every message was taken at once, and signed
@@ -110,32 +119,34 @@ def _save(project: Path, step: int, seed: int) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def _teach_what_the_model_says(project: Path) -> None:
-    """Make what the good weights answer the right answers: so they can do it, and others cannot."""
-    tracker(project, "run", "out/checkpoint-100")
-    engine = open_database(f"sqlite:///{project}/.tracker/tracker.db")
-    history = SqlHistory(engine, project / ".tracker" / "samples")
-    (bare,) = history.records("sft")
-    record = history.record(bare.plan.id)
-    assert record is not None
-    (result,) = record.outcomes
-    assert isinstance(result, EvalResult)
+def _teach_what_the_model_says(project: Path, plain: Series) -> None:
+    """Make what the good weights answer the right answers: so they can do it, and others cannot.
+
+    The engine that is asked has proven swaps to be exact, and the watcher relies on that: it starts one engine.
+    """
+    data = project / "echo.jsonl"
+    benchmark = Benchmark(name="echo", adapter="exact", data=str(data), data_digest=read_data_digest(data))
+    suite = Suite(name="s", benchmarks=(benchmark,), generation=Generation(max_tokens=4))
+    evaluator = EvalScopeEvaluator(project.parent / "teacher")
+    with plain.serving(checkpoint_record(project / "out" / "checkpoint-100", step=100)) as endpoint:
+        result = evaluate_one(evaluator, suite, endpoint, plan_id="said")
+    evaluator.close()
     said = {sample.prompt: sample.answer.strip() for sample in result.samples}
-    engine.dispose()
-    rows = [json.loads(line) for line in (project / "echo.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in data.read_text().splitlines()]
     taught = [{**row, "answer": answer} for row in rows for prompt, answer in said.items() if row["question"] in prompt]
     _write_rows(project, [row for row in taught if row["answer"]])
+    shutil.copytree(plain.work_dir / "certificates", project / ".tracker" / "work" / "certificates")
 
 
 @contextmanager
-def _watched(project: Path) -> Iterator[None]:
+def _watched(project: Path) -> Iterator[subprocess.Popen[bytes]]:
     with (project / "watch.log").open("w") as log:
         watch = subprocess.Popen([str(TRACKER), "watch"], cwd=project, stdout=log, stderr=log)
         try:
-            yield
+            yield watch
         finally:
-            watch.send_signal(signal.SIGINT)
-            assert watch.wait() == 130
+            watch.kill()
+            watch.wait()
 
 
 def _until(condition: Callable[[], bool], project: Path) -> None:
@@ -148,6 +159,21 @@ def _until(condition: Callable[[], bool], project: Path) -> None:
 
 
 # --- what came of it
+
+
+def _check_that_nothing_is_left(watch: subprocess.Popen[bytes], work_dir: Path) -> None:
+    """The hardest case: worker and API server are killed, and the engine's core and its worker live on without them."""
+    record = record_of(work_dir)
+    watch.send_signal(signal.SIGSTOP)  # it would start another worker at once
+    os.kill(record.owner_pid, signal.SIGKILL)
+    os.kill(record.pid, signal.SIGKILL)
+    watch.kill()
+    eventually(lambda: not proc.is_running(record.owner_pid, record.owner_start_time))
+    assert writers(record.log), "vLLM would otherwise clean up by itself, and the reaper could go"
+    assert len(list(work_dir.glob("engines/*.log"))) == 1, "weights were swapped into one engine"
+    assert reap(work_dir / "engines", SystemClock()) == (Path(record.log).stem,)
+    assert writers(record.log) == []
+    assert not Path(record.tmp_dir).exists()
 
 
 def _check_what_is_told(chat: ChatService, on_call: AlertmanagerServer) -> None:

@@ -1,4 +1,4 @@
-"""Shared by integration tests: one real vLLM server, whose start takes 20 s and more, and a browser for each file."""
+"""Shared by integration tests: the real vLLM server on one checkpoint, and the browser."""
 
 from __future__ import annotations
 
@@ -7,33 +7,18 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
-from eval_jobs.host.clock import SystemClock
-from eval_jobs.serve.resident.vllm import VllmEngine
-from eval_jobs.types import Endpoint, ServeSpec
+from eval_jobs.types import Endpoint
 from tests.browser import open_page
 from tests.tiny_model import checkpoint_record, write_checkpoint
+from tests.vllm_series import Series
 
-SERVED_MAX_MODEL_LEN = 256
 
-
-@pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Endpoint]:
-    """A vLLM server on the tiny model of seed 0 with a context of 256 tokens, which are characters here."""
-    folder = tmp_path_factory.mktemp("served")
-    checkpoint = checkpoint_record(write_checkpoint(folder / "checkpoint-100", seed=0))
-    reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
-
-    def show(line: str) -> None:
-        # Past the capturing of output, so that a person sees why nothing moves.
-        if reporter is not None and reporter.isatty:
-            reporter.rewrite(f"one vLLM for all integration tests: {line} ")
-
-    engine = VllmEngine(folder / "work", SystemClock())
-    try:
-        with engine.serving(checkpoint, ServeSpec(max_model_len=SERVED_MAX_MODEL_LEN), progress=show) as endpoint:
-            yield endpoint
-    finally:
-        engine.close()
+@pytest.fixture
+def served(plain: Series, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """The vLLM server of all tests on the tiny model of seed 0, with a context of 256 tokens (characters here)."""
+    folder = write_checkpoint(tmp_path_factory.mktemp("served") / "checkpoint-0", seed=0)
+    with plain.serving(checkpoint_record(folder, step=0)) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture(scope="module")

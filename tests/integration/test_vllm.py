@@ -22,6 +22,7 @@ from tests.contract.engine_rules import check_endpoint, nothing_to_show, offered
 from tests.fakes.serving_worker import start_worker, wait_for_line
 from tests.integration.left_behind import record_of, writers
 from tests.tiny_model import checkpoint_record, write_checkpoint, write_lora
+from tests.vllm_series import Series
 
 pytestmark = pytest.mark.vllm
 
@@ -51,12 +52,12 @@ def adapter_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adapter
             reap(folder / "work" / "engines", SystemClock())
 
 
-def test_the_rules_of_the_port_hold_for_the_real_vllm(served: Endpoint) -> None:
+def test_the_rules_of_the_port_hold_for_the_real_vllm(plain: Series, served: Endpoint) -> None:
     check_endpoint(served)
     assert offered_models(served) == [served.model]
     assert served.info.version.startswith("0.32")
-    assert served.info.load_method == "cold"
-    assert served.info.load_s > 1
+    assert plain.infos[0].load_method == "cold"
+    assert plain.infos[0].load_s > 1
     assert Path(served.tokenizer, "tokenizer.json").is_file()
 
 

@@ -1,17 +1,16 @@
-"""One real vLLM that weights are swapped into, and the answers of cold ones to compare it with."""
+"""The real vLLM of all tests with weights swapped into it by hand, and the answers of cold starts to compare with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from eval_jobs.serve.resident.canary import ask_canaries
-from eval_jobs.types import Canary, Endpoint
-from tests.swap_servers import SwapServer, swap_server
-from tests.tiny_model import VOCABULARY, write_checkpoint
+from eval_jobs.types import Canary
+from tests.swap_servers import SwapServer
+from tests.tiny_model import checkpoint_record, write_checkpoint
+from tests.vllm_series import Series
 
 Answers = tuple[Canary, ...]
 
@@ -26,26 +25,26 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def cold_a(served: Endpoint) -> Answers:
-    """What a server answers that was started on the weights of `a` and is never swapped."""
-    return ask_canaries(urlsplit(served.base_url).port or 0, served.model, vocab_size=len(VOCABULARY))
+def cold_a(plain: Series) -> Answers:
+    """What a server answers that was started on the weights of `a`."""
+    assert plain.infos[1].load_method == "cold"
+    return plain.infos[1].canaries
 
 
 @pytest.fixture(scope="session")
-def server(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SwapServer]:
-    """Started on `b`."""
-    with swap_server(tmp_path_factory.mktemp("swap-server"), models / "b") as started:
-        yield started
-
-
-@pytest.fixture(scope="session")
-def cold_b(server: SwapServer) -> Answers:
-    """What `server` answered before anything was swapped."""
-    return server.canaries()
+def cold_b(plain: Series) -> Answers:
+    """What a server answers that was started on the weights of `b`."""
+    assert plain.infos[0].load_method == "cold"
+    return plain.infos[0].canaries
 
 
 @pytest.fixture
-def on_a(server: SwapServer, cold_b: Answers, models: Path) -> SwapServer:  # noqa: ARG001 - asked before any swap
-    """The same server, which holds `a` now."""
-    server.swap(models / "a")
-    return server
+def on_a(plain: Series, models: Path) -> Iterator[SwapServer]:
+    """The server, which holds `a`, as it does again afterwards."""
+    with plain.serving(checkpoint_record(models / "a", step=0)) as endpoint:
+        resident = plain.resident
+        assert resident.model is not None
+        port = resident.launch.port
+        server = SwapServer(port=port, model=endpoint.model, resident=resident.model, engine=resident.process)
+        yield server
+        server.swap(models / "a")

@@ -16,7 +16,7 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.serve.process.control import post
 from eval_jobs.serve.resident import swap as swap_module
 from tests.integration.swap.conftest import Answers
-from tests.swap_servers import MODEL, SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of
+from tests.swap_servers import SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of
 from tests.tiny_model import write_sharded_checkpoint
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
@@ -26,25 +26,25 @@ PATIENCE_S = 0.2
 
 
 def test_there_and_back_and_again_equals_cold_starts(
-    server: SwapServer, cold_a: Answers, cold_b: Answers, models: Path
+    on_a: SwapServer, cold_a: Answers, cold_b: Answers, models: Path
 ) -> None:
     assert cold_a != cold_b
     for _ in range(3):
-        swapped = server.swap(models / "a")
+        on_a.swap(models / "b")
+        assert on_a.canaries() == cold_b
+        swapped = on_a.swap(models / "a")
         assert (swapped.digest, swapped.tensors) == (record_of(models / "a").digest, 21)
-        assert server.label() == swapped.digest
-        assert server.canaries() == cold_a
-        server.swap(models / "b")
-        assert server.canaries() == cold_b
+        assert on_a.label() == swapped.digest
+        assert on_a.canaries() == cold_a
 
 
 def test_shards_with_an_index_equal_one_file(
-    server: SwapServer, cold_a: Answers, cold_b: Answers, tmp_path: Path
+    on_a: SwapServer, cold_a: Answers, cold_b: Answers, tmp_path: Path
 ) -> None:
-    server.swap(write_sharded_checkpoint(tmp_path / "b", seed=1, shards=3))
-    assert server.canaries() == cold_b
-    server.swap(write_sharded_checkpoint(tmp_path / "a", seed=0, shards=3))
-    assert server.canaries() == cold_a
+    on_a.swap(write_sharded_checkpoint(tmp_path / "b", seed=1, shards=3))
+    assert on_a.canaries() == cold_b
+    on_a.swap(write_sharded_checkpoint(tmp_path / "a", seed=0, shards=3))
+    assert on_a.canaries() == cold_a
 
 
 @pytest.mark.parametrize("how", ["in place", "renamed"])
@@ -119,7 +119,7 @@ def test_nobody_else_may_change_what_is_served(path: str, on_a: SwapServer) -> N
 def test_what_answers_prompts_is_open(on_a: SwapServer) -> None:
     assert asked_by_a_stranger(on_a, "GET", "/v1/models") == 200
     assert asked_by_a_stranger(on_a, "GET", "/metrics") == 200
-    prompt = {"model": MODEL, "prompt": "1", "max_tokens": 1}
+    prompt = {"model": on_a.model, "prompt": "1", "max_tokens": 1}
     assert asked_by_a_stranger(on_a, "POST", "/v1/completions", prompt) == 200
 
 

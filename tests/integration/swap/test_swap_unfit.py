@@ -12,7 +12,7 @@ from eval_jobs.errors import CanaryFailed, SwapRefused
 from eval_jobs.serve.process.control import post
 from tests.integration.swap.conftest import Answers
 from tests.swap_models import UNFIT, edit_json, without
-from tests.swap_servers import MODEL, SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of, swap_server
+from tests.swap_servers import SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of, swap_server
 from tests.tiny_model import write_checkpoint
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
@@ -79,21 +79,17 @@ def test_vllm_alone_takes_weights_with_a_missing_tensor_for_whole(
     assert spoilt.canaries_or_none() not in (cold_a, cold_b)
 
 
-def test_vllm_alone_serves_another_rope_theta_with_the_old_one(
-    on_a: SwapServer, cold_b: Answers, models: Path, unfit: Path
-) -> None:
+def test_vllm_alone_serves_another_rope_theta_with_the_old_one(on_a: SwapServer, cold_b: Answers, unfit: Path) -> None:
     edit_json(unfit, "config.json", rope_parameters={"rope_type": "default", "rope_theta": 500.0})
     assert on_a.plain_reload(unfit).is_ok
     assert on_a.canaries() == cold_b
-    on_a.swap(models / "a")
 
 
-def test_vllm_alone_serves_another_chat_template_with_the_old_one(on_a: SwapServer, models: Path, unfit: Path) -> None:
+def test_vllm_alone_serves_another_chat_template_with_the_old_one(on_a: SwapServer, unfit: Path) -> None:
     before = chat_prompt(on_a)
     UNFIT["another chat template"][0](unfit)
     assert on_a.plain_reload(unfit).is_ok
     assert chat_prompt(on_a) == before
-    on_a.swap(models / "a")
 
 
 def test_answers_that_are_no_numbers_are_an_error_of_the_canaries(spoilt: SwapServer, unfit: Path) -> None:
@@ -107,7 +103,12 @@ def test_answers_that_are_no_numbers_are_an_error_of_the_canaries(spoilt: SwapSe
 
 
 def chat_prompt(server: SwapServer) -> list[int]:
-    body = {"model": MODEL, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1, "return_token_ids": True}
+    body = {
+        "model": server.model,
+        "messages": [{"role": "user", "content": "1"}],
+        "max_tokens": 1,
+        "return_token_ids": True,
+    }
     reply = post(server.port, "/v1/chat/completions", body, timeout_s=SWAP_TIMEOUT_S)
     assert isinstance(reply.body, dict), reply.text
     tokens: list[int] = reply.body["prompt_token_ids"]
