@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState, Evidence
+from tracker.domain.records.alerts import (
+    Alert,
+    AlertKind,
+    AlertMessage,
+    AlertState,
+    AlertSubject,
+    Evidence,
+    SubjectKind,
+)
 
 RAISED_AT = datetime(2026, 2, 1, 12, 30, tzinfo=UTC)
 
@@ -44,7 +52,7 @@ def alert(
         run_id=run_id,
         step=600,
         kind=kind,
-        subject=subject,
+        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=subject),
         state=state,
         message=message,
         evidence=evidence,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 
 RUN = "run"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -17,7 +17,7 @@ def alert(subject: str = "sums", step: int = 100, state: AlertState = AlertState
         run_id=run_id,
         step=step,
         kind=AlertKind.LOSS,
-        subject=subject,
+        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=subject),
         state=state,
         message=f"{subject} at step {step}",
         raised_at=NOW,

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from eval_jobs.errors import ChannelUnreachable, StoreError, TrackingUnreachable
 from eval_jobs.identity import content_hash
 from tracker.domain.records.alerts import AlertMessage
+from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.tracking import TrackingItem
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)
@@ -61,7 +62,7 @@ class Channel:
 
     def notify(self, message: AlertMessage) -> str:
         with self._path.open("a") as file:
-            file.writelines(f"{a.state} {a.subject} {a.step}\n" for a in message.alerts)
+            file.writelines(f"{a.state} {alert_subject_text(a.subject)} {a.step}\n" for a in message.alerts)
         return "written"
 
 

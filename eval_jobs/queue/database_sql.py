@@ -15,6 +15,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from eval_jobs.errors import ConfigError, DiskFull, StoreError, StoreUnavailable
 from eval_jobs.queue.address import checked_url
+from eval_jobs.records.run_scope import prefix_of
 
 Database = Engine
 """An open database, for those who pass it on."""
@@ -103,9 +104,10 @@ def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sql
 
 
 def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:
-    """Return whether a row is of `run` or of one of its sub-folders, `run/name`."""
+    """Return whether a row is of `run` or of one of its sub-folders: `run_scope.is_of` in SQL."""
     # Not LIKE: to SQLite it is all the same whether letters are large or small.
-    return or_(run_id == run, func.substr(run_id, 1, len(run) + 1) == f"{run}/")
+    prefix = prefix_of(run)
+    return or_(run_id == run, func.substr(run_id, 1, len(prefix)) == prefix)
 
 
 # --- private

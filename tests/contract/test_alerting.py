@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from tests.alerts import RUN, alert, end_of
 from tests.fakes.alerting import FakeAlerting, FakeChannel
 from tests.fakes.clock import FakeClock
 from tracker.adapters.alerts.outbox_sql import AlertOutbox
-from tracker.domain.records.alerts import AlertMessage, AlertState, Silence
+from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, AlertSubject, Silence, SubjectKind
+from tracker.domain.records.display import alert_subject_text
+from tracker.domain.records.types import Measure
 from tracker.ports import Alerting
 
 FIRING, RESOLVED = AlertState.FIRING, AlertState.RESOLVED
@@ -43,12 +45,20 @@ class Site:
         self.clock.advance(seconds)
         self.settle()
 
-    def silence(self, subject: str, seconds: float, *, run_id: str = RUN, id_: str = "a") -> Silence:
+    def silence(self, name: str, seconds: float, *, run_id: str = RUN, id_: str = "a") -> Silence:
         now = self.clock.now()
         ends_at = now + timedelta(seconds=seconds)
-        silence = Silence(id=id_, run_id=run_id, subject=subject, reason="known", begins_at=now, ends_at=ends_at)
+        silence = Silence(
+            id=id_, run_id=run_id, kind=SubjectKind.BENCHMARK, name=name, reason="known", begins_at=now, ends_at=ends_at
+        )
         self.reopen().silence(silence)
         return silence
+
+
+def about(kind: SubjectKind, name: str = "", *, subset: str = "", measure: Measure = Measure.SCORE) -> Alert:
+    """Return an alert about what is no whole benchmark."""
+    subject = AlertSubject(kind=kind, name=name, subset=subset, measure=measure)
+    return replace(alert(f"{kind} {name} {subset} {measure}"), subject=subject)
 
 
 @pytest.fixture(params=["fake", "sqlite", "postgresql"])
@@ -79,7 +89,7 @@ def test_all_news_of_a_checkpoint_is_one_message_with_what_fires_first(site: Sit
     alerting.publish([end_of("facts", 100), alert("sums", 100), alert("words", 100), alert("sums", 200)])
     alerting.publish([alert("words", 100), alert("code", 200)])
     alerting.close()
-    told = [[(a.subject, a.state) for a in m.alerts] for m in site.team.messages]
+    told = [[(alert_subject_text(a.subject), a.state) for a in m.alerts] for m in site.team.messages]
     assert told == [
         [("facts", FIRING)],
         [("sums", FIRING), ("words", FIRING), ("facts", RESOLVED)],
@@ -125,7 +135,7 @@ def test_a_channel_that_is_away_hears_all_of_it_later_and_holds_up_no_other(site
     assert site.pager.told() == told
     states = {state.name: state for state in alerting.channels()}
     assert (states["team"].waiting, states["pager"].waiting) == (3, 0)
-    assert "nobody answers" in states["team"].trouble
+    assert "nobody answers" in states["team"].last_error
     assert site.team.messages == []
     site.team.trouble = None
     site.later()
@@ -223,7 +233,7 @@ def test_what_began_and_ended_in_silence_is_not_told(site: Site) -> None:
     alerting.close()
     alerting.publish([end_of("sums", 200)])
     alerting.close()
-    assert {state.trouble for state in alerting.channels()} == {"silenced"}
+    assert {state.is_silenced for state in alerting.channels()} == {True}
     site.later(3600)
     assert site.team.messages == []
     assert alerting.flush() == 0
@@ -258,17 +268,30 @@ def test_what_was_told_before_a_silence_is_told_to_be_over_after_it(site: Site) 
 def test_a_silence_means_subsets_measures_and_sub_folders_and_nothing_else(site: Site) -> None:
     site.silence("sums", 3600)
     meant = [
-        alert("sums / carry"),
-        alert("sums, completeness"),
+        about(SubjectKind.BENCHMARK, "sums", subset="carry"),
+        about(SubjectKind.BENCHMARK, "sums", measure=Measure.COMPLETENESS),
         alert("sums", run_id=f"{RUN}/a"),
+    ]
+    others = [
+        alert("sums / carry"),  # a benchmark may be called so
+        about(SubjectKind.LATENCY, "sums"),
     ]
     site.silence("math-*", 3600, id_="b")
     meant.append(alert("math-hard"))
-    others = [alert("sums2", 100), alert("math", 100)]
+    others += [alert("sums2", 100), alert("math", 100)]
     alerting = site.reopen()
     alerting.publish([*meant, *others])
     alerting.close()
-    assert [subject for subject, _, _ in site.team.told()] == ["sums2", "math"]
+    assert [subject for subject, _, _ in site.team.told()] == ["sums / carry", "latency, load sums", "sums2", "math"]
+
+
+def test_a_benchmark_may_be_called_like_a_kind_of_alert(site: Site) -> None:
+    site.silence("checkpoint", 3600)
+    alerting = site.reopen()
+    alerting.publish([alert("checkpoint"), about(SubjectKind.CHECKPOINT)])
+    alerting.close()
+    (told,) = site.team.messages
+    assert [one.subject.kind for one in told.alerts] == [SubjectKind.CHECKPOINT]
 
 
 def test_a_silence_that_is_ended_lets_everything_go_at_once(site: Site) -> None:

@@ -13,7 +13,7 @@ from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
 from tests.contract.conftest import ReopenHistory
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.outlines import outline_of, outlined
 from tracker.domain.records.types import Acceptance, Closing, Episode, Measure
 from tracker.ports import History
@@ -55,7 +55,7 @@ def alert(fingerprint: str, state: AlertState = AlertState.FIRING, step: int = 1
         run_id=run_id,
         step=step,
         kind=AlertKind.LOSS,
-        subject="sums",
+        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name="sums"),
         state=state,
         message="sums: 0.93 \u2192 0.02",
         raised_at=NOW,

@@ -11,16 +11,18 @@ from eval_jobs.ports import Clock
 from tests.fakes.clock import FakeClock
 from tracker.domain.alerts.delivery import (
     BACKOFF,
-    BEHIND,
-    SILENCED,
+    BY_SILENCE,
+    DeliveryStatus,
     QueuedAlert,
     by_checkpoint,
+    channel_state,
     in_order,
     message_of,
     silence_of,
     without_pairs,
 )
 from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, ChannelState, Silence
+from tracker.domain.records.display import alert_subject_text
 from tracker.ports import Notifier
 
 
@@ -46,7 +48,7 @@ class FakeChannel:
 
     def told(self) -> list[tuple[str, int, AlertState]]:
         """Return subject, step and state of everything that was delivered."""
-        return [(a.subject, a.step, a.state) for message in self.messages for a in message.alerts]
+        return [(alert_subject_text(a.subject), a.step, a.state) for message in self.messages for a in message.alerts]
 
 
 @dataclass(kw_only=True)
@@ -56,7 +58,8 @@ class _Queued:
     is_sent: bool = False
     attempts: int = 0
     retry_at_s: float = 0.0
-    trouble: str = ""
+    status: DeliveryStatus = DeliveryStatus.WAITING
+    last_error: str = ""
 
 
 class FakeAlerting:
@@ -95,9 +98,8 @@ class FakeAlerting:
         states = []
         for channel in self._channels:
             waiting = [q for q in self._queue if q.channel == channel.name and not q.is_sent]
-            why = (q.trouble for q in waiting if q.trouble not in {SILENCED, BEHIND})
-            trouble = next(why, SILENCED if waiting else "")
-            states.append(ChannelState(name=channel.name, is_configured=True, waiting=len(waiting), trouble=trouble))
+            deliveries = [(q.status, q.last_error) for q in waiting]
+            states.append(channel_state(channel.name, deliveries, is_configured=True))
         return tuple(states)
 
     def hand_over(self, old: str, new: str) -> tuple[Alert, ...]:
@@ -106,7 +108,8 @@ class FakeAlerting:
         newest = {}
         for queued in (q for q in self._queue if q.channel == old):
             queued.channel, queued.retry_at_s = new, 0.0
-            queued.trouble = queued.trouble if queued.trouble in {SILENCED, BEHIND} else ""
+            queued.status = queued.status if queued.status in BY_SILENCE else DeliveryStatus.WAITING
+            queued.last_error = ""
             newest[queued.alert.fingerprint] = queued.alert
         return tuple(alert for alert in newest.values() if alert.state is AlertState.FIRING)
 
@@ -150,10 +153,11 @@ class FakeAlerting:
         waiting = [_view(i, q) for i, q in enumerate(self._queue) if q.channel == channel.name and not q.is_sent]
         due, behind = in_order(waiting, now.timestamp())
         for index, until_s in behind.items():
-            self._queue[index].retry_at_s, self._queue[index].trouble = until_s, BEHIND
+            self._queue[index].retry_at_s, self._queue[index].status = until_s, DeliveryStatus.BEHIND
         held = {one.id: s for one in due if (s := silence_of(one.alert, self._silences.values(), now)) is not None}
         for index, silence in held.items():
-            self._queue[index].retry_at_s, self._queue[index].trouble = silence.ends_at.timestamp(), SILENCED
+            self._queue[index].retry_at_s = silence.ends_at.timestamp()
+            self._queue[index].status = DeliveryStatus.SILENCED
         told, dropped = without_pairs([one for one in due if one.id not in held])
         self._mark_sent(dropped)
         return told
@@ -163,7 +167,8 @@ class FakeAlerting:
         retry_at_s = now.timestamp() + BACKOFF.wait_s(attempts)
         for one in group:
             queued = self._queue[one.id]
-            queued.attempts, queued.trouble, queued.retry_at_s = attempts, str(error), retry_at_s
+            queued.attempts, queued.last_error, queued.retry_at_s = attempts, str(error), retry_at_s
+            queued.status = DeliveryStatus.FAILED
         return retry_at_s
 
     def _mark_sent(self, indexes: Iterable[int]) -> None:
@@ -177,5 +182,5 @@ def _view(index: int, queued: _Queued) -> QueuedAlert:
         alert=queued.alert,
         attempts=queued.attempts,
         retry_at_s=queued.retry_at_s,
-        trouble=queued.trouble,
+        status=queued.status,
     )

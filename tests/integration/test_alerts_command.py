@@ -19,7 +19,7 @@ from tests.judged_run import judged_run
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.config import load_config
 from tracker.domain.alerts.rules import loss_alerts
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.wiring.project import Project
 
 RUN = judged_run()
@@ -87,7 +87,7 @@ def alert_of(subject: str = "facts") -> Alert:
         run_id=RUN.run_id,
         step=1000,
         kind=AlertKind.LOSS,
-        subject=subject,
+        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=subject),
         state=AlertState.FIRING,
         message=f"{subject} regressed at step 1000",
         raised_at=datetime(2026, 2, 1, tzinfo=UTC),
@@ -119,7 +119,7 @@ def test_what_lasts_and_what_waits_is_listed(site: Site) -> None:
     assert "facts regressed at step 1000" in " ".join(said.split())
     assert "channel team: 1 alert waiting" in said
     listed = json.loads(tracker(site.folder, "alerts", "list", "--json"))
-    assert [alert["subject"] for alert in listed["open"]] == ["facts"]
+    assert [alert["subject"]["name"] for alert in listed["open"]] == ["facts"]
     assert {channel["name"]: channel["waiting"] for channel in listed["channels"]} == {"team": 1, "others": 1}
 
 
@@ -167,11 +167,11 @@ def test_a_channel_with_another_name_is_said_and_takes_over_what_waited_and_what
 def test_a_silence_holds_alerts_back_until_it_is_ended(site: Site) -> None:
     said = tracker(site.folder, "silence", "facts", "--for", "4h", "--reason", "the data is being mended")
     assert f"silenced until {datetime.now(UTC):%Y-}" in said
-    assert "so far nothing is called like that" not in said
+    assert "so far no benchmark is called like that" not in said
     site.raise_alert(alert_of())
     site.raise_alert(alert_of("sums"))
     said = tracker(site.folder, "silence", "nothing", "--for", "1s", "--reason", "sends what waits")
-    assert "so far nothing is called like that; what is known: facts, checkpoint, queue, latency" in said
+    assert "so far no benchmark is called like that; what is known: facts" in said
     assert "sums" in json.dumps(site.others.taken[0].json())
     assert len(site.others.taken) == 1
     listed = tracker(site.folder, "alerts", "list")
@@ -191,6 +191,10 @@ def test_a_silence_holds_alerts_back_until_it_is_ended(site: Site) -> None:
         (("facts", "--for", "4 weeks", "--reason", "r"), "write 30min, 4h or 2d"),
         (("facts", "--for", "0h", "--reason", "r"), "1s to 365d"),
         (("facts", "--end"), "is not silenced"),
+        (("checkpoint", "--for", "4h", "--reason", "r"), "checkpoint may be a kind of alert or a benchmark"),
+        (("--for", "4h", "--reason", "r"), "silence what?"),
+        (("facts", "--kind", "queue", "--for", "4h", "--reason", "r"), "alerts of the kind queue have no name"),
+        (("--kind", "latency", "--subset", "a", "--for", "4h", "--reason", "r"), "only benchmarks have subsets"),
         (("facts", "--for", "4h", "--reason", "r", "--run", "other"), "is not of the run of this tracker.toml"),
     ],
 )

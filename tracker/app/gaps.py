@@ -49,7 +49,7 @@ def skip_surplus(world: World, state: WatchState, now: datetime) -> tuple[Gap, .
 def gap_of_skipped(checkpoint: Checkpoint, order: QueueOrder, now: datetime) -> Gap:
     """Return what is remembered of a checkpoint that was skipped. Pure."""
     error = CheckpointSkipped(
-        f"skipped: {order.max_waiting} newer checkpoints were waiting",
+        f"{order.max_waiting} newer checkpoints were waiting",
         hint=f'`tracker run {checkpoint.uri}` evaluates it, watch.backlog = "all" every one; more workers skip fewer',
     )
     return Gap(

@@ -19,8 +19,7 @@ from tracker.adapters.database.codec import from_json
 from tracker.adapters.database.lock_sql import named_lock
 from tracker.domain.alerts.delivery import (
     BACKOFF,
-    BEHIND,
-    SILENCED,
+    DeliveryStatus,
     QueuedAlert,
     by_checkpoint,
     in_order,
@@ -107,7 +106,7 @@ class AlertLine:
         if self.rests(now):
             return
         due, behind = in_order(self._rows(OUTBOX.c.sent.is_(False)), now.timestamp())
-        self._put_off(behind, trouble=BEHIND)
+        self._put_off(behind, status=DeliveryStatus.BEHIND)
         told, dropped = without_pairs(self._not_silenced(due, now))
         self._update(dropped, sent=True)
         refused: set[str] = set()
@@ -128,7 +127,7 @@ class AlertLine:
         except Exception as error:  # noqa: BLE001 - a channel may come from another package
             self._wait(ids, max(one.attempts for one in group) + 1, error)
             return False
-        self._update(ids, sent=True, trouble="")
+        self._update(ids, sent=True, status=DeliveryStatus.WAITING, last_error="")
         if self._is_in_trouble:
             log.warning("channel %s takes alerts again", self._channel.name)
         self._is_in_trouble = False
@@ -141,7 +140,8 @@ class AlertLine:
         now = self._clock.now()
         retry_at = now + timedelta(seconds=wait)
         trouble = str(error) if isinstance(error, TrackerError) else words_of(error)
-        self._update(ids, attempts=attempts, retry_at_s=retry_at.timestamp(), trouble=trouble)
+        failed = {"status": DeliveryStatus.FAILED, "last_error": trouble}
+        self._update(ids, attempts=attempts, retry_at_s=retry_at.timestamp(), **failed)
         if is_away:
             self._rests = (now, retry_at)
             self._let_rest_until(retry_at.timestamp())
@@ -180,7 +180,7 @@ class AlertLine:
         return self._rows(and_(is_firing, OUTBOX.c.id.in_(newest)))
 
     def _rows(self, condition: ColumnElement[bool]) -> tuple[QueuedAlert, ...]:
-        columns = tuple(OUTBOX.c[name] for name in ("id", "alert", "attempts", "retry_at_s", "trouble"))
+        columns = tuple(OUTBOX.c[name] for name in ("id", "alert", "attempts", "retry_at_s", "status"))
         query = select(*columns).where(self._is_ours(), condition).order_by(OUTBOX.c.id)
         with transaction(self._engine) as connection:
             rows = connection.execute(query).all()
@@ -193,8 +193,8 @@ class AlertLine:
                     log.warning("an alert to channel %s cannot be told: %s", self._channel.name, error)
                 self._unreadable.add(row.id)
                 continue
-            own = {"attempts": row.attempts, "retry_at_s": row.retry_at_s, "trouble": row.trouble}
-            found.append(QueuedAlert(id=row.id, alert=alert, **own))
+            tried = {"attempts": row.attempts, "retry_at_s": row.retry_at_s}
+            found.append(QueuedAlert(id=row.id, alert=alert, status=DeliveryStatus(row.status), **tried))
         return tuple(found)
 
     def _not_silenced(self, due: Sequence[QueuedAlert], now: datetime) -> tuple[QueuedAlert, ...]:
@@ -205,7 +205,8 @@ class AlertLine:
         with transaction(self._engine) as connection:
             silences = tuple(from_json(Silence, text) for text in connection.scalars(lasting))
         held = {one.id: found for one in due if (found := silence_of(one.alert, silences, now)) is not None}
-        self._put_off({id_: silence.ends_at.timestamp() for id_, silence in held.items()}, trouble=SILENCED)
+        until_s = {id_: silence.ends_at.timestamp() for id_, silence in held.items()}
+        self._put_off(until_s, status=DeliveryStatus.SILENCED)
         return tuple(one for one in due if one.id not in held)
 
     def _put_off(self, until_s: Mapping[int, float], **values: str) -> None:

@@ -23,7 +23,7 @@ from tracker.adapters.alerts.line_sql import AlertLine
 from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
 from tracker.adapters.database.codec import from_json, to_json
 from tracker.adapters.database.tables import TRACKER_TABLES
-from tracker.domain.alerts.delivery import BEHIND, SILENCED
+from tracker.domain.alerts.delivery import BY_SILENCE, Delivery, DeliveryStatus, channel_state
 from tracker.domain.records.alerts import Alert, AlertState, ChannelState, Silence
 from tracker.domain.records.display import count_text
 from tracker.ports import Notifier
@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 
 CLOSE_S = 15.0
 """How long the end of a command waits for its channels; what they have not taken by then, the next start sends."""
-
-_BY_SILENCE = {SILENCED, BEHIND}
 
 
 class AlertOutbox:
@@ -95,7 +93,7 @@ class AlertOutbox:
             log.debug("alerts wait in the database: %s", error)
             return
         for state in left:
-            if state.trouble == SILENCED:
+            if state.is_silenced:
                 continue  # somebody wanted that
             count = count_text(state.waiting, "alert")
             if not state.is_configured:
@@ -104,24 +102,22 @@ class AlertOutbox:
                 )
                 log.warning(gone, count, state.name)
                 continue
-            why = state.trouble or "nobody has tried yet"
+            why = state.last_error or "nobody has tried yet"
             log.warning("%s for channel %s will be sent by the next start: %s", count, state.name, why)
 
     def channels(self) -> tuple[ChannelState, ...]:
         """Return how far every channel is; see `ports.Alerting`."""
-        query = select(OUTBOX.c.channel, OUTBOX.c.trouble).where(self._is_waiting()).order_by(OUTBOX.c.id)
-        waiting: dict[str, list[str]] = {name: [] for name in self._lines}
+        query = (
+            select(OUTBOX.c.channel, OUTBOX.c.status, OUTBOX.c.last_error)
+            .where(self._is_waiting())
+            .order_by(OUTBOX.c.id)
+        )
+        waiting: dict[str, list[Delivery]] = {name: [] for name in self._lines}
         with transaction(self._engine) as connection:
             for row in connection.execute(query):
-                waiting.setdefault(row.channel, []).append(row.trouble)
+                waiting.setdefault(row.channel, []).append((DeliveryStatus(row.status), row.last_error))
         return tuple(
-            ChannelState(
-                name=name,
-                is_configured=name in self._lines,
-                waiting=len(troubles),
-                trouble=next((t for t in troubles if t not in _BY_SILENCE), SILENCED if troubles else ""),
-            )
-            for name, troubles in waiting.items()
+            channel_state(name, deliveries, is_configured=name in self._lines) for name, deliveries in waiting.items()
         )
 
     def hand_over(self, old: str, new: str) -> tuple[Alert, ...]:
@@ -134,8 +130,9 @@ class AlertOutbox:
             connection.execute(delete(OUTBOX).where(self._is_of(old), known))
             texts = connection.scalars(firing.order_by(OUTBOX.c.id)).all()
             # As if nobody had tried: why the old one did not take it does not concern the new one.
-            waits = and_(OUTBOX.c.sent.is_(False), OUTBOX.c.trouble.not_in(_BY_SILENCE))
-            anew = {"trouble": case((waits, ""), else_=OUTBOX.c.trouble), "attempts": 0, "retry_at_s": 0.0}
+            waits = and_(OUTBOX.c.sent.is_(False), OUTBOX.c.status.not_in(BY_SILENCE))
+            status = case((waits, DeliveryStatus.WAITING), else_=OUTBOX.c.status)
+            anew = {"status": status, "last_error": "", "attempts": 0, "retry_at_s": 0.0}
             connection.execute(update(OUTBOX).where(self._is_of(old)).values(channel=new, **anew))
         return tuple(from_json(Alert, text) for text in texts)
 
@@ -196,6 +193,7 @@ def _queue(connection: Connection, channel: str, alert: Alert) -> None:
         "sent": False,
         "attempts": 0,
         "retry_at_s": 0.0,
-        "trouble": "",
+        "status": DeliveryStatus.WAITING,
+        "last_error": "",
     }
     connection.execute(insert_into(connection, OUTBOX).values(row))

@@ -20,8 +20,10 @@ OUTBOX = Table(
     Column("sent", Boolean, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("retry_at_s", Double, nullable=False),
-    # Why it waits, for people; empty: nobody has tried.
-    Column("trouble", Text, nullable=False),
+    # `delivery.DeliveryStatus`.
+    Column("status", String(16), nullable=False),
+    # What the channel said last, for people; empty: it has not refused it.
+    Column("last_error", Text, nullable=False),
     Index("alert_outbox_waiting", "sent", "channel", "id"),
     Index("alert_outbox_by_cause", "fingerprint", "channel", "id"),
 )

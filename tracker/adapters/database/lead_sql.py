@@ -12,6 +12,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.queue.database_sql import insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
 from eval_jobs.queue.sql_queue import UtcText
+from eval_jobs.records.run_scope import is_of
 from tracker.adapters.database.lock_sql import named_lock
 from tracker.adapters.database.tables import TRACKER_TABLES
 from tracker.domain.checkpoints.leading import Leader
@@ -81,8 +82,8 @@ class SqlLead:
 
     def _demand_own_name(self, connection: Connection) -> None:
         """Refuse a run that looks like a sub-folder of another one: each would take the other's plans for its own."""
-        names = sorted(connection.scalars(select(LEADERS.c.run_id)))
-        other = next((n for n in names if n.startswith(f"{self._run}/") or self._run.startswith(f"{n}/")), None)
+        others = sorted(set(connection.scalars(select(LEADERS.c.run_id))) - {self._run})
+        other = next((name for name in others if is_of(name, self._run) or is_of(self._run, name)), None)
         if other is not None:
             raise ConfigError(
                 f"{self._run} and {other} cannot be kept in one database: one would count as a sub-folder of the other",

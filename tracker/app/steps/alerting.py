@@ -12,7 +12,7 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.compare.view import RunNoise, compare_what_can_be
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, Patience
 from tracker.domain.records.display import one_line, shortened
-from tracker.domain.records.types import Policy
+from tracker.domain.records.types import Measure, Policy
 from tracker.ports import Alerting, History
 
 log = logging.getLogger(__name__)
@@ -56,11 +56,11 @@ class AlertDispatcher:
     def _with_questions(self, alert: Alert, record: EvalRecord) -> Alert:
         """Return the alert of a loss with a few of the questions that were answered rightly before."""
         evidence = alert.evidence
-        if alert.kind is not AlertKind.LOSS or alert.state is not AlertState.FIRING or evidence is None:
+        if evidence is None or not _is_loss_of_answers(alert):
             return alert
         if not (self.samples and evidence.n_lost and evidence.baseline_steps):
             return alert
-        benchmark, _, subset = alert.subject.partition(" / ")
+        benchmark, subset = alert.subject.name, alert.subject.subset
         try:
             before = self._evaluated(record, benchmark, evidence.baseline_steps[-1])
         except StoreError as error:  # what was asked then may be gone; the loss is told all the same
@@ -83,6 +83,12 @@ class AlertDispatcher:
 
 
 # --- private
+
+
+def _is_loss_of_answers(alert: Alert) -> bool:
+    """Say whether it begins that answers are wrong which were right."""
+    begins = alert.kind is AlertKind.LOSS and alert.state is AlertState.FIRING
+    return begins and alert.subject.measure is Measure.SCORE
 
 
 def _has(record: EvalRecord, benchmark: str) -> bool:

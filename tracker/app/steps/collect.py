@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointSkipped
 from eval_jobs.ports import Queue
+from eval_jobs.records.run_scope import is_of
 from tracker.domain.best.retention import (
     BASELINE,
     FIRST,
@@ -23,7 +24,6 @@ from tracker.domain.best.retention import (
     best_checkpoints,
     choose,
     identity_of,
-    is_of,
     merged,
 )
 from tracker.domain.records.branches import branches_of

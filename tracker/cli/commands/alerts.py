@@ -16,11 +16,20 @@ from rich.text import Text
 
 from eval_jobs.errors import AlertError, ConfigError, ExitCode
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
 from tracker.cli.options import config_option, json_option, json_text
-from tracker.domain.best.retention import is_of
-from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState, ChannelState, Silence
-from tracker.domain.records.display import count_text, one_line
+from tracker.domain.records.alerts import (
+    Alert,
+    AlertKind,
+    AlertMessage,
+    AlertState,
+    AlertSubject,
+    ChannelState,
+    Silence,
+    SubjectKind,
+)
+from tracker.domain.records.display import count_text, one_line, silenced_text
 from tracker.ports import Notifier
 from tracker.wiring.alerting import channels_of
 from tracker.wiring.project import Project
@@ -120,7 +129,7 @@ def trial_message(run_id: str, now: datetime) -> AlertMessage:
         run_id=run_id,
         step=0,
         kind=AlertKind.TEST,
-        subject="test",
+        subject=AlertSubject(kind=SubjectKind.TEST),
         state=AlertState.FIRING,
         message="this is a test: nothing happened, and alerts of this run arrive here",
         command="tracker alerts list",
@@ -207,12 +216,13 @@ def _channel_line(state: ChannelState) -> Text:
             f"`tracker alerts move {name} NEW` where it has another name now, or `tracker alerts drop {name}`",
             style="yellow",
         )
-    why = f": {one_line(state.trouble)}" if state.trouble else ""
+    said = "silenced" if state.is_silenced else one_line(state.last_error)
+    why = f": {said}" if said else ""
     return Text(f"channel {state.name}: {count_text(state.waiting, 'alert')} waiting{why}", style="yellow")
 
 
 def _silence_line(silence: Silence) -> Text:
-    what = f"{one_line(silence.subject)} of {one_line(silence.run_id)}"
+    what = f"{one_line(silenced_text(silence))} of {one_line(silence.run_id)}"
     return Text(
         f"silenced until {silence.ends_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {what} ({one_line(silence.reason)})"
     )

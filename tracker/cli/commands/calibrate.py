@@ -14,6 +14,7 @@ from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
+from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.api.opening import open_project
 from tracker.api.references import is_reference, named_checkpoint
@@ -24,7 +25,7 @@ from tracker.cli.evaluating import has_watcher
 from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.tables.calibration import calibration_table, repetitions
 from tracker.cli.tables.render import print_line
-from tracker.domain.best.retention import identity_of, is_of
+from tracker.domain.best.retention import identity_of
 from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
 from tracker.domain.records.display import duration_text, names_text, one_line

@@ -13,19 +13,16 @@ import click
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.identity import content_hash
+from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
 from tracker.cli.options import asked_as, config_option, json_option, json_text
-from tracker.domain.alerts.blind_spots import QUEUE
-from tracker.domain.alerts.rules import CHECKPOINT
-from tracker.domain.best.retention import is_of
-from tracker.domain.records.alerts import Silence
-from tracker.domain.records.display import one_line
+from tracker.domain.records.alerts import Silence, SubjectKind
+from tracker.domain.records.display import one_line, silenced_text
 from tracker.wiring.project import Project
 
 UNITS_S = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 LONGEST = timedelta(days=365)
-LATENCY = "latency"
-"""What the subjects of slower loads begin with."""
+KINDS = (SubjectKind.BENCHMARK, SubjectKind.LATENCY, SubjectKind.CHECKPOINT, SubjectKind.QUEUE)
 
 
 def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
@@ -46,7 +43,9 @@ def length_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 class _Asked:
     """What was asked for on the command line."""
 
-    subject: str
+    name: str | None
+    kind: str | None
+    subset: str | None
     length: timedelta | None
     reason: str | None
     end: bool
@@ -56,7 +55,9 @@ class _Asked:
 
 
 @click.command("silence")
-@click.argument("subject")
+@click.argument("name", required=False)
+@click.option("--kind", type=click.Choice([str(kind) for kind in KINDS]), help="What NAME is; default: a benchmark.")
+@click.option("--subset", help="Only this subset of the benchmark, or a pattern; default: the whole and all of them.")
 @click.option("--for", "length", callback=length_of, help="How long: 30min, 4h or 2d.")
 @click.option("--reason", help="Why; shown by `tracker alerts list`.")
 @click.option("--end", is_flag=True, help="End this silence now.")
@@ -65,8 +66,10 @@ class _Asked:
 @json_option
 @asked_as(_Asked)
 def command(asked: _Asked) -> None:
-    """Tell nobody of SUBJECT for a while: a benchmark with its subsets, checkpoint, queue, or a pattern such as math*.
+    """Tell nobody of a benchmark with its subsets for a while, or of several by a pattern such as math*.
 
+    `--kind latency` means slower answers, under the load NAME or any; `--kind checkpoint` and `--kind queue` what is
+    told of missing checkpoints and of evaluations that do not go on.
     Nothing is forgotten: what still lasts when the silence ends is told then. `tracker accept` ends a loss for good.
     """
     project = open_project(asked.config_path)
@@ -76,30 +79,31 @@ def command(asked: _Asked) -> None:
         raise ConfigError(f"{run_id} is not of the run of this tracker.toml, {own}", hint=f"write {own}/NAME")
     alerting = project.alerting
     silence = _asked_for(asked, run_id, now)
+    what = one_line(silenced_text(silence))
     if asked.end and silence.id not in {known.id for known in alerting.silences()}:
-        known = ", ".join(f"{one_line(s.subject)} of {one_line(s.run_id)}" for s in alerting.silences()) or "nothing"
-        raise ConfigError(f"{asked.subject!r} of {run_id} is not silenced", hint=f"silenced: {known}")
+        known = [f"{one_line(silenced_text(s))} of {one_line(s.run_id)}" for s in alerting.silences()]
+        raise ConfigError(f"{what} of {run_id} is not silenced", hint=f"silenced: {', '.join(known) or 'nothing'}")
     alerting.silence(silence)
     alerting.close()  # what is told now that a silence has ended
     if asked.as_json:
         click.echo(json_text(Silence, silence))
     elif asked.end:
-        click.echo(f"no longer silenced: {one_line(asked.subject)} of {one_line(run_id)}")
+        click.echo(f"no longer silenced: {what} of {one_line(run_id)}")
     else:
         until = f"{silence.ends_at:%Y-%m-%d %H:%M} UTC"
-        click.echo(f"silenced until {until}: {one_line(asked.subject)} of {one_line(run_id)}")
-        _say_what_is_unknown(project, asked.subject)
+        click.echo(f"silenced until {until}: {what} of {one_line(run_id)}")
+        _say_what_is_unknown(project, silence)
 
 
 # --- private
 
 
-def _say_what_is_unknown(project: Project, subject: str) -> None:
+def _say_what_is_unknown(project: Project, silence: Silence) -> None:
     """A name that is wrong would hold nothing back, and nobody would notice until the night."""
-    known = [*(b.resolved_name() for b in project.config.benchmark), CHECKPOINT, QUEUE, LATENCY]
-    pattern = re.split(" / |, ", subject, maxsplit=1)[0]  # of a benchmark's subset or measure
-    if not any(fnmatchcase(name, pattern) for name in known):
-        click.echo(f"so far nothing is called like that; what is known: {one_line(', '.join(known))}")
+    known = [benchmark.resolved_name() for benchmark in project.config.benchmark]
+    is_known = any(name == silence.name or fnmatchcase(name, silence.name) for name in known)
+    if silence.kind is SubjectKind.BENCHMARK and not is_known:
+        click.echo(f"so far no benchmark is called like that; what is known: {one_line(', '.join(known))}")
 
 
 def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:
@@ -108,11 +112,31 @@ def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:
         raise ConfigError("for how long?", hint="give --for 4h to begin a silence, or --end to end it")
     if not (reason or asked.end):
         raise ConfigError("a silence needs a reason", hint="--reason says it to those who wonder why nobody was told")
+    kind, name, subset = _kind_of(asked), asked.name or "*", asked.subset or "*"
     return Silence(
-        id=content_hash([run_id, asked.subject]),
+        id=content_hash([run_id, kind, name, subset]),
         run_id=run_id,
-        subject=asked.subject,
+        kind=kind,
+        name=name,
+        subset=subset,
         reason=reason,
         begins_at=now,
         ends_at=now + (asked.length or timedelta()),
     )
+
+
+def _kind_of(asked: _Asked) -> SubjectKind:
+    """Return what is to be silenced; a word that means a kind and may be a benchmark's name is asked back."""
+    if asked.kind is None and asked.name in KINDS:
+        raise ConfigError(
+            f"{asked.name} may be a kind of alert or a benchmark",
+            hint=f"write --kind {asked.name}, or --kind benchmark {asked.name} for a benchmark of that name",
+        )
+    kind = SubjectKind(asked.kind or SubjectKind.BENCHMARK)
+    if kind is SubjectKind.BENCHMARK and not asked.name:
+        raise ConfigError("silence what?", hint="name a benchmark, or a kind of alert by --kind")
+    if kind in (SubjectKind.CHECKPOINT, SubjectKind.QUEUE) and asked.name:
+        raise ConfigError(f"alerts of the kind {kind} have no name", hint=f"leave out {asked.name!r}")
+    if kind is not SubjectKind.BENCHMARK and asked.subset is not None:
+        raise ConfigError("only benchmarks have subsets", hint="leave out --subset")
+    return kind

@@ -12,7 +12,7 @@ from eval_jobs.queue_types import QueueState, Running
 from eval_jobs.records.progress import progress_text
 from tracker.domain.alerts.evidence import looking
 from tracker.domain.alerts.rules import CHECKPOINT
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.display import count_text, duration_text
 
 INTERVALS = 3
@@ -34,8 +34,7 @@ COPIED_S = 10.0
 PLANS = 3
 """Evaluations after which it is known how long one takes."""
 
-QUEUE = "queue"
-"""Subject of what is about all waiting checkpoints."""
+QUEUE = AlertSubject(kind=SubjectKind.QUEUE)
 
 
 @dataclass(frozen=True, kw_only=True)

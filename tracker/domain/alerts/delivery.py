@@ -11,19 +11,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from urllib.parse import quote
 
 from eval_jobs.backoff import Backoff
-from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, Silence
-
-SILENCED = "silenced"
-"""Trouble of an alert that a silence holds back."""
-
-BEHIND = "waits for what is told before it"
-"""Trouble of an alert whose cause has older news that cannot be told yet."""
+from eval_jobs.records.run_scope import is_of
+from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, ChannelState, Silence
 
 BACKOFF = Backoff(first_s=5.0, longest_s=300.0)
+
+
+class DeliveryStatus(StrEnum):
+    """Why an alert waits."""
+
+    WAITING = "waiting"
+    """It is its turn, and nobody has tried; or the channel has taken it."""
+    SILENCED = "silenced"
+    """A silence holds it back."""
+    BEHIND = "behind"
+    """Its cause has older news that cannot be told yet."""
+    FAILED = "failed"
+    """The channel did not take it, and is tried again."""
+
+
+BY_SILENCE = frozenset({DeliveryStatus.SILENCED, DeliveryStatus.BEHIND})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +48,23 @@ class QueuedAlert:
     attempts: int
     retry_at_s: float
     """POSIX time before which it is not tried."""
-    trouble: str
-    """Why it was not delivered yet; empty: nobody has tried."""
+    status: DeliveryStatus
+
+
+Delivery = tuple[DeliveryStatus, str]
+"""Why an alert waits, and what its channel said last; empty: nothing."""
+
+
+def channel_state(name: str, waiting: Sequence[Delivery], *, is_configured: bool) -> ChannelState:
+    """Return how far a channel is whose alerts wait like that, oldest first."""
+    own = [last_error for status, last_error in waiting if status not in BY_SILENCE]
+    return ChannelState(
+        name=name,
+        is_configured=is_configured,
+        waiting=len(waiting),
+        is_silenced=bool(waiting) and not own,
+        last_error=own[0] if own else "",
+    )
 
 
 def silence_of(alert: Alert, silences: Iterable[Silence], now: datetime) -> Silence | None:
@@ -76,9 +103,9 @@ def without_pairs(queued: Sequence[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...
         cause = one.alert.fingerprint
         if one.alert.state is AlertState.FIRING:
             begun[cause] = one
-            if one.trouble == SILENCED:
+            if one.status is DeliveryStatus.SILENCED:
                 silenced.add(cause)
-            elif one.trouble != BEHIND:
+            elif one.status is not DeliveryStatus.BEHIND:
                 silenced.discard(cause)
         elif (first := begun.pop(cause, None)) is not None and cause in silenced:
             dropped |= {first.id, one.id}
@@ -122,6 +149,10 @@ def message_of(group: Sequence[QueuedAlert], link: str) -> AlertMessage:
 
 
 def _is_meant(alert: Alert, silence: Silence) -> bool:
-    is_of_run = alert.run_id == silence.run_id or alert.run_id.startswith(f"{silence.run_id}/")
-    parts = (alert.subject, alert.subject.split(" / ")[0], alert.subject.split(", ")[0])
-    return is_of_run and any(fnmatchcase(part, silence.subject) for part in parts)
+    subject = alert.subject
+    is_named = _fits(subject.name, silence.name) and _fits(subject.subset, silence.subset)
+    return is_of(alert.run_id, silence.run_id) and subject.kind is silence.kind and is_named
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatchcase(name, pattern)  # a name may hold what means something in a pattern

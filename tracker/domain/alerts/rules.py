@@ -17,9 +17,9 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.alerts.evidence import comparing, evidence_of, evidence_of_latency, looking
 from tracker.domain.calibration.noise import repetition
 from tracker.domain.calibration.repetition_text import is_unfit, repetition_text, unfit_text
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
-from tracker.domain.records.display import subject_text
+from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.types import (
     Acceptance,
     Closing,
@@ -32,8 +32,7 @@ from tracker.domain.records.types import (
     VerdictWord,
 )
 
-CHECKPOINT = "checkpoint"
-"""Subject of what is about a whole checkpoint."""
+CHECKPOINT = AlertSubject(kind=SubjectKind.CHECKPOINT)
 
 
 def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[EvalRecord] = ()) -> tuple[Alert, ...]:
@@ -60,7 +59,7 @@ def alert_of_acceptance(episode: Episode, acceptance: Acceptance) -> Alert:
         run_id=episode.run_id,
         step=acceptance.step,
         kind=AlertKind.LOSS,
-        subject=subject_text(episode.benchmark, episode.subset, episode.measure),
+        subject=_subject_of(episode),
         state=AlertState.RESOLVED,
         message=f"{episode.benchmark}: its level at step {acceptance.step} was accepted: {acceptance.reason}",
         raised_at=acceptance.accepted_at,
@@ -108,7 +107,7 @@ def _is_no_slower(verdict: LatencyVerdict) -> bool:
 def _of_gaps(report: Report, open_alerts: Iterable[Alert]) -> Iterator[Alert]:
     """A checkpoint that was called lost and is there: it was finished late, or a person had it evaluated."""
     for alert in open_alerts:
-        if alert.subject == CHECKPOINT and alert.kind in (None, AlertKind.CHECKPOINT) and alert.step == report.step:
+        if alert.kind is AlertKind.CHECKPOINT and alert.step == report.step:
             message = f"checkpoint {report.step} was evaluated after all"
             yield replace(alert, state=AlertState.RESOLVED, message=message, raised_at=report.created_at)
 
@@ -118,15 +117,16 @@ def _of_losses(report: Report) -> Iterator[Alert]:
     for episode in report.episodes:
         if episode.measure is Measure.OUTPUT_LENGTH:
             continue  # longer answers are shown; whether they are worse, the score says
-        subject = subject_text(episode.benchmark, episode.subset, episode.measure)
+        subject = _subject_of(episode)
+        shown = alert_subject_text(subject)
         verdict = verdicts.get((episode.benchmark, episode.subset, episode.measure))
         is_left = episode.closed_by is Closing.SUPERSEDED
         if is_left:
-            message = f"{subject}: training went back to step {episode.closed_step}, before this loss was seen"
+            message = f"{shown}: training went back to step {episode.closed_step}, before this loss was seen"
         elif verdict is None:
-            message = f"{subject} is lost again: training went back to before its recovery"
+            message = f"{shown} is lost again: training went back to before its recovery"
         else:
-            message = f"{subject} {verdict.word} at step {report.step}: {verdict.reason}"
+            message = f"{shown} {verdict.word} at step {report.step}: {verdict.reason}"
         yield Alert(
             fingerprint=_fingerprint_of(episode),
             run_id=report.run_id,
@@ -155,13 +155,19 @@ def _of_latency(report: Report) -> Iterator[Alert]:
             run_id=report.run_id,
             step=report.step,
             kind=AlertKind.LATENCY,
-            subject=f"latency, load {load}",
+            subject=AlertSubject(kind=SubjectKind.LATENCY, name=load),
             state=AlertState.FIRING if slower else AlertState.RESOLVED,
             message=f"latency under load {load} at step {report.step}: {said}",
             evidence=evidence_of_latency(slower),
             command=f"tracker report {shlex.quote(report.run_id)}",
             raised_at=report.created_at,
         )
+
+
+def _subject_of(episode: Episode) -> AlertSubject:
+    return AlertSubject(
+        kind=SubjectKind.BENCHMARK, name=episode.benchmark, subset=episode.subset, measure=episode.measure
+    )
 
 
 def _of_repetition(found: Repetition) -> Alert:
@@ -172,7 +178,7 @@ def _of_repetition(found: Repetition) -> Alert:
         run_id=found.run_id,
         step=found.step,
         kind=AlertKind.UNFIT,
-        subject=found.benchmark,
+        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=found.benchmark),
         state=AlertState.FIRING if unfit else AlertState.RESOLVED,
         message=unfit_text(found) if unfit else fit,
         command=f"tracker calibrate {shlex.quote(f'{found.run_id}@{found.step}')}",
@@ -191,7 +197,7 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
         run_id=report.run_id,
         step=report.step,
         kind=AlertKind.MISSING,
-        subject=verdict.benchmark,
+        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=verdict.benchmark),
         state=AlertState.FIRING if missing else AlertState.RESOLVED,
         message=f"{verdict.benchmark} {'' if missing else 'no longer '}missing at step {report.step}: {verdict.reason}",
         command=f"tracker run {shlex.quote(report.checkpoint.uri)}",

@@ -16,7 +16,7 @@ from datetime import UTC
 
 from eval_jobs.identity import content_hash
 from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState, Evidence
-from tracker.domain.records.display import count_text, one_line, score_text, signed_text, steps_text
+from tracker.domain.records.display import alert_subject_text, count_text, one_line, score_text, signed_text, steps_text
 
 MAX_NAME_CHARS = 80
 MAX_SENTENCE_CHARS = 600
@@ -104,7 +104,7 @@ def id_of(message: AlertMessage) -> str:
 
 def entry_of(alert: Alert) -> Entry:
     """Return one alert in words."""
-    subject = line_of(alert.subject, MAX_NAME_CHARS)
+    subject = line_of(alert_subject_text(alert.subject), MAX_NAME_CHARS)
     firing, resolved = _HEADLINES[alert.kind]
     command = one_line(alert.command)
     evidence = alert.evidence or Evidence()

@@ -52,11 +52,6 @@ class Choice:
     """Why it is kept; empty: it may go."""
 
 
-def is_of(run_id: str, run: str) -> bool:
-    """Return whether a checkpoint is of `run` or of one of its sub-folders, `run/name`."""
-    return run_id == run or run_id.startswith(f"{run}/")
-
-
 def identity_of(checkpoint: Checkpoint) -> Identity:
     """Return what a checkpoint is known by."""
     return Identity(

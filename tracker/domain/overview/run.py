@@ -148,7 +148,7 @@ def skipped_text(skipped: Sequence[Gap]) -> str:
     """Return in one line which checkpoints were skipped, and why."""
     steps = sorted(gap.step for gap in skipped)
     which = f"step {steps[0]}" if len(steps) == 1 else f"{len(steps)} checkpoints, step {steps[0]} to {steps[-1]}"
-    return f"{which}: {skipped[0].message.removeprefix('skipped: ')} (`tracker history` says how to evaluate one)"
+    return f"{which}: {skipped[0].message} (`tracker history` says how to evaluate one)"
 
 
 def standings(view: Overview) -> tuple[Standing, ...]:

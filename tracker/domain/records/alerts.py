@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from tracker.domain.records.types import Measure
+
 
 class AlertState(StrEnum):
     """Whether an alert's cause is present."""
@@ -32,6 +34,29 @@ class AlertKind(StrEnum):
     """Repeating a benchmark changes its score by more than what it is to find."""
     TEST = "test"
     """Nothing happened: somebody tries a channel."""
+
+
+class SubjectKind(StrEnum):
+    """What an alert's subject is; a benchmark may have any of these words as its name."""
+
+    BENCHMARK = "benchmark"
+    LATENCY = "latency"
+    CHECKPOINT = "checkpoint"
+    """A whole checkpoint, or that none comes."""
+    QUEUE = "queue"
+    TEST = "test"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertSubject:
+    """What an alert speaks of. `display.alert_subject_text` makes words of it."""
+
+    kind: SubjectKind
+    name: str = ""
+    """Of the benchmark, or of the load under which latency is measured."""
+    subset: str = ""
+    """Empty: the whole benchmark."""
+    measure: Measure = Measure.SCORE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +90,7 @@ class Alert:
     run_id: str
     step: int
     kind: AlertKind
-    subject: str
-    """Benchmark name, or `checkpoint`."""
+    subject: AlertSubject
     state: AlertState
     message: str
     evidence: Evidence | None = None
@@ -99,8 +123,11 @@ class Silence:
     id: str
     run_id: str
     """The run or one of its sub-folders."""
-    subject: str
-    """Name of a benchmark, or a pattern with `*` and `?`; a benchmark's subsets and measures are meant too."""
+    kind: SubjectKind
+    name: str = "*"
+    """Of a benchmark or load, or a pattern with `*` and `?`; a benchmark's measures are meant too."""
+    subset: str = "*"
+    """The same for subsets of the benchmark; only a pattern that fits the empty name means the whole benchmark."""
     reason: str
     begins_at: datetime
     ends_at: datetime
@@ -114,8 +141,10 @@ class ChannelState:
     is_configured: bool
     waiting: int
     """Alerts that it was not told yet."""
-    trouble: str = ""
-    """Why the oldest of them waits that is not silenced; empty: it is its turn."""
+    is_silenced: bool = False
+    """All of them are held back by silences."""
+    last_error: str = ""
+    """What it said to the oldest of them that is not silenced; empty: it is its turn."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from itertools import product
 
 from eval_jobs.identity import content_hash, make_plan, sweep_plan
+from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import (
     Benchmark,
     Checkpoint,
@@ -23,7 +24,6 @@ from eval_jobs.types import (
     Suite,
     SweepCell,
 )
-from tracker.domain.best.retention import is_of
 from tracker.domain.sweeps.types import OtherModel, Setting, Sweep
 
 GENERATION_AXES = ("temperature", "top_p", "top_k", "seed")

@@ -14,7 +14,7 @@ from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import MADE_AT, run_data, sources_of
 from tests.unit.dashboards.page.test_html import parsed
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 
 RUN = forgetting_run()
 
@@ -25,7 +25,7 @@ def _alert(number: int) -> Alert:
         run_id=RUN.run_id,
         step=700,
         kind=AlertKind.LOSS,
-        subject="facts",
+        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name="facts"),
         state=AlertState.FIRING,
         message=f"alert {number}",
         raised_at=datetime(2026, 3, 14, tzinfo=UTC),

@@ -17,6 +17,7 @@ from tests.unit.tracker.app.test_tick import Fuse, cut
 from tracker.app.tick import tick
 from tracker.app.world import QueueOrder, WatchState
 from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.types import Pinned, Report, VerdictWord
 from tracker.domain.verdicts.out_of_order import words_of
 
@@ -61,7 +62,7 @@ def words(fakes: FakeWorld) -> dict[tuple[int, str], VerdictWord]:
 
 
 def losses_told(fakes: FakeWorld) -> set[str]:
-    return {a.subject for a in fakes.alerting.alerts if a.state is AlertState.FIRING}
+    return {alert_subject_text(a.subject) for a in fakes.alerting.alerts if a.state is AlertState.FIRING}
 
 
 def test_too_many_waiting_checkpoints_leave_the_first_and_the_newest() -> None:
@@ -70,7 +71,7 @@ def test_too_many_waiting_checkpoints_leave_the_first_and_the_newest() -> None:
     passed = tick(fakes.world(), WatchState(), fakes.clock.now())
     assert [gap.step for gap in passed.skipped] == steps[1:-2]
     assert {gap.code for gap in passed.skipped} == {"E-CKPT-SKIPPED"}
-    assert passed.skipped[0].message == "skipped: 3 newer checkpoints were waiting"
+    assert passed.skipped[0].message == "3 newer checkpoints were waiting"
     assert f"tracker run {fakes.run.records[1].plan.checkpoint.uri}" in passed.skipped[0].hint
     assert fakes.history.gaps(fakes.run.run_id) == passed.skipped
     assert fakes.alerting.alerts == []

@@ -21,6 +21,7 @@ from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.types import Gap, Pinned, Report, VerdictWord
 
 GAP = forgetting_run().gaps[0]
@@ -141,12 +142,14 @@ def test_a_checkpoint_that_is_evaluated_after_all_ends_the_alert_of_its_gap() ->
     fakes.source.put_gap(gap)
     tick(fakes.world(), WatchState(), now)
     review(fakes.world(), record, now)
-    told = [alert.state for alert in fakes.alerting.alerts if alert.subject == "checkpoint"]
+    told = [alert.state for alert in fakes.alerting.alerts if alert_subject_text(alert.subject) == "checkpoint"]
     assert told == [AlertState.FIRING, AlertState.RESOLVED]
-    assert not [alert for alert in fakes.history.open_alerts(gap.run_id) if alert.subject == "checkpoint"]
+    assert not [
+        alert for alert in fakes.history.open_alerts(gap.run_id) if alert_subject_text(alert.subject) == "checkpoint"
+    ]
     fakes.source.put_gap(replace(gap, seen_at=now))  # as the next process finds it
     tick(fakes.world(), WatchState(), now)
-    assert len([alert for alert in fakes.alerting.alerts if alert.subject == "checkpoint"]) == 2
+    assert len([alert for alert in fakes.alerting.alerts if alert_subject_text(alert.subject) == "checkpoint"]) == 2
 
 
 def test_a_pass_asks_the_history_nothing_about_gaps_that_are_told() -> None:

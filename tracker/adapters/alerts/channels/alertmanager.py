@@ -15,7 +15,7 @@ from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.posting import JSON, HttpChannel, json_bytes, post, unknown_answer
 from tracker.domain.alerts.text import Entry, entry_of, line_of
 from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState
-from tracker.domain.records.display import one_line
+from tracker.domain.records.display import alert_subject_text, one_line
 
 REPEAT_S = 60.0
 LASTS = timedelta(days=30)
@@ -72,7 +72,7 @@ def _alert(alert: Alert, message: AlertMessage, now: datetime) -> dict[str, obje
     labels = {
         "alertname": name,
         "run": line_of(alert.run_id, MAX_LABEL_CHARS),
-        "subject": line_of(alert.subject, MAX_LABEL_CHARS),
+        "subject": line_of(alert_subject_text(alert.subject), MAX_LABEL_CHARS),
         "kind": alert.kind or "",
         "severity": severity,
         "fingerprint": line_of(alert.fingerprint, MAX_LABEL_CHARS),

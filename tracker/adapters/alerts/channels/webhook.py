@@ -19,7 +19,7 @@ from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.posting import JSON, HttpChannel, json_bytes, post
 from tracker.domain.alerts.text import id_of, text_of
 from tracker.domain.records.alerts import Alert, AlertMessage
-from tracker.domain.records.display import clean, one_line
+from tracker.domain.records.display import alert_subject_text, clean, one_line
 
 SCHEMA_VERSION = 1
 _ENCODED = "whsec_"
@@ -87,7 +87,7 @@ def _alert(alert: Alert) -> dict[str, object]:
         "state": alert.state,
         "kind": alert.kind,
         "step": alert.step,
-        "subject": clean(alert.subject),
+        "subject": clean(alert_subject_text(alert.subject)),
         "message": clean(alert.message),
         "command": clean(alert.command),
         "raised_at": alert.raised_at.isoformat(),

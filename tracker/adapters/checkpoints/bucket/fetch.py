@@ -23,6 +23,7 @@ from eval_jobs.backoff import Backoff
 from eval_jobs.errors import ConfigError, StoreUnavailable
 from eval_jobs.host.proc import boot_id
 from eval_jobs.identity import content_hash
+from eval_jobs.records.run_scope import is_of
 from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
 from tracker.adapters.checkpoints.bucket.listing import Prefix, facts_of
 from tracker.adapters.checkpoints.pins.hold import HELD, MANIFEST, Pin, new_hold, remove_folder, seal, store_error
@@ -63,7 +64,7 @@ class Fetcher:
             if document is None or not is_abandoned(folder, now):
                 continue
             run_id, uri = document["run_id"], document["uri"]
-            if run_id == run_name or run_id.startswith(f"{run_name}/"):
+            if is_of(run_id, run_name):
                 own = new_hold(run_id, self._pins_dir)
                 folder.rename(own)
                 self._begun[uri] = (document["version"], own)

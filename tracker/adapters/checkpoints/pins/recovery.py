@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path, PurePath, PurePosixPath
 
 from eval_jobs.errors import CheckpointError
+from eval_jobs.records.run_scope import is_of
 from tracker.adapters.checkpoints.files.safetensors_file import digest_weights
 from tracker.adapters.checkpoints.pins.hold import HELD, owner_mark, remove_folder
 from tracker.adapters.checkpoints.pins.manifest import Pin, is_unchanged, read_pin
@@ -60,8 +61,7 @@ def _usable_pins(pins_dir: Path, run_name: str, output_dir: PurePath, now: datet
 
 
 def _belongs(pin: Pin, run_name: str, output_dir: PurePath) -> bool:
-    is_run = pin.run_id == run_name or pin.run_id.startswith(f"{run_name}/")
-    return is_run and PurePosixPath(pin.source).is_relative_to(output_dir)
+    return is_of(pin.run_id, run_name) and PurePosixPath(pin.source).is_relative_to(output_dir)
 
 
 def _is_usable(pin: Pin) -> bool:

@@ -131,7 +131,8 @@ def _create_alerts() -> None:
         sa.Column("sent", sa.Boolean, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("retry_at_s", sa.Double, nullable=False),
-        sa.Column("trouble", sa.Text, nullable=False),
+        sa.Column("status", sa.String(16), nullable=False),
+        sa.Column("last_error", sa.Text, nullable=False),
     )
     op.create_index("alert_outbox_waiting", "alert_outbox", ["sent", "channel", "id"])
     op.create_index("alert_outbox_by_cause", "alert_outbox", ["fingerprint", "channel", "id"])

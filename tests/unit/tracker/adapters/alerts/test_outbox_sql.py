@@ -20,7 +20,8 @@ from tracker.adapters.alerts.line_sql import AlertLine
 from tracker.adapters.alerts.outbox_sql import AlertOutbox
 from tracker.adapters.alerts.tables_sql import OUTBOX
 from tracker.adapters.database.lock_sql import named_lock
-from tracker.domain.records.alerts import AlertMessage, Silence
+from tracker.domain.records.alerts import AlertMessage, Silence, SubjectKind
+from tracker.domain.records.display import alert_subject_text
 
 PATIENCE_S = 60.0
 
@@ -66,7 +67,9 @@ def test_a_dead_channel_delays_neither_the_watcher_nor_another_channel(engine: E
     outbox.publish([alert("facts", 200)])
     assert outbox.flush() > 0
     outbox._lines["alive"].join(PATIENCE_S)
-    assert alive.told() == [(a.subject, a.step, a.state) for a in (alert("sums", 100), alert("facts", 200))]
+    assert alive.told() == [
+        (alert_subject_text(a.subject), a.step, a.state) for a in (alert("sums", 100), alert("facts", 200))
+    ]
     assert dead.messages == []
     dead.let_go.set()
     outbox.close()
@@ -121,7 +124,7 @@ def test_a_service_that_forgets_hears_again_what_lasts(engine: Engine) -> None:
     outbox.close()
     clock.advance(2)
     outbox.close()
-    told = [[a.subject for a in m.alerts] for m in channel.messages]
+    told = [[alert_subject_text(a.subject) for a in m.alerts] for m in channel.messages]
     first = [["sums", "facts"], ["sums", "facts"]]  # the news, and at once what lasts
     assert told == [*first, ["facts"], ["sums"], ["sums"]]
 
@@ -202,11 +205,13 @@ def test_nobody_is_warned_of_what_somebody_silenced(engine: Engine, caplog: pyte
     clock, channel = FakeClock(), FakeChannel(name="team")
     outbox, now = AlertOutbox(engine, (channel,), clock, run=RUN), clock.now()
     outbox.silence(
-        Silence(id="a", run_id=RUN, subject="*", reason="r", begins_at=now, ends_at=now + timedelta(hours=1))
+        Silence(
+            id="a", run_id=RUN, kind=SubjectKind.BENCHMARK, reason="r", begins_at=now, ends_at=now + timedelta(hours=1)
+        )
     )
     outbox.publish([alert("sums", 100), end_of("sums", 200)])
     with caplog.at_level(logging.WARNING):
         outbox.close()
         outbox.close()
     assert caplog.text == ""
-    assert [(s.waiting, s.trouble) for s in outbox.channels()] == [(2, "silenced")]
+    assert [(s.waiting, s.is_silenced) for s in outbox.channels()] == [(2, True)]

@@ -15,6 +15,7 @@ from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.alerts.rules import alert_of_gap
 from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.types import Closing, Gap
 from tracker.domain.sweeps.matrix import plans_of
 
@@ -145,7 +146,7 @@ def test_losses_of_the_past_are_told_when_it_ends_as_they_are_then_and_once() ->
     for _ in range(2):
         tell_what_lasts(loud, [run])
         told = fill.fakes.alerting.alerts
-        assert [(a.step, a.subject, a.state) for a in told] == [
+        assert [(a.step, alert_subject_text(a.subject), a.state) for a in told] == [
             (1000, "facts", AlertState.FIRING),
             (1000, "sums", AlertState.FIRING),
         ]
@@ -163,7 +164,7 @@ def test_a_loss_that_was_over_within_the_past_is_not_told() -> None:
         if episode.benchmark == "facts":
             history.append_episode(replace(episode, closed_step=900, closed_by=Closing.RECOVERED))
     tell_what_lasts(loud, [run])
-    assert [alert.subject for alert in fill.fakes.alerting.alerts] == ["sums"]
+    assert [alert_subject_text(alert.subject) for alert in fill.fakes.alerting.alerts] == ["sums"]
 
 
 def test_what_people_were_told_before_ends_while_the_past_is_filled() -> None:

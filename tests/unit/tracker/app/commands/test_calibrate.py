@@ -27,6 +27,7 @@ from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.calibration import Calibration
+from tracker.domain.records.display import alert_subject_text
 
 ROWS = 100
 INFO = EngineInfo(name="fake", version="1", load_method="cold", load_s=0.5, log="", machine="m")
@@ -223,7 +224,7 @@ def test_an_unfit_benchmark_is_told_once_and_resolved_when_it_is_fit_again(suite
         site.calibrated()
     told = site.fakes.alerting.alerts
     assert [alert.state for alert in told] == [AlertState.FIRING, AlertState.RESOLVED, AlertState.FIRING]
-    assert {(alert.subject, alert.run_id, alert.step) for alert in told} == {
+    assert {(alert_subject_text(alert.subject), alert.run_id, alert.step) for alert in told} == {
         ("numbers", site.checkpoint.run_id, site.checkpoint.step)
     }
     assert len({alert.fingerprint for alert in told}) == 1

@@ -12,7 +12,8 @@ from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.evidence import comparing, evidence_of
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState, Evidence
+from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, Evidence, SubjectKind
+from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.types import Baseline, Comparison, Report, Verdict, VerdictWord
 
 RUN = forgetting_run(trouble=False)
@@ -20,14 +21,14 @@ BEFORE, AFTER = RUN.records[5], RUN.records[6]
 """Steps 600 and 700: `facts` is lost in between."""
 
 
-def loss(subject: str = "facts", **changes: object) -> Alert:
+def loss(benchmark: str = "facts", subset: str = "", **changes: object) -> Alert:
     evidence = Evidence(score=0.0, change=-0.9, baseline_steps=(500, 600), n_common=40, n_lost=36)
     alert = Alert(
         fingerprint="f",
         run_id=RUN.run_id,
         step=700,
         kind=AlertKind.LOSS,
-        subject=subject,
+        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=benchmark, subset=subset),
         state=AlertState.FIRING,
         message="facts regressed",
         evidence=evidence,
@@ -69,7 +70,7 @@ def test_a_loss_shows_a_few_questions_that_were_right_before() -> None:
 
 def test_a_loss_of_a_subset_shows_questions_of_that_subset() -> None:
     subset = result_of(BEFORE, "facts").samples[0].subset
-    shown = told(loss(f"facts / {subset}"), samples=10)
+    shown = told(loss(subset=subset), samples=10)
     assert shown
     assert set(shown) <= lost("facts", subset)
 
@@ -91,7 +92,7 @@ def test_samples_that_are_gone_keep_nobody_from_being_told() -> None:
 
     history = Damaged()
     assert told(loss(), history=history) == ()
-    assert [a.subject for a in history.open_alerts(RUN.run_id)] == ["facts"]
+    assert [alert_subject_text(a.subject) for a in history.open_alerts(RUN.run_id)] == ["facts"]
 
 
 def verdict(baseline: Baseline = Baseline.PEAK) -> Verdict:

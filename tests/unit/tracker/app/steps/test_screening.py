@@ -29,6 +29,7 @@ from tests.unit.tracker.app.screening_bench import (
 from tracker.app.review import review
 from tracker.app.tick import tick
 from tracker.domain.records.alerts import AlertState
+from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.verdicts.screening import is_screen, savings_of
 
@@ -169,7 +170,7 @@ def test_a_rest_that_cannot_be_asked_is_a_blind_spot_and_not_a_score() -> None:
     through(bench, LOST_AT)
     assert bench.words(LOST_AT) == {"sums": VerdictWord.MISSING, "facts": bench.words(LOST_AT)["facts"]}
     last = bench.fakes.alerting.alerts[-1]
-    assert (last.subject, last.step, last.state) == ("sums", LOST_AT, AlertState.FIRING)
+    assert (alert_subject_text(last.subject), last.step, last.state) == ("sums", LOST_AT, AlertState.FIRING)
 
 
 def test_a_rest_whose_screen_is_gone_says_so() -> None:

@@ -12,6 +12,7 @@ from eval_jobs.types import BenchmarkFailure
 from tests.records import checkpoint_of, forgetting_run
 from tracker.domain.alerts.rules import alert_of_acceptance, alert_of_gap, alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.types import (
     Acceptance,
     Closing,
@@ -87,7 +88,7 @@ def test_a_loss_is_told_once_however_many_checkpoints_show_it() -> None:
 def test_the_message_says_what_where_and_by_how_much() -> None:
     (alert,) = alerts_for(report_of(700, LOSS, sums=W.REGRESSED), ())
     assert alert.message == "sums regressed at step 700: 0.93 -> 0.02 since step 600"
-    assert (alert.subject, alert.step, alert.run_id, alert.raised_at) == ("sums", 700, "run", NOW)
+    assert (alert_subject_text(alert.subject), alert.step, alert.run_id, alert.raised_at) == ("sums", 700, "run", NOW)
 
 
 @pytest.mark.parametrize("word", [w for w in W if w is not W.MISSING])
@@ -138,7 +139,7 @@ def test_subsets_and_cut_answers_are_losses_of_their_own_and_longer_answers_tell
     findings = [verdict_of("sums", W.REGRESSED, e.subset, e.measure) for e in parts]
     report = report_of(700, LOSS, *parts, findings=findings, sums=W.REGRESSED)
     alerts = alerts_for(report, ())
-    assert [a.subject for a in alerts] == ["sums", "sums / anatomy", "sums, completeness"]
+    assert [alert_subject_text(a.subject) for a in alerts] == ["sums", "sums / anatomy", "sums, completeness"]
     assert len({a.fingerprint for a in alerts}) == 3
     assert alerts[1].message == "sums / anatomy regressed at step 700: 0.93 -> 0.02 since step 600"
 
@@ -157,7 +158,12 @@ def test_an_accepted_level_ends_the_alert_with_its_reason() -> None:
     )
     alert = alert_of_acceptance(replace(LOSS, closed_step=900, closed_by=Closing.ACCEPTED), acceptance)
     assert alert.fingerprint == fired.fingerprint
-    assert (alert.state, alert.step, alert.subject, alert.raised_at) == (AlertState.RESOLVED, 900, "sums", later)
+    assert (alert.state, alert.step, alert_subject_text(alert.subject), alert.raised_at) == (
+        AlertState.RESOLVED,
+        900,
+        "sums",
+        later,
+    )
     assert alert.message == "sums: its level at step 900 was accepted: the new mix"
 
 
@@ -213,11 +219,11 @@ def test_a_result_that_is_missing_is_not_told_when_a_later_checkpoint_has_it() -
     later = forgetting_run(checkpoints=2, samples=2, trouble=False).records[-1:]
     name = later[0].outcomes[0].benchmark
     report = replace(report_of(1), verdicts=(verdict_of(name, W.MISSING), verdict_of("other", W.MISSING)))
-    assert [alert.subject for alert in alerts_for(report, ())] == [name, "other"]
-    assert [alert.subject for alert in alerts_for(report, (), later)] == ["other"]
+    assert [alert_subject_text(alert.subject) for alert in alerts_for(report, ())] == [name, "other"]
+    assert [alert_subject_text(alert.subject) for alert in alerts_for(report, (), later)] == ["other"]
     failure = BenchmarkFailure(benchmark=name, fingerprint="f", code="E", message="m", hint="h", retryable=False)
     failed = [replace(later[0], outcomes=(failure,))]
-    assert [alert.subject for alert in alerts_for(report, (), failed)] == [name, "other"]
+    assert [alert_subject_text(alert.subject) for alert in alerts_for(report, (), failed)] == [name, "other"]
 
 
 def test_open_alerts_of_another_run_are_never_resolved() -> None:
@@ -237,7 +243,12 @@ def test_a_gap_becomes_an_alert_about_the_checkpoint() -> None:
     )
     alert = alert_of_gap(gap)
     assert alert == alert_of_gap(gap)
-    assert (alert.subject, alert.step, alert.state, alert.raised_at) == ("checkpoint", 550, AlertState.FIRING, NOW)
+    assert (alert_subject_text(alert.subject), alert.step, alert.state, alert.raised_at) == (
+        "checkpoint",
+        550,
+        AlertState.FIRING,
+        NOW,
+    )
     assert alert.message == (
         "checkpoint 550 will not be evaluated: /out/checkpoint-550 was deleted before it could be pinned"
         " (raise save_total_limit)"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.alert_messages import EVIDENCE, HOSTILE, alert, huge, message_of, ordinary, resolved
 from tracker.domain.alerts.text import MAX_QUESTIONS, Markup, Room, bytes_long, entry_of, plain_lines, shown, text_of
-from tracker.domain.records.alerts import AlertKind, AlertState, Evidence
+from tracker.domain.records.alerts import AlertKind, AlertState, AlertSubject, Evidence, SubjectKind
 
 PLAIN = Markup(escape=str, bold=str, quote=lambda text: f"> {text}", code=str)
 
@@ -42,7 +42,9 @@ def test_a_loss_is_shown_with_its_interval_its_counts_its_questions_and_the_next
 
 def test_a_slower_checkpoint_is_shown_in_times_and_requests() -> None:
     evidence = Evidence(change=1.42, ci_low=1.31, ci_high=1.55, is_ratio=True, n_common=64, baseline_steps=(500,))
-    lines = plain_lines(entry_of(alert(kind=AlertKind.LATENCY, subject="latency, load default", evidence=evidence)))
+    subject = AlertSubject(kind=SubjectKind.LATENCY, name="default")
+    slower = replace(alert(kind=AlertKind.LATENCY, evidence=evidence), subject=subject)
+    lines = plain_lines(entry_of(slower))
     assert lines[0] == "Firing: slower: latency, load default"
     assert "change: 1.420 times (95 % interval 1.310 times to 1.550 times)" in lines
     assert "requests: 64 on both sides" in lines

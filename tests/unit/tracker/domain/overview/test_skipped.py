@@ -12,7 +12,7 @@ NOW = datetime(2026, 3, 14, tzinfo=UTC)
 
 
 def gap(step: int, code: str = "E-CKPT-SKIPPED") -> Gap:
-    message = "skipped: 20 newer checkpoints were waiting"
+    message = "20 newer checkpoints were waiting"
     return Gap(run_id="r", step=step, source_uri="/out", code=code, message=message, hint="", seen_at=NOW)
 
 
