@@ -1,4 +1,4 @@
-"""The second evaluator: the real lm-evaluation-harness, by its own command line, over tasks of this machine."""
+"""The second evaluator: the real lm-evaluation-harness with a model of ours, over tasks of this machine."""
 
 from __future__ import annotations
 
@@ -145,9 +145,9 @@ with OpenAIServer(hang) as server:
 def running(folder: Path) -> list[psutil.Process]:
     """Return the processes that evaluate something below a folder."""
     found = []
-    for process in psutil.process_iter(["cmdline"]):
+    for process in psutil.process_iter(["cmdline", "cwd"]):
         words = process.info["cmdline"] or []
-        if any(word.endswith("lm_eval") for word in words[:2]) and any(str(folder) in word for word in words):
+        if any(word.endswith("child/start.py") for word in words) and str(folder) in (process.info["cwd"] or ""):
             found.append(process)
     return found
 

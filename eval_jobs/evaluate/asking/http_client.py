@@ -5,6 +5,8 @@ It is also where requests in flight are counted: nothing that asks the model get
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -13,9 +15,13 @@ from typing import Any
 
 import httpx
 
+from eval_jobs.errors import EndpointFailed
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
 from eval_jobs.host.secrets import masked
 
+log = logging.getLogger(__name__)
+
+ALIVE_TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 64 * 2**20
 MAX_CONNECTIONS = 1000
 
@@ -35,6 +41,28 @@ def http_client(timeout_s: float, limiter: ConcurrencyLimiter, *, secret: str = 
             response.stream = _Limited(response.stream, response.request, time.monotonic() + timeout_s)
 
     return _Client(limiter, secret, timeout_s, limit)
+
+
+def api_key(variable: str) -> str:
+    """Return the key in an environment variable; a server that takes none gets one that means nothing.
+
+    Raises:
+        EndpointFailed: the variable is not set.
+    """
+    key = os.environ.get(variable, "") if variable else "EMPTY"
+    if not key:
+        raise EndpointFailed(f"the environment variable {variable} is not set", hint="set it to the endpoint's API key")
+    return key
+
+
+def is_alive(client: httpx.Client, base_url: str) -> bool:
+    """Tell whether a server answers at all."""
+    try:
+        status = client.get(f"{base_url}/models", timeout=ALIVE_TIMEOUT_S).status_code
+    except (httpx.HTTPError, ValueError) as error:
+        log.info("the server does not answer: %s", error)
+        return False
+    return status < httpx.codes.INTERNAL_SERVER_ERROR
 
 
 # --- private

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval_jobs.errors import EndpointFailed, EndpointRefused, TrackerError
 from eval_jobs.evaluate.asking.pipes import Send
+from eval_jobs.evaluate.common.answer_check import is_overflow
 from eval_jobs.evaluate.common.outputs import failures
 from eval_jobs.evaluate.common.parse import Place
 from eval_jobs.evaluate.common.protocol import FAILURES_FILE, MADE_BY_FILE, PLANNED_FILE, Message
 from eval_jobs.host.storage import storage_error
+
+MAX_DOUBTFUL = 0.1
+"""More samples than this share without an answer, for which the server may be to blame: try all of it again later."""
 
 Rows = Sequence[dict[str, object]]
 
@@ -80,9 +85,15 @@ class Journal:
         self.done = self.answered = self.planned - to_ask
         self._report()
 
-    def begin_again(self) -> None:
-        """Prepare another pass: what the server refused stays refused, everything else has another chance."""
-        self.failures = {p: f for p, f in self.failures.items() if not (f.answered or f.may_pass)}
+    def begin_again(self, *, only: Collection[Place] | None = None) -> None:
+        """Prepare another pass: what the server refused stays refused, everything else has another chance.
+
+        Args:
+            only: the places that are asked again; None: all.
+        """
+        again = {place for place, failure in self.failures.items() if failure.answered or failure.may_pass}
+        again &= again if only is None else set(only)
+        self.failures = {place: failure for place, failure in self.failures.items() if place not in again}
 
     def step(self, *, answered: bool) -> None:
         """Count one question as finished."""
@@ -139,6 +150,33 @@ class Journal:
             for (subset, index), failure in self.failures.items()
         ]
         _write(self.folder / FAILURES_FILE, _jsonl(rows))
+
+    def check(self, *, hint: str = "the server refuses such requests") -> None:
+        """Write down what failed, and refuse a result that only shows that the server was not well.
+
+        Raises:
+            EndpointFailed: too many answers are missing; `hint` says what to do where all of them are.
+            DiskFull, StoreError: it cannot be written.
+        """
+        details = self.unanswered
+        if details and len(details) == self.planned and not any(map(is_overflow, details)):
+            raise EndpointFailed(f"every request of `{self.name}` failed: {details[0]}", hint=hint)
+        self.finish()
+        # Once: in another evaluation, of a server perhaps started anew, the same samples count as not answered.
+        if len(self.newly_doubtful) > MAX_DOUBTFUL * self.planned:
+            raise EndpointFailed(
+                f"{len(self.doubtful)} of {self.planned} requests of `{self.name}` got no proper answer: {details[0]}",
+                hint="read the server's log; raise suite.request_timeout_s if it is only slow",
+            )
+
+    def stopped(self, error: EndpointFailed | EndpointRefused, base_url: str) -> TrackerError:
+        """Say how far it was when nothing could be asked any more."""
+        again = "what was answered is kept, the next try asks only the rest"
+        return type(error)(
+            f"{base_url} cannot be asked any more, {self.answered} of {self.planned} samples of "
+            f"`{self.name}` are answered: {error.message}",
+            hint=again if error.retryable else error.hint,
+        )
 
     def drop_torn_lines(self) -> None:
         """Cut what a kill left of a half-written line: EvalScope would write the next row right behind it."""

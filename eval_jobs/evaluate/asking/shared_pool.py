@@ -24,6 +24,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+def n_threads(concurrency: int) -> int:
+    """Return how many threads keep `concurrency` requests in flight while others score and write down."""
+    return concurrency + max(2, concurrency // 2)
+
+
 class SharedPool:
     """Safe for threads. Leaving its context ends its threads; nobody may still be working with it then."""
 

@@ -23,8 +23,8 @@ class BadAnswer(ValueError):
     """HTTP 200 with something that is no answer."""
 
 
-def check_answer(response: Mapping[str, object], *, model: str = "") -> None:
-    """Raise `BadAnswer` unless `response` is a whole chat completion, of `model` where one is named."""
+def check_answer(response: Mapping[str, object], *, model: str = "", is_chat: bool = True) -> None:
+    """Raise `BadAnswer` unless `response` is a whole completion, of `model` where one is named."""
     choices = response.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise BadAnswer(f"the answer has no choices{_error_of(response)}")
@@ -35,7 +35,10 @@ def check_answer(response: Mapping[str, object], *, model: str = "") -> None:
     ending = choices[0].get("finish_reason")
     if ending not in ENDINGS:
         raise BadAnswer(f"the answer did not end properly (finish_reason: {ending}){_error_of(response)}")
-    _check_message(choices[0].get("message"), filtered=ending == FILTERED)
+    if is_chat:
+        _check_message(choices[0].get("message"), filtered=ending == FILTERED)
+    elif ending != FILTERED and not isinstance(choices[0].get("text"), str):
+        raise BadAnswer("the answer has no text")
 
 
 def is_overflow(message: str) -> bool:

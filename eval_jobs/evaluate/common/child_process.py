@@ -9,7 +9,7 @@ import queue
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -33,6 +33,7 @@ SETTLED_AFTER = 5
 """Requests until everything is imported and every cache is filled."""
 MAX_GROWTH_BYTES = 200 * 2**20
 """Since then."""
+EVALSCOPE = ("-m", "eval_jobs.evaluate.evalscope.child.main")
 CACHE_VARIABLES = {
     "HF_HOME": "huggingface",
     "HF_DATASETS_CACHE": "huggingface/datasets",
@@ -46,9 +47,19 @@ CACHE_VARIABLES = {
 
 
 class ChildProcess:
-    """One running child. It says `ready` when EvalScope is imported, then carries out one request at a time."""
+    """One running child. It says `ready` when it can be asked, then carries out one request at a time."""
 
-    def __init__(self, python: str, work_dir: Path, log_path: Path, *, offline: bool, key: str = "") -> None:
+    def __init__(
+        self,
+        python: str,
+        work_dir: Path,
+        log_path: Path,
+        *,
+        offline: bool,
+        key: str = "",
+        program: Sequence[str] = EVALSCOPE,
+    ) -> None:
+        """Start it; `program` is what that interpreter runs."""
         self.log_path = log_path
         self.offline = offline
         self.key = key
@@ -56,7 +67,7 @@ class ChildProcess:
         self.is_ready = False
         """Whether it has said so."""
         with _open_log(log_path) as log_file:
-            self._process = self._start(python, work_dir, log_file)
+            self._process = self._start([python, "-P", *program], work_dir, log_file)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._n_requests = 0
         self._settled_bytes = 0
@@ -123,10 +134,10 @@ class ChildProcess:
 
     # --- private
 
-    def _start(self, python: str, work_dir: Path, log_file: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(self, command: list[str], work_dir: Path, log_file: IO[bytes]) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [python, "-P", "-m", "eval_jobs.evaluate.evalscope.child.main"],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log_file,
@@ -136,7 +147,7 @@ class ChildProcess:
             )
         except OSError as error:
             raise EvaluatorDied(
-                f"the evaluator cannot be started with {python}: {error.strerror}", hint="check that interpreter"
+                f"the evaluator cannot be started with {command[0]}: {error.strerror}", hint="check that interpreter"
             ) from error
 
     def _read(self) -> None:

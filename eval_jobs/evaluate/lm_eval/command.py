@@ -1,42 +1,31 @@
-"""Records -> the command line of lm-evaluation-harness. Pure.
+"""Records -> what the child of lm-evaluation-harness is asked, with the harness's command line. Pure.
 
 Everything that can change a score is said, because the harness's defaults differ from ours and change between
-versions. Its model is always called `model`, so that a random port or name never enters its files.
+versions. Its model is always called `model`, so that a random name never enters the names of its files.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from pathlib import Path
 
 from eval_jobs.errors import BadData
-from eval_jobs.evaluate.common.task_config import sampling
-from eval_jobs.types import Benchmark, Endpoint, Suite
+from eval_jobs.evaluate.common.task_config import Json, sampling
+from eval_jobs.types import Benchmark, Endpoint, Program, Suite
 
 LM_EVAL = "lm-eval"
 """Name of this evaluator."""
 CHAT = "chat"
 METRIC = "metric"
+OUT = "out"
+"""Of the harness's own files, in the run's folder."""
 _KNOWN = (CHAT, METRIC)
 _NO_CUT = 1_000_000
 """Tokens from which the harness would cut questions from the left, silently; the server refuses what is too long."""
 
-_TEXTS: dict[str, object] = {"tokenizer_backend": "none", "tokenized_requests": False}
-_TOKENS: dict[str, object] = {"tokenizer_backend": "huggingface", "tokenized_requests": True, "add_bos_token": True}
-"""The harness counts tokens: what it counts must be what is asked, with the model's first token where it has one."""
-MAX_TOKENS = "max_tokens"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """How one run of the harness asks."""
-
-    base_url: str
-    """Whom."""
-    out: str
-    """Folder for its files."""
-    tokenizer: str = ""
-    """Folder of the model's tokenizer, which likelihoods need and answers do not; empty: none."""
+TEXT_MODEL = "tracker-completions"
+CHAT_MODEL = "tracker-chat"
+"""Names under which the child registers its models with the harness."""
 
 
 def check_settings(benchmark: Benchmark) -> None:
@@ -65,35 +54,43 @@ def is_chat(benchmark: Benchmark) -> bool:
     return benchmark.program is not None and benchmark.program.option(CHAT) == "true"
 
 
-def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, asked: Asked) -> list[str]:
-    """Return the arguments of `lm_eval`.
+def child_task(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, folder: Path) -> Json:
+    """Return the one task of the child's request; `folder` is the run's."""
+    program = benchmark.program or Program(name=LM_EVAL)
+    return {
+        "benchmark": benchmark.name,
+        "adapter": benchmark.adapter,
+        "repeats": 1,
+        "task": {"work_dir": str(folder)},
+        "command": program.command,
+        "arguments": arguments(benchmark, suite, endpoint, out=str(folder / OUT)),
+        "sampling": sampling(benchmark, suite, endpoint),
+        "tokenizer": endpoint.tokenizer,
+        "offline": benchmark.data is not None,
+    }
 
-    Args:
-        benchmark: `adapter` names the task.
-        suite: the sampling parameters.
-        endpoint: who is asked in the end.
-        asked: how this run asks.
-    """
-    chat, sent = is_chat(benchmark), sampling(benchmark, suite, endpoint)
+
+def arguments(benchmark: Benchmark, suite: Suite, endpoint: Endpoint, *, out: str) -> list[str]:
+    """Return the arguments of `lm_eval`; its files go to the folder `out`."""
+    chat = is_chat(benchmark)
     model: dict[str, object] = {
         "model": "model",
-        "base_url": f"{asked.base_url}/v1/{'chat/completions' if chat else 'completions'}",
-        "num_concurrent": suite.concurrency,
-        "max_retries": 1,
-        "timeout": int(suite.request_timeout_s * 4 + 60),
+        "base_url": endpoint.base_url,
         "seed": suite.generation.seed,
         "max_length": _NO_CUT,
-        **(_TOKENS | {"tokenizer": asked.tokenizer} if asked.tokenizer else _TEXTS),
+        "tokenizer_backend": "none",
+        "tokenized_requests": False,
     }
-    # The length under the harness's own name; the relay has the last word on what is sent.
-    generation = {"max_gen_toks" if name == MAX_TOKENS else name: value for name, value in sent.items()}
+    # The length under the harness's own name; the child has the last word on what is sent.
+    sent = sampling(benchmark, suite, endpoint)
+    generation = {"max_gen_toks" if name == "max_tokens" else name: value for name, value in sent.items()}
     return [
         "run",
-        *("--model", "local-chat-completions" if chat else "local-completions"),
+        *("--model", CHAT_MODEL if chat else TEXT_MODEL),
         *("--model_args", json.dumps(model)),
         *("--tasks", benchmark.adapter),
         *("--gen_kwargs", json.dumps(generation)),
-        *("--batch_size", "1", "--seed", "0,1234,1234,1234", "--log_samples", "--output_path", asked.out),
+        *("--batch_size", "1", "--seed", "0,1234,1234,1234", "--log_samples", "--output_path", out),
         *(("--apply_chat_template",) if chat else ()),
         *(("--include_path", benchmark.data) if benchmark.data is not None else ()),
         *(("--num_fewshot", str(benchmark.few_shot)) if benchmark.few_shot is not None else ()),

@@ -1,34 +1,28 @@
-"""`Evaluator` with lm-evaluation-harness, through its own command line, in whatever environment it is installed.
+"""`Evaluator` with lm-evaluation-harness, in whatever environment it is installed.
 
-benchmark -> lm_eval run (asks our relay, which asks the endpoint) -> its files -> scores (lm_eval_results)
+benchmark -> request (command) -> child: lm_eval with a model of ours -> its files and outcomes -> scores (results)
 
-One process for each benchmark, one after the other. A run that ends early is begun anew, and told what was answered
-before. The command is given by the settings, never by a checkpoint or a task.
+One child for each benchmark, one after the other. A run that ends early is begun anew, and told what was answered
+before. The harness's command is given by the settings, never by a checkpoint or a task.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
 import shutil
-import signal
-import subprocess
-import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from eval_jobs.errors import BadData, ConfigError, EvaluateError, EvaluatorDied, TrackerError
-from eval_jobs.evaluate.common.child_process import child_environment
+from eval_jobs.errors import ConfigError, TrackerError
+from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
+from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.plan_folders import forget_plan, kept_plans, lock_path
-from eval_jobs.evaluate.common.task_config import run_folder, sampling
-from eval_jobs.evaluate.lm_eval.command import Asked, arguments, check_settings, is_chat
-from eval_jobs.evaluate.lm_eval.place import installed_version
-from eval_jobs.evaluate.lm_eval.relay import Relay
+from eval_jobs.evaluate.common.protocol import Message, error_of
+from eval_jobs.evaluate.common.task_config import evaluate_request, run_folder
+from eval_jobs.evaluate.lm_eval.command import OUT, check_settings, child_task
+from eval_jobs.evaluate.lm_eval.outcomes import Outcomes
+from eval_jobs.evaluate.lm_eval.place import installed_version, python_of
 from eval_jobs.evaluate.lm_eval.results import result_of
-from eval_jobs.harness.samples import NO_ANSWER
 from eval_jobs.host.plan_lock import WAITS, held
 from eval_jobs.host.storage import storage_error
 from eval_jobs.identity import benchmark_fingerprint
@@ -36,27 +30,26 @@ from eval_jobs.ports import ShowProgress
 from eval_jobs.records.progress import Progress, Stage, Unit
 from eval_jobs.types import Benchmark, Endpoint, EvalResult, Program, Suite
 
-log = logging.getLogger(__name__)
-
-POLL_S = 0.2
+CHILD = Path(__file__).parent / "child" / "start.py"
 MIN_SILENCE_S = 1800.0
-"""A process that asks nothing for so long hangs; loading and scoring ask nothing."""
-LAST_WORDS_S = 20.0
-"""For the process to end by itself once the endpoint is gone."""
-TAIL_BYTES = 65536
-NEEDS_TOKENIZER = "Tokenizer is required for loglikelihood tasks"
+"""A child that says nothing for so long hangs; loading and scoring say nothing."""
 
 
 class LmEvalEvaluator:
     """`eval_jobs.ports.Evaluator`. Everything it writes lies below `work_dir`."""
 
-    def __init__(self, work_dir: Path, *, log_name: str) -> None:
-        """Describe where things go; `log_name` names the log of its processes, by which orphans are known."""
+    def __init__(self, work_dir: Path, *, log_name: str, retry_policy: RetryPolicy | None = None) -> None:
+        """Describe where things go.
+
+        Args:
+            work_dir: for half-done evaluations, caches and logs.
+            log_name: of the log of its processes, by which orphans are known.
+            retry_policy: pauses before the server is asked again.
+        """
         self.work_dir = work_dir.absolute()
         self._log_path = self.work_dir / "logs" / log_name
-        self._process: subprocess.Popen[bytes] | None = None
-        self._of_likelihoods: set[tuple[str, str]] = set()
-        """Tasks, with the digest of their data, that were found to need a tokenizer."""
+        self._retry_policy = retry_policy or RetryPolicy()
+        self._child: ChildProcess | None = None
 
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
         """Nothing can be begun before the endpoint is there."""
@@ -85,120 +78,54 @@ class LmEvalEvaluator:
 
     def close(self) -> None:
         """End the process that runs, and everything it started. Calling it twice is harmless."""
-        process, self._process = self._process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
 
     # --- private
 
     def _evaluate_one(self, task: _Task, plan_id: str, progress: ShowProgress) -> EvalResult:
-        """Run the harness to its end, with a tokenizer where it says that it needs one: only likelihoods do.
+        """Run the harness to its end, and read what it left.
 
         Raises:
             TrackerError: why there is no result.
         """
         began_s = time.monotonic()
         folder = self.work_dir / "runs" / run_folder(task.benchmark, task.suite, plan_id)
-        name = (task.benchmark.adapter, task.benchmark.data_digest)
-        known = "" if is_chat(task.benchmark) else task.endpoint.tokenizer
-        found = None if known and name in self._of_likelihoods else self._attempt(task, folder, progress)
-        if found is None and known:
-            self._of_likelihoods.add(name)
-            found = self._attempt(task, folder, progress, tokenizer=known)
-        if found is None:
-            raise EvaluateError(
-                f"`{task.benchmark.adapter}` compares likelihoods, and the tokenizer of the model is not known here",
-                hint="checkpoints with their tokenizer in their folder have one",
-            )
-        return replace(found, duration_s=time.monotonic() - began_s)
-
-    def _attempt(self, task: _Task, folder: Path, progress: ShowProgress, *, tokenizer: str = "") -> EvalResult | None:
-        """Return what one run of the harness gives, None where it needs a tokenizer and has none.
-
-        Raises:
-            TrackerError: why there is no result.
-        """
-        out = folder / "out"
         try:
-            shutil.rmtree(out, ignore_errors=True)  # of a run that ended early: only the answers count
-            out.mkdir(parents=True)
+            shutil.rmtree(folder / OUT, ignore_errors=True)  # of a run that ended early: only the answers count
+            (folder / OUT).mkdir(parents=True)
         except OSError as error:
             raise storage_error(folder, error) from error
-        sent, timeout_s = sampling(task.benchmark, task.suite, task.endpoint), task.suite.request_timeout_s
-        with Relay(task.endpoint, folder / "answers.jsonl", sent=sent, timeout_s=timeout_s) as relay:
-            progress(Progress(stage=Stage.EVALUATING, benchmarks=(task.benchmark.name,), note="loading"))
-            log_size = self._log_path.stat().st_size if self._log_path.exists() else 0
-            asked = Asked(base_url=relay.base_url, out=str(out), tokenizer=tokenizer)
-            code = self._run_once(task, asked, relay, progress)
-            if relay.failure is not None:
-                raise relay.failure
-            if code == 0:
-                relay.check(task.benchmark.name)
-                return result_of(out, task.benchmark, task.suite, relay)
-        said = _tail(self._log_path, log_size)
-        if NEEDS_TOKENIZER in said and not tokenizer:
-            return None
-        raise self._ended(task, code, said)
+        reply = self._reply(task, folder, progress)
+        if reply["type"] != "result":
+            raise error_of(reply, logs=f"the evaluator's log is {self._log_path}")
+        found = result_of(folder / OUT, task.benchmark, task.suite, Outcomes.read(folder))
+        return replace(found, duration_s=time.monotonic() - began_s)
 
-    def _run_once(self, task: _Task, asked_as: Asked, relay: Relay, progress: ShowProgress) -> int:
-        """Start the process and return its exit code; it is gone when this returns, however it does."""
-        command = [task.program.command, *arguments(task.benchmark, task.suite, task.endpoint, asked_as)]
-        self._log_path.parent.mkdir(parents=True, exist_ok=True)
-        with self._log_path.open("ab") as log_file:
-            self._process = process = self._started(command, log_file.fileno(), self._environment(task, relay))
-        asked, quiet_s = 0, 0.0
+    def _reply(self, task: _Task, folder: Path, progress: ShowProgress) -> Message:
+        """Run a child of ours to its end; it is gone when this returns, however it does."""
+        child_says = child_task(task.benchmark, task.suite, task.endpoint, folder=folder)
+        request = evaluate_request(task.suite, task.endpoint, [child_says])
+        request["retry_policy"] = asdict(self._retry_policy)
+        progress(Progress(stage=Stage.EVALUATING, benchmarks=(task.benchmark.name,), note="loading"))
+        self._child = child = ChildProcess(
+            str(python_of(Path(task.program.command))),
+            self.work_dir,
+            self._log_path,
+            offline=bool(child_says["offline"]),
+            key=task.endpoint.api_key_env,
+            program=(str(CHILD),),
+        )
         try:
-            while (code := process.poll()) is None:
-                threading.Event().wait(POLL_S)
-                quiet_s = 0.0 if relay.count != asked else quiet_s + POLL_S
-                if relay.count != asked:
-                    names, unit = (task.benchmark.name,), Unit.REQUESTS
-                    progress(Progress(stage=Stage.EVALUATING, benchmarks=names, done=relay.count, unit=unit))
-                asked = relay.count
-                if relay.failure is not None and quiet_s > LAST_WORDS_S:
-                    return 1
-                if quiet_s > MIN_SILENCE_S + 3 * task.suite.request_timeout_s:
-                    raise EvaluatorDied("lm_eval asked nothing for long and was ended", hint=f"read {self._log_path}")
-            return code
+            child.wait_ready()
+            for message in child.ask(request, silence_s=MIN_SILENCE_S + 3 * task.suite.request_timeout_s):
+                if message["type"] != "progress":
+                    return message
+                progress(_so_far(message))
         finally:
             self.close()
-
-    def _started(self, command: list[str], output: int, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        try:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=dict(env),
-                cwd=self.work_dir,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"{command[0]} cannot be run: {error.strerror}", hint="correct suite.lm_eval, or install lm-eval"
-            ) from error
-
-    def _environment(self, task: _Task, relay: Relay) -> dict[str, str]:
-        is_local = task.benchmark.data is not None
-        env = child_environment(os.environ, self.work_dir, offline=is_local)
-        env |= {"OPENAI_API_KEY": relay.token, "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER": NO_ANSWER}
-        env["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")  # it needs nothing of ours, and may be another Python
-        return env | ({"HF_DATASETS_OFFLINE": "1"} if is_local else {})
-
-    def _ended(self, task: _Task, code: int, text: str) -> TrackerError:
-        last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it wrote nothing")
-        where = f"read {self._log_path}"
-        if "Tasks not found" in text or "No tasks specified" in text:
-            return BadData(
-                f"lm-eval has no task `{task.benchmark.adapter}`",
-                hint="see `lm_eval ls tasks`; tasks of your own are found in the folder that `data` names",
-            )
-        if code < 0:
-            return EvaluatorDied(f"lm_eval was killed by signal {-code}", hint=f"{where}; its answers are kept")
-        return EvaluateError(f"lm_eval ended with exit code {code}: {last}", hint=where)
+        raise AssertionError("a child says what became of its task, or `ask` raises")
 
 
 # --- private
@@ -232,8 +159,11 @@ class _Task:
         return cls(benchmark=benchmark, suite=suite, endpoint=endpoint, program=program, fingerprint=fingerprint)
 
 
-def _tail(path: Path, begin: int) -> str:
-    """Return the end of what was written after `begin`."""
-    with path.open("rb") as file:
-        file.seek(max(begin, path.stat().st_size - TAIL_BYTES))
-        return file.read().decode(errors="replace")
+def _so_far(message: Message) -> Progress:
+    return Progress(
+        stage=Stage.EVALUATING,
+        benchmarks=(message["benchmark"],),
+        done=message["done"],
+        total=message["total"],
+        unit=Unit.REQUESTS,
+    )

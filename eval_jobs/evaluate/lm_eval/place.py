@@ -1,4 +1,4 @@
-"""Where lm-evaluation-harness is installed, and in which version; it is never imported."""
+"""Where lm-evaluation-harness is installed, and in which version; it is not imported here."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from eval_jobs.errors import ConfigError
 
 HINT = "pip install 'lm-eval[api]' into an environment, and name its command with suite.lm_eval"
 TIMEOUT_S = 120.0
+_CODE = """
+import importlib.metadata, importlib.util, sys
+print(importlib.metadata.version("lm_eval"))
+print("Python 3.11" if sys.version_info < (3, 11) else "" if importlib.util.find_spec("httpx") else "httpx")
+"""
 
 
 def found_command(command: str) -> str:
@@ -34,21 +39,22 @@ def installed_version(command: str) -> str:
     Raises:
         ConfigError: nobody can say.
     """
-    code = "import importlib.metadata as m; print(m.version('lm_eval'))"
     python = Path(command)
     try:
-        python = _python_of(python)
+        python = python_of(python)
         # -I: nothing of ours is seen by another Python.
-        done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+        done = subprocess.run(
+            [python, "-I", "-c", _CODE], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigError(f"{python} does not know which version of lm-eval it has: {error}", hint=HINT) from error
-    return f"lm-eval {done.stdout.strip()}"
+    version, lacks = done.stdout.split("\n")[:2]
+    if lacks:
+        raise ConfigError(f"{python} lacks {lacks}, which asking from its environment needs", hint="install it there")
+    return f"lm-eval {version}"
 
 
-# --- private
-
-
-def _python_of(command: Path) -> Path:
+def python_of(command: Path) -> Path:
     """Return the Python that a script names in its first line, else the one beside it, wherever a link leads."""
     with command.open("rb") as file:
         words = file.readline().decode(errors="replace").removeprefix("#!").split()

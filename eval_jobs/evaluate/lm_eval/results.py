@@ -1,4 +1,4 @@
-"""The files of one run of lm-evaluation-harness, and what its relay saw -> one result."""
+"""The files of one run of lm-evaluation-harness, and what became of its requests -> one result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eval_jobs.errors import ConfigError, EvaluateError
 from eval_jobs.evaluate.lm_eval.command import METRIC
-from eval_jobs.evaluate.lm_eval.relay import Relay, RequestOutcome
+from eval_jobs.evaluate.lm_eval.outcomes import Outcomes, RequestOutcome
 from eval_jobs.harness.fields import Fields
 from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
 from eval_jobs.harness.samples import Row, contexts_of, lost_samples, samples_of_task, through_filter
@@ -20,7 +20,7 @@ from eval_jobs.types import Benchmark, EvalResult, SampleScore, SampleStatus, Su
 GENERATES = "generate_until"
 
 
-def result_of(folder: Path, benchmark: Benchmark, suite: Suite, relay: Relay) -> EvalResult:
+def result_of(folder: Path, benchmark: Benchmark, suite: Suite, outcomes: Outcomes) -> EvalResult:
     """Read what the harness wrote below `folder`.
 
     Raises:
@@ -42,9 +42,9 @@ def result_of(folder: Path, benchmark: Benchmark, suite: Suite, relay: Relay) ->
     samples: list[SampleScore] = []
     for task, metric in metrics.items():
         generates = document.mapping("configs").mapping(task).values.get("output_type") == GENERATES
-        found = _samples(document, task, metric, rows[task], relay, generates=generates)
+        found = _samples(document, task, metric, rows[task], outcomes, generates=generates)
         samples += found if len(metrics) == 1 else _of_subset(found, task)
-    input_tokens, output_tokens = relay.tokens()
+    input_tokens, output_tokens = outcomes.tokens()
     return EvalResult(
         benchmark=benchmark.name,
         fingerprint=benchmark_fingerprint(benchmark, suite),
@@ -116,7 +116,7 @@ def _metric(document: Fields, task: str, benchmark: Benchmark) -> Metric:
 
 
 def _samples(
-    document: Fields, task: str, metric: Metric, rows: Sequence[Row], relay: Relay, *, generates: bool
+    document: Fields, task: str, metric: Metric, rows: Sequence[Row], outcomes: Outcomes, *, generates: bool
 ) -> tuple[SampleScore, ...]:
     entry = document.mapping("results").mapping(task)
     filters = sum(one.name == metric.name for one in metrics_of(document, entry, task))
@@ -125,18 +125,19 @@ def _samples(
         raise EvaluateError(f"the samples of `{task}` cannot be used: {read}", hint=f"see {document.source}")
     if generates:
         own = through_filter(rows, metric.filter)
-        read = tuple(_seen(sample, row, relay) for sample, row in zip(read, own, strict=True))
-    elif refusal := relay.first_refusal():
+        read = tuple(
+            _seen(sample, row, outcomes.of(task, row.get("doc_id"))) for sample, row in zip(read, own, strict=True)
+        )
+    elif refusal := outcomes.first_refusal():
         read = tuple(replace(one, detail=refusal) if one.status is SampleStatus.ERROR else one for one in read)
     count = document.mapping("n-samples").mapping(task).values.get("effective")
     return (*read, *lost_samples(len(read), count if isinstance(count, int) else None))
 
 
-def _seen(sample: SampleScore, row: Mapping[str, object], relay: Relay) -> SampleScore:
-    """Return a sample with what the relay saw of its requests: the harness scores cut and refused answers alike."""
-    contexts = contexts_of(row)
-    seen = [outcome for context in contexts for outcome in relay.outcomes(context)]
-    if len(seen) < len(contexts):
+def _seen(sample: SampleScore, row: Mapping[str, object], outcomes: Sequence[RequestOutcome]) -> SampleScore:
+    """Return a sample with what became of its requests: the harness scores cut and refused answers alike."""
+    seen = list(outcomes)
+    if len(seen) < len(contexts_of(row)):
         seen.append(RequestOutcome(status=SampleStatus.ERROR, detail="nobody saw its request"))
     tokens = [one.output_tokens for one in seen if one.output_tokens is not None]
     sample = replace(sample, output_tokens=max(tokens) if tokens else None)

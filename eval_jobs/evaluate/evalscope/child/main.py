@@ -22,11 +22,10 @@ import numpy as np
 from evalscope import TaskConfig
 from evalscope.api.dataset.hub import DatasetHub
 
-from eval_jobs.errors import BadData, EndpointFailed, EvaluateError, EvaluatorDied, TrackerError, UnknownBenchmark
+from eval_jobs.errors import BadData, EvaluateError, EvaluatorDied, TrackerError, UnknownBenchmark
 from eval_jobs.evaluate.asking.journal import Journal, PlanChanged
 from eval_jobs.evaluate.asking.pipes import Send, own_stdout, requests_from_stdin
-from eval_jobs.evaluate.asking.shared_pool import SharedPool
-from eval_jobs.evaluate.common.answer_check import is_overflow
+from eval_jobs.evaluate.asking.shared_pool import SharedPool, n_threads
 from eval_jobs.evaluate.common.outputs import Outputs
 from eval_jobs.evaluate.common.parse import Place
 from eval_jobs.evaluate.common.protocol import PLANNED_FILE, Message, error_message
@@ -38,9 +37,6 @@ from eval_jobs.host.plan_lock import held
 from eval_jobs.host.storage import is_full, is_storage_error, storage_error
 
 log = logging.getLogger("eval_jobs.evaluate.evalscope.child.main")
-
-MAX_DOUBTFUL = 0.1
-"""More samples than this share without an answer, for which the server may be to blame: try all of it again later."""
 
 
 def main() -> None:
@@ -83,11 +79,6 @@ def carry_out(request: Message, send: Send) -> None:
         for thread in threads:
             thread.join()
     api.client.close()
-
-
-def n_threads(concurrency: int) -> int:
-    """Return how many threads keep `concurrency` requests in flight while others score and write down."""
-    return concurrency + max(2, concurrency // 2)
 
 
 # --- private
@@ -165,12 +156,7 @@ def _run(task: Message, journal: Journal, shared: _Shared, loading: ExitStack) -
         closed = shared.api.breaker.error
         if closed is None:  # an error of another sample may come first
             raise
-        again = "what was answered is kept, the next try asks only the rest"
-        raise type(closed)(
-            f"{shared.api.base_url} cannot be asked any more, {journal.answered} of {journal.planned} samples of "
-            f"`{journal.name}` are answered: {closed.message}",
-            hint=again if closed.retryable else closed.hint,
-        ) from error
+        raise journal.stopped(closed, str(shared.api.base_url)) from error
 
 
 def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
@@ -184,16 +170,7 @@ def _check_complete(journal: Journal, lost: Sequence[Place]) -> None:
     name = journal.name
     if not journal.planned:
         raise BadData(f"`{name}` has no samples", hint="check its data and subsets")
-    details = journal.unanswered
-    if len(details) == journal.planned and not any(map(is_overflow, details)):
-        raise EndpointFailed(f"every request of `{name}` failed: {details[0]}", hint="the server refuses such requests")
-    journal.finish()
-    # Once: in another evaluation, of a server that was perhaps started anew, the same samples count as not answered.
-    if len(journal.newly_doubtful) > MAX_DOUBTFUL * journal.planned:
-        raise EndpointFailed(
-            f"{len(journal.doubtful)} of {journal.planned} requests of `{name}` got no proper answer: {details[0]}",
-            hint="read the server's log; raise suite.request_timeout_s if it is only slow",
-        )
+    journal.check()
     if lost:
         raise EvaluatorDied(
             f"{len(lost)} of {journal.planned} answers of `{name}` were written to {journal.folder} and are gone",

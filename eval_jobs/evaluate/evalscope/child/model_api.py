@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import threading
 from collections.abc import Sequence
 from typing import Any
 
-import openai
 from evalscope.api.dataset import Sample
 from evalscope.api.messages import ChatMessage, ChatMessageUser
 from evalscope.api.model import GenerateConfig, ModelOutput
 from evalscope.models.openai_compatible import OpenAICompatibleAPI
 
-from eval_jobs.errors import EndpointFailed
 from eval_jobs.evaluate.asking.circuit_breaker import CircuitBreaker
-from eval_jobs.evaluate.asking.failures import describe
-from eval_jobs.evaluate.asking.http_client import http_client
+from eval_jobs.evaluate.asking.http_client import api_key, http_client, is_alive
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
 from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common.answer_check import check_answer
 from eval_jobs.evaluate.common.protocol import Message
-
-log = logging.getLogger("eval_jobs.evaluate.evalscope.child.main")
-
-ALIVE_TIMEOUT_S = 10.0
 
 
 class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
@@ -35,8 +26,10 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
     """
 
     def __init__(self, request: Message) -> None:
-        key = _api_key(request["api_key_env"])
+        key = api_key(request["api_key_env"])
         self.limiter = ConcurrencyLimiter(request["concurrency"])
+        self._http = http_client(request["timeout_s"], self.limiter, secret=key)
+        self._http.headers["Authorization"] = f"Bearer {key}"
         super().__init__(
             model_name=request["model"],
             base_url=request["base_url"],
@@ -44,7 +37,7 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
             config=GenerateConfig(**request["tasks"][0]["task"]["generation_config"]),
             max_retries=0,
             timeout=request["timeout_s"],
-            http_client=http_client(request["timeout_s"], self.limiter, secret=key),
+            http_client=self._http,
         )
         own_engine = bool(request["own_engine"])
         self.breaker = CircuitBreaker(
@@ -102,21 +95,4 @@ class StrictAPI(OpenAICompatibleAPI):  # type: ignore[misc]
                 return
 
     def _is_alive(self) -> bool:
-        try:
-            self.client.with_options(timeout=ALIVE_TIMEOUT_S).models.list()
-        except openai.APIStatusError as error:
-            return error.status_code < 500
-        except (openai.OpenAIError, ValueError) as error:
-            log.info("the server does not answer: %s", describe(error))
-            return False
-        return True
-
-
-# --- private
-
-
-def _api_key(variable: str) -> str:
-    key = os.environ.get(variable, "") if variable else "EMPTY"
-    if not key:
-        raise EndpointFailed(f"the environment variable {variable} is not set", hint="set it to the endpoint's API key")
-    return key
+        return is_alive(self._http, str(self.base_url).rstrip("/"))

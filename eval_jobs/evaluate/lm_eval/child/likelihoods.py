@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from eval_jobs.harness.samples import NO_LIKELIHOOD
-
 Json = dict[str, Any]
 
 
@@ -32,16 +30,6 @@ def problem_of(body: Json, reply: Json) -> str:
         if not all(map(_is_number, likely[1:])) or not all(one and isinstance(one, dict) for one in best[1:]):
             return "not all in its answer are numbers"
     return ""
-
-
-def no_likelihoods(body: Json) -> Json:
-    """Return the reply from which the harness computes what `harness.samples` knows as no response."""
-    count = _tokens(body)
-    found = {
-        "token_logprobs": [None, *[NO_LIKELIHOOD] * count],
-        "top_logprobs": [None, *[{"": NO_LIKELIHOOD}] * count],
-    }
-    return {"object": "", "choices": [{"index": 0, "finish_reason": "length", "text": "", "logprobs": found}]}
 
 
 # --- private

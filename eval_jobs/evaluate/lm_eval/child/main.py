@@ -1,0 +1,99 @@
+"""The harness's process: registers our model with lm-evaluation-harness and runs its own command, once.
+
+It imports what any environment with lm-eval[api] has: the standard library, httpx and the harness. The process ends
+when its stdin closes, so it never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import runpy
+import sys
+from pathlib import Path
+
+from eval_jobs.errors import BadData, EvaluateError, TrackerError
+from eval_jobs.evaluate.asking.http_client import api_key
+from eval_jobs.evaluate.asking.pipes import Send, own_stdout, requests_from_stdin
+from eval_jobs.evaluate.common.protocol import Message, error_message
+from eval_jobs.evaluate.lm_eval.child.session import Session
+from eval_jobs.host.cpu_placement import CpuAffinity, set_niceness
+from eval_jobs.host.storage import is_full, storage_error
+
+log = logging.getLogger("eval_jobs.evaluate.lm_eval.child.main")
+
+
+def main() -> None:
+    """Carry out one request, and wait for stdin to close."""
+    send = own_stdout()
+    requests = requests_from_stdin()
+    send({"type": "ready"})
+    request = requests.get()
+    CpuAffinity().set(request["client_cores"])
+    set_niceness(os.getpgrp(), request["client_niceness"])
+    send(carry_out(request, send))
+    requests.get()
+
+
+def carry_out(request: Message, send: Send) -> Message:
+    """Run the harness, and return what became of it."""
+    task = request["tasks"][0]
+    try:
+        key = api_key(request["api_key_env"])
+        os.environ.pop(request["api_key_env"], None)  # tasks are code of others
+        with Session(request, send, key=key) as session:
+            _run_harness(task, session)
+            session.finish()
+        message: Message = {"type": "result", "planned": session.journal.planned}
+    except TrackerError as error:
+        message = error_message(error)
+    except BaseException as error:  # tasks may call `sys.exit`: our parent would wait for ever
+        log.exception("lm_eval ended with an error")
+        message = error_message(_explained(error, task))
+    return message | {"benchmark": task["benchmark"]}
+
+
+# --- private
+
+
+def _run_harness(task: Message, session: Session) -> None:
+    if task["offline"]:
+        os.environ["HF_DATASETS_OFFLINE"] = "1"  # read once, when `datasets` is imported
+    from eval_jobs.evaluate.lm_eval.child.model import register
+
+    register(session, tokenizer=task["tokenizer"])
+    sys.argv = [task["command"], *task["arguments"]]
+    try:
+        _run_command(Path(task["command"]))
+    except SystemExit as ended:
+        if ended.code:
+            raise
+
+
+def _run_command(command: Path) -> None:
+    """Run the harness's own command in this process; what starts it by other means than Python is left out."""
+    try:
+        compile(command.read_bytes(), command, "exec")
+    except (SyntaxError, ValueError):
+        from lm_eval.__main__ import cli_evaluate
+
+        cli_evaluate()
+    else:
+        runpy.run_path(str(command), run_name="__main__")
+
+
+def _explained(error: BaseException, task: Message) -> TrackerError:
+    """Say in our own words what an error of the harness means."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError) and is_full(error):
+        return storage_error(Path(task["task"]["work_dir"]), error)
+    if "Tasks not found" in text or "No tasks specified" in text:
+        return BadData(
+            f"lm-eval has no task `{task['adapter']}`",
+            hint="see `lm_eval ls tasks`; tasks of your own are found in the folder that `data` names",
+        )
+    if isinstance(error, ImportError):
+        return EvaluateError(
+            f"`{task['adapter']}` needs a package that lm-eval's environment lacks: {error}", hint="install it"
+        )
+    return EvaluateError(f"lm_eval failed on `{task['adapter']}`: {text}", hint="read the traceback")

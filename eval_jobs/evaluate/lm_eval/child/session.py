@@ -1,0 +1,243 @@
+"""Asks what the harness wants to know, so that nothing that it loses is lost. Knows nothing of the harness itself.
+
+    with Session(request, send, key="EMPTY") as session:
+        replies = session.ask([Question(body={"prompt": "1+1=", ...}, place=("sums", 0))])     # None: no answer
+        session.finish()                  # raises where too little was answered
+
+The harness does not write down whether an answer was cut off or refused, and scores both as they stand; it keeps no
+answer of a run that ended early; and a task may overrule what the suite says of sampling. Here every request is sent as
+planned, and every answer is looked at, and kept: a later run is told it again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from eval_jobs.errors import EvaluateError
+from eval_jobs.evaluate.asking.circuit_breaker import CircuitBreaker, NoAnswer
+from eval_jobs.evaluate.asking.failures import StatusError
+from eval_jobs.evaluate.asking.http_client import http_client, is_alive
+from eval_jobs.evaluate.asking.journal import Failure, Journal
+from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
+from eval_jobs.evaluate.asking.pipes import Send
+from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
+from eval_jobs.evaluate.asking.shared_pool import SharedPool, n_threads
+from eval_jobs.evaluate.common.answer_check import CUT, FILTERED, check_answer
+from eval_jobs.evaluate.common.parse import Place
+from eval_jobs.evaluate.common.protocol import Message
+from eval_jobs.evaluate.lm_eval.child.answers import Answers
+from eval_jobs.evaluate.lm_eval.child.likelihoods import asks_likelihoods, problem_of
+from eval_jobs.evaluate.lm_eval.outcomes import NOWHERE, RequestOutcome, write_outcomes
+from eval_jobs.identity import content_hash
+from eval_jobs.types import SampleStatus
+
+ANSWERS_FILE = "answers.jsonl"
+_ASKED_OTHERWISE = ("max_gen_toks", "max_new_tokens", "max_completion_tokens", "do_sample")
+"""What tasks may call parameters of the suite."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One request of the harness."""
+
+    body: Json
+    place: Place = NOWHERE
+    """Task and number of the sample that it is for."""
+
+
+class Session:
+    """One run of the harness; a context manager. For one thread, which many others ask for."""
+
+    def __init__(self, request: Message, send: Send, *, key: str) -> None:
+        """Read what earlier runs were answered; nobody is asked yet."""
+        task = request["tasks"][0]
+        self.journal = Journal(task, send)
+        self._request = request
+        self._sampling: Json = task["sampling"]
+        self._limiter = ConcurrencyLimiter(request["concurrency"])
+        self._client = http_client(request["timeout_s"], self._limiter, secret=key)
+        self._client.headers["Authorization"] = f"Bearer {key}"
+        self._retry_policy = RetryPolicy(**request["retry_policy"])
+        self._breaker = CircuitBreaker(
+            is_alive=lambda: is_alive(self._client, request["base_url"]),
+            limiter=self._limiter,
+            own_engine=request["own_engine"],
+            retry_policy=self._retry_policy,
+        )
+        self._pool = SharedPool(n_threads(request["concurrency"]))
+        self._answers = Answers(self.journal.folder / ANSWERS_FILE)
+        self._keys: set[str] = set()
+        self._times_asked: Counter[str] = Counter()
+        self._outcomes: list[tuple[Place, RequestOutcome]] = []
+
+    def __enter__(self) -> Self:
+        """Start the threads that ask."""
+        self._pool.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End them."""
+        self._pool.__exit__(kind, error, trace)
+        self._client.close()
+
+    def ask(self, questions: Sequence[Question]) -> list[Json | None]:
+        """Return the reply to each question; None where there is none.
+
+        Raises:
+            EndpointFailed, EndpointRefused: the server cannot be asked any more.
+            EvaluateError: it does not give what was asked for.
+            DiskFull, StoreError: an answer cannot be kept.
+        """
+        bodies = [self._as_planned(question.body) for question in questions]
+        keys = [_key_of(body) for body in bodies]
+        self._keys.update(keys)
+        self.journal.planned = len(self._keys)
+        self._ask_all(dict(zip(keys, bodies, strict=True)))
+        self._outcomes += [(question.place, self._outcome(key)) for question, key in zip(questions, keys, strict=True)]
+        return [self._answers.of(key) for key in keys]
+
+    def finish(self) -> None:
+        """Check that enough was answered for a result, and write down what became of each request.
+
+        Raises:
+            EndpointFailed: the server may be to blame; the next try asks what has no answer.
+            DiskFull, StoreError: it cannot be written.
+        """
+        self.journal.check(
+            hint="read the server's log; tasks that compare likelihoods need an engine that gives those of prompts"
+        )
+        write_outcomes(self.journal.folder, self._outcomes)
+
+    # --- private
+
+    def _as_planned(self, body: Json) -> Json:
+        """Return the request with the suite's parameters, and with a seed of its own: else all repeats are one."""
+        named: Json = body | {"model": self._request["model"]}
+        if asks_likelihoods(body):
+            return named
+        planned: Json = {name: value for name, value in named.items() if name not in _ASKED_OTHERWISE}
+        planned |= self._sampling
+        name = content_hash({name: value for name, value in planned.items() if name != "model"})
+        seed = int(self._sampling["seed"]) + self._times_asked[name]
+        self._times_asked[name] += 1
+        return planned | {"seed": seed}
+
+    def _ask_all(self, bodies: Mapping[str, Json]) -> None:
+        """Ask everything; then, after a while and again, what got no answer from a server that lives."""
+        left = {key: body for key, body in bodies.items() if key not in self._answers}
+        answered = [body for key, body in bodies.items() if key not in left]
+        controls = answered[:1] or list(left.values())
+        self._breaker.control = lambda: self._ask_controls(controls)
+        for pause_s in (*self._retry_policy.lost_s, None):
+            self._pass(left)
+            doubtful = self.journal.doubtful
+            left = {key: body for key, body in left.items() if (key, 0) in doubtful}
+            if pause_s is None or not left:
+                break
+            self._limiter.stopped.wait(pause_s)
+            self.journal.begin_again(only={(key, 0) for key in left})
+
+    def _pass(self, bodies: Mapping[str, Json]) -> None:
+        self.journal.begin(metric="", to_ask=len(bodies))
+        with self._pool.each(list(bodies.items()), self._ask_one, cost=1.0) as ended:
+            for (key, _), outcome in ended:
+                error = outcome.exception()
+                if isinstance(error, NoAnswer):
+                    self.journal.fail((key, 0), Failure(detail=str(error), answered=False, may_pass=error.may_pass))
+                elif self._breaker.error is not None and error is not None:
+                    raise self.journal.stopped(self._breaker.error, self._request["base_url"]) from error
+                elif error is not None:
+                    raise error
+                else:
+                    self._answers.keep(key, outcome.result())
+                self.journal.step(answered=error is None)
+
+    def _ask_one(self, item: tuple[str, Json]) -> Json:
+        """Ask in a thread of the pool."""
+        _, body = item
+        try:
+            reply = self._breaker.ask(lambda: self._send(body))
+        finally:
+            self._limiter.release()
+        if asks_likelihoods(body):
+            _check_likelihoods(body, reply)
+        elif refusal := _refusal_in(reply):
+            raise NoAnswer(refusal, may_pass=False)
+        return reply
+
+    def _send(self, body: Json) -> Json:
+        route = "chat/completions" if "messages" in body else "completions"
+        response = self._client.post(f"{self._request['base_url']}/{route}", json=body)
+        if response.status_code != httpx.codes.OK:
+            raise StatusError(response)
+        reply: Json = response.json()
+        model = self._request["model"] if self._request["own_engine"] else ""
+        check_answer(reply, model=model, is_chat="messages" in body)
+        return reply
+
+    def _ask_controls(self, bodies: Sequence[Json]) -> None:
+        """Ask the shortest question, then the last one; what the last one raises is raised."""
+        try:
+            self._send(min(bodies, key=lambda body: len(str(body))))
+        except Exception:
+            if len(bodies) == 1:
+                raise
+            self._send(bodies[-1])
+
+    def _outcome(self, key: str) -> RequestOutcome:
+        reply = self._answers.of(key)
+        if reply is None:
+            return RequestOutcome(status=SampleStatus.ERROR, detail=self.journal.failures[key, 0].detail)
+        usage = reply.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        is_cut = any(choice.get("finish_reason") in CUT for choice in reply["choices"])
+        return RequestOutcome(
+            status=SampleStatus.TRUNCATED if is_cut else SampleStatus.SCORED,
+            input_tokens=_count_in(usage, "prompt_tokens"),
+            output_tokens=_count_in(usage, "completion_tokens"),
+        )
+
+
+# --- private
+
+
+def _key_of(body: Json) -> str:
+    """Return what a request is known by in every run: our engine has another name each time."""
+    return content_hash({name: value for name, value in body.items() if name != "model"})
+
+
+def _refusal_in(reply: Json) -> str:
+    """Return why a whole completion is no answer to score; empty: it is one."""
+    choice = reply["choices"][0]
+    if choice.get("finish_reason") == FILTERED:
+        return "the server filtered the answer"
+    text = choice["message"].get("content") if "message" in choice else choice.get("text")
+    return "" if isinstance(text, str) else "the answer holds no text"
+
+
+def _check_likelihoods(body: Json, reply: Json) -> None:
+    """Refuse a server whose likelihoods are none of those that were asked for: no question of the benchmark has any.
+
+    Raises:
+        EvaluateError: they are not.
+    """
+    if problem := problem_of(body, reply):
+        raise EvaluateError(
+            f"the server does not give the likelihoods of a prompt's tokens: {problem}",
+            hint="use tasks that generate, or an engine that gives them, such as vLLM",
+        )
+
+
+def _count_in(usage: Json, name: str) -> int | None:
+    value = usage.get(name)
+    return value if isinstance(value, int) else None

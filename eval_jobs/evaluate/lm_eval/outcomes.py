@@ -1,0 +1,94 @@
+"""What became of each request of one run of lm-evaluation-harness: written by its child, read for its results."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from eval_jobs.evaluate.common.parse import Place, parse_lines
+from eval_jobs.host.storage import storage_error
+from eval_jobs.types import SampleStatus
+
+NOWHERE: Place = ("", -1)
+"""Of a request that belongs to no one sample."""
+_FILE = "outcomes.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOutcome:
+    """What became of one request."""
+
+    status: SampleStatus
+    detail: str = ""
+    output_tokens: int | None = None
+    input_tokens: int | None = None
+
+
+class Outcomes:
+    """All of one run."""
+
+    def __init__(self, rows: Iterable[tuple[Place, RequestOutcome]]) -> None:
+        self._by_place: dict[Place, list[RequestOutcome]] = defaultdict(list)
+        for place, outcome in rows:
+            self._by_place[place].append(outcome)
+
+    @classmethod
+    def read(cls, folder: Path) -> Outcomes:
+        """Read what `write_outcomes` wrote; nothing where there is no file."""
+        path = folder / _FILE
+        rows = parse_lines(path.read_text(encoding="utf-8").split("\n")) if path.is_file() else ()
+        return cls((_place_of(row), _outcome_of(row)) for row in rows)
+
+    def of(self, task: str, number: object) -> tuple[RequestOutcome, ...]:
+        """Return what became of the requests of one sample."""
+        return tuple(self._by_place.get((task, number), ())) if isinstance(number, int) else ()
+
+    def first_refusal(self) -> str:
+        """Return why the first request without an answer has none; empty: every one has one."""
+        return next((one.detail for one in self._every() if one.status is SampleStatus.ERROR), "")
+
+    def tokens(self) -> tuple[int | None, int | None]:
+        """Return the tokens of all questions and answers, as the endpoint counted them; None: it did not."""
+        asked = [one.input_tokens for one in self._every() if one.input_tokens is not None]
+        said = [one.output_tokens for one in self._every() if one.output_tokens is not None]
+        return (sum(asked) if asked else None), (sum(said) if said else None)
+
+    # --- private
+
+    def _every(self) -> list[RequestOutcome]:
+        return [one for found in self._by_place.values() for one in found]
+
+
+def write_outcomes(folder: Path, rows: Iterable[tuple[Place, RequestOutcome]]) -> None:
+    """Write what became of each request.
+
+    Raises:
+        DiskFull, StoreError: it cannot be written.
+    """
+    text = "".join(json.dumps({"place": place, **asdict(outcome)}) + "\n" for place, outcome in rows)
+    try:
+        (folder / _FILE).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise storage_error(folder, error) from error
+
+
+# --- private
+
+
+def _place_of(row: object) -> Place:
+    assert isinstance(row, dict)  # noqa: S101 - our own child wrote it
+    task, number = row["place"]
+    return str(task), int(number)
+
+
+def _outcome_of(row: object) -> RequestOutcome:
+    assert isinstance(row, dict)  # noqa: S101 - our own child wrote it
+    return RequestOutcome(
+        status=SampleStatus(row["status"]),
+        detail=str(row["detail"]),
+        output_tokens=row["output_tokens"],
+        input_tokens=row["input_tokens"],
+    )
