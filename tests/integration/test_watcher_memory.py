@@ -11,8 +11,11 @@ from tests.mlflow_stores import MlflowFiles
 SEND_WITHOUT = """
 import sys
 from pathlib import Path
-from tracker.adapters.free_memory import do_without
-do_without(*sys.argv[2:])
+from tracker.adapters.free_memory import without
+with without(*sys.argv[2:]):
+    if len(sys.argv) > 2:
+        from tracker.adapters.mlflow.lean import load
+        load("sqlite:///")
 from tests.mlflow_stores import MlflowFiles
 from tests.records import forgetting_run
 from tracker.adapters.mlflow.store import MlflowStore
@@ -29,10 +32,8 @@ from tracker.cli.commands.watch import command
 command.main(["--config", sys.argv[1], "--until-idle", "--workers", "0"], standalone_mode=False)
 import pyarrow
 print("mlflow" in sys.modules, "pandas" in sys.modules, pyarrow.default_memory_pool().backend_name)
-try:
-    import pandas
-except ModuleNotFoundError as error:
-    print(error.name)
+import pandas
+print(len(pyarrow.table({"a": [1]}).to_pandas()), pyarrow.Table.from_pandas(pandas.DataFrame({"a": [1]})).num_rows)
 """
 
 
@@ -45,7 +46,7 @@ def test_mlflow_is_sent_the_same_without_what_it_need_not_load(tmp_path: Path) -
     assert lean.dump() == whole.dump()
 
 
-def test_a_watcher_does_without_pandas_and_a_pool(tmp_path: Path) -> None:
+def test_a_watcher_does_without_pandas_and_a_pool_and_whoever_wants_pandas_in_it_has_it(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "sums.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n')
     config = tmp_path / "tracker.toml"
@@ -56,7 +57,7 @@ def test_a_watcher_does_without_pandas_and_a_pool(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WATCH, str(config)]
     watched = subprocess.run(command, capture_output=True, text=True, check=False)
     assert watched.returncode == 0, watched.stderr
-    assert watched.stdout.splitlines()[-2:] == ["True False system", "pandas"]
+    assert watched.stdout.splitlines()[-2:] == ["True False system", "1 1"]
 
 
 def send_without(files: MlflowFiles, *packages: str) -> list[str]:

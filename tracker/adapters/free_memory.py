@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 
 import pyarrow as pa
@@ -27,13 +27,18 @@ def keep_no_pool() -> None:
     pa.set_memory_pool(pa.system_memory_pool())
 
 
-def do_without(*packages: str) -> None:
-    """Let every library that looks for `packages` find that they are not installed; what is imported already stays.
+@contextmanager
+def without(*packages: str) -> Iterator[None]:
+    """Let what is imported in the block find that `packages` are not installed; afterwards anybody can import them.
 
-    For packages that others load where they are there, and need not: MLflow and PyArrow load pandas, 41 MB of a
-    watcher, and Alembic colours its templates with Pygments, 6 MB.
+    For libraries that load a package wherever it is there, and need not.
     """
-    sys.meta_path.insert(0, _Absent(packages))
+    absent = _Absent(packages)
+    sys.meta_path.insert(0, absent)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(absent)
 
 
 # --- private
@@ -47,4 +52,4 @@ class _Absent(MetaPathFinder):
         """Find nothing, and keep others from finding it."""
         del path, target
         if fullname in self._packages:
-            raise ModuleNotFoundError(f"{fullname} is done without in this process", name=fullname)
+            raise ModuleNotFoundError(f"{fullname} is done without here", name=fullname)

@@ -18,7 +18,7 @@ from eval_jobs.execute.life import SignOfLife
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.gpus import busiest_gpu_pct
 from eval_jobs.queue_types import QueueState
-from tracker.adapters.free_memory import do_without, give_back, keep_no_pool
+from tracker.adapters.free_memory import give_back, keep_no_pool
 from tracker.api.opening import open_project
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource, stand_by
@@ -52,10 +52,10 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     says what changed. Runs beside the trainer until Ctrl-C; the next start continues where this one stopped. A second
     one on the same run stands by and takes over when the first one ends.
     """
-    do_without("pandas", "pygments")
     keep_no_pool()
     # Until it is idle: all of it is asked for, and nothing newer will come.
     project = open_project(config_path, is_polling=polling, is_in_order=until_idle)
+    project.mlflow.load_lean()
     project.suite()  # a wrong setting is said now, not when this process takes over from another
     channels_of(project.config)  # and so is a secret that is missing
     if workers and project.config.serve.only_when.gpu_below_pct is not None:
