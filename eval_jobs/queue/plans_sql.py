@@ -22,6 +22,9 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
+from eval_jobs.codec import progress_from_json
+from eval_jobs.queue_types import Crash
+
 
 class UtcText(TypeDecorator[datetime]):
     """A point in time as `2026-11-20T09:57:00.000000+00:00`."""
@@ -78,3 +81,12 @@ PLANS = Table(
 )
 FIELD = "\x1f"
 ENTRY = "\x1e"
+
+
+def crashes_of(text: str) -> tuple[Crash, ...]:
+    """Read the column `crashes`."""
+    found = (entry.split(FIELD) for entry in text.split(ENTRY) if entry)
+    return tuple(
+        Crash(worker=worker, progress=progress_from_json(progress), claimed_at=datetime.fromisoformat(at))
+        for worker, progress, at in found
+    )

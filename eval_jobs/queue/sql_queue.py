@@ -40,7 +40,7 @@ from eval_jobs.codec import (
 )
 from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, bring_up_to_date
-from eval_jobs.queue.plans_sql import ENTRY, FIELD, METADATA, PLANS, UtcText
+from eval_jobs.queue.plans_sql import ENTRY, FIELD, METADATA, PLANS, UtcText, crashes_of
 from eval_jobs.queue.rules import (
     FIRST_PLACE_OF_SWEEPS,
     MAX_LEASE_S,
@@ -52,7 +52,7 @@ from eval_jobs.queue.rules import (
     place_of,
     was_poisoned,
 )
-from eval_jobs.queue_types import Backlog, Claim, Crash, Hold, HoldEnd, QueueState, Running, Waiting
+from eval_jobs.queue_types import Backlog, Claim, Hold, HoldEnd, QueueState, Running, Waiting
 from eval_jobs.records.progress import Progress, shown_line
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord
 
@@ -153,7 +153,7 @@ class SqlQueue:
             worker=worker,
             attempt=row.attempt,
             lost=row.lost,
-            crashes=_crashes(row.crashes),
+            crashes=crashes_of(row.crashes),
             stalled=row.stalled,
             lease_until=lease_until,
         )
@@ -368,14 +368,6 @@ def _lost(*, crashed: bool) -> dict[str, object]:
         "stalled": case((got_further, 1), else_=PLANS.c.stalled + 1),
         "answered_at_loss": PLANS.c.answered,
     }
-
-
-def _crashes(text: str) -> tuple[Crash, ...]:
-    found = (entry.split(FIELD) for entry in text.split(ENTRY) if entry)
-    return tuple(
-        Crash(worker=worker, progress=progress_from_json(progress), claimed_at=datetime.fromisoformat(at))
-        for worker, progress, at in found
-    )
 
 
 def _is_of(hold: Hold) -> ColumnElement[bool]:

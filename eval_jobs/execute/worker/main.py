@@ -66,7 +66,6 @@ log = logging.getLogger(__name__)
 IDLE_S = 0.5
 """Time between two looks at an empty queue."""
 STORE_RETRY_S = 5.0
-"""Time between two tries of a database that refuses."""
 PARENT_CHECK_S = 1.0
 
 
