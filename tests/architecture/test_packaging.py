@@ -28,16 +28,24 @@ LOADED_LATE = {
     distribution(r) for extra in ("s3", "postgresql", "apprise") for r in SETTINGS["optional-dependencies"][extra]
 }
 
-
-INSIDE_VLLM = PROJECT / "eval_jobs" / "serve" / "worker_extension"
-"""Runs where vLLM is installed, and is imported nowhere else."""
+GPU_ONLY = {"pynvml"}
+"""Of nvidia-ml-py, the extra `gpu`, which is not installed where there is no GPU."""
+ELSEWHERE = tuple(
+    PROJECT / folder
+    for folder in (
+        "eval_jobs/serve/worker_extension",
+        "eval_jobs/evaluate/lm_eval/child",
+        "tracker/adapters/checkpoints/consolidate/child",
+    )
+)
+"""Run in the environment of vLLM, of lm-evaluation-harness or of torch, and are imported nowhere else."""
 
 
 def imported() -> set[str]:
     names = set()
     for package in PACKAGES:
         for path in (PROJECT / package).rglob("*.py"):
-            if path.is_relative_to(INSIDE_VLLM):
+            if any(path.is_relative_to(folder) for folder in ELSEWHERE):
                 continue
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Import):
@@ -53,6 +61,7 @@ def test_every_imported_package_is_a_declared_dependency() -> None:
         name
         for name in imported()
         if not {d.lower().replace("_", "-") for d in owners.get(name, [])} & (DECLARED | LOADED_LATE)
+        and name not in GPU_ONLY
     }
     assert not undeclared
 
