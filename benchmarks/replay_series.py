@@ -24,9 +24,9 @@ from eval_jobs.errors import BadData
 from eval_jobs.harness.known_tasks import chance_of_task
 from tracker.domain.records.types import Baseline, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
-from tracker.domain.regression.detector import Evidence, Level
+from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.scores.matrix import FloatArray
-from tracker.domain.verdicts.aggregate_verdict import aggregate_word, is_learned
+from tracker.domain.verdicts.aggregate_verdict import aggregate_word, had_something_to_lose
 from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER
 from tracker.domain.verdicts.hypothesis import Thresholds
 
@@ -125,7 +125,7 @@ def without(run: Run, *steps: int) -> Run:
 def replay(name: str, run: Run, *, planned: bool = True) -> Replayed:
     """Judge every checkpoint of `run` by what was known at it."""
     steps = sorted({int(step) for series in run.values() for step in series.steps})
-    level = Level(alpha=ALPHA, planned=len(steps) if planned else None, benchmarks=len(run))
+    level = ErrorBudget(alpha=ALPHA, planned=len(steps) if planned else None, benchmarks=len(run))
     found = [aggregate_evidence(tuple(run.values()), step, level) for step in steps]
     by_benchmark = dict(zip(run, zip(*found, strict=True), strict=True))
     healthy = [tests for b, tests in by_benchmark.items() if (name, b) not in KNOWN_LOSSES]
@@ -200,7 +200,7 @@ def _said(series: AggregateSeries, steps: list[int], tests: tuple[tuple[Evidence
     found = []
     for t, step in enumerate(steps):
         newest = tests[max(0, t - FORGOTTEN_AFTER + 1) : t + 1]
-        learned = is_learned(series, tests[t])
+        learned = had_something_to_lose(series, tests[t])
         word = aggregate_word(newest, THRESHOLDS, learned=learned) if tests[t] else VerdictWord.FIRST
         if word in GRAVE:
             found.append(Said(word=word, step=step, p=min(e.p_worse for e in tests[t]), learned=learned))

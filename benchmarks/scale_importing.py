@@ -12,10 +12,10 @@ from pathlib import Path
 
 from benchmarks.scale_data import STEPS, write_project
 from eval_jobs.host.clock import SystemClock
-from tracker.adapters.result_files import Asked, read_results
-from tracker.app.commands.importing import Taken, import_results
+from tracker.adapters.result_files import ImportRequest, read_results
+from tracker.app.commands.importing import JudgedImport, import_results
 from tracker.config import load_config
-from tracker.domain.imports.records import Target, checkpoints_of
+from tracker.domain.imports.records import ImportTarget, checkpoints_of
 from tracker.wiring.project import Project
 
 BENCHMARKS = 5
@@ -42,11 +42,11 @@ def import_times(folder: Path, *, checkpoints: int) -> ImportTimes:
         _write(folder / "evals", STEPS * (index + 1), ability=0.3 + 0.4 * index / checkpoints)
     project = Project(load_config(write_project(folder)))
     begun = time.process_time()
-    found = read_results([folder / "evals"], Asked(), progress=lambda _: None)
-    known = checkpoints_of(found.sheets, Target(run_id=project.config.run.name, suite="scale"))
+    found = read_results([folder / "evals"], ImportRequest(), progress=lambda _: None)
+    known = checkpoints_of(found.sheets, ImportTarget(run_id=project.config.run.name, suite="scale"))
     ends = [time.process_time()]
 
-    def taken(_: Taken) -> None:
+    def taken(_: JudgedImport) -> None:
         ends.append(time.process_time())
 
     world = project.world()

@@ -12,10 +12,10 @@ from eval_jobs.types import (
     Checkpoint,
     EngineKind,
     EvalPlan,
-    Part,
     ProbeLoad,
     Program,
     Screen,
+    ScreenPart,
     ServeSpec,
     Suite,
     SweepCell,
@@ -108,7 +108,7 @@ def make_plan(
 
 def screen_plan(whole: EvalPlan, screen: Screen) -> EvalPlan:
     """Build the plan that asks a part of each benchmark of `whole`, at the same checkpoint and in the same way."""
-    suite = replace(whole.suite, part=Part(screen=screen))
+    suite = replace(whole.suite, part=ScreenPart(screen=screen))
     return make_plan(whole.checkpoint, suite, whole.serve, whole.loads, whole.reference)
 
 

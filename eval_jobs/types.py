@@ -130,7 +130,7 @@ class Screen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class ScreenPart:
     """Which samples of each benchmark are asked: its screen (`screening.screen_of`), or all others."""
 
     screen: Screen
@@ -147,7 +147,7 @@ class Suite:
     concurrency: int = 8
     """Requests in flight over all benchmarks. In the fingerprint: batch composition changes bf16 results."""
     request_timeout_s: float = 120.0
-    part: Part | None = None
+    part: ScreenPart | None = None
     """None: all samples. Part of no fingerprint: a sample's score does not depend on which others are asked."""
 
 

@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 
 from tracker.domain.records.alerts import (
     Alert,
+    AlertEvidence,
     AlertKind,
     AlertMessage,
     AlertState,
     AlertSubject,
-    Evidence,
     SubjectKind,
 )
 
 RAISED_AT = datetime(2026, 2, 1, 12, 30, tzinfo=UTC)
 
-EVIDENCE = Evidence(
+EVIDENCE = AlertEvidence(
     score=0.58,
     change=-0.21,
     ci_low=-0.31,
@@ -43,7 +43,7 @@ def alert(
     kind: AlertKind = AlertKind.LOSS,
     subject: str = "sums",
     message: str = "sums regressed at step 600: 0.790 -> 0.580",
-    evidence: Evidence | None = EVIDENCE,
+    evidence: AlertEvidence | None = EVIDENCE,
     run_id: str = "run-a",
     command: str = "tracker compare run-a 500 600",
 ) -> Alert:
@@ -76,7 +76,7 @@ def resolved() -> AlertMessage:
 
 def hostile() -> AlertMessage:
     """A message in which everything that others wrote is an attack."""
-    evidence = Evidence(change=-0.2, n_common=10, n_lost=2, lost_samples=(HOSTILE, HOSTILE))
+    evidence = AlertEvidence(change=-0.2, n_common=10, n_lost=2, lost_samples=(HOSTILE, HOSTILE))
     command = f"tracker compare '{HOSTILE}'"
     one = alert(subject=HOSTILE, message=HOSTILE, evidence=evidence, run_id=HOSTILE, command=command)
     return message_of(
@@ -88,7 +88,7 @@ def hostile() -> AlertMessage:
 def huge(character: str = "错", count: int = 60) -> AlertMessage:
     """More alerts than any channel shows at once, each with texts of thousands of characters."""
     long = (character * 4000)[:4000]
-    evidence = Evidence(change=-0.2, n_common=10, n_lost=9, lost_samples=(long,) * 9)
+    evidence = AlertEvidence(change=-0.2, n_common=10, n_lost=9, lost_samples=(long,) * 9)
     return message_of(
         *(
             alert(

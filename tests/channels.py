@@ -21,7 +21,7 @@ from tests.fakes.chat_rules import (
 from tests.fakes.chat_services import ChatService, Rules
 from tests.requires import requires_binary
 from tracker.adapters.alerts.opening import open_channels
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 from tracker.ports import Notifier
 
 SECRET = "SECdd07b0a3c5b94d0bb0e6d1a1+/=&"  # noqa: S105 - of services in this process
@@ -66,10 +66,10 @@ def opened(
     """Return a channel whose address and key stand in files."""
     folder.mkdir(exist_ok=True)
     (folder / "url").write_text(f"{url}\n")
-    settings = ChannelSettings(name="team", kind=kind, url_place=Place(file=folder / "url"))
+    settings = ChannelSettings(name="team", kind=kind, url_place=SecretSource(file=folder / "url"))
     if secret:
         (folder / "secret").write_text(secret)
-        settings = replace(settings, secret_place=Place(file=folder / "secret"))
+        settings = replace(settings, secret_place=SecretSource(file=folder / "secret"))
     return open_channels((settings,), clock or SystemClock(), patience_s=patience_s)[0]
 
 
@@ -95,10 +95,10 @@ def mail_channel(
     route = MailRoute(
         host="localhost", port=port, security=security, sender="tracker@example.org", recipients=recipients
     )
-    place = Place()
+    place = SecretSource()
     if password:
         (folder / "password").write_text(password)
-        place = Place(file=folder / "password")
+        place = SecretSource(file=folder / "password")
     settings = ChannelSettings(name="team", kind=ChannelKind.EMAIL, user=user, secret_place=place, mail=route)
     return open_channels((settings,), SystemClock(), patience_s=patience_s)[0]
 

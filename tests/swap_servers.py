@@ -21,7 +21,7 @@ from typing import Any
 from eval_jobs.errors import CanaryFailed
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.serve.process import lifecycle as process
-from eval_jobs.serve.process.control import Reply, ask, get, model_names, post
+from eval_jobs.serve.process.control import EngineReply, ask, get, post_to_engine, served_model_names
 from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.resident.canary import ask_canaries
 from eval_jobs.serve.resident.swap import Swapped, extension_args, extension_environment, swap
@@ -74,15 +74,17 @@ class SwapServer:
         self.resident = swapped.fingerprint
         return swapped
 
-    def plain_reload(self, folder: Path) -> Reply:
+    def plain_reload(self, folder: Path) -> EngineReply:
         """Reload as vLLM itself offers it, between a pause and a resume."""
-        post(self.port, "/pause?mode=wait", timeout_s=SWAP_TIMEOUT_S)
+        post_to_engine(self.port, "/pause?mode=wait", timeout_s=SWAP_TIMEOUT_S)
         reply = self.call("reload_weights", weights_path=str(folder))
-        post(self.port, "/resume", timeout_s=SWAP_TIMEOUT_S)
+        post_to_engine(self.port, "/resume", timeout_s=SWAP_TIMEOUT_S)
         return reply
 
-    def call(self, method: str, **arguments: object) -> Reply:
-        return post(self.port, "/collective_rpc", {"method": method, "kwargs": arguments}, timeout_s=SWAP_TIMEOUT_S)
+    def call(self, method: str, **arguments: object) -> EngineReply:
+        return post_to_engine(
+            self.port, "/collective_rpc", {"method": method, "kwargs": arguments}, timeout_s=SWAP_TIMEOUT_S
+        )
 
     @contextmanager
     def under_way(self, **changes: object) -> Iterator[list[int]]:
@@ -175,7 +177,7 @@ def _take(event: Mapping[str, Any], tokens: list[int]) -> None:
 
 def _wait(engine: process.EngineProcess, port: int, clock: SystemClock) -> None:
     started_at = clock.now()
-    while (answer := ask(port, "/v1/models")) is None or model_names(answer.body) != (MODEL,):
+    while (answer := ask(port, "/v1/models")) is None or served_model_names(answer.body) != (MODEL,):
         assert engine.exit_code() is None, engine.log.read_text()[-3000:]
         assert (clock.now() - started_at).total_seconds() < START_TIMEOUT_S, engine.log.read_text()[-3000:]
         clock.sleep(0.2)

@@ -16,7 +16,7 @@ from typing import Any
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.host.clock import SystemClock
-from tracker.adapters.checkpoints.folder.source import FilesystemSource, pin_checkpoint
+from tracker.adapters.checkpoints.folder.source import FilesystemSource, pin_folder
 from tracker.domain.checkpoints.discovery import WatchOptions
 
 CLOCK = SystemClock()
@@ -90,7 +90,7 @@ def pin_as_nobody(path: Path, pins: Path, result: Connection) -> None:
 
 def _error_of_pinning(path: Path, pins: Path) -> tuple[str, str] | None:
     try:
-        pin_checkpoint(path, run_id="run", pins_dir=pins)
+        pin_folder(path, run_id="run", pins_dir=pins)
     except TrackerError as error:
         return (error.code, error.message)
     return None

@@ -16,7 +16,7 @@ from tracker.domain.records.grouping import Grouping, grouping_of
 from tracker.domain.records.types import Policy
 from tracker.domain.regression.budget import DEFAULT as WEIGHTED
 from tracker.domain.regression.budget import ONE_SIZE, PLAIN, SCORE_SHARE
-from tracker.domain.regression.detector import Evidence, Level, Track, evidence_at
+from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_at
 from tracker.domain.regression.subsets import subset_evidence
 from tracker.domain.scores.matrix import ScoreMatrix, empty_matrix, inserted
 
@@ -31,7 +31,7 @@ class Engine:
 
     def reset(self, meta: Meta) -> None:
         """Begin a new run."""
-        self.level = Level(alpha=meta["alpha"] * SCORE_SHARE, planned=meta["T_plan"], benchmarks=meta["K"])
+        self.level = ErrorBudget(alpha=meta["alpha"] * SCORE_SHARE, planned=meta["T_plan"], benchmarks=meta["K"])
         self._matrices = [empty_matrix(int(n)) for n in meta["n"]]
         self._tests: dict[str, tuple[tuple[Evidence, ...], ...]] = {}
 

@@ -19,7 +19,7 @@ from eval_jobs.screening import Question, screen_of
 from eval_jobs.types import Screen
 from tracker.domain.records.types import Policy, VerdictWord
 from tracker.domain.regression.budget import SCORE_SHARE
-from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of, jitter_of
+from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of, jitter_of
 from tracker.domain.regression.screened import ScreenedScores, Stratum
 from tracker.domain.scores.matrix import empty_matrix, inserted, without_rows
 from tracker.domain.verdicts.hypothesis import Thresholds, is_suspicious, strongest_of, suspects, word_of
@@ -52,7 +52,7 @@ def watch(series: Series, screening: Screening | None, judged: range = EVERYTHIN
     whole = screening is None
     screen = Screen(samples=CHECKPOINTS**4) if screening is None else screening.screen
     followed = [_Followed(benchmark, screen) for benchmark in series.benchmarks]
-    level = Level(alpha=ALPHA * SCORE_SHARE, planned=CHECKPOINTS, benchmarks=len(followed))
+    level = ErrorBudget(alpha=ALPHA * SCORE_SHARE, planned=CHECKPOINTS, benchmarks=len(followed))
     flags = np.zeros((CHECKPOINTS, len(followed)), dtype=bool)
     loads, since_whole = 0, 0
     for t in range(judged.stop):
@@ -124,7 +124,7 @@ class _Followed:
             self._matrices[name] = inserted(self._matrices[name], t, values[columns])
 
 
-def _judged(followed: Sequence[_Followed], t: int, level: Level) -> tuple[Bools, int]:
+def _judged(followed: Sequence[_Followed], t: int, level: ErrorBudget) -> tuple[Bools, int]:
     """Return which benchmarks raise an alarm at the newest checkpoint, and how many plans asked what was left out.
 
     As the watcher does, it is judged again after each part of another checkpoint that a suspicious whole result asked
@@ -155,7 +155,9 @@ def _judged(followed: Sequence[_Followed], t: int, level: Level) -> tuple[Bools,
         evidence = _evidence(followed, whole, level)
 
 
-def _evidence(followed: Sequence[_Followed], chosen: Iterable[int], level: Level) -> Mapping[int, Sequence[Evidence]]:
+def _evidence(
+    followed: Sequence[_Followed], chosen: Iterable[int], level: ErrorBudget
+) -> Mapping[int, Sequence[Evidence]]:
     """Return the tests of some benchmarks at the newest checkpoint; the jitter is learned from all."""
     tracks = [one.track for one in followed]
     jitters = jitter_of(tracks)

@@ -44,7 +44,7 @@ class LoadSpread:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metric:
+class RequestTime:
     """One of the times of a request."""
 
     title: str
@@ -53,13 +53,13 @@ class Metric:
     percentiles: Callable[[ProbeResult], Percentiles | None]
 
 
-TTFT = Metric(
+TTFT = RequestTime(
     title="Time to first token (TTFT), ms", name="TTFT", time_ms=lambda r: r.ttft_ms, percentiles=lambda p: p.ttft_ms
 )
-TPOT = Metric(
+TPOT = RequestTime(
     title="Time per further token (TPOT), ms", name="TPOT", time_ms=lambda r: r.tpot_ms, percentiles=lambda p: p.tpot_ms
 )
-E2E = Metric(
+E2E = RequestTime(
     title="Time to last token (E2E), ms", name="E2E", time_ms=lambda r: r.e2e_ms, percentiles=lambda p: p.e2e_ms
 )
 METRICS = (TTFT, TPOT, E2E)
@@ -75,7 +75,7 @@ def load_spreads(record: EvalRecord, before: EvalRecord | None) -> tuple[LoadSpr
     return tuple(_spread(record, before, probe.load, f"spread-{at}") for at, probe in enumerate(record.probes))
 
 
-def times_of(requests: Sequence[RequestTiming], metric: Metric) -> tuple[float, ...]:
+def times_of(requests: Sequence[RequestTiming], metric: RequestTime) -> tuple[float, ...]:
     """Return the times of one metric in ms, ascending; requests that have none are left out."""
     return tuple(sorted(time for request in requests if (time := metric.time_ms(request)) is not None))
 
@@ -133,7 +133,7 @@ def _probe(record: EvalRecord, load: ProbeLoad) -> ProbeResult | ProbeFailure | 
     return next((probe for probe in record.probes if probe.load.name == load.name), None)
 
 
-def _figure(ident: str, load: str, metric: Metric, sides: Sequence[_Side]) -> Ecdf:
+def _figure(ident: str, load: str, metric: RequestTime, sides: Sequence[_Side]) -> Ecdf:
     curves = [
         Curve(name=side.name, slot=slot, values=times)
         for slot, side in enumerate(sides)
@@ -148,7 +148,7 @@ def _figure(ident: str, load: str, metric: Metric, sides: Sequence[_Side]) -> Ec
     )
 
 
-def _rows(metric: Metric, side: _Side) -> Iterator[SpreadRow]:
+def _rows(metric: RequestTime, side: _Side) -> Iterator[SpreadRow]:
     times = times_of(side.requests, metric)
     if times:
         found = [*np.percentile(times, SHOWN).tolist(), times[-1]]

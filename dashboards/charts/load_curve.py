@@ -23,7 +23,7 @@ SLOTS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurvePoint:
+class LoadPoint:
     """One load on one target."""
 
     tokens_per_s: float
@@ -37,7 +37,7 @@ class CurveLine:
 
     name: str
     slot: int
-    points: tuple[CurvePoint, ...]
+    points: tuple[LoadPoint, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def _lines(curves: Sequence[LoadCurve], figure: Callable[[ProbeResult], Percenti
             name=curve.target,
             slot=slot % SLOTS,
             points=tuple(
-                CurvePoint(tokens_per_s=p.output_tokens_per_s, value_ms=found.p50, tip=_tip(curve, p, found))
+                LoadPoint(tokens_per_s=p.output_tokens_per_s, value_ms=found.p50, tip=_tip(curve, p, found))
                 for p in curve.probes
                 if (found := figure(p)) is not None
             ),

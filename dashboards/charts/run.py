@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from dashboards.charts.figures import Absence, Figure, Line, Panel, Point, ticks
-from dashboards.charts.latency_spread import METRICS, Metric, times_of
-from dashboards.data.run import RunData, changes_of
+from dashboards.charts.latency_spread import METRICS, RequestTime, times_of
+from dashboards.data.run import RunData, measurement_changes
 from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeResult
 from tracker.domain.overview.run import SYMBOLS, Overview, Standing, standings
 from tracker.domain.records.display import one_line, score_text
@@ -32,7 +32,7 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
     if not view.steps:
         return ()
     found = {standing.benchmark: standing for standing in standings(view)}
-    changes = changes_of(data.records)
+    changes = measurement_changes(data.records)
     lines: list[Line] = []
     units: set[tuple[float, float]] = set()
     for slot, name in enumerate(view.benchmarks):
@@ -185,7 +185,7 @@ def _curve(key: str, slot: int, curves: Sequence[CurvePoint]) -> Line:
 # --- private: latency
 
 
-def _latency_panel(metric: Metric, records: Sequence[EvalRecord], load: str) -> Panel:
+def _latency_panel(metric: RequestTime, records: Sequence[EvalRecord], load: str) -> Panel:
     tail: list[Point] = []
     half: list[Point] = []
     reasons: dict[int, str] = {}

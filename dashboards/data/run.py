@@ -89,7 +89,7 @@ def newest_repetitions(
     return {one.benchmark: one for one in found}
 
 
-def changes_of(records: Iterable[EvalRecord]) -> Mapping[str, tuple[int, ...]]:
+def measurement_changes(records: Iterable[EvalRecord]) -> Mapping[str, tuple[int, ...]]:
     """Return the steps from which on a benchmark was measured otherwise than before, by its name: not comparable."""
     found: dict[str, list[int]] = {}
     last: dict[str, tuple[EvalPlan, str]] = {}

@@ -22,7 +22,7 @@ from dashboards.charts.load_curve import CurveChart, draw_curve
 from dashboards.charts.svg import draw, legend_mark
 from dashboards.views.changes import MAX_TOLD
 from dashboards.views.checkpoint import CheckpointView
-from dashboards.views.lost import LostSample, Moment
+from dashboards.views.lost import LostSampleView, Moment
 from dashboards.views.run import RunView
 from tracker.domain.records.display import clean
 
@@ -111,7 +111,7 @@ def _markup(svg: str) -> Markup:
     return Markup(svg)  # noqa: S704 - dashboards.charts.svg and dashboards.charts.heatmap escape every text that they draw
 
 
-def _life(sample: LostSample) -> str:
+def _life(sample: LostSampleView) -> str:
     """Say when a sample was right: `wrong at 100 to 200, right at 300 to 600, wrong at 700 to 1000`."""
     words = {True: "right", False: "wrong", None: "no score"}
     stretches = [(right, list(group)) for right, group in groupby(sample.moments, key=_right)]

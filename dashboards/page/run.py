@@ -70,10 +70,10 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
             raise ConfigError(f"{named} names one checkpoint, and --checkpoints is for those of a run", hint=hint)
         return _write_checkpoint(project, named_checkpoint(project, named), output)
     run_id = choose_run(known, named, own=project.config.run.name)
-    data = collect(run_id, _sources(project), now=SystemClock().now())
+    data = read_run(run_id, _sources(project), now=SystemClock().now())
     if run_id == project.config.run.name:
         data = replace(data, boards=newest_boards(project.sweep_store, [one.name for one in project.config.schedule]))
-    path = (output or project.state_dir / "reports" / file_name(run_id)).absolute()
+    path = (output or project.state_dir / "reports" / report_file_name(run_id)).absolute()
     if with_checkpoints:
         _write_checkpoints(project, data, path)
     data = replace(data, pages=pages_beside(path.parent, data.records))
@@ -81,7 +81,7 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
     return path
 
 
-def collect(run_id: str, sources: Sources, *, now: datetime) -> RunData:
+def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     """Read everything about one run; texts of samples only where examples show them."""
     known, reports = sources.history.records(run_id), sources.history.reports(run_id)
     records = newest_records(known)
@@ -117,7 +117,7 @@ def newest_boards(sweeps: Sweeps, names: Sequence[str]) -> tuple[Board, ...]:
     return tuple(board_of(t, sweeps.results([plan.id for plan in t.plans])) for t in newest if t is not None)
 
 
-def file_name(run_id: str) -> str:
+def report_file_name(run_id: str) -> str:
     """Return a file name for a run; a name that had to be changed carries a hash, so that no two runs share one."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).lstrip(".-")[:100]
     if safe and safe == run_id:
@@ -128,7 +128,7 @@ def file_name(run_id: str) -> str:
 
 def checkpoint_file_name(checkpoint: Checkpoint) -> str:
     """Return a file name for a checkpoint: other weights saved under the same step have another one."""
-    return f"{file_name(checkpoint.run_id).removesuffix('.html')}@{checkpoint.step}-{checkpoint.digest[:8]}.html"
+    return f"{report_file_name(checkpoint.run_id).removesuffix('.html')}@{checkpoint.step}-{checkpoint.digest[:8]}.html"
 
 
 def pages_beside(folder: Path, records: Iterable[EvalRecord]) -> Mapping[int, str]:
@@ -172,7 +172,7 @@ def _write_checkpoint(project: Project, report: Report, output: Path | None) -> 
     data = collect_checkpoint(report, _sources(project), now=SystemClock().now())
     checkpoint = data.record.plan.checkpoint
     path = (output or project.state_dir / "reports" / checkpoint_file_name(checkpoint)).absolute()
-    run_page = file_name(checkpoint.run_id)
+    run_page = report_file_name(checkpoint.run_id)
     _write_page_of(replace(data, run_page=run_page if (path.parent / run_page).is_file() else ""), path)
     return path
 

@@ -22,7 +22,7 @@ class Advice:
     command: str
 
 
-def advice(run_id: str, found: Sequence[Standing], champions: Iterable[Champion]) -> tuple[Advice, ...]:
+def advice_text(run_id: str, found: Sequence[Standing], champions: Iterable[Champion]) -> tuple[Advice, ...]:
     """Return what to do about the most urgent benchmark that is worse; nothing where none is.
 
     Args:

@@ -18,7 +18,7 @@ MAX_CHARS = 700
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class AnswerAt:
     """An answer at one checkpoint."""
 
     heading: str
@@ -38,8 +38,8 @@ class ChangedSample:
     """Its subset where it has one."""
     prompt: str
     target: str
-    before: Said
-    after: Said
+    before: AnswerAt
+    after: AnswerAt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +106,9 @@ def _sample(kind: str, example: Example, steps: tuple[int, ...]) -> ChangedSampl
     )
 
 
-def _said(answer: str | None, score: float, step: int, *, is_better: bool) -> Said:
+def _said(answer: str | None, score: float, step: int, *, is_better: bool) -> AnswerAt:
     word = score_text(score) if score not in (0.0, 1.0) else "Right" if is_better else "Wrong"
-    return Said(
+    return AnswerAt(
         heading=f"{'✓' if is_better else '✗'} {word} at step {step}",
         is_better=is_better,
         answer=None if answer is None else _shown(answer),

@@ -12,13 +12,13 @@ from statistics import fmean
 from dashboards.charts.latency_spread import LoadSpread, load_spreads
 from dashboards.charts.run import INTERVAL, load_text
 from dashboards.data.checkpoint import CheckpointData, best_comparison
-from dashboards.views.advice import Advice, advice
+from dashboards.views.advice import Advice, advice_text
 from dashboards.views.changes import Changed, changes_of_views
 from dashboards.views.episodes import LossRow, loss_rows
-from dashboards.views.evidence import Evidence, evidence
+from dashboards.views.evidence import EvidenceView, evidence
 from dashboards.views.findings import FindingRow, finding_rows
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
-from dashboards.views.measured import Measured, measured
+from dashboards.views.measured import MeasuredView, measured
 from dashboards.views.run import interval_text
 from dashboards.views.served import cost_facts, served_facts
 from dashboards.views.tables import Badge, Trouble, badge, coverage_text, troubles
@@ -87,7 +87,7 @@ class CheckpointView:
     before_step: int | None
     findings: tuple[FindingRow, ...]
     episodes: tuple[LossRow, ...]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[EvidenceView, ...]
     changes: tuple[Changed, ...]
     spreads: tuple[LoadSpread, ...]
     loads: tuple[str, ...]
@@ -95,7 +95,7 @@ class CheckpointView:
     troubles: tuple[Trouble, ...]
     costs: tuple[tuple[str, str], ...]
     served: tuple[tuple[str, str], ...]
-    measured: Measured
+    measured: MeasuredView
     made_at: str
 
 
@@ -113,7 +113,7 @@ def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
         facts=tuple(_facts(data)),
         scores=tuple(_rows(data, found)),
         max_tiles=MAX_TILES,
-        advice=advice(data.own.run_id, found, ()) if data.left_for is None else (),
+        advice=advice_text(data.own.run_id, found, ()) if data.left_for is None else (),
         before_step=None if data.before is None else data.before.plan.checkpoint.step,
         findings=finding_rows(view),
         episodes=loss_rows(data.own.episodes, ()),

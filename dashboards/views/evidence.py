@@ -28,7 +28,7 @@ from tracker.domain.verdicts.screening import mean_text
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proof:
+class ProofView:
     """One comparison behind a verdict."""
 
     against: str
@@ -53,7 +53,7 @@ class Proof:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class EvidenceView:
     """A newest verdict with everything that it rests on."""
 
     benchmark: str
@@ -63,13 +63,13 @@ class Evidence:
     score: str
     notes: tuple[str, ...]
     """Since when it is lost; what could not have been seen; what repetition alone does."""
-    proofs: tuple[Proof, ...]
+    proofs: tuple[ProofView, ...]
     """The one that decided first."""
 
 
 def evidence(
     view: Overview, found: Iterable[Standing], repetitions: Mapping[str, Repetition] = MappingProxyType({})
-) -> tuple[Evidence, ...]:
+) -> tuple[EvidenceView, ...]:
     """Return the newest verdict on each benchmark, in the order of `found`.
 
     Args:
@@ -81,7 +81,7 @@ def evidence(
     return tuple(_evidence(step, v, repetitions.get(v.benchmark)) for step, v in newest if v is not None)
 
 
-def proofs_of(verdict: Verdict) -> tuple[Proof, ...]:
+def proofs_of(verdict: Verdict) -> tuple[ProofView, ...]:
     """Return the comparisons of a verdict, the deciding one first."""
     return tuple(_proof(c, verdict.alpha_test if at == 0 else None) for at, c in enumerate(verdict.comparisons))
 
@@ -100,10 +100,10 @@ def onset_text(verdict: Verdict) -> str:
 # --- private
 
 
-def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> Evidence:
+def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> EvidenceView:
     coverage = coverage_text(verdict)
     repeated = "" if known is None or not verdict.comparisons else one_line(repetition_text(known))
-    return Evidence(
+    return EvidenceView(
         benchmark=one_line(verdict.benchmark),
         step=step,
         badge=badge(verdict.word),
@@ -121,9 +121,9 @@ def _unseen(verdict: Verdict) -> str:
     return f"smallest loss to be seen: {score_text(verdict.mde)} alone{together}"
 
 
-def _proof(comparison: Comparison, level: float | None) -> Proof:
+def _proof(comparison: Comparison, level: float | None) -> ProofView:
     better, pooled = comparison.delta > 0, len(comparison.pooled_steps)
-    return Proof(
+    return ProofView(
         against=baseline_text(comparison.baseline, comparison.baseline_steps),
         chosen=_chosen(comparison),
         newest=steps_text(comparison.pooled_steps),

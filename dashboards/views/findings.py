@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboards.views.evidence import Proof, onset_text, proofs_of
+from dashboards.views.evidence import ProofView, onset_text, proofs_of
 from dashboards.views.tables import Badge, badge
 from tracker.domain.overview.run import URGENCY, Overview
 from tracker.domain.records.display import count_text, one_line, subject_text
@@ -25,7 +25,7 @@ class FindingRow:
     badge: Badge
     onset: str
     reason: str
-    proof: Proof | None
+    proof: ProofView | None
     """The comparison that decided."""
 
 

@@ -34,7 +34,7 @@ MAX_CHARS = 700
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """One line of the ledger: a benchmark or a subset."""
 
     name: str
@@ -93,8 +93,8 @@ class LedgerView:
     first_step: int
     last_step: int
     phases: tuple[str, ...]
-    entries: tuple[Entry, ...]
-    subsets: tuple[tuple[str, tuple[Entry, ...]], ...]
+    entries: tuple[LedgerEntry, ...]
+    subsets: tuple[tuple[str, tuple[LedgerEntry, ...]], ...]
     """Benchmark and its subsets, where there are any."""
     transfers: tuple[str, ...]
     notes: tuple[str, ...]
@@ -105,8 +105,8 @@ def ledger_view(ledger: RunLedger | None) -> LedgerView | None:
     """Return what the report shows of a ledger; None where there is none, or nothing was scored."""
     if ledger is None or not ledger.steps:
         return None
-    entries: list[Entry] = []
-    subsets: list[tuple[str, tuple[Entry, ...]]] = []
+    entries: list[LedgerEntry] = []
+    subsets: list[tuple[str, tuple[LedgerEntry, ...]]] = []
     found: list[str] = []
     for one in ledger.benchmarks:
         entries.append(_entry(one_line(one.benchmark), one.whole))
@@ -130,10 +130,10 @@ def ledger_view(ledger: RunLedger | None) -> LedgerView | None:
 # --- private: lines
 
 
-def _entry(name: str, row: LedgerRow) -> Entry:
+def _entry(name: str, row: LedgerRow) -> LedgerEntry:
     found, flow = row.forgetting, row.flow
     newest = next((mean for mean in reversed(row.means) if mean is not None), None)
-    return Entry(
+    return LedgerEntry(
         name=name,
         samples=count_text(row.samples, "sample"),
         now=score_text(found.last.mean if found else newest),

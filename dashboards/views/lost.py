@@ -37,7 +37,7 @@ class Moment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LostSample:
+class LostSampleView:
     """One sample, then and now."""
 
     subset: str
@@ -61,7 +61,7 @@ class Loss:
     compared: int
     lost: int
     gained: int
-    examples: tuple[LostSample, ...]
+    examples: tuple[LostSampleView, ...]
 
 
 def losses_of(data: RunData, view: Overview) -> tuple[Loss, ...]:
@@ -130,7 +130,7 @@ def _loss(data: RunData, sides: _Pair) -> Loss:
     )
 
 
-def _examples(data: RunData, sides: _Pair, lost: Mapping[str, FloatArray]) -> tuple[LostSample, ...]:
+def _examples(data: RunData, sides: _Pair, lost: Mapping[str, FloatArray]) -> tuple[LostSampleView, ...]:
     then_texts, now_texts = (_texts(data, sides, row) for row in (sides.then, sides.now))
     known = [key for key in lost if key in then_texts and key in now_texts]
     steps = sides.series.steps
@@ -140,11 +140,11 @@ def _examples(data: RunData, sides: _Pair, lost: Mapping[str, FloatArray]) -> tu
     return tuple(_example(then_texts[key], now_texts[key], lives[key]) for key in ranked[:MAX_EXAMPLES])
 
 
-def _example(then: _Said, now: _Said, moments: tuple[Moment, ...]) -> LostSample:
+def _example(then: _Said, now: _Said, moments: tuple[Moment, ...]) -> LostSampleView:
     def shown(text: str) -> str:
         return shortened(clean(text).strip(), MAX_CHARS)
 
-    return LostSample(
+    return LostSampleView(
         subset=one_line(now.sample.subset),
         prompt=shown(now.sample.prompt),
         target=shown(now.sample.target),

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from statistics import median
 from urllib.parse import urlsplit
 
-from dashboards.data.run import RunData, changes_of
+from dashboards.data.run import RunData, measurement_changes
 from eval_jobs.types import Benchmark, EngineKind, EvalRecord, EvalResult, Generation, ProbeResult, ServeSpec, Suite
 from tracker.domain.calibration.repetition_text import NOT_CALIBRATED, effect_text, is_unfit
-from tracker.domain.overview.costs import headline
+from tracker.domain.overview.costs import cost_headline
 from tracker.domain.records.calibration import Fitness, Repetition
 from tracker.domain.records.display import NOTHING, count_text, duration_text, names_text, one_line
 from tracker.domain.records.imported import is_imported
@@ -44,19 +44,19 @@ class MeasuredBenchmark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredView:
     """How the run was measured, ready to show: (name, value) pairs and one row per benchmark."""
 
     facts: tuple[tuple[str, str], ...]
     benchmarks: tuple[MeasuredBenchmark, ...]
 
 
-def measured(data: RunData) -> Measured:
+def measured(data: RunData) -> MeasuredView:
     """Return how the newest checkpoint was measured, and where that changed along the run."""
     if not data.records:
-        return Measured(facts=(), benchmarks=())
-    newest, changes = data.records[-1], changes_of(data.records)
-    return Measured(
+        return MeasuredView(facts=(), benchmarks=())
+    newest, changes = data.records[-1], measurement_changes(data.records)
+    return MeasuredView(
         facts=(
             *_asked_facts(newest),
             ("Engine", _engines_text(data.records)),
@@ -122,7 +122,7 @@ def _serve_text(spec: ServeSpec) -> str:
     if spec.engine is EngineKind.REMOTE:
         return f"{one_line(without_user(spec.base_url))}, model {one_line(spec.model) or 'the only one'}"
     length = f", context {spec.max_model_len} tokens" if spec.max_model_len else ""
-    return f"dtype {one_line(spec.dtype)}{length}{''.join(f' {one_line(a)}' for a in without_secrets(spec.args))}"
+    return f"dtype {one_line(spec.dtype)}{length}{''.join(f' {one_line(a)}' for a in with_keys_hidden(spec.args))}"
 
 
 def _trust_facts(records: Sequence[EvalRecord]) -> Iterator[tuple[str, str]]:
@@ -154,7 +154,7 @@ def without_user(url: str) -> str:
     return parts._replace(netloc=host, query="", fragment="").geturl()
 
 
-def without_secrets(args: Iterable[str]) -> tuple[str, ...]:
+def with_keys_hidden(args: Iterable[str]) -> tuple[str, ...]:
     """Return command-line arguments with the values of those that look like keys replaced."""
     shown: list[str] = []
     secret = False
@@ -185,7 +185,7 @@ def _times_text(records: Sequence[EvalRecord]) -> str:
 
 def _cost_facts(data: RunData) -> Iterator[tuple[str, str]]:
     if data.costs is not None and data.costs.checkpoints:
-        yield ("Cost", headline(data.costs))
+        yield ("Cost", cost_headline(data.costs))
 
 
 def _benchmark(benchmark: Benchmark, data: RunData, changed_at: tuple[int, ...]) -> MeasuredBenchmark:

@@ -12,15 +12,15 @@ from statistics import fmean
 from dashboards.charts.figures import Figure
 from dashboards.charts.run import INTERVAL, latency_figures, load_text, score_figures
 from dashboards.data.run import RunData
-from dashboards.views.advice import Advice, advice
+from dashboards.views.advice import Advice, advice_text
 from dashboards.views.episodes import LossRow, loss_rows
-from dashboards.views.evidence import Evidence, evidence
+from dashboards.views.evidence import EvidenceView, evidence
 from dashboards.views.findings import FindingRow, finding_rows
 from dashboards.views.glance import GlanceRow, glance
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.ledger import LedgerView, ledger_view
 from dashboards.views.lost import Loss, losses_of
-from dashboards.views.measured import Measured, measured
+from dashboards.views.measured import MeasuredView, measured
 from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.tables import (
     Badge,
@@ -77,7 +77,7 @@ class RunView:
     table: VerdictTable
     findings: tuple[FindingRow, ...]
     episodes: tuple[LossRow, ...]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[EvidenceView, ...]
     losses: tuple[Loss, ...]
     untold: tuple[Loss, ...]
     """Those of them that are too fresh for the ledger to show samples of."""
@@ -88,7 +88,7 @@ class RunView:
     latency_verdicts: LatencyVerdicts | None
     sweeps: tuple[SweepView, ...]
     troubles: tuple[Trouble, ...]
-    measured: Measured
+    measured: MeasuredView
     costs: tuple[CostRow, ...]
     cost_total: str
     pages: Mapping[int, str]
@@ -110,7 +110,7 @@ def build_view(data: RunData) -> RunView:
         glance=glance(data),
         tiles=tuple(_tile(view, standing) for standing in found[:MAX_TILES]),
         more_tiles=max(0, len(found) - MAX_TILES),
-        advice=advice(data.run_id, found, data.champions),
+        advice=advice_text(data.run_id, found, data.champions),
         score_figures=score_figures(data, view),
         phases=tuple(f"{one_line(p.name)} from step {p.from_step}" for p in data.phases),
         table=verdict_table(view, found),

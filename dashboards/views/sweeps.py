@@ -9,7 +9,7 @@ from dashboards.charts.load_curve import CurveChart, curve_chart
 from eval_jobs.types import Percentiles, ProbeLoad
 from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
 from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
-from tracker.domain.sweeps.board_text import difference_text, first_text
+from tracker.domain.sweeps.board_text import first_text, signed_interval_text
 
 WHOLE = 0.995
 """Coverage from which on nothing is said of it."""
@@ -111,7 +111,7 @@ def _cell(score: BoardScore | None) -> ScoreCell:
     return ScoreCell(
         score=score_text(score.mean),
         interval=f"{score_text(score.low)} to {score_text(score.high)}" if is_known else "",
-        change="" if score.change is None else difference_text(score.change),
+        change="" if score.change is None else signed_interval_text(score.change),
         note="" if score.coverage >= WHOLE else f"{percent_text(score.coverage)} answered",
     )
 

@@ -46,7 +46,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class VerdictRow:
     """One checkpoint in the verdict table."""
 
     step: int
@@ -60,8 +60,8 @@ class VerdictTable:
     """Steps by benchmarks."""
 
     benchmarks: tuple[str, ...]
-    earlier: tuple[Row, ...]
-    recent: tuple[Row, ...]
+    earlier: tuple[VerdictRow, ...]
+    recent: tuple[VerdictRow, ...]
     wide: bool
     legend: tuple[Badge, ...]
 
@@ -123,9 +123,9 @@ def verdict_table(view: Overview, found: Sequence[Standing]) -> VerdictTable:
     """Return steps by benchmarks, checkpoints that were not evaluated among them."""
     wide = len(view.benchmarks) > WIDE
     names = tuple(s.benchmark for s in found) if wide else view.benchmarks
-    rows = [Row(step=g.step, cells=(), gap=f"{one_line(g.message)} ({one_line(g.code)})") for g in view.gaps]
+    rows = [VerdictRow(step=g.step, cells=(), gap=f"{one_line(g.message)} ({one_line(g.code)})") for g in view.gaps]
     for step in view.steps:
-        rows.append(Row(step=step, cells=tuple(_cell(view.at(step, name)) for name in names)))
+        rows.append(VerdictRow(step=step, cells=tuple(_cell(view.at(step, name)) for name in names)))
     rows.sort(key=lambda row: row.step)
     used = {verdict.word for verdict in view.verdicts.values()}
     return VerdictTable(

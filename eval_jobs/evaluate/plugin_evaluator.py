@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from eval_jobs.errors import EvaluateError, TrackerError
-from eval_jobs.host.plugins import EVALUATORS, find
+from eval_jobs.host.plugins import EVALUATORS, find_plugin
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Clock, Evaluator, ShowProgress
 from eval_jobs.records.progress import Progress, Stage
@@ -23,7 +23,7 @@ class PluginEvaluator:
         Raises:
             ConfigError: it is not there, or cannot be opened.
         """
-        self._found = find(EVALUATORS, name)
+        self._found = find_plugin(EVALUATORS, name)
         self._evaluator: Evaluator = self._found.open(Evaluator, work_dir, clock)
 
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:

@@ -40,7 +40,7 @@ class Fields:
         if value is None:
             value = {}
         if not isinstance(value, dict):
-            raise self.refusal(name, f"must be an object, it is {shown(value)}")
+            raise self.refusal(name, f"must be an object, it is {value_text(value)}")
         return Fields(source=self.source, values=value, path=self._place(name))
 
     def number(self, name: str) -> float:
@@ -51,7 +51,7 @@ class Fields:
         """
         value = self.optional_number(name)
         if value is None:
-            raise self.refusal(name, f"must be a number, it is {shown(self.values.get(name))}")
+            raise self.refusal(name, f"must be a number, it is {value_text(self.values.get(name))}")
         return value
 
     def optional_number(self, name: str) -> float | None:
@@ -66,7 +66,7 @@ class Fields:
         """
         value = self.values.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _LARGEST:
-            raise self.refusal(name, f"must be a whole number from 0, it is {shown(value)}")
+            raise self.refusal(name, f"must be a whole number from 0, it is {value_text(value)}")
         return value
 
     def text(self, name: str) -> str:
@@ -85,7 +85,7 @@ class Fields:
             return ()
         found = [finite(value) for value in values] if isinstance(values, list) else [None]
         if None in found:
-            raise self.refusal(name, f"must be a list of numbers, it is {shown(values)}")
+            raise self.refusal(name, f"must be a list of numbers, it is {value_text(values)}")
         return tuple(value for value in found if value is not None)
 
     # --- private
@@ -101,7 +101,7 @@ def finite(value: object) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value as a message can show it."""
     if value is None:
         return "missing"

@@ -69,7 +69,7 @@ def contexts_of(row: Row) -> tuple[str, ...]:
     return _asked(row)[0]
 
 
-def lost_samples(known: int, expected: int | None) -> Iterator[SampleScore]:
+def missing_samples(known: int, expected: int | None) -> Iterator[SampleScore]:
     """Yield an error for every sample that was evaluated and that nobody kept."""
     for index in range(known, expected or 0):
         yield SampleScore(sample_id=f"lost#{index}", subset=SUBSET, score=None, status=SampleStatus.ERROR, detail=_LOST)

@@ -48,7 +48,7 @@ def busiest_gpu_pct(environment: Mapping[str, str] | None = None) -> float:
         ConfigError: it cannot be found out on this machine.
     """
     visible = (os.environ if environment is None else environment).get(VISIBLE_DEVICES)
-    gpus = chosen(read_gpus(), visible)
+    gpus = visible_gpus(read_gpus(), visible)
     if not gpus:
         raise ConfigError(
             f"serve.only_when.gpu_below_pct: there is no GPU to look at ({VISIBLE_DEVICES}={visible or 'not set'})",
@@ -70,13 +70,13 @@ def have_batch_invariance(visible: str | None) -> bool:
     Asked once for each value of CUDA_VISIBLE_DEVICES: no GPU learns it later.
     """
     try:
-        gpus = chosen(read_gpus(), visible)
+        gpus = visible_gpus(read_gpus(), visible)
     except ConfigError:
         return False
     return bool(gpus) and all((gpu.compute_capability or (0, 0)) >= BATCH_INVARIANT_FROM for gpu in gpus)
 
 
-def chosen(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
+def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
     """Return those that CUDA_VISIBLE_DEVICES names; None: all. Pure.
 
     Like CUDA it takes no notice of what comes after a name that fits nothing.
@@ -92,7 +92,7 @@ def chosen(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
     return tuple(found)
 
 
-def parsed(table: str) -> tuple[Gpu, ...]:
+def parsed_gpus(table: str) -> tuple[Gpu, ...]:
     """Return the GPUs in what `nvidia-smi` prints: index, UUID, utilisation, compute capability. Pure."""
     rows = ([cell.strip() for cell in line.split(",")] for line in table.splitlines())
     return tuple(
@@ -177,4 +177,4 @@ def _from_smi(why_not_nvml: str) -> tuple[Gpu, ...]:
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
         raise ConfigError(f"the GPUs cannot be asked: nvidia-smi says {said[-1]}", hint=_HINT)
-    return parsed(done.stdout)
+    return parsed_gpus(done.stdout)

@@ -46,7 +46,7 @@ def request(
         connection.close()
 
 
-def parsed(body: bytes) -> object:
+def parsed_json(body: bytes) -> object:
     """Return the JSON in a body, None when it is none."""
     try:
         return json.loads(body)

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class PluginKind:
     """A kind of part that other packages may bring."""
 
     group: str
@@ -43,8 +43,10 @@ class Kind:
     built_in: tuple[str, ...]
 
 
-ENGINES = Kind(group="tracker.engines", what="engine", setting="serve.engine", built_in=("vllm", "sglang", "remote"))
-EVALUATORS = Kind(
+ENGINES = PluginKind(
+    group="tracker.engines", what="engine", setting="serve.engine", built_in=("vllm", "sglang", "remote")
+)
+EVALUATORS = PluginKind(
     group="tracker.evaluators", what="evaluator", setting="benchmark.evaluator", built_in=("evalscope", "lm-eval")
 )
 
@@ -53,7 +55,7 @@ EVALUATORS = Kind(
 class Found:
     """An entry point of an installed package."""
 
-    kind: Kind
+    kind: PluginKind
     point: EntryPoint
     origin: str
     """Package and version, `acme-tools 1.2`."""
@@ -151,7 +153,7 @@ class Found:
             return default
 
 
-def find(kind: Kind, name: str) -> Found:
+def find_plugin(kind: PluginKind, name: str) -> Found:
     """Return the entry point of that name; nothing of its package is imported.
 
     Raises:

@@ -36,7 +36,7 @@ def without_secrets(environment: Mapping[str, str], *, keep: Iterable[str] = ())
     return {name: value for name, value in environment.items() if name in kept or not is_secret(name)}
 
 
-def remember(secret: str) -> str:
+def register_secret(secret: str) -> str:
     """Return `secret`, which `held_secrets` names from now on."""
     if secret:
         _REMEMBERED.add(secret)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 
 
-def words_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the kind and the text of an error."""
     return f"{type(error).__name__}: {error}"
 
 
-def report(log: logging.Logger, what: str, error: BaseException, *, then: str) -> None:
+def report_unforeseen(log: logging.Logger, what: str, error: BaseException, *, then: str) -> None:
     """Log what broke, what happens `then`, and the wish for a report; with the traceback where debugging is on."""
     traceback = error if log.isEnabledFor(logging.DEBUG) else None
-    log.error("%s: %s. Please report this; %s", what, words_of(error), then, exc_info=traceback)
+    log.error("%s: %s. Please report this; %s", what, error_text(error), then, exc_info=traceback)

@@ -21,7 +21,7 @@ SCHEMES = {
 }
 
 
-def checked_url(url: str) -> str:
+def checked_database_url(url: str) -> str:
     """Return the URL with its full scheme.
 
     Raises:

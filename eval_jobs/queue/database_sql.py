@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from eval_jobs.errors import ConfigError, DiskFull, StoreError, StoreUnavailable
-from eval_jobs.queue.address import checked_url
+from eval_jobs.queue.address import checked_database_url
 from eval_jobs.records.run_scope import prefix_of
 
 Database = Engine
@@ -52,7 +52,7 @@ def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S)
     Raises:
         ConfigError: the URL cannot be used, holds a password, or its driver is missing.
     """
-    checked = checked_url(url)
+    checked = checked_database_url(url)
     try:
         address = make_url(checked)
         if address.get_backend_name() != "sqlite":
@@ -72,7 +72,7 @@ def open_database(url: str, *, password: str = "", silence_s: float = SILENCE_S)
 
 
 @contextmanager
-def mapped_errors(engine: Engine) -> Iterator[None]:
+def mapped_database_errors(engine: Engine) -> Iterator[None]:
     """Turn errors of the database driver into ours.
 
     Raises:
@@ -92,9 +92,9 @@ def transaction(engine: Engine) -> Iterator[Connection]:
     """Yield a connection whose changes are kept when the context ends without an error.
 
     Raises:
-        DiskFull, StoreUnavailable, StoreError: as `mapped_errors`.
+        DiskFull, StoreUnavailable, StoreError: as `mapped_database_errors`.
     """
-    with mapped_errors(engine), engine.begin() as connection:
+    with mapped_database_errors(engine), engine.begin() as connection:
         yield connection
 
 

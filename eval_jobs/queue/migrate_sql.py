@@ -22,7 +22,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Select, String, column, func, inspect, select, table
 
 from eval_jobs.errors import SchemaTooNew
-from eval_jobs.queue.database_sql import mapped_errors
+from eval_jobs.queue.database_sql import mapped_database_errors
 
 log = logging.getLogger(__name__)
 
@@ -54,12 +54,12 @@ def bring_up_to_date(engine: Engine, history: TableHistory) -> None:
 
     Raises:
         SchemaTooNew: a newer program wrote them.
-        StoreError: as `mapped_errors`.
+        StoreError: as `mapped_database_errors`.
     """
-    with mapped_errors(engine), engine.connect() as connection:
+    with mapped_database_errors(engine), engine.connect() as connection:
         if _is_newest(connection, history):
             return
-    with mapped_errors(engine), _alone(engine) as connection:
+    with mapped_database_errors(engine), _alone(engine) as connection:
         if _is_newest(connection, history):  # by now: another process was first
             return
         before = _version(connection, history)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eval_jobs.errors import ServeError, TrackerError
-from eval_jobs.host.plugins import ENGINES, find
+from eval_jobs.host.plugins import ENGINES, find_plugin
 from eval_jobs.ports import Clock, Engine, Note
 from eval_jobs.types import Checkpoint, Endpoint, ServeSpec
 
@@ -25,7 +25,7 @@ class PluginEngine:
         Raises:
             ConfigError: it is not there, or cannot be opened.
         """
-        self._found = find(ENGINES, name)
+        self._found = find_plugin(ENGINES, name)
         self._engine: Engine = self._found.open(Engine, work_dir, clock)
 
     @contextmanager

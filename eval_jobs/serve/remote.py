@@ -20,7 +20,7 @@ from eval_jobs.host.secrets import masked
 from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process.checkpoint_files import tokenizer_folder
-from eval_jobs.serve.process.control import model_names
+from eval_jobs.serve.process.control import served_model_names
 from eval_jobs.types import Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 ANSWER_TIMEOUT_S = 20.0
@@ -41,7 +41,7 @@ class RemoteEngine:
     def serving(self, checkpoint: Checkpoint, spec: ServeSpec, *, progress: Note) -> Iterator[Endpoint]:
         """Check that the endpoint serves the checkpoint's model; leaving the context changes nothing there."""
         started_at = self._clock.now()
-        url = checked_url(spec.base_url)
+        url = checked_base_url(spec.base_url)
         progress(f"asking {url} for its models")
         model = served_model(checkpoint, spec)
         load_s = (self._clock.now() - started_at).total_seconds()
@@ -75,7 +75,7 @@ def served_model(checkpoint: Checkpoint, spec: ServeSpec, *, is_look: bool = Fal
         EndpointUnreachable: nobody answers, or not properly.
         WrongModel: it serves others.
     """
-    url = checked_url(spec.base_url)
+    url = checked_base_url(spec.base_url)
     timeout_s, retries = (LOOK_TIMEOUT_S, 0) if is_look else (ANSWER_TIMEOUT_S, RETRIES)
     timeout = openai.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
     key = _key(spec.api_key_env)
@@ -92,7 +92,7 @@ def served_model(checkpoint: Checkpoint, spec: ServeSpec, *, is_look: bool = Fal
     return chosen_model(model_name(spec.model, checkpoint), offered, url=url)
 
 
-def checked_url(base_url: str) -> str:
+def checked_base_url(base_url: str) -> str:
     """Return `base_url` without a slash at its end. Pure.
 
     Raises:
@@ -170,7 +170,7 @@ def _offered_models(client: openai.OpenAI, url: str, key: str, variable: str) ->
         raise WrongModel(
             f"{url}/models does not answer like an OpenAI-compatible server", hint="does serve.base_url end in /v1?"
         )
-    return tuple(masked(name, (key,)) for name in model_names(body))  # shown and stored where none of them fits
+    return tuple(masked(name, (key,)) for name in served_model_names(body))  # shown and stored where none of them fits
 
 
 def _mapped(error: openai.OpenAIError, url: str, variable: str) -> TrackerError:

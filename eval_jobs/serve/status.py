@@ -12,7 +12,7 @@ from eval_jobs.serve.resident.certificate import Proof, every_proof
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResidentEngine:
+class KeptEngine:
     """One engine that runs on this machine."""
 
     name: str
@@ -42,7 +42,7 @@ class KeptProof:
 class EngineStatus:
     """All that there is to say about a work folder."""
 
-    engines: tuple[ResidentEngine, ...]
+    engines: tuple[KeptEngine, ...]
     proofs: tuple[KeptProof, ...]
 
 
@@ -59,11 +59,11 @@ def engine_status(work_dir: Path) -> EngineStatus:
 # --- private
 
 
-def _resident(engine: RunningEngine) -> ResidentEngine:
+def _resident(engine: RunningEngine) -> KeptEngine:
     note = _note(engine.note)
     held = note.get("checkpoints")
     port = note.get("port")
-    return ResidentEngine(
+    return KeptEngine(
         name=engine.name,
         service=str(note.get("service", "starting")) if engine.is_owned else "left behind",
         engine=str(note.get("engine", "")),

@@ -19,9 +19,9 @@ RECORDS = ("eval_jobs/records/", "eval_jobs/types.py", "tracker/domain/records/"
 ROWS = {
     "BenchmarkLedger": "printed as JSON by `tracker forgetting`",
     "ComparedBenchmark": "printed as JSON by `tracker compare`",
-    "Entry": "a row of the page's table",
+    "LedgerEntry": "a row of the page's table",
     "Forgetting": "printed as JSON by `tracker forgetting`",
-    "Kind": "stored as JSON: what a proof holds for",
+    "CertificateScope": "stored as JSON: what a proof holds for",
     "LostBetween": "printed as JSON by `tracker bisect`",
     "Pin": "stored as JSON beside the weights",
     "CheckpointView": "the context of the page's template",

@@ -16,7 +16,17 @@ from eval_jobs.evaluate.data.files import read_data_digest
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.ports import Evaluator
-from eval_jobs.types import Benchmark, Endpoint, EngineInfo, EvalResult, Generation, Part, SampleStatus, Screen, Suite
+from eval_jobs.types import (
+    Benchmark,
+    Endpoint,
+    EngineInfo,
+    EvalResult,
+    Generation,
+    SampleStatus,
+    Screen,
+    ScreenPart,
+    Suite,
+)
 from tests.evaluating import evaluate_one
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.openai_server import OpenAIServer, Reply, Request, context_overflow
@@ -114,7 +124,7 @@ def test_a_screen_and_its_rest_are_the_whole_benchmark_and_share_no_question(ben
     rows = [{"question": f"{a}+{b}=", "answer": str(a + b), "subset": "ab"[a % 2], "cluster": f"{a}"} for a, b in PAIRS]
     path = write(tmp_path / "sums.jsonl", rows)
     benchmark = Benchmark(name="sums", adapter="exact", data=str(path), data_digest=read_data_digest(path))
-    suite, part = suite_of(benchmark), Part(screen=Screen(samples=4))
+    suite, part = suite_of(benchmark), ScreenPart(screen=Screen(samples=4))
     whole = bench.evaluate(benchmark, plan_id="whole")
     first = bench.evaluate(benchmark, plan_id="screen", suite=replace(suite, part=part))
     asked_first = len(bench.asked)

@@ -11,7 +11,7 @@ import pytest
 from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.fakes.clock import FakeClock
-from tracker.adapters.checkpoints.folder.source import FilesystemSource, pin_checkpoint
+from tracker.adapters.checkpoints.folder.source import FilesystemSource, pin_folder
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.domain.checkpoints.discovery import WatchOptions
@@ -25,7 +25,7 @@ def pins(tmp_path: Path) -> FolderOfPins:
 
 
 def pinned(tmp_path: Path, step: int = 10, *, seed: int = 1) -> Checkpoint:
-    return pin_checkpoint(trainer.save(tmp_path / "out", step, seed=seed), run_id="run", pins_dir=tmp_path / "pins")
+    return pin_folder(trainer.save(tmp_path / "out", step, seed=seed), run_id="run", pins_dir=tmp_path / "pins")
 
 
 def found_after_a_restart(tmp_path: Path) -> list[int]:
@@ -86,7 +86,7 @@ def test_a_released_checkpoint_is_neither_pinned_nor_returned_again(tmp_path: Pa
 def test_a_released_checkpoint_can_be_pinned_by_name(tmp_path: Path, pins: FolderOfPins) -> None:
     first = pinned(tmp_path)
     pins.release(pins.held()[0])
-    again = pin_checkpoint(tmp_path / "out" / "checkpoint-10", run_id="run", pins_dir=tmp_path / "pins")
+    again = pin_folder(tmp_path / "out" / "checkpoint-10", run_id="run", pins_dir=tmp_path / "pins")
     assert again == first
     assert [pin.checkpoint for pin in pins.held()] == [again]
 

@@ -15,7 +15,7 @@ from tests.fakes.sweeps import FakeSweeps
 from tests.sweeping import CHECKPOINTS, NOW, answered, sweep_of
 from tracker.adapters.history.sweeps_sql import SqlSweeps
 from tracker.domain.sweeps.matrix import plans_of
-from tracker.domain.sweeps.types import Look, Turn, TurnState
+from tracker.domain.sweeps.types import TimetablePosition, Turn, TurnState
 from tracker.ports import Sweeps
 
 Reopen = Callable[[], Sweeps]
@@ -66,7 +66,7 @@ def test_a_lease_from_before_the_clock_was_set_back_does_not_last(reopen: Reopen
 def test_until_when_a_timetable_was_followed_is_kept_for_each_sweep(reopen: Reopen) -> None:
     sweeps = reopen()
     assert sweeps.look("nightly") is None
-    first, second = (Look(until=NOW + n * MINUTE, timetable=f"{n} * * * * UTC") for n in (1, 2))
+    first, second = (TimetablePosition(until=NOW + n * MINUTE, timetable=f"{n} * * * * UTC") for n in (1, 2))
     sweeps.remember("nightly", first)
     sweeps.remember("weekly", second)
     assert (reopen().look("nightly"), reopen().look("weekly")) == (first, second)

@@ -18,7 +18,7 @@ from tests.fakes.tracking import FakeTracking
 from tests.sweeping import NOW, RECORDED, FakePins, answered, sweep_of
 from tests.unit.tracker.app.steps.test_sweeps import nobody_registered
 from tracker.adapters.history.sweeps_sql import SqlSweeps
-from tracker.app.steps.sweeps import SweepService, follow, take_over
+from tracker.app.steps.sweeps import SweepService, follow, take_sweep_result
 from tracker.domain.sweeps.types import Timetable, Turn, TurnState
 
 WATCHERS = 6
@@ -75,7 +75,7 @@ def work_and_follow(services: list[SweepService], now: datetime) -> list[str]:
         services[0].queue.finish(claim, answered(claim.plan), now=now)
     for service in services:
         for record in service.queue.finished():
-            take_over(record, service)
+            take_sweep_result(record, service)
         follow(service, now)
     return asked
 

@@ -16,7 +16,7 @@ from tracker.domain.alerts.delivery import (
     QueuedAlert,
     by_checkpoint,
     channel_state,
-    in_order,
+    deliverable,
     message_of,
     silence_of,
     without_pairs,
@@ -151,7 +151,7 @@ class FakeAlerting:
 
     def _due(self, channel: Notifier, now: datetime) -> tuple[QueuedAlert, ...]:
         waiting = [_view(i, q) for i, q in enumerate(self._queue) if q.channel == channel.name and not q.is_sent]
-        due, behind = in_order(waiting, now.timestamp())
+        due, behind = deliverable(waiting, now.timestamp())
         for index, until_s in behind.items():
             self._queue[index].retry_at_s, self._queue[index].status = until_s, DeliveryStatus.BEHIND
         held = {one.id: s for one in due if (s := silence_of(one.alert, self._silences.values(), now)) is not None}

@@ -13,7 +13,7 @@ from eval_jobs.identity import benchmark_fingerprint, numbered, sample_key
 from eval_jobs.ports import ShowProgress
 from eval_jobs.records.progress import Progress, Stage
 from eval_jobs.screening import Question, screen_of
-from eval_jobs.types import Benchmark, Endpoint, EvalResult, Part, SampleScore, SampleStatus, Suite
+from eval_jobs.types import Benchmark, Endpoint, EvalResult, SampleScore, SampleStatus, ScreenPart, Suite
 
 
 class FakeEvaluator:
@@ -111,7 +111,7 @@ def _planned(benchmark: Benchmark) -> list[Item]:
     return [item for subset in chosen for item in by_subset[subset][: benchmark.limit]]
 
 
-def _of_part(items: list[Item], part: Part | None) -> list[Item]:
+def _of_part(items: list[Item], part: ScreenPart | None) -> list[Item]:
     if part is None:
         return items
     chosen = screen_of((Question(key=_key(i), subset=i.subset, cluster=i.cluster) for i in items), part.screen)

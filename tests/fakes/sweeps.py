@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from eval_jobs.types import EvalRecord
-from tracker.domain.sweeps.types import OPEN, Look, Turn, TurnState
+from tracker.domain.sweeps.types import OPEN, TimetablePosition, Turn, TurnState
 
 
 class FakeSweeps:
@@ -14,7 +14,7 @@ class FakeSweeps:
 
     def __init__(self) -> None:
         self._lease: tuple[str, datetime] | None = None
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, TimetablePosition] = {}
         self._turns: dict[tuple[str, datetime], Turn] = {}
         self._records: dict[str, EvalRecord] = {}
 
@@ -28,10 +28,10 @@ class FakeSweeps:
         if self._lease is not None and self._lease[0] == holder:
             self._lease = None
 
-    def look(self, sweep: str) -> Look | None:
+    def look(self, sweep: str) -> TimetablePosition | None:
         return self._looks.get(sweep)
 
-    def remember(self, sweep: str, look: Look) -> None:
+    def remember(self, sweep: str, look: TimetablePosition) -> None:
         self._looks[sweep] = look
 
     def add(self, turn: Turn) -> bool:

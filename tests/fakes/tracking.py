@@ -8,7 +8,7 @@ from eval_jobs.errors import StoreError, TrackingUnreachable
 from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.domain.records.tracking import Champion, TrackingItem
 from tracker.domain.records.types import CurvePoint, Report
-from tracker.domain.verdicts.out_of_order import words_of
+from tracker.domain.verdicts.out_of_order import words_by_benchmark
 
 
 class FakeTracking:
@@ -29,7 +29,7 @@ class FakeTracking:
         """The last words on a record."""
 
     def publish(self, record: EvalRecord, report: Report, left: Sequence[Checkpoint] = ()) -> None:  # noqa: ARG002
-        key, words = (record.plan.id, record.finished_at), words_of(report)
+        key, words = (record.plan.id, record.finished_at), words_by_benchmark(report)
         if self._said.get(key) != words:
             self._said[key] = words
             self._waiting.append(lambda: self.records.append((record, report)))

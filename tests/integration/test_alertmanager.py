@@ -17,7 +17,7 @@ from tests.alertmanagers import AlertmanagerServer, eventually
 from tests.fakes.chat_services import Asked, ChatService, Said
 from tracker.adapters.alerts.opening import open_channels
 from tracker.domain.records.alerts import AlertMessage, AlertState
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, Place
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, SecretSource
 from tracker.ports import Notifier
 
 HASH_OF_SECRET = "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW"  # noqa: S105 - of a server in this test
@@ -136,7 +136,7 @@ def test_who_asks_for_a_password_lets_nobody_else_in(tmp_path: Path) -> None:
         (tmp_path / "password").write_text("secret")
         with pytest.raises(ChannelRefused, match="401"):
             channel_to(server.url).notify(message(AlertState.FIRING, 1))
-        channel = channel_to(server.url, user="me", secret_place=Place(file=tmp_path / "password"))
+        channel = channel_to(server.url, user="me", secret_place=SecretSource(file=tmp_path / "password"))
         channel.notify(message(AlertState.FIRING, 1))
         assert subjects(server) == {"part-1"}
     finally:

@@ -14,7 +14,7 @@ from eval_jobs.serve.weights.fingerprint import fingerprint_of, never_swapped
 from eval_jobs.types import CheckpointFormat
 from tests.requires import PROJECT
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
-from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.domain.checkpoints.tensor_names import absent_by_config
 
 ALIKE = (
@@ -39,7 +39,7 @@ def test_no_whole_model_is_refused(zoo: Path, tmp_path: Path) -> None:
     models = sorted(zoo.iterdir())
     assert len(models) == 2 * (len(ALIKE) + len(MIXED))
     for model in models:
-        checkpoint = pin_checkpoint(model, run_id=model.name, pins_dir=tmp_path / "pins")
+        checkpoint = pin_folder(model, run_id=model.name, pins_dir=tmp_path / "pins")
         assert checkpoint.format is CheckpointFormat.FULL
 
 

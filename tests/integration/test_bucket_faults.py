@@ -20,7 +20,7 @@ from tests.fakes.s3_proxy import S3Proxy
 from tracker.adapters.checkpoints.bucket import client as bucket_client
 from tracker.adapters.checkpoints.bucket import fetch as bucket_fetch
 from tracker.adapters.checkpoints.bucket.client import Bucket
-from tracker.adapters.checkpoints.bucket.once import pin_checkpoint
+from tracker.adapters.checkpoints.bucket.once import pin_from_bucket
 from tracker.config import parse_config
 from tracker.domain.checkpoints.buckets import S3Access, S3Location, parse_location
 from tracker.wiring.checkpoints import pin_named
@@ -301,7 +301,7 @@ def test_one_checkpoint_is_pinned_by_its_address(endpoint: str, tmp_path: Path) 
 
     def pin(name: str) -> Path:
         location = S3Location(bucket=uploads.location.bucket, prefix=f"runs/sft/{name}/")
-        return Path(pin_checkpoint(Bucket(location, access), run_id="run", pins_dir=tmp_path / "pins").uri)
+        return Path(pin_from_bucket(Bucket(location, access), run_id="run", pins_dir=tmp_path / "pins").uri)
 
     assert (pin("checkpoint-10") / "model.safetensors").read_bytes() == trainer.weights(3)
     with pytest.raises(CheckpointNotFound):

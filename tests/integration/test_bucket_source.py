@@ -20,7 +20,7 @@ from tests.requires import small_disk
 from tests.tiny_model import write_lora, write_sharded_checkpoint
 from tracker.adapters.checkpoints.bucket.client import S3Object
 from tracker.adapters.checkpoints.bucket.source import BucketSource
-from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.adapters.checkpoints.pins.hold import MANIFEST
 from tracker.adapters.curves import TrainerCurves
 from tracker.domain.checkpoints import buckets
@@ -80,7 +80,7 @@ def test_a_checkpoint_is_downloaded_whole_when_it_has_settled(watched: WatchedBu
 
 def test_the_digest_is_the_same_as_on_a_disk(watched: WatchedBucket, tmp_path: Path) -> None:
     folder = trainer.save(tmp_path / "out", 10, seed=1)
-    on_disk = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "other")
+    on_disk = pin_folder(folder, run_id="run", pins_dir=tmp_path / "other")
     watched.uploads.folder(folder)
     (checkpoint,) = watched.settle()
     assert checkpoint.digest == on_disk.digest

@@ -21,8 +21,8 @@ from tests.integration.raw_states import states
 from tests.integration.raw_watcher import STAND_IN, found_in_the_end, opened, stand_in, watch_until
 from tests.watchers import CLOCK, FRESH, pin_with_small_files_only, watch_for_ever
 from tracker.adapters.checkpoints.consolidate.consolidator import CHILD, Consolidator
-from tracker.adapters.checkpoints.files.listing import Place, facts_of, read_listing
-from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
+from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.adapters.checkpoints.pins.hold import hold
 from tracker.adapters.checkpoints.pins.manifest import Pin, read_pin
 from tracker.cli.commands.init import command as init
@@ -55,7 +55,7 @@ def options_of(states: Path, kind: str) -> WatchOptions:
 
 def pinned(states: Path, kind: str, pins: Path) -> Checkpoint:
     source = states / KINDS[kind][0]
-    return pin_checkpoint(source, run_id="run", pins_dir=pins, options=options_of(states, kind))
+    return pin_folder(source, run_id="run", pins_dir=pins, options=options_of(states, kind))
 
 
 @pytest.mark.parametrize("kind", ["dcp", "zero2", "bin1", "bin3"])  # the tests below convert the others
@@ -196,8 +196,8 @@ def wait_for_end_of(pid: int) -> None:
 
 
 def held(root: Path, pins: Path) -> Pin:
-    place = Place(run_id="run", step=2, path=root / "out/checkpoint-2")
-    facts = facts_of(place.path)
+    place = CheckpointLocation(run_id="run", step=2, path=root / "out/checkpoint-2")
+    facts = facts_of_folder(place.path)
     assert facts is not None
     complete = assess(read_listing(facts, 2))
     assert isinstance(complete, Complete)
@@ -274,11 +274,11 @@ def test_a_deepspeed_state_that_would_run_code_is_refused_unless_pickles_are_all
 ) -> None:
     source, options = states / "out-hostile/checkpoint-1", WatchOptions(config_from=str(states / "base"))
     with pytest.raises(CheckpointUnsafe, match=r"os\.makedirs") as caught:
-        pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins", options=options)
+        pin_folder(source, run_id="run", pins_dir=tmp_path / "pins", options=options)
     assert "watch.allow_pickle" in caught.value.hint
     assert not (states / "ran").exists()
     allowed = WatchOptions(config_from=str(states / "base"), allow_pickle=True)
-    checkpoint = pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins", options=allowed)
+    checkpoint = pin_folder(source, run_id="run", pins_dir=tmp_path / "pins", options=allowed)
     assert (states / "ran").exists()
     assert checkpoint.unpickled
     assert_trained(checkpoint, states, "zero1")
@@ -299,13 +299,13 @@ def test_the_index_of_a_dcp_state_is_read_without_running_what_it_names(states: 
     shutil.copytree(states / "out-dcp/step-10", source)
     (source / ".metadata").write_bytes(pickle.dumps(Call(tmp_path / "ran")))
     with pytest.raises(CheckpointUnsafe, match=r"\.metadata names posix\.mkdir"):
-        pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins", options=options_of(states, "dcp"))
+        pin_folder(source, run_id="run", pins_dir=tmp_path / "pins", options=options_of(states, "dcp"))
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_bin_file_is_refused_unless_pickles_are_allowed(states: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointUnsafe, match=r"pickle \(pytorch_model\.bin\)") as caught:
-        pin_checkpoint(states / KINDS["bin1"][0], run_id="run", pins_dir=tmp_path / "pins")
+        pin_folder(states / KINDS["bin1"][0], run_id="run", pins_dir=tmp_path / "pins")
     assert "watch.allow_pickle = true" in caught.value.hint
 
 
@@ -328,7 +328,7 @@ def test_a_state_with_any_file_missing_or_cut_off_is_not_taken(kind: str, states
 
 
 def whole_listing(folder: Path, options: WatchOptions) -> Listing:
-    facts = facts_of(folder)
+    facts = facts_of_folder(folder)
     assert facts is not None
     return read_listing(facts, None, config_from=options.config_from)
 
@@ -349,16 +349,16 @@ def test_the_configuration_above_a_sharded_state_is_taken_only_if_it_is_surely_o
     source = tmp_path / "out/checkpoint-10"
     shutil.copytree(states / "out-fsdp/checkpoint-10", source)
     with pytest.raises(CheckpointIncomplete, match=r"it holds no config\.json") as caught:
-        pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins")
+        pin_folder(source, run_id="run", pins_dir=tmp_path / "pins")
     assert "watch.config_from" in caught.value.hint
     config = tmp_path / "out/config.json"
     text = (states / "base/config.json").read_text()
     config.write_text(text.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
     with pytest.raises(CheckpointIncomplete, match="is of this model is not certain"):
-        pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins")
+        pin_folder(source, run_id="run", pins_dir=tmp_path / "pins")
     config.write_text(text)
     shutil.copyfile(states / "base/tokenizer.json", tmp_path / "out/tokenizer.json")
-    checkpoint = pin_checkpoint(source, run_id="run", pins_dir=tmp_path / "pins")
+    checkpoint = pin_folder(source, run_id="run", pins_dir=tmp_path / "pins")
     assert {"config.json", "tokenizer.json"} <= {path.name for path in Path(checkpoint.uri).iterdir()}
     assert_trained(checkpoint, states, "fsdp")
 
@@ -377,6 +377,6 @@ def test_nothing_is_read_through_a_path_that_leaves_the_folder(states: Path, tmp
     shutil.copytree(states / "out-zero1/checkpoint-1", source)
     (source / "latest").write_text("../checkpoint-1/global_step1")
     with pytest.raises(CheckpointError, match="there is no such folder"):
-        pin_checkpoint(
+        pin_folder(
             source, run_id="run", pins_dir=tmp_path / "pins", options=WatchOptions(config_from=str(states / "base"))
         )

@@ -18,7 +18,7 @@ from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.imported import bench, write_lm_eval
 from tests.requires import shared_data
 from tests.tiny_model import write_checkpoint
-from tracker.adapters.result_files import Asked, read_results
+from tracker.adapters.result_files import ImportRequest, read_results
 from tracker.api.opening import open_project
 
 N = 200
@@ -215,7 +215,7 @@ def test_what_evalscope_wrote_for_us_is_imported_as_we_had_measured_it(tmp_path:
         (reviews,) = (tmp_path / "work").rglob("reviews")
         (reviews.parent / "configs").mkdir()
         (reviews.parent / "configs" / "task_config.yaml").write_text("dataset_args: {tracker_exact: {}}\n")
-        (sheet,) = read_results([reviews.parent], Asked(step=1), progress=quiet).sheets
+        (sheet,) = read_results([reviews.parent], ImportRequest(step=1), progress=quiet).sheets
     finally:
         evaluator.close()
     (imported,) = (one.outcome.samples for one in sheet.measured if hasattr(one.outcome, "samples"))

@@ -14,7 +14,7 @@ from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.killing import killed_at
 from tests.watchers import AT_ONCE, CLOCK, opened
-from tracker.adapters.checkpoints.files.listing import Place, facts_of, read_listing
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
 from tracker.adapters.checkpoints.pins import hold as filesystem_pins
 from tracker.adapters.checkpoints.pins import manifest as filesystem_manifest
 from tracker.adapters.checkpoints.pins import recovery as filesystem_recovery
@@ -36,11 +36,11 @@ def pin_one(root: Path, step: int) -> None:
 
 def hold_one(root: Path, step: int) -> Pin:
     folder = root / "out" / f"checkpoint-{step}"
-    facts = facts_of(folder)
+    facts = facts_of_folder(folder)
     assert facts is not None
     complete = assess(read_listing(facts, step))
     assert isinstance(complete, Complete)
-    pin = hold(Place(run_id="run", step=step, path=folder), facts, complete, root / "pins")
+    pin = hold(CheckpointLocation(run_id="run", step=step, path=folder), facts, complete, root / "pins")
     assert pin is not None
     return pin
 

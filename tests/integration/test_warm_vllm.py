@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.serve.process.control import post
+from eval_jobs.serve.process.control import post_to_engine
 from eval_jobs.serve.resident.canary import ask_canaries
 from eval_jobs.serve.resident.certificate import every_proof
 from eval_jobs.serve.resident.order import runs_on_cpu
@@ -211,7 +211,7 @@ def test_vllm_alone_lets_a_base_go_from_under_its_adapters(adapters: Series, tmp
             ("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(base)}}),
             ("/resume", None),
         ):
-            assert post(port, path, body, timeout_s=120).is_ok
+            assert post_to_engine(port, path, body, timeout_s=120).is_ok
         assert (ask_canaries(port, adapter, vocab_size=len(VOCABULARY)) == right) == is_right
 
 

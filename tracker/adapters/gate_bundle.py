@@ -36,7 +36,7 @@ MAX_BYTES = 2**30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class RecordedDecision:
     """What the gate said when the bundle was written."""
 
     program: str
@@ -50,17 +50,17 @@ class Bundle:
     """What is in a file."""
 
     case: GateCase
-    said: Said
+    said: RecordedDecision
 
 
 _POLICY = TypeAdapter(GatePolicy)
-_SAID = TypeAdapter(Said)
+_SAID = TypeAdapter(RecordedDecision)
 _JITTERS = TypeAdapter(tuple[tuple[SeriesKey, Jitter], ...])
 _CALIBRATIONS = TypeAdapter(tuple[Calibration, ...])
 
 
-def words_of(report: GateReport) -> Mapping[str, GateWord]:
-    """Return what `Said` keeps of an answer."""
+def recorded_decision_of(report: GateReport) -> Mapping[str, GateWord]:
+    """Return what `RecordedDecision` keeps of an answer."""
     return {"": report.word} | {check.benchmark: check.word for check in report.benchmarks}
 
 
@@ -78,7 +78,7 @@ def write_bundle(path: Path, case: GateCase, report: GateReport) -> None:
     try:
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as bundle:
             bundle.writestr("gate.json", to_document({}))
-            said = Said(program=version("checkpoint-tracker"), words=words_of(report))
+            said = RecordedDecision(program=version("checkpoint-tracker"), words=recorded_decision_of(report))
             bundle.writestr("said.json", _SAID.dump_json(said))
             bundle.writestr("policy.json", _POLICY.dump_json(case.policy, indent=2))
             bundle.writestr("noise.json", json.dumps(noise))
@@ -126,7 +126,7 @@ def read_bundle(path: Path) -> Bundle:
 # --- private
 
 
-def _case(bundle: zipfile.ZipFile, path: Path, said: Said) -> GateCase:
+def _case(bundle: zipfile.ZipFile, path: Path, said: RecordedDecision) -> GateCase:
     noise: Any = json.loads(_entry(bundle, "noise.json"))
     jitters = dict(_JITTERS.validate_python(noise["jitters"]))
     if not all(0 <= jitter.tau2 <= 1 and 0 <= jitter.variance <= 1 for jitter in jitters.values()):  # nor NaN
@@ -142,7 +142,7 @@ def _case(bundle: zipfile.ZipFile, path: Path, said: Said) -> GateCase:
     )
 
 
-def _policy(text: bytes, path: Path, said: Said) -> GatePolicy:
+def _policy(text: bytes, path: Path, said: RecordedDecision) -> GatePolicy:
     """Read the policy; what this program does not know must not be left out, for it may decide."""
     policy = _POLICY.validate_json(text)
     unknown = next(_unknown(json.loads(text), _POLICY.dump_python(policy, mode="json"), ""), None)

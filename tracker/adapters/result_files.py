@@ -31,7 +31,7 @@ _HINT = "tracker import reads lm-evaluation-harness, EvalScope and vllm bench se
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ImportRequest:
     """What a person says about the files."""
 
     step: int | None = None
@@ -47,7 +47,7 @@ class FoundResults:
     """Files in folders that are no results."""
 
 
-def read_results(paths: Sequence[Path], asked: Asked, *, progress: Callable[[str], None]) -> FoundResults:
+def read_results(paths: Sequence[Path], asked: ImportRequest, *, progress: Callable[[str], None]) -> FoundResults:
     """Read every result at or below `paths`.
 
     Raises:
@@ -68,7 +68,7 @@ def read_results(paths: Sequence[Path], asked: Asked, *, progress: Callable[[str
 class _Reading:
     """One import: what was read so far."""
 
-    asked: Asked
+    asked: ImportRequest
     progress: Callable[[str], None]
     sheets: list[Sheet] = field(default_factory=list)
     passed_over: list[LeftOut] = field(default_factory=list)

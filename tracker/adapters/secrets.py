@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.host.secrets import remember
+from eval_jobs.host.secrets import register_secret
 
 _TAKEN: dict[str, str] = {}
 """What was taken out of the environment of this process, by variable."""
@@ -17,7 +17,7 @@ def take_out(variables: Iterable[str]) -> None:
     """Take variables out of what child processes inherit; `read_secret` finds them all the same."""
     for variable in variables:
         if value := os.environ.pop(variable, ""):
-            _TAKEN[variable] = remember(value)
+            _TAKEN[variable] = register_secret(value)
 
 
 def read_secret(*, variable: str, file: Path | None, setting: str) -> str:
@@ -44,4 +44,4 @@ def read_secret(*, variable: str, file: Path | None, setting: str) -> str:
         raise ConfigError(f"{file} cannot be read: {error}", hint=f"{setting}_file names it") from error
     if not first:
         raise ConfigError(f"{file} has no password in its first line", hint=f"{setting}_file names it")
-    return remember(first)
+    return register_secret(first)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from eval_jobs.identity import make_plan
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.steps.screening import schedule_of, scheduled_plans
-from tracker.app.world import Measurement, WatchState, World
+from tracker.app.world import MeasurementPlan, WatchState, World
 from tracker.domain.records.types import Policy
 
 
-def plans_for(checkpoint: Checkpoint, measurement: Measurement, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
+def plans_for(checkpoint: Checkpoint, measurement: MeasurementPlan, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
     """Return what to measure at `checkpoint` of a run that began with `first`. Pure.
 
     The first suite carries the latency loads and their reference; nothing is its own reference.

@@ -17,7 +17,7 @@ from tracker.domain.records.types import Policy, Report
 from tracker.domain.scores.run_scores import series_key
 from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
-from tracker.domain.verdicts.out_of_order import overtaken_by, rejudged, words_of
+from tracker.domain.verdicts.out_of_order import overtaken_by, rejudged, words_by_benchmark
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
 from tracker.ports import History
 
@@ -35,7 +35,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     run_context = recall(world.history, run_id, world.policy)
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, world.history.scores(run_id), run_context, world.policy, now=now)
-    remember(report, world.history)
+    store_conclusion(report, world.history)
     ask_rest(world, record, report, run_context, now)
     world.tracking.publish(with_cost_so_far(record, run_context.records), report, left_behind(record, run_context))
     update_aliases(world, record, run_context)
@@ -46,7 +46,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     return report
 
 
-def remember(report: Report, history: History) -> None:
+def store_conclusion(report: Report, history: History) -> None:
     """Store what was concluded of a record that is in the history."""
     for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
         history.append_episode(episode)
@@ -81,7 +81,10 @@ def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, 
         for episode in report.episodes:
             world.history.append_episode(episode)
         ask_rest(world, record, report, run_context, now)
-        if words_of(report) != words_of(before) and (full := world.history.record(record.plan.id)) is not None:
+        if (
+            words_by_benchmark(report) != words_by_benchmark(before)
+            and (full := world.history.record(record.plan.id)) is not None
+        ):
             world.tracking.publish(
                 with_cost_so_far(full, run_context.records), report, left_behind(record, run_context)
             )

@@ -64,12 +64,12 @@ def review_finished(
     for record in state.boundary.unbroken(world.queue.finished()):  # written by workers, wherever they run
         with state.boundary.around(record):
             if record.plan.calibration:
-                calibrations.append(conclude.take_over(record, context))
+                calibrations.append(conclude.take_calibration(record, context))
             elif record.plan.sweep is None:
                 reports.append(review(world, record, now))
                 world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly
             elif world.sweeps is not None:  # nothing of it is judged, and nobody is alerted
-                sweeps.take_over(record, world.sweeps)
+                sweeps.take_sweep_result(record, world.sweeps)
                 swept += 1
     if reports:
         world.wake_workers()

@@ -22,7 +22,7 @@ from tracker.ports import CheckpointSource, CurveReader, History, Tracking
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
+class MeasurementPlan:
     """What is measured at every checkpoint, and how it is served."""
 
     suites: tuple[Suite, ...]
@@ -53,7 +53,7 @@ class World:
     history: History
     tracking: Tracking
     dispatcher: AlertDispatcher
-    measurement: Measurement
+    measurement: MeasurementPlan
     policy: Policy
     keeping: Keeping
     order: QueueOrder = QueueOrder()

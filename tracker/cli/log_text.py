@@ -17,21 +17,21 @@ class CleanFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the whole line, with its traceback where there is one."""
-        return shown(super().format(record))
+        return printable(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as in the base class
         """Return the line itself as one line: a text must not look like two."""
         return one_line(super().formatMessage(record))
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return `text` as it may be shown: without control characters, without the keys of this process."""
     return clean(masked(text, held_secrets(os.environ)))
 
 
 def show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Write a traceback, as `sys.excepthook`: a foreign error may repeat what it was sent."""
-    sys.stderr.write(shown("".join(traceback.format_exception(kind, error, trace))))
+    sys.stderr.write(printable("".join(traceback.format_exception(kind, error, trace))))
 
 
 def log_with(handler: logging.Handler, pattern: str) -> None:

@@ -20,7 +20,7 @@ import click
 
 from eval_jobs.errors import ConfigError, ExitCode, TrackerError
 from tracker.cli import interrupts
-from tracker.cli.log_text import log_with, show_traceback, shown
+from tracker.cli.log_text import log_with, printable, show_traceback
 from tracker.domain.records.display import one_line
 
 PLUGIN_GROUP = "tracker.commands"
@@ -196,8 +196,8 @@ def main() -> None:
             sys.exit(error.exit_code)
         # An engine's last words, a server's answer or a file's name may be part of it: as in logs, a text that must
         # not look like two.
-        click.echo(f"{click.style('error', fg='red')} {error.code}: {one_line(shown(error.message))}", err=True)
-        click.echo(f"  {click.style('do', bold=True)}: {one_line(shown(error.hint))}", err=True)
+        click.echo(f"{click.style('error', fg='red')} {error.code}: {one_line(printable(error.message))}", err=True)
+        click.echo(f"  {click.style('do', bold=True)}: {one_line(printable(error.hint))}", err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
@@ -256,10 +256,10 @@ def _loaded(point: EntryPoint) -> click.Command:
     if _is_ours(point):
         ours: click.Command = point.load()
         return ours
-    from eval_jobs.host.plugins import Kind, find
+    from eval_jobs.host.plugins import PluginKind, find_plugin
 
-    kind = Kind(group=PLUGIN_GROUP, what="command", setting="the command", built_in=tuple(COMMANDS))
-    found = find(kind, point.name)
+    kind = PluginKind(group=PLUGIN_GROUP, what="command", setting="the command", built_in=tuple(COMMANDS))
+    found = find_plugin(kind, point.name)
     command = found.load()
     if not isinstance(command, click.Command):
         what = f"{found} is no click command, but of the type {type(command).__name__}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eval_jobs.errors import TrackingUnreachable
-from tracker.domain.compare.sample_pages import Choice, ChosenPages, SamplePage
+from tracker.domain.compare.sample_pages import ChosenPages, SampleFilter, SamplePage
 from tracker.domain.records.display import names_text, one_line
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
 
 def _words(page: SamplePage) -> str:
     shown, name = len(page.after.rows), one_line(page.benchmark)
-    if page.choice is Choice.CHANGED:
+    if page.choice is SampleFilter.CHANGED:
         which = "all that" if shown == page.chosen_from else f"{shown} of the {page.chosen_from} that"
         return f"{name}: {which} changed"
     if shown == page.chosen_from:

@@ -19,7 +19,7 @@ from tracker.config.gating import GateSection, load_gate_policy
 from tracker.config.judging import PhaseSection, PolicySection, TrackingSection
 from tracker.config.keeping import KeepSection
 from tracker.config.measuring import FIRST, BenchmarkSection, ProbeSection, ServeSection, SuiteSection
-from tracker.config.reading import checked, text_of
+from tracker.config.reading import checked, read_text
 from tracker.config.section import Section
 from tracker.config.storing import StoreSection
 from tracker.config.sweeping import ScheduleSection
@@ -118,7 +118,7 @@ def load_config(path: Path) -> Config:
         ConfigError: the file is missing, is no TOML, or a setting is wrong; all wrong settings are named at once.
     """
     hint = "write one with `tracker init FOLDER`, or name another with --config"
-    return parse_config(text_of(path, hint=hint), path)
+    return parse_config(read_text(path, hint=hint), path)
 
 
 def parse_config(text: str, path: Path) -> Config:

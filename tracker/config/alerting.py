@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from tracker.config.programs import Options, anchored_options, checked_name, program_of
 from tracker.config.section import Section, without_key
 from tracker.domain.records.alerts import Patience
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+")
 _PORTS = {MailSecurity.STARTTLS: 587, MailSecurity.TLS: 465, MailSecurity.NONE: 25}
@@ -163,8 +163,8 @@ class ChannelSection(Section):
             name=self.name,
             kind=self.kind,
             url=self.url,
-            url_place=Place(variable=self.url_env, file=self.url_file),
-            secret_place=Place(variable=self.secret_env, file=self.secret_file),
+            url_place=SecretSource(variable=self.url_env, file=self.url_file),
+            secret_place=SecretSource(variable=self.secret_env, file=self.secret_file),
             user=self.user,
             mail=mail,
             program=program_of(self.kind, self.options) if self.is_plugin else None,

@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
 from tracker.config.judging import PolicySection
-from tracker.config.reading import checked, text_of
+from tracker.config.reading import checked, read_text
 from tracker.config.section import Section, toml_key
 from tracker.domain.gate.rules import QUANTILES, BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.records.types import LatencyMetric
@@ -201,7 +201,7 @@ def load_gate_policy(path: Path) -> GatePolicy:
         ConfigError: the file is missing, is no TOML, or a setting is wrong; all wrong settings are named at once.
     """
     hint = "name a file that exists with --policy, or leave it out to go by the [gate] tables of tracker.toml"
-    return checked(GateFile, text_of(path, hint=hint), path).gate.to_policy()
+    return checked(GateFile, read_text(path, hint=hint), path).gate.to_policy()
 
 
 # --- private

@@ -21,7 +21,7 @@ File = TypeVar("File", bound=Section)
 """Model of a whole file."""
 
 
-def text_of(path: Path, *, hint: str) -> str:
+def read_text(path: Path, *, hint: str) -> str:
     """Return what is in the file.
 
     Args:

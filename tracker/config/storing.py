@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.queue.address import checked_url
+from eval_jobs.queue.address import checked_database_url
 from tracker.config.section import Section
 
 
@@ -28,7 +28,7 @@ class StoreSection(Section):
     @classmethod
     def _is_usable(cls, value: str) -> str:
         try:
-            return checked_url(value) if value else ""
+            return checked_database_url(value) if value else ""
         except ConfigError as error:
             raise ValueError(f"{error.message} ({error.hint})") from error
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from eval_jobs.types import EvalRecord
-from tracker.domain.sweeps.types import Look, Turn, TurnState
+from tracker.domain.sweeps.types import TimetablePosition, Turn, TurnState
 
 
 class SweepLease(Protocol):
@@ -26,10 +26,10 @@ class SweepLease(Protocol):
 class TurnStore(Protocol):
     """The turns of one run's sweeps. Safe for several processes; adding is idempotent."""
 
-    def look(self, sweep: str) -> Look | None:
+    def look(self, sweep: str) -> TimetablePosition | None:
         """Return until when a sweep's timetable was followed, None: it never was."""
 
-    def remember(self, sweep: str, look: Look) -> None:
+    def remember(self, sweep: str, look: TimetablePosition) -> None:
         """Store until when a sweep's timetable was followed."""
 
     def add(self, turn: Turn) -> bool:

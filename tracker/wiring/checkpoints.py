@@ -50,11 +50,11 @@ def pin_at(config: Config, checkpoint: str, run_id: str, pins_dir: Path) -> Chec
         from tracker.adapters.checkpoints.folder import source
 
         options = config.watch.to_options()
-        return source.pin_checkpoint(Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options)
+        return source.pin_folder(Path(checkpoint), run_id=run_id, pins_dir=pins_dir, options=options)
     bucket = _bucket(config, checkpoint)
     from tracker.adapters.checkpoints.bucket import once
 
-    return once.pin_checkpoint(bucket, run_id=run_id, pins_dir=pins_dir)
+    return once.pin_from_bucket(bucket, run_id=run_id, pins_dir=pins_dir)
 
 
 def held_at(checkpoint: str, pins_dir: Path) -> Checkpoint | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eval_jobs.evaluate.lm_eval.command import LM_EVAL, check_settings
-from eval_jobs.host.plugins import ENGINES, EVALUATORS, find
+from eval_jobs.host.plugins import ENGINES, EVALUATORS, find_plugin
 from eval_jobs.types import Benchmark, ServeSpec, Suite
 from tracker.config import Config
 
@@ -19,7 +19,7 @@ def serve_of(config: Config) -> ServeSpec:
     spec = config.serve.to_spec()
     if spec.program is None:
         return spec
-    found = find(ENGINES, spec.program.name)
+    found = find_plugin(ENGINES, spec.program.name)
     return replace(spec, program=replace(spec.program, version=found.origin))
 
 
@@ -49,5 +49,5 @@ def benchmark_with_version(benchmark: Benchmark, lm_eval: str) -> Benchmark:
 
         command = found_command(lm_eval)
         return replace(benchmark, program=replace(program, command=command, version=installed_version(command)))
-    found = find(EVALUATORS, program.name)
+    found = find_plugin(EVALUATORS, program.name)
     return replace(benchmark, program=replace(program, version=found.origin))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tracker.app.steps.alerting import AlertDispatcher
     from tracker.app.steps.collect import Keeping
     from tracker.app.steps.sweeps import SweepService
-    from tracker.app.world import Measurement, World
+    from tracker.app.world import MeasurementPlan, World
     from tracker.domain.sweeps.types import Sweep
 
 
@@ -195,15 +195,15 @@ class Project:
                 check_benchmark(benchmark)
         return suite
 
-    def measurement(self) -> Measurement:
+    def measurement(self) -> MeasurementPlan:
         """Return what is measured at every checkpoint; a latency reference that is a folder is pinned.
 
         Raises:
             CheckpointError: that folder is no complete checkpoint.
         """
-        from tracker.app.world import Measurement
+        from tracker.app.world import MeasurementPlan
 
-        return Measurement(
+        return MeasurementPlan(
             suites=(self.suite(),),
             serve=serve_of(self.config),
             loads=self.config.probe.to_loads(),

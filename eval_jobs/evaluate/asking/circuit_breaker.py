@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from eval_jobs.errors import EndpointFailed, EndpointRefused
-from eval_jobs.evaluate.asking.failures import FailureKind, classify_failure, describe, pause_s, retry_after_s
+from eval_jobs.evaluate.asking.failures import FailureKind, classify_failure, describe, pause_s, retry_after_of
 from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter
 from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 
@@ -92,7 +92,7 @@ class CircuitBreaker:
                 pause = pause_s(error, attempt, self._retry_policy)
                 if pause is None and classify_failure(error) is FailureKind.BUSY and self._answered > answered:
                     # Others are served: it is only that our turn has not come.
-                    answered, pause = self._answered, max(self._retry_policy.busy_s[-1], retry_after_s(error))
+                    answered, pause = self._answered, max(self._retry_policy.busy_s[-1], retry_after_of(error))
                 if pause is None:
                     raise self._give_up(error) from error
                 log.info("trying again in %.1f s: %s", pause, describe(error))

@@ -95,10 +95,10 @@ def pause_s(error: Exception, attempt: int, policy: RetryPolicy) -> float | None
     pauses = of_its_kind.get(classify_failure(error), ())
     if attempt >= len(pauses):
         return None
-    return max(pauses[attempt], retry_after_s(error))
+    return max(pauses[attempt], retry_after_of(error))
 
 
-def retry_after_s(error: Exception) -> float:
+def retry_after_of(error: Exception) -> float:
     """Return what the server asks for, in seconds or as a date, between 0 and `MAX_RETRY_AFTER_S`."""
     reply = _refusal(error)
     if reply is None:

@@ -10,7 +10,7 @@ import threading
 import time
 
 
-class Stopped(threading.Event):
+class StopFlag(threading.Event):
     """Set when nothing is to be asked any more; every pause is a wait for it."""
 
     def now_s(self) -> float:
@@ -21,9 +21,9 @@ class Stopped(threading.Event):
 class ConcurrencyLimiter:
     """At most `limit` of them are taken at a time, none twice by one thread. Safe for threads."""
 
-    def __init__(self, limit: int, *, stopped: Stopped | None = None) -> None:
+    def __init__(self, limit: int, *, stopped: StopFlag | None = None) -> None:
         self.limit = limit
-        self.stopped = stopped or Stopped()
+        self.stopped = stopped or StopFlag()
         """Once set, nobody gets a slot any more."""
         self.busy_until_s = 0.0
         """On the clock of `stopped`: until then the server is left in peace."""

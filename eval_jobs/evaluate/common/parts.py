@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from eval_jobs.evaluate.common.parse import planned_sample
 from eval_jobs.screening import Question, screen_of
-from eval_jobs.types import Part, Screen
+from eval_jobs.types import Screen, ScreenPart
 
 Row = dict[str, object]
 
 
-def part_to_json(part: Part | None) -> dict[str, object]:
+def part_to_json(part: ScreenPart | None) -> dict[str, object]:
     """Return a suite's part as an entry of a task; {}: everything is asked."""
     if part is None:
         return {}

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.known_benchmarks import CHOICE, EXACT, OWN_ADAPTERS, check_name, few_shot_of, subsets_of
-from eval_jobs.evaluate.data.layouts import LAYOUTS, Layout, Part, Row, data_suffixes, evaluated
+from eval_jobs.evaluate.data.layouts import LAYOUTS, DatasetSplit, Layout, Row, data_suffixes, evaluated
 from eval_jobs.evaluate.data.row_files import bad_row, read_rows
 from eval_jobs.evaluate.data.rows import Item, choice_item, exact_item
 from eval_jobs.types import Benchmark
@@ -105,7 +105,7 @@ def describes_itself(folder: Path) -> bool:
     return card.is_file() and "\nconfigs:" in card.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0]
 
 
-def read_parts(benchmark: Benchmark, layout: Layout) -> Iterator[tuple[Part, Row]]:
+def read_parts(benchmark: Benchmark, layout: Layout) -> Iterator[tuple[DatasetSplit, Row]]:
     """Yield the rows of a raw folder with the config and split they belong to, in the order of the files' names.
 
     Raises:
@@ -199,7 +199,7 @@ def _check_raw(benchmark: Benchmark, layout: Layout) -> None:
         )
 
 
-def _raw_files(root: Path, layout: Layout) -> Mapping[Path, Part]:
+def _raw_files(root: Path, layout: Layout) -> Mapping[Path, DatasetSplit]:
     files = (root,) if root.is_file() else visible_files(root)
     found = {}
     for file in files:

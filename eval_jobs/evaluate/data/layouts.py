@@ -15,7 +15,7 @@ Row = Mapping[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class DatasetSplit:
     """Which config and split a file's rows belong to."""
 
     config: str
@@ -28,7 +28,7 @@ class Layout:
 
     expects: str
     """For error messages: the files and keys that are understood."""
-    part: Callable[[PurePath], Part | None]
+    part: Callable[[PurePath], DatasetSplit | None]
     """Relative path of a file -> where its rows belong; None: not a data file of this benchmark."""
     convert: Callable[[Row, PurePath], Row]
     """One row -> the adapter's row. KeyError, ValueError, TypeError or IndexError: it is no such row."""
@@ -40,30 +40,30 @@ class Layout:
     configs_are_subsets: bool = True
 
 
-def readme(parts: Iterable[Part]) -> str:
+def readme(parts: Iterable[DatasetSplit]) -> str:
     """Return the README header that makes `datasets` find `file_name(part)` for every part."""
-    by_config: dict[str, list[Part]] = {}
+    by_config: dict[str, list[DatasetSplit]] = {}
     for part in sorted(set(parts), key=lambda p: (p.config, p.split)):
         by_config.setdefault(part.config, []).append(part)
     lines = ["---", "configs:"]
     for config, splits in by_config.items():
         lines += [f"- config_name: {config}", "  data_files:"]
         for part in splits:
-            lines += [f"  - split: {part.split}", f"    path: {file_name(part)}"]
+            lines += [f"  - split: {part.split}", f"    path: {split_file_name(part)}"]
     return "\n".join([*lines, "---", ""])
 
 
-def file_name(part: Part) -> str:
+def split_file_name(part: DatasetSplit) -> str:
     """Return the name of a part's file in the copy."""
     return f"{part.config}_{part.split}.jsonl"
 
 
-def evaluated(layout: Layout, parts: Iterable[Part]) -> dict[Part, Part]:
+def evaluated(layout: Layout, parts: Iterable[DatasetSplit]) -> dict[DatasetSplit, DatasetSplit]:
     """Map each part found to the part it becomes: a config without the evaluated split uses the fallback for it."""
     found = set(parts)
     result = {}
     for part in found:
-        main = Part(config=part.config, split=layout.eval_split)
+        main = DatasetSplit(config=part.config, split=layout.eval_split)
         falls_back = part.split == layout.fallback_split and main not in found
         result[part] = main if falls_back else part
     return result
@@ -72,21 +72,21 @@ def evaluated(layout: Layout, parts: Iterable[Part]) -> dict[Part, Part]:
 # --- private
 
 
-def _split_by_name(config: str, splits: Mapping[str, str]) -> Callable[[PurePath], Part | None]:
+def _split_by_name(config: str, splits: Mapping[str, str]) -> Callable[[PurePath], DatasetSplit | None]:
     """Return a rule: a file whose path holds the word `test` (say) is a split of `config`."""
 
-    def part(path: PurePath) -> Part | None:
+    def part(path: PurePath) -> DatasetSplit | None:
         words = re.split(r"[^a-z]+", str(path.with_suffix("")).lower())
         split = next((split for word, split in splits.items() if word in words), None)
-        return None if split is None else Part(config=config, split=split)
+        return None if split is None else DatasetSplit(config=config, split=split)
 
     return part
 
 
-def _whole(part: Part) -> Callable[[PurePath], Part | None]:
+def _whole(part: DatasetSplit) -> Callable[[PurePath], DatasetSplit | None]:
     """Return a rule: every data file belongs to one part."""
 
-    def same(_: PurePath) -> Part | None:
+    def same(_: PurePath) -> DatasetSplit | None:
         return part
 
     return same
@@ -119,11 +119,11 @@ def _mmlu(row: Row, path: PurePath) -> Row:
     return {"question": row["question"], "subject": subject, "choices": choices, "answer": index}
 
 
-def _arc_part(path: PurePath) -> Part | None:
+def _arc_part(path: PurePath) -> DatasetSplit | None:
     name = str(path).lower()
     config = next((c for c in ("ARC-Easy", "ARC-Challenge") if c.lower() in name), None)
     split = next((s for word, s in _ARC_SPLITS.items() if word in name), None)
-    return None if config is None or split is None else Part(config=config, split=split)
+    return None if config is None or split is None else DatasetSplit(config=config, split=split)
 
 
 def _arc(row: Row, _: PurePath) -> Row:
@@ -141,8 +141,8 @@ def _arc(row: Row, _: PurePath) -> Row:
     return {"id": str(row.get("id", "")), "question": question, "choices": choices, "answerKey": key}
 
 
-def _bbh_part(path: PurePath) -> Part | None:
-    return Part(config=path.stem, split="test") if re.fullmatch(r"[a-z_]+", path.stem) else None
+def _bbh_part(path: PurePath) -> DatasetSplit | None:
+    return DatasetSplit(config=path.stem, split="test") if re.fullmatch(r"[a-z_]+", path.stem) else None
 
 
 def _truthful_qa(row: Row, _: PurePath) -> Row:
@@ -193,11 +193,11 @@ def _cmmlu(row: Row, path: PurePath) -> Row:
     return {"question": row["Question"], "choices": choices, "answer": f"({letter})", "category": _subject(path)}
 
 
-def _ceval_part(path: PurePath) -> Part | None:
+def _ceval_part(path: PurePath) -> DatasetSplit | None:
     match = re.fullmatch(r"(.+)_(dev|val)", path.stem)
     if match:
-        return Part(config=match.group(1), split=match.group(2))
-    return Part(config=path.stem, split=path.parent.name) if path.parent.name in ("dev", "val") else None
+        return DatasetSplit(config=match.group(1), split=match.group(2))
+    return DatasetSplit(config=path.stem, split=path.parent.name) if path.parent.name in ("dev", "val") else None
 
 
 def _ceval(row: Row, _: PurePath) -> Row:
@@ -238,13 +238,13 @@ LAYOUTS: Mapping[str, Layout] = {
     ),
     "truthful_qa": Layout(
         expects="TruthfulQA.csv, or rows with `question`, `mc1_targets` and `mc2_targets` in mc_task.json or a .jsonl",
-        part=_whole(Part(config="multiple_choice", split="validation")),
+        part=_whole(DatasetSplit(config="multiple_choice", split="validation")),
         convert=_truthful_qa,
         eval_split="validation",
     ),
     "ifeval": Layout(
         expects="a .jsonl with `key`, `prompt`, `instruction_id_list` and `kwargs`",
-        part=_whole(Part(config="default", split="train")),
+        part=_whole(DatasetSplit(config="default", split="train")),
         convert=_keep("key", "prompt", "instruction_id_list", "kwargs"),
         eval_split="train",
         configs_are_subsets=False,

@@ -18,7 +18,7 @@ from pathlib import Path
 from eval_jobs.errors import BadData
 from eval_jobs.evaluate.data.files import raw_layout, read_data_digest, read_items, read_parts, visible_files
 from eval_jobs.evaluate.data.known_benchmarks import OWN_ADAPTERS
-from eval_jobs.evaluate.data.layouts import Layout, Part, file_name, readme
+from eval_jobs.evaluate.data.layouts import DatasetSplit, Layout, readme, split_file_name
 from eval_jobs.evaluate.data.rows import Item
 from eval_jobs.host.storage import storage_error
 from eval_jobs.types import Benchmark
@@ -109,16 +109,16 @@ def _write_items(items: Iterable[Item], folder: Path) -> tuple[str, ...]:
     for item in items:
         by_subset.setdefault(item.subset, []).append(asdict(item))
     for subset, rows in by_subset.items():
-        _write_jsonl(folder / file_name(Part(config=subset, split=OWN_SPLIT)), rows)
+        _write_jsonl(folder / split_file_name(DatasetSplit(config=subset, split=OWN_SPLIT)), rows)
     return tuple(sorted(by_subset))
 
 
 def _write_parts(benchmark: Benchmark, layout: Layout, folder: Path) -> tuple[str, ...]:
-    by_part: dict[Part, list[Mapping[str, object]]] = {}
+    by_part: dict[DatasetSplit, list[Mapping[str, object]]] = {}
     for part, row in read_parts(benchmark, layout):
         by_part.setdefault(part, []).append(row)
     for part, rows in by_part.items():
-        _write_jsonl(folder / file_name(part), rows)
+        _write_jsonl(folder / split_file_name(part), rows)
     (folder / "README.md").write_text(readme(by_part), encoding="utf-8")
     found = sorted({part.config for part in by_part if part.split == layout.eval_split})
     return tuple(found) if layout.configs_are_subsets else ()

@@ -13,7 +13,7 @@ from eval_jobs.evaluate.lm_eval.command import METRIC
 from eval_jobs.evaluate.lm_eval.outcomes import Outcomes, RequestOutcome
 from eval_jobs.harness.fields import Fields
 from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
-from eval_jobs.harness.samples import Row, contexts_of, lost_samples, samples_of_task, through_filter
+from eval_jobs.harness.samples import Row, contexts_of, missing_samples, samples_of_task, through_filter
 from eval_jobs.identity import benchmark_fingerprint, content_hash
 from eval_jobs.types import Benchmark, EvalResult, SampleScore, SampleStatus, Suite
 
@@ -131,7 +131,7 @@ def _samples(
     elif refusal := outcomes.first_refusal():
         read = tuple(replace(one, detail=refusal) if one.status is SampleStatus.ERROR else one for one in read)
     count = document.mapping("n-samples").mapping(task).values.get("effective")
-    return (*read, *lost_samples(len(read), count if isinstance(count, int) else None))
+    return (*read, *missing_samples(len(read), count if isinstance(count, int) else None))
 
 
 def _seen(sample: SampleScore, row: Mapping[str, object], outcomes: Sequence[RequestOutcome]) -> SampleScore:

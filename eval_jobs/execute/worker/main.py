@@ -37,8 +37,8 @@ from eval_jobs.execute.worker.twice import run_asked
 from eval_jobs.execute.worker_name import own_name
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.masking import MaskingFormatter
-from eval_jobs.host.secrets import remember
-from eval_jobs.host.unforeseen import words_of
+from eval_jobs.host.secrets import register_secret
+from eval_jobs.host.unforeseen import error_text
 from eval_jobs.ports import Clock, Note, Queue, ShowProgress
 from eval_jobs.probe.prober import LatencyProber
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE
@@ -174,7 +174,7 @@ def carry_out(claim: Claim, worker: Worker) -> None:
 
 def database_from_environment() -> tuple[str, str]:
     """Return URL and password of the queue's database, and take both out of what our child processes inherit."""
-    return os.environ.pop(QUEUE_URL_VARIABLE, ""), remember(os.environ.pop(PASSWORD_VARIABLE, ""))
+    return os.environ.pop(QUEUE_URL_VARIABLE, ""), register_secret(os.environ.pop(PASSWORD_VARIABLE, ""))
 
 
 def run_worker(options: WorkerOptions) -> None:
@@ -303,7 +303,7 @@ def _attempt(claim: Claim, tools: Tools, progress: ShowProgress) -> EvalRecord:
         # The edge of the daemon: one plan with a bug in its path must not end the evaluation of the whole run.
         log.exception("plan %s: unexpected error", claim.plan.id)
         reason = TrackerError(
-            f"unexpected {words_of(error)}", hint=f"report it with its traceback, in worker-{os.getpid()}.log"
+            f"unexpected {error_text(error)}", hint=f"report it with its traceback, in worker-{os.getpid()}.log"
         )
     return record_of_failure(claim.plan, reason, started_at=started_at, finished_at=tools.clock.now())
 

@@ -21,10 +21,10 @@ MAX_ERROR_CHARS = 300
 Session = aiohttp.ClientSession
 
 FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
-"""All that may go wrong with one request, `Refused` included."""
+"""All that may go wrong with one request, `RequestRefused` included."""
 
 
-class Refused(ValueError):
+class RequestRefused(ValueError):
     """The endpoint answered with another status than 200."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -88,7 +88,7 @@ class Asker:
         sent_s = time.perf_counter()
         async with self.session.post(self.url, json=body) as response:
             if response.status != 200:
-                raise Refused(response.status, await response.text(errors="replace"))
+                raise RequestRefused(response.status, await response.text(errors="replace"))
             return await _read(response, sent_s)
 
     async def call(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
@@ -101,7 +101,7 @@ class Asker:
         async with self.session.post(url, json={"model": self.model, **body}) as response:
             text = await response.text(errors="replace")
         if response.status != 200:
-            raise Refused(response.status, text)
+            raise RequestRefused(response.status, text)
         value = json.loads(text)
         return value if isinstance(value, dict) else {}
 
@@ -143,7 +143,7 @@ def reason(error: BaseException) -> str:
     """Return one line for a person."""
     if isinstance(error, TimeoutError):
         return f"no complete answer in time ({error})" if str(error) else "no complete answer in time"
-    if isinstance(error, Refused) or type(error) is ValueError:
+    if isinstance(error, RequestRefused) or type(error) is ValueError:
         return str(error)
     return f"{type(error).__name__}: {error}"
 

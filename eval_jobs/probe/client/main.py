@@ -20,7 +20,16 @@ from dataclasses import dataclass
 
 from eval_jobs.host.secrets import masked
 from eval_jobs.probe.client.arrivals import arrivals_s
-from eval_jobs.probe.client.ask import FAILURES, Asker, Dialect, Refused, Session, api_key_from, open_session, reason
+from eval_jobs.probe.client.ask import (
+    FAILURES,
+    Asker,
+    Dialect,
+    RequestRefused,
+    Session,
+    api_key_from,
+    open_session,
+    reason,
+)
 from eval_jobs.probe.client.priority import run_first, waited_for_cpu_s
 from eval_jobs.probe.client.prompts import LONG_WORDS, SHORT_WORDS, calibrate, word_prompt
 from eval_jobs.probe.latency import Measurement, Timeline
@@ -154,7 +163,7 @@ async def _traffic(request: ClientRequest, session: Session, known: KnownPrompts
             return _Traffic(asker=asker, prompts=await _prompts_once(asker, request, seed, known))
         except FAILURES as error:
             refusals.append(f"{asker.url}: {reason(error)}")
-            if not (isinstance(error, Refused) and error.status in OTHER_DIALECT_MAY_HELP):
+            if not (isinstance(error, RequestRefused) and error.status in OTHER_DIALECT_MAY_HELP):
                 break
     raise CannotMeasureError("; ".join(refusals))
 

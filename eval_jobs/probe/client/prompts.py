@@ -28,7 +28,7 @@ WORDS = tuple(COMMON_WORDS.split())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration:
+class PromptLengthFit:
     """Tokens of a prompt as a straight line: `fixed` (chat template, start token) + `per_word` * words.
 
     The default is for servers that report no usage: in most vocabularies each of these words is one token.
@@ -46,12 +46,12 @@ class Calibration:
         return self.words_for(tokens + tokens // 4) + SHORT_WORDS
 
 
-def calibrate(short_tokens: int | None, long_tokens: int | None) -> Calibration:
+def calibrate(short_tokens: int | None, long_tokens: int | None) -> PromptLengthFit:
     """Return the line through prompts of SHORT_WORDS and LONG_WORDS words, given their tokens as the server counts."""
     if short_tokens is None or long_tokens is None or long_tokens <= short_tokens:
-        return Calibration()
+        return PromptLengthFit()
     per_word = (long_tokens - short_tokens) / (LONG_WORDS - SHORT_WORDS)
-    return Calibration(fixed=short_tokens - per_word * SHORT_WORDS, per_word=per_word)
+    return PromptLengthFit(fixed=short_tokens - per_word * SHORT_WORDS, per_word=per_word)
 
 
 def word_prompt(words: int, *, seed: str, index: int) -> str:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eval_jobs.host.local_http import ERRORS, NO_ANSWER, parsed, request
+from eval_jobs.host.local_http import ERRORS, NO_ANSWER, parsed_json, request
 from eval_jobs.serve.process.launch import HOST
 
 KEY_VARIABLE = "TRACKER_ENGINE_KEY"
@@ -25,7 +25,7 @@ _SHOWN_CHARS = 600
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
+class EngineReply:
     """What the engine said."""
 
     status: int
@@ -41,28 +41,28 @@ class Reply:
         return self.status == 200
 
 
-def post(port: int, path: str, body: Mapping[str, object] | None = None, *, timeout_s: float) -> Reply:
+def post_to_engine(port: int, path: str, body: Mapping[str, object] | None = None, *, timeout_s: float) -> EngineReply:
     """POST `body` as JSON to our engine on `port` of this machine; never raises."""
     return _ask("POST", port, path, json.dumps(body or {}).encode(), timeout_s)
 
 
-def get(port: int, path: str, *, timeout_s: float) -> Reply:
+def get(port: int, path: str, *, timeout_s: float) -> EngineReply:
     """GET `path` from our engine; never raises."""
     return _ask("GET", port, path, None, timeout_s)
 
 
-def ask(port: int, path: str) -> Reply | None:
+def ask(port: int, path: str) -> EngineReply | None:
     """GET `path` from whoever listens on `port` of this machine, without our key; None when nothing answers (yet)."""
     try:
         status, raw = request("GET", (HOST, port), path, timeout_s=ANSWER_TIMEOUT_S)
     except NO_ANSWER:
         return None
     except ERRORS:
-        return Reply(status=0, body=None, text="something answers that does not speak HTTP")
+        return EngineReply(status=0, body=None, text="something answers that does not speak HTTP")
     return _reply(status, raw)
 
 
-def model_names(body: object) -> tuple[str, ...]:
+def served_model_names(body: object) -> tuple[str, ...]:
     """Return the ids in the JSON of /v1/models; () when it is something else. Pure."""
     entries = body.get("data") if isinstance(body, dict) else None
     if not isinstance(entries, list):
@@ -73,15 +73,15 @@ def model_names(body: object) -> tuple[str, ...]:
 # --- private
 
 
-def _ask(method: str, port: int, path: str, body: bytes | None, timeout_s: float) -> Reply:
+def _ask(method: str, port: int, path: str, body: bytes | None, timeout_s: float) -> EngineReply:
     headers = {"Content-Type": "application/json", KEY_HEADER: KEY}
     try:
         status, raw = request(method, (HOST, port), path, timeout_s=timeout_s, headers=headers, body=body)
     except ERRORS as error:
         words = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else f"no answer ({error!r})"
-        return Reply(status=0, body=None, text=words)
+        return EngineReply(status=0, body=None, text=words)
     return _reply(status, raw)
 
 
-def _reply(status: int, raw: bytes) -> Reply:
-    return Reply(status=status, body=parsed(raw), text=raw.decode(errors="replace")[:_SHOWN_CHARS])
+def _reply(status: int, raw: bytes) -> EngineReply:
+    return EngineReply(status=status, body=parsed_json(raw), text=raw.decode(errors="replace")[:_SHOWN_CHARS])

@@ -55,7 +55,7 @@ REASON_CHARS = 600
 
 def last_error(text: str) -> str:
     """Return the line of `text` that names the reason best, without prefixes; "" for an empty log."""
-    lines = [line for line in map(clean, text.splitlines()) if line]
+    lines = [line for line in map(without_prefixes, text.splitlines()) if line]
     reasons = [_with_detail(lines, i) for i, line in enumerate(lines) if _names_reason(line)]
     if reasons:
         return reasons[-1][:REASON_CHARS]
@@ -77,7 +77,7 @@ def advice(reason: str, code: int) -> str:
     return next((f"{words}; " for pattern, words in _ADVICE if pattern in reason), "")
 
 
-def clean(line: str) -> str:
+def without_prefixes(line: str) -> str:
     """Return `line` without the process, level, time and source prefixes that vLLM puts before it."""
     return _PREFIX.sub("", line).strip()
 

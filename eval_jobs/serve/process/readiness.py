@@ -11,7 +11,7 @@ from pathlib import Path
 from eval_jobs.errors import PortTaken, ServeError, ServerDied, ServerKilled, StartTimeout, WrongModel
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import logfile
-from eval_jobs.serve.process.control import Reply, ask, model_names
+from eval_jobs.serve.process.control import EngineReply, ask, served_model_names
 from eval_jobs.serve.process.launch import HOST, Launch
 from eval_jobs.serve.process.lifecycle import EngineProcess
 
@@ -60,7 +60,7 @@ def _answers(engine: EngineProcess, launch: Launch) -> bool:
     if answer is None or answer.status == 503:
         return False
     wanted = launch.adapter or launch.name
-    if wanted in model_names(answer.body):
+    if wanted in served_model_names(answer.body):
         return True
     raise _wrong(answer, launch, engine.log)
 
@@ -74,8 +74,8 @@ def _tail(path: Path) -> str:
         return ""
 
 
-def _wrong(answer: Reply, launch: Launch, log_file: Path) -> WrongModel:
-    said = f"HTTP {answer.status} with {', '.join(model_names(answer.body)) or 'no list of models'}"
+def _wrong(answer: EngineReply, launch: Launch, log_file: Path) -> WrongModel:
+    said = f"HTTP {answer.status} with {', '.join(served_model_names(answer.body)) or 'no list of models'}"
     return WrongModel(
         f"another server answers on port {launch.port} of {HOST}: "
         f"{said if answer.status else 'something that is not HTTP'} instead of {launch.name}",
@@ -102,7 +102,7 @@ def _died(log_file: Path, code: int, launch: Launch) -> ServeError:
 
 
 def _timed_out(log_file: Path, timeout_s: float) -> StartTimeout:
-    lines = [line for line in map(logfile.clean, _tail(log_file).splitlines()) if line]
+    lines = [line for line in map(logfile.without_prefixes, _tail(log_file).splitlines()) if line]
     return StartTimeout(
         f"the engine did not answer within {timeout_s:g} s; its last line was: {lines[-1] if lines else 'nothing'}",
         hint=f"raise serve.startup_timeout_s, or see {log_file}",

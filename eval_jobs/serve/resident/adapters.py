@@ -8,7 +8,7 @@ itself is served by an engine that has no adapters at all.
 from __future__ import annotations
 
 from eval_jobs.errors import SwapFailed, SwapRefused
-from eval_jobs.serve.process.control import post
+from eval_jobs.serve.process.control import post_to_engine
 
 UNLOAD_TIMEOUT_S = 30.0
 
@@ -20,7 +20,7 @@ def load_adapter(port: int, name: str, folder: str, *, timeout_s: float) -> None
         SwapRefused: it was not loaded; what the engine served before, it still does.
         SwapFailed: it did not say.
     """
-    reply = post(port, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder}, timeout_s=timeout_s)
+    reply = post_to_engine(port, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder}, timeout_s=timeout_s)
     if not reply.status:
         raise SwapFailed(f"the engine was asked to load an adapter: {reply.text}", hint="it is started anew")
     if not reply.is_ok:
@@ -35,6 +35,6 @@ def unload_adapter(port: int, name: str) -> None:
     Raises:
         SwapRefused: the engine keeps it.
     """
-    reply = post(port, "/v1/unload_lora_adapter", {"lora_name": name}, timeout_s=UNLOAD_TIMEOUT_S)
+    reply = post_to_engine(port, "/v1/unload_lora_adapter", {"lora_name": name}, timeout_s=UNLOAD_TIMEOUT_S)
     if not reply.is_ok:
         raise SwapRefused(f"the engine does not let go of an adapter: {reply.text}", hint="it is started anew")

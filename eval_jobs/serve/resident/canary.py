@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 from eval_jobs.errors import CanaryFailed
-from eval_jobs.serve.process.control import Reply, get, post
+from eval_jobs.serve.process.control import EngineReply, get, post_to_engine
 from eval_jobs.types import Canary
 
 PROMPT_TOKENS = (3, 40, 170)
@@ -90,14 +90,14 @@ def _asked(port: int, model: str, prompt: tuple[int, ...], timeout_s: float) -> 
         "ignore_eos": True,
         "return_token_ids": True,
     }
-    reply = post(port, "/v1/completions", body, timeout_s=timeout_s)
+    reply = post_to_engine(port, "/v1/completions", body, timeout_s=timeout_s)
     if reply.is_ok:
         return read_canary(prompt, reply.body)
     # The body of such an answer would hold NaN, which JSON does not know.
     raise _failed(_NOT_FINITE if "not JSON compliant" in reply.text else _words(reply))
 
 
-def _max_model_len(reply: Reply) -> int:
+def _max_model_len(reply: EngineReply) -> int:
     """Return the context of what /v1/models lists; an adapter's entry does not say it, its base's does."""
     models = reply.body.get("data") if isinstance(reply.body, dict) else None
     lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
@@ -107,7 +107,7 @@ def _max_model_len(reply: Reply) -> int:
     return min(known)
 
 
-def _words(reply: Reply) -> str:
+def _words(reply: EngineReply) -> str:
     return f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
 
 

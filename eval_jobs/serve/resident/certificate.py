@@ -37,7 +37,7 @@ CERTIFICATE, REFUSAL = ".certificate.json", ".refusal.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class CertificateScope:
     """What one proof holds for: with anything else, another way through the engine's code may be taken."""
 
     way: str
@@ -74,7 +74,7 @@ class Kind:
 class Proof:
     """A certificate, or a refusal when `differed` says something."""
 
-    kind: Kind
+    kind: CertificateScope
     date: datetime
     checkpoint: str
     """What it was tried with, in words."""
@@ -90,7 +90,9 @@ class Proof:
         return not self.differed
 
 
-def judge(kind: Kind, warm: tuple[Canary, ...] | str, cold: tuple[Canary, ...], tried: Tried) -> Proof:
+def compare_answers(
+    kind: CertificateScope, warm: tuple[Canary, ...] | str, cold: tuple[Canary, ...], tried: Tried
+) -> Proof:
     """Compare what an engine answered warm and cold. Pure.
 
     Args:
@@ -139,7 +141,7 @@ def canaries_digest(canaries: tuple[Canary, ...]) -> str:
     return content_hash([[c.prompt, c.tokens, [number.hex() for number in c.logprobs]] for c in canaries])
 
 
-def find(folder: Path, kind: Kind) -> Proof | None:
+def find_certificate(folder: Path, kind: CertificateScope) -> Proof | None:
     """Return the refusal of this kind, else its certificate, else None."""
     found = (_read(folder / f"{kind.id}{suffix}") for suffix in (REFUSAL, CERTIFICATE))
     return next((proof for proof in found if proof is not None and proof.kind == kind), None)

@@ -26,12 +26,18 @@ from eval_jobs.identity import content_hash
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.launch import HOST
-from eval_jobs.serve.resident.certificate import Kind, Tried, first_difference, judge, store_if_possible
+from eval_jobs.serve.resident.certificate import (
+    CertificateScope,
+    Tried,
+    compare_answers,
+    first_difference,
+    store_if_possible,
+)
 from eval_jobs.serve.resident.cold import ColdStarts
 from eval_jobs.serve.resident.loaded import Identity, Loaded, Resident, identity
 from eval_jobs.serve.resident.order import Order, is_without_effect, take_order
 from eval_jobs.serve.resident.sleeping import fall_asleep
-from eval_jobs.serve.resident.way import COLD, STAY, Way, choose, sleep_level
+from eval_jobs.serve.resident.way import COLD, STAY, Way, choose_strategy, sleep_level
 from eval_jobs.types import Between, Canary, Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 log = logging.getLogger(__name__)
@@ -109,7 +115,7 @@ class ResidentEngine:
     def _served(self, order: Order, progress: Note) -> Endpoint:
         started_s = self._clock.monotonic_s()
         resident = self._resident
-        way = choose(order, resident, self._starts.shape(order), proofs=self._proofs, failures=self._failures)
+        way = choose_strategy(order, resident, self._starts.shape(order), proofs=self._proofs, failures=self._failures)
         if way.is_sick:
             self._starts.distrust()
         if resident is None or way.method == COLD:
@@ -215,11 +221,11 @@ class ResidentEngine:
         doubt = f"it did not answer as when it was served before ({differed})" if differed else ""
         return _Attempt(canaries=canaries, doubt=doubt, can_be_compared=bool(canaries))
 
-    def _compared(self, kind: Kind, attempt: _Attempt, cold: Resident, took_s: float) -> str:
+    def _compared(self, kind: CertificateScope, attempt: _Attempt, cold: Resident, took_s: float) -> str:
         """Compare with the cold start, keep the proof, and say what it is."""
         loaded = cold.newest()
         tried = Tried(checkpoint=loaded.checkpoint, date=self._clock.now(), took_s=took_s)
-        proof = judge(kind, attempt.canaries or attempt.doubt, loaded.canaries, tried)
+        proof = compare_answers(kind, attempt.canaries or attempt.doubt, loaded.canaries, tried)
         store_if_possible(self._proofs, proof)
         if proof.is_certificate:
             return f"compared with a cold start, equal to the bit, and certified from now on ({kind.id})"
@@ -254,7 +260,7 @@ class ResidentEngine:
         log.info("the engine sleeps (level %d)", level)
 
 
-def _why_useless(cold: Resident, before: tuple[Canary, ...], kind: Kind) -> str:
+def _why_useless(cold: Resident, before: tuple[Canary, ...], kind: CertificateScope) -> str:
     """Return why a cold start says nothing of `kind`, "" when it does. `before` answered what was in the engine."""
     loaded = cold.newest()
     if not loaded.canaries:

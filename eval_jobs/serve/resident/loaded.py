@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval_jobs.serve.process import logfile
-from eval_jobs.serve.process.control import ask, get, model_names, post
+from eval_jobs.serve.process.control import ask, get, post_to_engine, served_model_names
 from eval_jobs.serve.process.launch import Launch
 from eval_jobs.serve.process.lifecycle import EngineProcess
 from eval_jobs.serve.resident.canary import ask_canaries
@@ -89,7 +89,7 @@ class Resident:
         answer = ask(self.launch.port, "/v1/models")
         if answer is None:
             return "the engine did not answer any more"
-        if self.launch.name not in model_names(answer.body):
+        if self.launch.name not in served_model_names(answer.body):
             return "something else answered at the engine's port"
         # An API server answers for a core or a worker that is frozen, so those are asked to do something.
         if self.asleep:
@@ -97,7 +97,7 @@ class Resident:
         else:
             # Of an engine with adapters never the base: see `adapters`.
             token = {"model": self.newest().model, "prompt": [0], "max_tokens": 1, "temperature": 0.0}
-            reply = post(self.launch.port, "/v1/completions", token, timeout_s=LIFE_SIGN_TIMEOUT_S)
+            reply = post_to_engine(self.launch.port, "/v1/completions", token, timeout_s=LIFE_SIGN_TIMEOUT_S)
         return "" if reply.is_ok else f"the engine gave no sign of life ({reply.text})"
 
     def ask_canaries(self, model: str) -> tuple[Canary, ...]:

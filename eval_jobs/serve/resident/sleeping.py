@@ -7,7 +7,7 @@ next checkpoint brings its own, and they are loaded between the two halves of th
 from __future__ import annotations
 
 from eval_jobs.errors import SwapFailed
-from eval_jobs.serve.process.control import get, post
+from eval_jobs.serve.process.control import get, post_to_engine
 
 KEEP_WEIGHTS, DROP_WEIGHTS = 1, 2
 TIMEOUT_S = 300.0
@@ -20,7 +20,7 @@ def fall_asleep(port: int, level: int) -> None:
     Raises:
         SwapFailed: it does not say that it sleeps.
     """
-    reply = post(port, f"/sleep?level={level}&mode=wait", timeout_s=TIMEOUT_S)
+    reply = post_to_engine(port, f"/sleep?level={level}&mode=wait", timeout_s=TIMEOUT_S)
     state = get(port, "/is_sleeping", timeout_s=TIMEOUT_S) if reply.is_ok else reply
     if not (state.is_ok and isinstance(state.body, dict) and state.body.get("is_sleeping") is True):
         raise SwapFailed(f"the engine does not fall asleep: {state.text}", hint="it is stopped")
@@ -57,6 +57,6 @@ def wake(port: int) -> None:
 
 
 def _wake(port: int, query: str, expected: str) -> None:
-    reply = post(port, f"/wake_up{query}", timeout_s=TIMEOUT_S)
+    reply = post_to_engine(port, f"/wake_up{query}", timeout_s=TIMEOUT_S)
     if not (reply.is_ok and isinstance(reply.body, dict) and reply.body.get("status") == expected):
         raise SwapFailed(f"the engine does not wake up: {reply.text}", hint="it is started anew")

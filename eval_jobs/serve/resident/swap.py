@@ -22,7 +22,7 @@ from typing import Any
 
 from eval_jobs.errors import CheckpointUnreadable, SwapFailed, SwapRefused
 from eval_jobs.serve import worker_extension
-from eval_jobs.serve.process.control import KEY, KEY_VARIABLE, Reply, get, post
+from eval_jobs.serve.process.control import KEY, KEY_VARIABLE, EngineReply, get, post_to_engine
 from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of, obstacle
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_digest
 from eval_jobs.types import Checkpoint
@@ -65,9 +65,11 @@ def swap(port: int, checkpoint: Checkpoint, resident: Fingerprint, *, timeout_s:
     _check(port, checkpoint, fingerprint, timeout_s)
     _pause(port, timeout_s)
     repacked = _load(port, checkpoint, len(fingerprint.tensors), timeout_s)
-    _demand(post(port, "/reset_prefix_cache", timeout_s=STEP_TIMEOUT_S), "forget the prompts of the old weights")
+    _demand(
+        post_to_engine(port, "/reset_prefix_cache", timeout_s=STEP_TIMEOUT_S), "forget the prompts of the old weights"
+    )
     _label(port, checkpoint.digest)
-    _demand(post(port, "/resume", timeout_s=STEP_TIMEOUT_S), "go on")
+    _demand(post_to_engine(port, "/resume", timeout_s=STEP_TIMEOUT_S), "go on")
     return Swapped(
         digest=checkpoint.digest,
         tensors=len(fingerprint.tensors),
@@ -109,7 +111,7 @@ def _compared(folder: Path, resident: Fingerprint) -> Fingerprint:
 
 def _check(port: int, checkpoint: Checkpoint, fingerprint: Fingerprint, timeout_s: float) -> None:
     arguments = [checkpoint.uri, checkpoint.digest, layout_digest(fingerprint.tensors)]
-    reply = post(port, "/collective_rpc", {"method": "tracker_check", "args": arguments}, timeout_s=timeout_s)
+    reply = post_to_engine(port, "/collective_rpc", {"method": "tracker_check", "args": arguments}, timeout_s=timeout_s)
     if reply.status in (403, 404):
         raise _refused(f"the engine was not started for swaps (HTTP {reply.status})")
     for result in _results(reply, "check the weights"):
@@ -121,17 +123,17 @@ def _check(port: int, checkpoint: Checkpoint, fingerprint: Fingerprint, timeout_
 
 
 def _pause(port: int, timeout_s: float) -> None:
-    reply = post(port, "/pause?mode=wait", timeout_s=timeout_s)
+    reply = post_to_engine(port, "/pause?mode=wait", timeout_s=timeout_s)
     if reply.is_ok:
         return
-    if post(port, "/resume", timeout_s=STEP_TIMEOUT_S).is_ok:
+    if post_to_engine(port, "/resume", timeout_s=STEP_TIMEOUT_S).is_ok:
         raise _refused(f"the engine did not come to rest: {reply.text}")
     raise _failed("pause", reply)
 
 
 def _load(port: int, checkpoint: Checkpoint, tensors: int, timeout_s: float) -> tuple[str, ...]:
     """Return the names of modules that were packed again."""
-    reply = post(port, "/collective_rpc", {"method": "tracker_load"}, timeout_s=timeout_s)
+    reply = post_to_engine(port, "/collective_rpc", {"method": "tracker_load"}, timeout_s=timeout_s)
     results = _results(reply, "load the weights")
     if any((r.get("digest"), r.get("tensors")) != (checkpoint.digest, tensors) for r in results):
         raise _failed("load the weights that were asked for", reply)
@@ -140,13 +142,16 @@ def _load(port: int, checkpoint: Checkpoint, tensors: int, timeout_s: float) -> 
 
 def _label(port: int, digest: str) -> None:
     """Have the engine say by itself what it serves."""
-    _demand(post(port, "/update_weight_version", {"new_version": digest}, timeout_s=STEP_TIMEOUT_S), "take the label")
+    _demand(
+        post_to_engine(port, "/update_weight_version", {"new_version": digest}, timeout_s=STEP_TIMEOUT_S),
+        "take the label",
+    )
     reply = get(port, "/weight_info", timeout_s=STEP_TIMEOUT_S)
     if not isinstance(reply.body, dict) or reply.body.get("weight_version") != digest:
         raise _failed("show the label of its weights", reply)
 
 
-def _results(reply: Reply, what: str) -> list[Mapping[str, Any]]:
+def _results(reply: EngineReply, what: str) -> list[Mapping[str, Any]]:
     """Return what every worker answered, at least one."""
     results = reply.body.get("results") if reply.is_ok and isinstance(reply.body, dict) else None
     if not isinstance(results, list) or not results or not all(isinstance(result, dict) for result in results):
@@ -154,7 +159,7 @@ def _results(reply: Reply, what: str) -> list[Mapping[str, Any]]:
     return results
 
 
-def _demand(reply: Reply, what: str) -> None:
+def _demand(reply: EngineReply, what: str) -> None:
     said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
     if not reply.is_ok or said_no:
         raise _failed(what, reply)
@@ -164,7 +169,7 @@ def _refused(reason: str) -> SwapRefused:
     return SwapRefused(f"the weights were not swapped in: {reason}", hint="the engine is started anew on them")
 
 
-def _failed(what: str, reply: Reply) -> SwapFailed:
+def _failed(what: str, reply: EngineReply) -> SwapFailed:
     said = f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
     return SwapFailed(
         f"the engine was asked to {what} and did not do it ({said})",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from eval_jobs.errors import SwapRefused
-from eval_jobs.serve.process.control import post
+from eval_jobs.serve.process.control import post_to_engine
 from eval_jobs.serve.process.launch import KEPT_ADAPTERS
 from eval_jobs.serve.resident.adapters import load_adapter, unload_adapter
 from eval_jobs.serve.resident.loaded import Loaded, Resident, identity
@@ -42,7 +42,7 @@ def _begin_afresh(port: int) -> None:
     Both change how answers are made: in bfloat16 by what is computed beside them.
     """
     for path in ("/pause?mode=wait", "/reset_prefix_cache", "/resume"):
-        reply = post(port, path, timeout_s=STEP_TIMEOUT_S)
+        reply = post_to_engine(port, path, timeout_s=STEP_TIMEOUT_S)
         said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
         if said_no or not reply.is_ok:
             raise SwapRefused(f"the engine does not forget its last service: {reply.text}", hint="it is started anew")

@@ -13,7 +13,7 @@ from pathlib import Path
 from eval_jobs.host.machine import device_name
 from eval_jobs.identity import content_hash
 from eval_jobs.serve.process.readiness import UNKNOWN_VERSION
-from eval_jobs.serve.resident.certificate import Kind, Proof, extension_version, find
+from eval_jobs.serve.resident.certificate import CertificateScope, Proof, extension_version, find_certificate
 from eval_jobs.serve.resident.loaded import Resident, folder_state, identity
 from eval_jobs.serve.resident.order import Order
 from eval_jobs.serve.resident.shape import Shape, difference
@@ -40,7 +40,7 @@ class Way:
 
     method: str
     reason: str
-    kind: Kind | None = None
+    kind: CertificateScope | None = None
     """What a proof is needed for; None for `cold` and `stay`."""
     proof: Proof | None = None
     """The certificate; None: it is still to be earned."""
@@ -48,7 +48,9 @@ class Way:
     """The engine that runs answers no more: it is not given long to end."""
 
 
-def choose(order: Order, resident: Resident | None, shape: Shape, *, proofs: Path, failures: Mapping[str, int]) -> Way:
+def choose_strategy(
+    order: Order, resident: Resident | None, shape: Shape, *, proofs: Path, failures: Mapping[str, int]
+) -> Way:
     """Return the way for `order`.
 
     Args:
@@ -66,11 +68,11 @@ def choose(order: Order, resident: Resident | None, shape: Shape, *, proofs: Pat
     return Way(method=COLD, reason=silent, is_sick=True) if silent else way
 
 
-def kind_of(order: Order, model: Fingerprint, shape: Shape, *, version: str, asleep: int) -> Kind:
+def kind_of(order: Order, model: Fingerprint, shape: Shape, *, version: str, asleep: int) -> CertificateScope:
     """Return what a proof for putting `order` into an engine is about. `model` is its own, or its base's."""
     layout = layout_digest(model.tensors)
     shown = {"serve.dtype", "serve.args"}
-    return Kind(
+    return CertificateScope(
         way=SWAP if order.adapter is None else ADAPTER,
         architecture=model.architecture,
         layout=layout if order.adapter is None else content_hash([layout, order.adapter.layout]),
@@ -97,7 +99,9 @@ def sleep_level(resident: Resident, proofs: Path) -> int:
         return KEEP_WEIGHTS
     if order.spec.swap is SwapPolicy.NEVER or model is None or never_swapped(model, on_cpu=order.on_cpu):
         return 0
-    proof = find(proofs, kind_of(order, model, resident.shape, version=resident.version, asleep=DROP_WEIGHTS))
+    proof = find_certificate(
+        proofs, kind_of(order, model, resident.shape, version=resident.version, asleep=DROP_WEIGHTS)
+    )
     return DROP_WEIGHTS if proof is None or proof.is_certificate else 0
 
 
@@ -153,11 +157,11 @@ def _why_other_files(order: Order, resident: Resident) -> str:
     return "the tokenizer or the chat template beside the adapter is another one than at the engine's start"
 
 
-def _by_proof(kind: Kind, proofs: Path, failures: Mapping[str, int]) -> Way:
+def _by_proof(kind: CertificateScope, proofs: Path, failures: Mapping[str, int]) -> Way:
     what = "swaps" if kind.way == SWAP else "adapters"
     if failures.get(kind.id, 0) >= MAX_FAILURES:
         return Way(method=COLD, reason=f"{what} of this kind failed {failures[kind.id]} times in this worker")
-    proof = find(proofs, kind)
+    proof = find_certificate(proofs, kind)
     if proof is None:
         return Way(method=kind.way, reason=f"{what} of this kind are not certified yet", kind=kind)
     if not proof.is_certificate:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from eval_jobs.errors import CanaryFailed
-from eval_jobs.serve.process.control import get, post
+from eval_jobs.serve.process.control import get, post_to_engine
 from eval_jobs.serve.resident.canary import ANSWER_TOKENS, CANARY_TIMEOUT_S, canary_prompts
 from eval_jobs.types import Canary
 
@@ -58,7 +58,7 @@ def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
 def _asked(port: int, prompt: tuple[int, ...], digest: str) -> Canary:
     sampling = {"temperature": 0.0, "top_p": 1.0, "max_new_tokens": ANSWER_TOKENS, "ignore_eos": True}
     body = {"input_ids": list(prompt), "sampling_params": sampling, "return_logprob": True}
-    reply = post(port, "/generate", body, timeout_s=CANARY_TIMEOUT_S)
+    reply = post_to_engine(port, "/generate", body, timeout_s=CANARY_TIMEOUT_S)
     if not reply.is_ok:
         raise _failed(f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text)
     return read_canary(prompt, reply.body, digest)

@@ -12,7 +12,7 @@ from pathlib import Path
 from eval_jobs.errors import CanaryFailed, StartTimeout
 from eval_jobs.ports import Clock, Note
 from eval_jobs.serve.process import lifecycle as process
-from eval_jobs.serve.process.control import ask, get, model_names
+from eval_jobs.serve.process.control import ask, get, served_model_names
 from eval_jobs.serve.process.launch import Launch
 from eval_jobs.serve.process.readiness import POLL_S, wait_until_ready
 from eval_jobs.serve.process.sglang_launch import command, environment
@@ -47,7 +47,7 @@ class SglangResident(Resident):
         if answer is None:
             return "the engine did not answer any more"
         # An update of its weights makes their path its name.
-        if not {self.launch.name, self.newest().model} & set(model_names(answer.body)):
+        if not {self.launch.name, self.newest().model} & set(served_model_names(answer.body)):
             return "something else answered at the engine's port"
         reply = get(self.launch.port, "/health_generate", timeout_s=LIFE_SIGN_TIMEOUT_S)
         return "" if reply.is_ok else f"the engine gave no sign of life ({reply.text or f'HTTP {reply.status}'})"

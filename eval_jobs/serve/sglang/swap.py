@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from eval_jobs.errors import CheckpointUnreadable, SwapFailed, SwapRefused
-from eval_jobs.serve.process.control import Reply, get, model_names, post
+from eval_jobs.serve.process.control import EngineReply, get, post_to_engine, served_model_names
 from eval_jobs.serve.process.readiness import UNKNOWN_VERSION
 from eval_jobs.serve.resident.loaded import Loaded, Resident, folder_state, identity
 from eval_jobs.serve.resident.order import Order
@@ -92,25 +92,25 @@ def _compared(folder: Path, resident: Resident) -> Fingerprint:
 
 
 def _update(port: int, checkpoint: Checkpoint, *, timeout_s: float) -> None:
-    pause = post(port, "/pause_generation", {"mode": "abort"}, timeout_s=STEP_TIMEOUT_S)
+    pause = post_to_engine(port, "/pause_generation", {"mode": "abort"}, timeout_s=STEP_TIMEOUT_S)
     if pause.status == 404:
         raise _refused("this version of SGLang cannot be paused (HTTP 404)")
     _demand(pause, "pause")
     weights = {"model_path": checkpoint.uri, "weight_version": checkpoint.digest, "flush_cache": True}
-    update = post(port, "/update_weights_from_disk", weights, timeout_s=timeout_s)
+    update = post_to_engine(port, "/update_weights_from_disk", weights, timeout_s=timeout_s)
     if update.status == 404:
-        _demand(post(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
+        _demand(post_to_engine(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
         raise _refused("this version of SGLang cannot update weights from a folder (HTTP 404)")
     _demand(update, "update its weights")
     if not isinstance(update.body, dict) or update.body.get("success") is not True:
         raise _failed(f"the engine did not say that it has updated its weights: {update.text}")
     _flush(port)
-    _demand(post(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
+    _demand(post_to_engine(port, "/continue_generation", timeout_s=STEP_TIMEOUT_S), "continue")
 
 
 def _flush(port: int) -> None:
     """Empty the cache of prompts: what is in it was computed with other weights, or changes how answers are made."""
-    _demand(post(port, "/flush_cache", timeout_s=STEP_TIMEOUT_S), "flush its cache")
+    _demand(post_to_engine(port, "/flush_cache", timeout_s=STEP_TIMEOUT_S), "flush its cache")
 
 
 def _demand_served(port: int, checkpoint: Checkpoint) -> None:
@@ -122,14 +122,14 @@ def _demand_served(port: int, checkpoint: Checkpoint) -> None:
 
 def _served_name(port: int, expected: tuple[str, ...]) -> str:
     """Return the name to ask for: an update makes the path the model's name, but not in every version."""
-    names = model_names(get(port, "/v1/models", timeout_s=STEP_TIMEOUT_S).body)
+    names = served_model_names(get(port, "/v1/models", timeout_s=STEP_TIMEOUT_S).body)
     found = [name for name in expected if name in names]
     if not found:
         raise _failed(f"after the update the engine offers {', '.join(names) or 'no model'}")
     return found[0]
 
 
-def _demand(reply: Reply, what: str) -> None:
+def _demand(reply: EngineReply, what: str) -> None:
     said_no = isinstance(reply.body, dict) and reply.body.get("success") is False
     if said_no or not reply.is_ok:
         said = f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text

@@ -13,7 +13,7 @@ from pathlib import Path
 from eval_jobs.errors import CheckpointError, CheckpointNotFound
 from eval_jobs.records.program import Program
 from eval_jobs.types import Checkpoint
-from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.domain.checkpoints.listing import usual_step_of
 from tracker.domain.records.types import Gap
@@ -41,7 +41,7 @@ class ListOfFolders:
             if self._seen.get(folder) == files or (not files and str(folder) in pinned):
                 continue  # looked at before, or deleted since
             try:
-                checkpoint = pin_checkpoint(folder, run_id=self._run, pins_dir=self._pins_dir)
+                checkpoint = pin_folder(folder, run_id=self._run, pins_dir=self._pins_dir)
                 found[checkpoint.uri] = checkpoint
                 self._gaps.pop(folder, None)
             except CheckpointError as error:

@@ -13,7 +13,7 @@ import pytest
 
 from eval_jobs.errors import SwapRefused
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.serve.process.control import post
+from eval_jobs.serve.process.control import post_to_engine
 from eval_jobs.serve.resident import swap as swap_module
 from tests.integration.swap.conftest import Answers
 from tests.swap_servers import SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of
@@ -93,7 +93,7 @@ def test_a_request_that_comes_in_between_is_answered_by_the_new_weights(on_a: Sw
     on_a.swap(models / "a")
     answers: list[list[int]] = []
     asking = threading.Thread(target=lambda: answers.append(on_a.long_answer()))
-    assert post(on_a.port, "/pause?mode=wait", timeout_s=SWAP_TIMEOUT_S).is_ok
+    assert post_to_engine(on_a.port, "/pause?mode=wait", timeout_s=SWAP_TIMEOUT_S).is_ok
     asking.start()
     SystemClock().sleep(0.5)  # a paused engine does not show who waits; a later request is answered alike
     on_a.swap(models / "b")
@@ -133,7 +133,7 @@ def why_not_at_rest(server: SwapServer, *, answers: int) -> str:
             swap_module._pause(server.port, PATIENCE_S)
         except SwapRefused as error:
             return error.message
-        assert post(server.port, "/resume", timeout_s=SWAP_TIMEOUT_S).is_ok
+        assert post_to_engine(server.port, "/resume", timeout_s=SWAP_TIMEOUT_S).is_ok
     return ""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from eval_jobs.errors import CanaryFailed, SwapRefused
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.serve.process.control import Reply, post
+from eval_jobs.serve.process.control import EngineReply, post_to_engine
 from eval_jobs.serve.resident.canary import ask_canaries
 from eval_jobs.serve.resident.certificate import every_proof
 from eval_jobs.serve.resident.swap import swap
@@ -47,12 +47,12 @@ class Quantised:
         except CanaryFailed:
             return None
 
-    def plain_reload(self, folder: Path) -> Reply:
+    def plain_reload(self, folder: Path) -> EngineReply:
         """Reload as vLLM itself offers it, between a pause and a resume."""
-        post(self.port, "/pause?mode=wait", timeout_s=SWAP_TIMEOUT_S)
+        post_to_engine(self.port, "/pause?mode=wait", timeout_s=SWAP_TIMEOUT_S)
         arguments = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
-        reply = post(self.port, "/collective_rpc", arguments, timeout_s=SWAP_TIMEOUT_S)
-        post(self.port, "/resume", timeout_s=SWAP_TIMEOUT_S)
+        reply = post_to_engine(self.port, "/collective_rpc", arguments, timeout_s=SWAP_TIMEOUT_S)
+        post_to_engine(self.port, "/resume", timeout_s=SWAP_TIMEOUT_S)
         return reply
 
 

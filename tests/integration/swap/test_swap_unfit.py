@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import CanaryFailed, SwapRefused
-from eval_jobs.serve.process.control import post
+from eval_jobs.serve.process.control import post_to_engine
 from tests.integration.swap.conftest import Answers
 from tests.swap_models import UNFIT, edit_json, without
 from tests.swap_servers import SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of, swap_server
@@ -109,7 +109,7 @@ def chat_prompt(server: SwapServer) -> list[int]:
         "max_tokens": 1,
         "return_token_ids": True,
     }
-    reply = post(server.port, "/v1/chat/completions", body, timeout_s=SWAP_TIMEOUT_S)
+    reply = post_to_engine(server.port, "/v1/chat/completions", body, timeout_s=SWAP_TIMEOUT_S)
     assert isinstance(reply.body, dict), reply.text
     tokens: list[int] = reply.body["prompt_token_ids"]
     return tokens

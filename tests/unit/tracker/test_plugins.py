@@ -13,7 +13,7 @@ import pytest
 from eval_jobs.errors import ConfigError, EvaluateError, ServeError, TrackerError
 from eval_jobs.evaluate.plugin_evaluator import PluginEvaluator
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.host.plugins import ENGINES, Kind, find
+from eval_jobs.host.plugins import ENGINES, PluginKind, find_plugin
 from eval_jobs.identity import benchmark_fingerprint, serve_settings
 from eval_jobs.serve.plugin_engine import PluginEngine
 from eval_jobs.serve.selection import EngineByKind
@@ -160,7 +160,7 @@ def test_no_package_takes_the_place_of_what_is_built_in(tmp_path: Path, monkeypa
     monkeypatch.syspath_prepend(str(package))
     assert serve_of(project(tmp_path, engine="vllm").config) == project(tmp_path, engine="vllm").config.serve.to_spec()
     with pytest.raises(ConfigError, match="there is no engine `vllm`"):
-        find(Kind(group=ENGINES.group, what="engine", setting="x", built_in=("vllm",)), "vllm")
+        find_plugin(PluginKind(group=ENGINES.group, what="engine", setting="x", built_in=("vllm",)), "vllm")
 
 
 def test_a_worker_with_another_version_refuses_the_plan(tmp_path: Path, mine: Path) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Engine, and_, func, select, update
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable, StoreError, TrackerError
-from eval_jobs.host.unforeseen import report, words_of
+from eval_jobs.host.unforeseen import error_text, report_unforeseen
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, transaction
 from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
@@ -22,7 +22,7 @@ from tracker.domain.alerts.delivery import (
     DeliveryStatus,
     QueuedAlert,
     by_checkpoint,
-    in_order,
+    deliverable,
     message_of,
     silence_of,
     without_pairs,
@@ -97,15 +97,17 @@ class AlertLine:
         except TrackerError as error:  # of the database, which the watcher asks too and speaks of
             log.debug("alerts to %s wait: %s", self._channel.name, error)
         except Exception as error:  # noqa: BLE001 - an edge that must go on
-            if words_of(error) != self._broken:
-                report(log, f"alerts to channel {self._channel.name} wait", error, then="they are tried again")
-            self._broken = words_of(error)
+            if error_text(error) != self._broken:
+                report_unforeseen(
+                    log, f"alerts to channel {self._channel.name} wait", error, then="they are tried again"
+                )
+            self._broken = error_text(error)
 
     def _send_news(self) -> None:
         now = self._clock.now()
         if self.rests(now):
             return
-        due, behind = in_order(self._rows(OUTBOX.c.sent.is_(False)), now.timestamp())
+        due, behind = deliverable(self._rows(OUTBOX.c.sent.is_(False)), now.timestamp())
         self._put_off(behind, status=DeliveryStatus.BEHIND)
         told, dropped = without_pairs(self._not_silenced(due, now))
         self._update(dropped, sent=True)
@@ -139,7 +141,7 @@ class AlertLine:
         wait = BACKOFF.wait_s(attempts, float(retry_after_s) if retry_after_s is not None else None)
         now = self._clock.now()
         retry_at = now + timedelta(seconds=wait)
-        trouble = str(error) if isinstance(error, TrackerError) else words_of(error)
+        trouble = str(error) if isinstance(error, TrackerError) else error_text(error)
         failed = {"status": DeliveryStatus.FAILED, "last_error": trouble}
         self._update(ids, attempts=attempts, retry_at_s=retry_at.timestamp(), **failed)
         if is_away:

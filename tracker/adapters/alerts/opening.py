@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.host.loopback import LOOPBACK
-from eval_jobs.host.secrets import remember
+from eval_jobs.host.secrets import register_secret
 from eval_jobs.ports import Clock
 from tracker.adapters.alerts.channels.alertmanager import Alertmanager
 from tracker.adapters.alerts.channels.dingtalk import DingTalk
@@ -23,7 +23,7 @@ from tracker.adapters.alerts.channels.wecom import WeCom
 from tracker.adapters.alerts.sending.posting import HttpChannel
 from tracker.adapters.alerts.sending.target import Target, hidden_parts
 from tracker.adapters.secrets import read_secret
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, Place
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, SecretSource
 from tracker.ports import Notifier
 
 PATIENCE_S = 25.0
@@ -55,7 +55,7 @@ _INSIDE = {ChannelKind.WEBHOOK, ChannelKind.ALERTMANAGER}
 """These may be asked without TLS: they are in one's own network, and their address is no key."""
 
 
-def _read(place: Place, setting: str) -> str:
+def _read(place: SecretSource, setting: str) -> str:
     return read_secret(variable=place.variable, file=place.file, setting=setting)
 
 
@@ -79,7 +79,7 @@ def _open(channel: ChannelSettings, clock: Clock, patience_s: float) -> Notifier
         patience_s=patience_s,
     )
     for part in hidden_parts(address.url if address.is_secret else "", secret, channel.user):
-        remember(part)  # a log line may hold a part of an address
+        register_secret(part)  # a log line may hold a part of an address
     if channel.mail is not None:
         return Mail(target=target, route=channel.mail)
     if channel.kind is ChannelKind.APPRISE:
@@ -112,7 +112,7 @@ def _address(channel: ChannelSettings) -> _Address:
     return _Address(url=url, service=service, setting=setting, is_secret=not channel.url)
 
 
-def _named(place: Place, setting: str) -> str:
+def _named(place: SecretSource, setting: str) -> str:
     return f"`{setting}_env` ({place.variable})" if place.variable else f"`{setting}_file`"
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from eval_jobs.errors import ConfigError, StoreError, TrackerError
-from eval_jobs.host.plugins import Kind, find
+from eval_jobs.host.plugins import PluginKind, find_plugin
 from eval_jobs.records.program import Program
 from eval_jobs.types import Checkpoint
 from tracker.domain.records.types import Gap
@@ -15,7 +15,7 @@ from tracker.ports import CheckpointSource
 
 log = logging.getLogger(__name__)
 
-SOURCES = Kind(group="tracker.sources", what="checkpoint source", setting="run.source", built_in=())
+SOURCES = PluginKind(group="tracker.sources", what="checkpoint source", setting="run.source", built_in=())
 
 
 class PluginSource:
@@ -30,7 +30,7 @@ class PluginSource:
         Raises:
             ConfigError: it is not there, or cannot be opened.
         """
-        self._found = find(SOURCES, program.name)
+        self._found = find_plugin(SOURCES, program.name)
         self._source: CheckpointSource = self._found.open(CheckpointSource, run, place, pins_dir, program)
         self._failed = ""
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, func, literal, select, text
 from sqlalchemy.exc import DBAPIError
 
 from eval_jobs.host.storage import write_error
-from eval_jobs.queue.database_sql import mapped_errors
+from eval_jobs.queue.database_sql import mapped_database_errors
 
 _NOTICE_A_LOST_HOLDER = (
     # The server gives a lock back when its session ends; of a machine that lost its power it hears nothing.
@@ -120,7 +120,7 @@ class _SessionLock:
     def take(self) -> bool:
         if self.is_held():
             return True
-        with mapped_errors(self._engine):
+        with mapped_database_errors(self._engine):
             session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             try:
                 for setting in _NOTICE_A_LOST_HOLDER:

@@ -28,7 +28,7 @@ from eval_jobs.queue.sql_queue import UtcText
 from eval_jobs.types import EvalRecord
 from tracker.adapters.database.codec import from_json, to_json
 from tracker.adapters.database.tables import TRACKER_TABLES
-from tracker.domain.sweeps.types import OPEN, Look, Turn, TurnState
+from tracker.domain.sweeps.types import OPEN, TimetablePosition, Turn, TurnState
 
 METADATA = MetaData()
 TURNS = Table(
@@ -100,14 +100,14 @@ class SqlSweeps:
         with transaction(self._engine) as connection:
             connection.execute(own.values(holder="", lease_until=_LONG_AGO))
 
-    def look(self, sweep: str) -> Look | None:
+    def look(self, sweep: str) -> TimetablePosition | None:
         """Return until when a timetable was followed; see `ports.Sweeps`."""
         query = select(LOOKS).where(LOOKS.c.run_id == self._run, LOOKS.c.sweep == sweep)
         with transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
-        return None if row is None else Look(until=row.until, timetable=row.timetable)
+        return None if row is None else TimetablePosition(until=row.until, timetable=row.timetable)
 
-    def remember(self, sweep: str, look: Look) -> None:
+    def remember(self, sweep: str, look: TimetablePosition) -> None:
         """Store it; see `ports.Sweeps`."""
         row = {"run_id": self._run, "sweep": sweep, "until": look.until, "timetable": look.timetable}
         with transaction(self._engine) as connection:

@@ -58,7 +58,7 @@ def registered_name(run_id: str) -> str:
     return _NOT_IN_NAMES.sub("-", run_id)
 
 
-def own_name(client: MlflowClient, run_id: str, key: str) -> str:
+def own_registered_name(client: MlflowClient, run_id: str, key: str) -> str:
     """Return the name that the registered model of a run has or will have; empty where it is somebody else's model."""
     name = registered_name(run_id)
     try:

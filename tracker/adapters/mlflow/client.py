@@ -34,7 +34,7 @@ def connect(uri: str) -> MlflowClient:
 
     Raises:
         TrackingUnreachable: nothing answers, or the folder cannot be created or written.
-        MlflowException, SQLAlchemyError: as the client; see `mlflow_errors_sql.mapped_errors`.
+        MlflowException, SQLAlchemyError: as the client; see `errors_sql.mapped_mlflow_errors`.
     """
     # It logs the tracebacks of errors that it also raises, and every table that it creates.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)

@@ -28,7 +28,7 @@ NO_ACCESS = frozenset({"CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED", "UNAUTHENTI
 
 
 @contextmanager
-def mapped_errors(uri: str) -> Iterator[None]:
+def mapped_mlflow_errors(uri: str) -> Iterator[None]:
     """Map everything that a call of the client can raise.
 
     Raises:

@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 from eval_jobs.errors import ConfigError
 from tracker.adapters.mlflow.champions import MODEL_TAG
 from tracker.adapters.mlflow.client import connect, public
-from tracker.adapters.mlflow.errors_sql import mapped_errors
+from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.runs import TrackingSettings, run_key
 
 SCHEME = "models:/"
@@ -55,7 +55,7 @@ def registered_checkpoint(settings: TrackingSettings, reference: str, runs: Coll
         raise ConfigError(
             f"{reference!r} names no model version", hint="write models:/NAME@ALIAS or models:/NAME/VERSION"
         )
-    with mapped_errors(public(settings.uri)):
+    with mapped_mlflow_errors(public(settings.uri)):
         client = connect(settings.uri)
         version = _version(client, reference, match)
         key = _checkpoint_key(client, version)

@@ -71,7 +71,7 @@ def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: T
         ConfigError: the run or the experiment that the settings name cannot be used.
         MlflowException: as the client.
     """
-    known = known_run(client, settings, item.checkpoint.run_id)
+    known = existing_run(client, settings, item.checkpoint.run_id)
     if known is not None:
         return _tracked(known)
     key = run_key(settings, item.checkpoint.run_id)
@@ -83,7 +83,7 @@ def find_or_create_run(client: MlflowClient, settings: TrackingSettings, item: T
     return _tracked(_create_run(client, settings, item.checkpoint, key))
 
 
-def known_run(client: MlflowClient, settings: TrackingSettings, run_id: str) -> Run | None:
+def existing_run(client: MlflowClient, settings: TrackingSettings, run_id: str) -> Run | None:
     """Return the run that a training run's results go into; None: nothing of it was written yet.
 
     Raises:

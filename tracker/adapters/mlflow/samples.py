@@ -34,7 +34,7 @@ from mlflow.tracing.client import TracingClient
 from eval_jobs.identity import content_hash
 from eval_jobs.types import SampleStatus
 from tracker.adapters.mlflow.client import connect, public
-from tracker.adapters.mlflow.errors_sql import mapped_errors
+from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.runs import (
     KIND_TAG,
     OUR_SOURCE,
@@ -73,10 +73,10 @@ def write_pages(settings: TrackingSettings, pages: Sequence[SamplePage]) -> Iter
     """Write what is not there yet, and yield each page as soon as it can be opened.
 
     Raises:
-        TrackingUnreachable, StoreError: as `mapped_errors`.
+        TrackingUnreachable, StoreError: as `mapped_mlflow_errors`.
         ConfigError: the experiment was deleted.
     """
-    with mapped_errors(public(settings.uri)):
+    with mapped_mlflow_errors(public(settings.uri)):
         client, traces = connect(settings.uri), TracingClient(settings.uri)
         experiment = _experiment(client, settings)
         for run_id in dict.fromkeys(sheet.checkpoint.run_id for page in pages for sheet in (page.before, page.after)):

@@ -23,7 +23,7 @@ import httpx
 from eval_jobs.errors import PortTaken, TrackingUnreachable
 from eval_jobs.host.secrets import without_secrets
 from tracker.adapters.mlflow.client import connect, public
-from tracker.adapters.mlflow.errors_sql import mapped_errors
+from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.view import VIEW_TAG, view_link
 
 HOST = "127.0.0.1"
@@ -73,7 +73,7 @@ def running_server(store_uri: str, artifacts_dir: Path, port: int = 0) -> Iterat
     Raises:
         PortTaken, TrackingUnreachable: as `serve_ui`.
     """
-    with mapped_errors(public(store_uri)):
+    with mapped_mlflow_errors(public(store_uri)):
         connect(store_uri)  # creates the tables: a server with a broken store would start and fail on every page
     port = _free_port(port)
     artifacts_dir.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def page_links(store_uri: str, base_url: str) -> tuple[str, ...]:
     Raises:
         TrackingUnreachable, StoreError: the store cannot be read.
     """
-    with mapped_errors(public(store_uri)):
+    with mapped_mlflow_errors(public(store_uri)):
         experiments = connect(store_uri).search_experiments(order_by=["last_update_time DESC"])
         return tuple(view_link(base_url, e.experiment_id) for e in experiments if VIEW_TAG in e.tags)
 

@@ -27,15 +27,15 @@ from mlflow.entities import (
 
 from eval_jobs.errors import TrackerError
 from tracker.adapters.database.codec import to_json
-from tracker.adapters.mlflow.champions import MODEL_TAG, own_name, send_champions
+from tracker.adapters.mlflow.champions import MODEL_TAG, own_registered_name, send_champions
 from tracker.adapters.mlflow.client import check_reachable, connect, public
-from tracker.adapters.mlflow.errors_sql import mapped_errors
+from tracker.adapters.mlflow.errors_sql import mapped_mlflow_errors
 from tracker.adapters.mlflow.runs import (
     KIND_TAG,
     TrackedRun,
     TrackingSettings,
+    existing_run,
     find_or_create_run,
-    known_run,
     run_key,
     samples_experiment,
 )
@@ -78,7 +78,7 @@ class MlflowStore:
             ConfigError: the settings name a run or an experiment that cannot be used.
         """
         try:
-            with mapped_errors(public(self._settings.uri)):
+            with mapped_mlflow_errors(public(self._settings.uri)):
                 client = self._connected()
                 run = find_or_create_run(client, self._settings, item)
                 if isinstance(item, SweepBatch):
@@ -114,9 +114,9 @@ def refresh_note(client: MlflowClient, settings: TrackingSettings, run_id: str) 
     """Bring the links in the description of a training run up to date, where it has one already.
 
     Raises:
-        ConfigError, MlflowException: as `mlflow_runs.known_run`.
+        ConfigError, MlflowException: as `runs.existing_run`.
     """
-    run = known_run(client, settings, run_id)
+    run = existing_run(client, settings, run_id)
     newest = read_newest(run.data.tags.get(NEWEST_TAG, "")) if run is not None else ()
     if run is not None and newest:
         note = _note(run.data.tags, _links(client, settings, run.info.experiment_id, run_id), newest)
@@ -127,7 +127,7 @@ def refresh_note(client: MlflowClient, settings: TrackingSettings, run_id: str) 
 
 
 def _links(client: MlflowClient, settings: TrackingSettings, experiment_id: str, run_id: str) -> str:
-    name = own_name(client, run_id, run_key(settings, run_id)) if settings.has_aliases else ""
+    name = own_registered_name(client, run_id, run_key(settings, run_id)) if settings.has_aliases else ""
     samples = client.get_experiment_by_name(samples_experiment(settings))
     return note_links(experiment_id, name, samples.experiment_id if samples is not None else "")
 

@@ -44,7 +44,7 @@ def reading(path: Path) -> Iterator[None]:
         raise StoreError(f"the samples in {path} are damaged: {error}", hint=_RESTORE) from error
 
 
-def encoded(
+def parquet_bytes(
     table: Any,  # noqa: ANN401 - pyarrow has no types
     dictionaries: Sequence[str],
     encodings: dict[str, str] | None = None,

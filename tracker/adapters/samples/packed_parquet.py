@@ -29,16 +29,16 @@ import pyarrow.parquet as pq
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore
 from tracker.adapters.samples.files_parquet import (
     STATUS_OF_TEXT,
-    encoded,
     field_of,
     numbers,
+    parquet_bytes,
     reading,
     repeated,
     status_codes,
     text_array,
     write_whole,
 )
-from tracker.adapters.samples.questions_parquet import Asked, QuestionFiles, asked_of
+from tracker.adapters.samples.questions_parquet import QuestionFiles, StoredQuestions, asked_of
 from tracker.domain.scores.sample_columns import SampleColumns, split_columns
 
 NO_SAMPLES = ""
@@ -58,7 +58,7 @@ class PackedSamples:
     version: str
     scores: bytes
     answers: bytes
-    asked: tuple[Asked, ...]
+    asked: tuple[StoredQuestions, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +219,7 @@ def _parts(file: pq.ParquetFile) -> list[_Part]:
     return parts
 
 
-def _place_columns(results: Sequence[EvalResult], asked: Sequence[Asked]) -> dict[str, Any]:
+def _place_columns(results: Sequence[EvalResult], asked: Sequence[StoredQuestions]) -> dict[str, Any]:
     """Return the columns that say which question a row is about."""
     counts = [len(result.samples) for result in results]
     positions = [np.arange(count, dtype=np.int32) for count in counts]
@@ -231,7 +231,7 @@ def _place_columns(results: Sequence[EvalResult], asked: Sequence[Asked]) -> dic
 
 
 def _scores_file(
-    record: EvalRecord, results: Sequence[EvalResult], asked: Sequence[Asked], place: Mapping[str, Any]
+    record: EvalRecord, results: Sequence[EvalResult], asked: Sequence[StoredQuestions], place: Mapping[str, Any]
 ) -> bytes:
     samples = [sample for result in results for sample in result.samples]
     checkpoint = record.plan.checkpoint
@@ -247,7 +247,7 @@ def _scores_file(
     metadata = {_PARTS_KEY: json.dumps(parts, separators=(",", ":"))}
     # Few values each: right and wrong take a bit, the number of tokens a byte or a little more.
     few = [name for name in columns if name != "position"]
-    return encoded(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"}, metadata)
+    return parquet_bytes(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"}, metadata)
 
 
 def _answers_file(results: Sequence[EvalResult], place: Mapping[str, Any]) -> bytes:
@@ -257,7 +257,7 @@ def _answers_file(results: Sequence[EvalResult], place: Mapping[str, Any]) -> by
         "answer": text_array(field_of(samples, "answer")),
         "detail": text_array(field_of(samples, "detail")),
     }
-    return encoded(pa.table(columns), ["benchmark", "questions", "detail"], {"position": "DELTA_BINARY_PACKED"})
+    return parquet_bytes(pa.table(columns), ["benchmark", "questions", "detail"], {"position": "DELTA_BINARY_PACKED"})
 
 
 def _samples(asked: Mapping[str, list[Any]], scored: Mapping[str, list[Any]], rows: slice) -> tuple[SampleScore, ...]:

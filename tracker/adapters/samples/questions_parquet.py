@@ -21,8 +21,8 @@ from eval_jobs.errors import StoreError
 from eval_jobs.identity import DIGEST_CHARS
 from eval_jobs.types import SampleScore
 from tracker.adapters.samples.files_parquet import (
-    encoded,
     field_of,
+    parquet_bytes,
     reading,
     repeated,
     shared_texts,
@@ -39,7 +39,7 @@ _ALL = ("sample_id", "subset", "repeat", "cluster_id", "prompt", "target")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class StoredQuestions:
     """A list of questions on its way to the disk."""
 
     digest: str
@@ -47,11 +47,11 @@ class Asked:
     """Arrow arrays, by name."""
 
 
-def asked_of(samples: Sequence[SampleScore]) -> Asked:
+def asked_of(samples: Sequence[SampleScore]) -> StoredQuestions:
     """Return what `samples` were asked, in their order."""
     columns = {name: text_array(field_of(samples, name)) for name in _TEXTS}
     columns["repeat"] = pa.array(field_of(samples, "repeat"), pa.int32())
-    return Asked(digest=_digest(columns), columns=columns)
+    return StoredQuestions(digest=_digest(columns), columns=columns)
 
 
 class QuestionFiles:
@@ -68,7 +68,7 @@ class QuestionFiles:
         """Return where a list of questions lies."""
         return self._folder / f"{digest}.parquet"
 
-    def keep(self, asked: Asked) -> None:
+    def keep(self, asked: StoredQuestions) -> None:
         """Write a list of questions unless it is there.
 
         Raises:
@@ -127,7 +127,7 @@ def _digest(columns: Mapping[str, Any]) -> str:
     return found.hexdigest()[:DIGEST_CHARS]
 
 
-def _file_of(asked: Asked) -> bytes:
+def _file_of(asked: StoredQuestions) -> bytes:
     n = len(asked.columns["repeat"])
     columns = {
         "questions": repeated([asked.digest], [n]),
@@ -135,7 +135,7 @@ def _file_of(asked: Asked) -> bytes:
         **{name: asked.columns[name] for name in _ALL},
     }
     few = ("questions", "subset", "repeat", "cluster_id", "target")
-    return encoded(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"})
+    return parquet_bytes(pa.table(columns), few, {"position": "DELTA_BINARY_PACKED"})
 
 
 def _is_whole(path: Path) -> bool:

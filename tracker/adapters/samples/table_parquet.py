@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from eval_jobs.types import SampleScore
-from tracker.adapters.samples.files_parquet import encoded, field_of, text_array, write_whole
+from tracker.adapters.samples.files_parquet import field_of, parquet_bytes, text_array, write_whole
 
 _NUMBERS = {"repeat": pa.int32(), "score": pa.float64(), "output_tokens": pa.int64()}
 _FIELDS = (
@@ -41,4 +41,4 @@ def write_samples(path: Path, samples: Sequence[SampleScore]) -> None:
         name: pa.array(column, _NUMBERS[name]) if name in _NUMBERS else text_array(column)
         for name, column in values.items()
     }
-    write_whole(path.parent, {path.name: encoded(pa.table(columns), _FIELDS)})
+    write_whole(path.parent, {path.name: parquet_bytes(pa.table(columns), _FIELDS)})

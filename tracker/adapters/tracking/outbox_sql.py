@@ -55,7 +55,7 @@ from tracker.adapters.tracking.outbox_lock_sql import sender_lock
 from tracker.domain.records.tracking import Champion, ChampionBatch, TrackedMetric, TrackingBatch, TrackingItem
 from tracker.domain.records.types import CurvePoint, Report
 from tracker.domain.tracking.batch import curve_batch, sweep_batch, tracking_batch
-from tracker.domain.verdicts.out_of_order import words_of
+from tracker.domain.verdicts.out_of_order import words_by_benchmark
 from tracker.ports import TrackingSink
 
 log = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ def _record_key(connection: Connection, record: EvalRecord, report: Report) -> s
     Words may change and change back: the last item then says what the first one said, and is sent all the same.
     """
     of_record = f"record:{record.plan.id}:{record.finished_at.timestamp():.6f}"
-    said = f"{of_record}:{content_hash(words_of(report))[:_WORDS_CHARS]}"
+    said = f"{of_record}:{content_hash(words_by_benchmark(report))[:_WORDS_CHARS]}"
     query = select(ITEMS.c.key).where(ITEMS.c.key.startswith(of_record)).order_by(ITEMS.c.id)
     keys = connection.scalars(query).all()
     if keys and keys[-1].startswith(said):

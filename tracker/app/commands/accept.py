@@ -12,7 +12,7 @@ from tracker.domain.verdicts.episodes import accepted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level:
+class AcceptedLevel:
     """What is accepted: a benchmark as it is at a step, and why."""
 
     run_id: str
@@ -21,7 +21,7 @@ class Level:
     reason: str
 
 
-def accept(dispatcher: AlertDispatcher, level: Level, *, now: datetime) -> Acceptance:
+def accept(dispatcher: AlertDispatcher, level: AcceptedLevel, *, now: datetime) -> Acceptance:
     """Remember the acceptance, end the losses that it covers and tell people. Doing it twice changes nothing.
 
     From the onset of the oldest of these losses on, or from the level's step where none was open, checkpoints are
@@ -51,7 +51,7 @@ def accept(dispatcher: AlertDispatcher, level: Level, *, now: datetime) -> Accep
 # --- private
 
 
-def _is_covered(episode: Episode, level: Level) -> bool:
+def _is_covered(episode: Episode, level: AcceptedLevel) -> bool:
     is_open = episode.closed_step is None or (
         episode.closed_step == level.step and episode.closed_by is Closing.ACCEPTED
     )

@@ -19,7 +19,7 @@ from eval_jobs.errors import CheckpointError
 from eval_jobs.identity import serve_settings, suite_fingerprint
 from eval_jobs.ports import QueueStatus
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.app.world import Measurement, World
+from tracker.app.world import MeasurementPlan, World
 from tracker.domain.alerts.lasting import OF_CHECKPOINTS, lasting_alerts
 from tracker.domain.records.types import Gap
 
@@ -125,7 +125,7 @@ def tell_what_lasts(world: World, run_ids: Iterable[str]) -> None:
             world.dispatcher.dispatch(alerts, history.record(report.plan_id))
 
 
-def is_measured(checkpoint: Checkpoint, records: Sequence[EvalRecord], measurement: Measurement) -> bool:
+def is_measured(checkpoint: Checkpoint, records: Sequence[EvalRecord], measurement: MeasurementPlan) -> bool:
     """Return whether a checkpoint was measured with today's settings, whole or in part.
 
     Args:

@@ -41,7 +41,7 @@ class Lost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class SearchStep:
     """What the search asks of its caller."""
 
     clock: Clock
@@ -51,7 +51,7 @@ class Turn:
     """Told the step that is evaluated next."""
 
 
-def bisect(world: World, lost: Lost, places: Places, turn: Turn) -> LostBetween:
+def bisect(world: World, lost: Lost, places: Places, turn: SearchStep) -> LostBetween:
     """Return where `lost.benchmark` was lost.
 
     Raises:
@@ -78,7 +78,7 @@ def bisect(world: World, lost: Lost, places: Places, turn: Turn) -> LostBetween:
 # --- private
 
 
-def _evaluate(world: World, lost: Lost, key: SeriesKey, place: Callable[[], Checkpoint], turn: Turn) -> None:
+def _evaluate(world: World, lost: Lost, key: SeriesKey, place: Callable[[], Checkpoint], turn: SearchStep) -> None:
     """Have one checkpoint evaluated, unless its weights are gone."""
     try:
         checkpoint = place()

@@ -17,7 +17,7 @@ from eval_jobs.identity import calibration_plan, serve_settings, suite_fingerpri
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ServeSpec, Suite
-from tracker.app.steps.conclude import CalibrationContext, take_over
+from tracker.app.steps.conclude import CalibrationContext, take_calibration
 from tracker.domain.records.calibration import Calibration
 from tracker.ports import CalibrationStore
 
@@ -26,7 +26,7 @@ LOOK_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class CalibrationEstimate:
     """What a calibration will ask for, as far as an evaluation of the same suite in the run's past tells it."""
 
     step: int
@@ -46,7 +46,7 @@ def next_calibration(history: CalibrationStore, checkpoint: Checkpoint, suite: S
     return next(plan for plan in plans if plan.id not in finished)
 
 
-def carry_out(
+def run_calibration(
     plan: EvalPlan, context: CalibrationContext, *, clock: Clock, meanwhile: Callable[[QueueState], None]
 ) -> Calibration:
     """Put a calibration into the queue, before everything else of its run, and return what it showed.
@@ -57,7 +57,7 @@ def carry_out(
     while True:
         for record in context.queue.finished():
             if record.plan.id == plan.id:  # where a watcher runs, either of the two is first
-                take_over(record, context)
+                take_calibration(record, context)
         found = next((c for c in context.history.calibrations() if c.plan.id == plan.id), None)
         if found is not None:
             return found
@@ -65,9 +65,9 @@ def carry_out(
         clock.sleep(LOOK_S)
 
 
-def estimate_of(
+def calibration_estimate(
     plan: EvalPlan, records: Sequence[EvalRecord], read: Callable[[str], EvalRecord | None]
-) -> Estimate | None:
+) -> CalibrationEstimate | None:
     """Return what a calibration will cost, from the newest of `records` that measured the same; None: nothing did.
 
     Args:
@@ -83,7 +83,7 @@ def estimate_of(
     if full is None or full.engine is None or full.cost is None:
         return None
     results = [o for o in full.outcomes if isinstance(o, EvalResult)]
-    return Estimate(
+    return CalibrationEstimate(
         step=full.plan.checkpoint.step,
         answers=2 * sum(len(result.samples) for result in results),
         load_s=2 * full.engine.load_s,

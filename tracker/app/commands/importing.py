@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from eval_jobs.ports import Clock
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.app.review import recall, rejudge, remember, warn_of_baseline
+from tracker.app.review import recall, rejudge, store_conclusion, warn_of_baseline
 from tracker.app.world import World
 from tracker.domain.imports.records import ImportedCheckpoint, known_chances
 from tracker.domain.records.outlines import without_samples
@@ -28,7 +28,7 @@ from tracker.ports import Tracking
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class JudgedImport:
     """One imported checkpoint with its verdicts."""
 
     checkpoint: ImportedCheckpoint
@@ -38,8 +38,8 @@ class Taken:
 
 
 def import_results(
-    world: World, checkpoints: Sequence[ImportedCheckpoint], *, clock: Clock, show: Callable[[Taken], None]
-) -> tuple[Taken, ...]:
+    world: World, checkpoints: Sequence[ImportedCheckpoint], *, clock: Clock, show: Callable[[JudgedImport], None]
+) -> tuple[JudgedImport, ...]:
     """Take over the checkpoints of one run, lowest step first; `show` is told of each."""
     if not checkpoints:
         return ()
@@ -118,18 +118,18 @@ class _Run:
         return overtaken_by(record, self._records.values()) if step < highest else ()
 
 
-def _take(world: World, run: _Run, checkpoint: ImportedCheckpoint, clock: Clock) -> Taken:
+def _take(world: World, run: _Run, checkpoint: ImportedCheckpoint, clock: Clock) -> JudgedImport:
     record = checkpoint.record
     known = world.history.report(record.plan.id)
     if known is not None:
         world.tracking.publish(record, known)
-        return Taken(checkpoint=checkpoint, report=known, is_new=False)
+        return JudgedImport(checkpoint=checkpoint, report=known, is_new=False)
     run_context = run.add(record)
     warn_of_baseline(record, run_context, world.policy)
     report = judge(record, run.scores, run_context, world.policy, now=clock.now())
-    remember(report, world.history)
+    store_conclusion(report, world.history)
     world.tracking.publish(record, report)
     later = run.later_than(record)
     if later:
         rejudge(world, later, run_context, clock.now())
-    return Taken(checkpoint=checkpoint, report=report, is_new=True)
+    return JudgedImport(checkpoint=checkpoint, report=report, is_new=True)

@@ -18,11 +18,11 @@ from tracker.domain.best.retention import (
     FIRST,
     REFERENCE,
     UNFINISHED,
-    Choice,
     Identity,
     KeepPolicy,
+    RetentionDecision,
     best_checkpoints,
-    choose,
+    decide_retention,
     identity_of,
     merged,
 )
@@ -46,18 +46,18 @@ class Keeping:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
+class StoredItem:
     """A pin, or the texts of a checkpoint's answers, and what becomes of it."""
 
     kind: str
     """`pin` or `answers`."""
-    choice: Choice
+    choice: RetentionDecision
     own_bytes: int
     """Space that giving it up frees."""
     is_given_up: bool
 
 
-def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[Item, ...]:
+def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[StoredItem, ...]:
     """Give up what is beyond the budget and return everything that was looked at, by kind, run and step.
 
     With `dry_run` nothing is changed, and what would go counts as given up. A pin in use is left for the next time.
@@ -68,39 +68,39 @@ def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[Item, ...]:
 # --- private
 
 
-def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[Item]:
+def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
     held = ((identity_of(pin.checkpoint), pin) for pin in keeping.pins.held())
     pins = {checkpoint: pin for checkpoint, pin in held if is_of(checkpoint.run_id, keeping.run)}
     reasons = _reasons(keeping, pins)
     items = []
-    for choice in choose(pins, keep=keeping.policy.pins, reasons=reasons):
+    for choice in decide_retention(pins, keep=keeping.policy.pins, reasons=reasons):
         pin = pins[choice.checkpoint]
         goes = not choice.reasons and (dry_run or keeping.pins.release(pin))
-        items.append(Item(kind="pin", choice=choice, own_bytes=pin.own_bytes, is_given_up=goes))
+        items.append(StoredItem(kind="pin", choice=choice, own_bytes=pin.own_bytes, is_given_up=goes))
     return items
 
 
-def _collect_texts(keeping: Keeping, *, dry_run: bool) -> list[Item]:
+def _collect_texts(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
     if keeping.policy.samples is None:
         return []
     runs = (run_id for run_id in keeping.history.runs() if is_of(run_id, keeping.run))
     return [item for run_id in runs for item in _texts_of(keeping, run_id, dry_run=dry_run)]
 
 
-def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[Item]:
+def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[StoredItem]:
     sizes = keeping.history.texts(run_id)
     plans: dict[Identity, list[str]] = {}
     for record in keeping.history.records(run_id):
         if record.plan.id in sizes:
             plans.setdefault(identity_of(record.plan.checkpoint), []).append(record.plan.id)
-    for choice in choose(plans, keep=keeping.policy.samples, reasons=_reasons(keeping, plans)):
+    for choice in decide_retention(plans, keep=keeping.policy.samples, reasons=_reasons(keeping, plans)):
         goes = not choice.reasons
         of_checkpoint = plans[choice.checkpoint]
         if goes and not dry_run:
             for plan_id in of_checkpoint:
                 keeping.history.forget_texts(plan_id)
         own_bytes = sum(sizes[plan_id] for plan_id in of_checkpoint)
-        yield Item(kind="answers", choice=choice, own_bytes=own_bytes, is_given_up=goes)
+        yield StoredItem(kind="answers", choice=choice, own_bytes=own_bytes, is_given_up=goes)
 
 
 def _reasons(keeping: Keeping, held: Iterable[Identity]) -> Mapping[Identity, Sequence[str]]:

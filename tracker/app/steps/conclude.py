@@ -26,7 +26,7 @@ class CalibrationContext:
     """Tells every channel and remembers that it did."""
 
 
-def take_over(record: EvalRecord, context: CalibrationContext) -> Calibration:
+def take_calibration(record: EvalRecord, context: CalibrationContext) -> Calibration:
     """Keep what the record of a calibration shows, tell people what they must know, and return it.
 
     Nothing of it is a result of the run: no verdict, curve or series ever holds it. Doing it twice is harmless.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from eval_jobs.errors import TrackerError
-from eval_jobs.host.unforeseen import report
+from eval_jobs.host.unforeseen import report_unforeseen
 from eval_jobs.types import EvalRecord
 
 log = logging.getLogger(__name__)
@@ -38,4 +38,4 @@ class ErrorBoundary:
             self._broken.add(record.plan.id)
             checkpoint = record.plan.checkpoint
             what = f"step {checkpoint.step} of {checkpoint.run_id} could not be judged"
-            report(log, what, error, then="its results are kept, and the next start tries again")
+            report_unforeseen(log, what, error, then="its results are kept, and the next start tries again")

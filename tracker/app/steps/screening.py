@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from eval_jobs.errors import StoreError
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.ports import PlanQueue
-from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Part
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, ScreenPart
 from tracker.domain.best.retention import identity_of
 from tracker.domain.records.types import Report
 from tracker.domain.verdicts.screening import Screening, is_screen, joined, neighbours_to_ask, to_ask_whole
@@ -135,7 +135,7 @@ def _left_out(screen: EvalRecord, wanted: Collection[str], records: Iterable[Eva
     return tuple(name for name in asked if name in wanted and name not in whole)
 
 
-def _known_of(rest: EvalRecord, part: Part, history: RecordStore) -> EvalRecord | None:
+def _known_of(rest: EvalRecord, part: ScreenPart, history: RecordStore) -> EvalRecord | None:
     """Return the newest record of the same checkpoint that holds the screen: its own, or one joined before."""
     own, parts = rest.plan, (part, replace(part, is_rest=False))
     found = [

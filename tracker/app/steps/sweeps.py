@@ -29,7 +29,7 @@ from tracker.domain.sweeps.board import without_texts
 from tracker.domain.sweeps.cron import look_of, next_time, started_look, turn_due
 from tracker.domain.sweeps.matrix import count_variants, plans_of
 from tracker.domain.sweeps.reuse import is_whole, own_answer, plan_without_scores, run_of_target, with_own_scores
-from tracker.domain.sweeps.selectors import chosen, newest_of_steps
+from tracker.domain.sweeps.selectors import newest_of_steps, selected_checkpoints
 from tracker.domain.sweeps.types import Pick, Selector, Sweep, Timetable, Turn, TurnState
 from tracker.ports import History, Pins, Sweeps, Tracking
 
@@ -73,7 +73,7 @@ class SweepService:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class SweepSelection:
     """Which checkpoints a sweep asks now, and what it could not find."""
 
     checkpoints: tuple[Checkpoint, ...]
@@ -110,7 +110,7 @@ def begun_turn(service: SweepService, turn: Turn, now: datetime) -> Turn:
         note = "it is not in tracker.toml any more"
         return replace(turn, state=TurnState.SKIPPED, note=note, ended_at=now)
     try:
-        choice = choose(service, sweep)
+        choice = select_checkpoints(service, sweep)
         check_size(sweep, len(choice.checkpoints))
     except ConfigError as error:
         return replace(turn, state=TurnState.REFUSED, note=error.message, ended_at=now)
@@ -121,10 +121,10 @@ def begun_turn(service: SweepService, turn: Turn, now: datetime) -> Turn:
     return replace(turn, state=TurnState.RUNNING, plans=plans, note=note, started_at=now)
 
 
-def choose(service: SweepService, sweep: Sweep) -> Choice:
+def select_checkpoints(service: SweepService, sweep: Sweep) -> SweepSelection:
     """Return the checkpoints that a sweep asks, each once, in the order in which it names them."""
     if not sweep.checkpoints:
-        return Choice(checkpoints=(), missing=())
+        return SweepSelection(checkpoints=(), missing=())
     held: dict[str, list[Checkpoint]] = {}
     for pin in service.pins.held():
         held.setdefault(pin.checkpoint.run_id, []).append(pin.checkpoint)
@@ -135,7 +135,7 @@ def choose(service: SweepService, sweep: Sweep) -> Choice:
             found |= dict.fromkeys(_named(service, selector, held))
         except (ConfigError, TrackingUnreachable) as error:  # the others can be asked all the same
             missing.append(f"{selector.text}: {error.message}")
-    return Choice(checkpoints=tuple(found), missing=tuple(missing))
+    return SweepSelection(checkpoints=tuple(found), missing=tuple(missing))
 
 
 def check_size(sweep: Sweep, checkpoints: int) -> None:
@@ -159,13 +159,13 @@ def begin_by_hand(service: SweepService, sweep: Sweep, now: datetime) -> Turn:
     Raises:
         ConfigError: it is too large.
     """
-    check_size(sweep, len(choose(service, sweep).checkpoints))
+    check_size(sweep, len(select_checkpoints(service, sweep).checkpoints))
     turn = Turn(sweep=sweep.name, due_at=now, by_hand=True)
     service.store.add(turn)
     return turn
 
 
-def take_over(record: EvalRecord, service: SweepService) -> EvalRecord:
+def take_sweep_result(record: EvalRecord, service: SweepService) -> EvalRecord:
     """Keep what a plan of a sweep came to, and return it. Nothing of it is a result of the run. Twice is harmless."""
     whole = _completed(record, service)
     _keep(whole, service)
@@ -291,7 +291,11 @@ def _named(
         of_run = newest_of_steps(held.get(run, ()))
         if not of_run:
             raise ConfigError(f"no checkpoint of {run} is held", hint="keep.pins says how many are kept")
-        named = _best(service, run, selector, of_run) if selector.pick is Pick.BEST else chosen(selector, of_run)
+        named = (
+            _best(service, run, selector, of_run)
+            if selector.pick is Pick.BEST
+            else selected_checkpoints(selector, of_run)
+        )
     if not named:
         raise ConfigError("that checkpoint is not held", hint="keep.pins says how many are kept")
     return named

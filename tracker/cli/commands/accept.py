@@ -11,7 +11,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.host.clock import SystemClock
 from tracker.api.opening import open_project
 from tracker.api.references import named_checkpoint
-from tracker.app.commands.accept import Level, accept
+from tracker.app.commands.accept import AcceptedLevel, accept
 from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.records.display import one_line
 from tracker.domain.records.types import Acceptance
@@ -36,7 +36,7 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
     if not reason.strip():
         raise ConfigError("the reason is empty", hint="say in a few words why this level is right")
     _check_benchmark(history, run_id, step, benchmark)
-    level = Level(run_id=run_id, step=step, benchmark=benchmark, reason=reason)
+    level = AcceptedLevel(run_id=run_id, step=step, benchmark=benchmark, reason=reason)
     acceptance = accept(project.dispatcher, level, now=SystemClock().now())
     project.dispatcher.alerting.close()
     if as_json:

@@ -16,7 +16,7 @@ from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint
-from tracker.adapters.checkpoints.files.listing import Place, facts_of, places_in
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in
 from tracker.api.opening import open_project
 from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
 from tracker.app.daemon import StopRule, watch
@@ -25,7 +25,7 @@ from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
 from tracker.cli.options import asked_as, checked_run_name, config_option
 from tracker.cli.tables.watch_display import WatchDisplay
-from tracker.domain.checkpoints.backfill import Choice, FillOrder, chosen, in_order, time_left_s
+from tracker.domain.checkpoints.backfill import FillOrder, StepFilter, chosen_steps, evaluation_order, time_left_s
 from tracker.domain.records.display import count_text, duration_text, names_text
 from tracker.domain.records.types import Report
 from tracker.ports import Lead
@@ -103,7 +103,7 @@ class _Job:
     """What is to be done, by whoever leads."""
 
     project: Project
-    places: tuple[Place, ...]
+    places: tuple[CheckpointLocation, ...]
     """In their order."""
     asked: _Asked
     lead: Lead
@@ -131,17 +131,17 @@ def _project_of(project: Project, folder: Path | None, run_name: str | None) -> 
     return Project(project.config.model_copy(update={"run": run, "watch": watch_section}))
 
 
-def _choice(steps: str, every: int) -> Choice:
+def _choice(steps: str, every: int) -> StepFilter:
     match = _STEPS.fullmatch(steps)
     if match is None:
         raise ConfigError(
             f"--steps {steps} is no range", hint="write --steps 1000:5000, --steps 1000: or --steps :5000"
         )
     first, last = (int(part) if part else None for part in match.groups())
-    return Choice(every=every, first=first, last=last)
+    return StepFilter(every=every, first=first, last=last)
 
 
-def _places(project: Project, asked: _Asked) -> tuple[Place, ...]:
+def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
     """Return the chosen checkpoints in their order, run by run where the folder holds several.
 
     Raises:
@@ -151,11 +151,11 @@ def _places(project: Project, asked: _Asked) -> tuple[Place, ...]:
     run, pattern = project.config.run, project.config.watch.pattern
     folder = Path(run.output_dir)
     found = places_in(folder, run_name=run.name, pattern=pattern, skip=project.state_dir)
-    ordered: list[Place] = []
+    ordered: list[CheckpointLocation] = []
     for run_id in dict.fromkeys(place.run_id for place in found):
         by_step = {place.step: place for place in found if place.run_id == run_id}
-        steps = chosen(by_step, choice)
-        ordered += [by_step[step] for step in in_order(steps, FillOrder(asked.order))]
+        steps = chosen_steps(by_step, choice)
+        ordered += [by_step[step] for step in evaluation_order(steps, FillOrder(asked.order))]
     if not ordered:
         held = names_text(sorted(entry.name for entry in folder.iterdir())) if any(folder.iterdir()) else "nothing"
         what = "of these steps " if found else ""
@@ -196,7 +196,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
         world.dispatcher.alerting.close()
 
 
-def _demand_some(project: Project, places: Sequence[Place]) -> None:
+def _demand_some(project: Project, places: Sequence[CheckpointLocation]) -> None:
     """Refuse to end as if all were well where nothing could be evaluated.
 
     Raises:
@@ -215,7 +215,7 @@ def _keep(workers: LocalWorkers) -> None:
     workers.check()
 
 
-def _to_do(project: Project, world: World, places: Sequence[Place]) -> Iterator[FilledPlace]:
+def _to_do(project: Project, world: World, places: Sequence[CheckpointLocation]) -> Iterator[FilledPlace]:
     """Yield the places that were not measured yet with today's settings, as far as can be told without reading them."""
     known = _known(project, places)
     records = {run_id: world.history.records(run_id) for run_id in {place.run_id for place in places}}
@@ -228,7 +228,7 @@ def _to_do(project: Project, world: World, places: Sequence[Place]) -> Iterator[
         )
 
 
-def _known(project: Project, places: Sequence[Place]) -> dict[str, Checkpoint]:
+def _known(project: Project, places: Sequence[CheckpointLocation]) -> dict[str, Checkpoint]:
     """Return what is known of the folders that did not change since, by their path."""
     run_ids = {place.run_id for place in places}
     records = [record.plan.checkpoint for run_id in run_ids for record in project.history.records(run_id)]
@@ -237,18 +237,18 @@ def _known(project: Project, places: Sequence[Place]) -> dict[str, Checkpoint]:
     return {place.uri: found for place in places if (found := by_folder.get(place.uri)) and not _changed(place, found)}
 
 
-def _changed(place: Place, known: Checkpoint) -> bool:
+def _changed(place: CheckpointLocation, known: Checkpoint) -> bool:
     """Return whether the folder holds a file that is newer than the checkpoint that it held."""
-    facts = facts_of(place.path)
+    facts = facts_of_folder(place.path)
     return facts is None or facts.newest_ns() // _NS > int(known.ready_at.timestamp())
 
 
-def _pinned(project: Project, place: Place, known: Checkpoint | None) -> Checkpoint:
+def _pinned(project: Project, place: CheckpointLocation, known: Checkpoint | None) -> Checkpoint:
     is_held = known is not None and any(pin.checkpoint.uri == known.uri for pin in project.pins.held())
     return known if known is not None and is_held else pin_named(project.config, place.uri, place.run_id)
 
 
-def _first_of_runs(world: World, project: Project, places: Sequence[Place]) -> dict[str, Checkpoint]:
+def _first_of_runs(world: World, project: Project, places: Sequence[CheckpointLocation]) -> dict[str, Checkpoint]:
     """Return the lowest step of each run: latency is compared with it, whichever is let in first."""
     first: dict[str, Checkpoint] = {}
     if world.measurement.reference != "first":

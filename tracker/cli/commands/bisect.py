@@ -19,7 +19,7 @@ from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
-from tracker.app.commands.bisect import Lost, Places, Turn, bisect
+from tracker.app.commands.bisect import Lost, Places, SearchStep, bisect
 from tracker.app.tick import review_finished
 from tracker.app.world import WatchState, World
 from tracker.cli import interrupts
@@ -94,7 +94,7 @@ def _searched(project: Project, lost: Lost, workers: int, console: Console) -> L
     try:
         with console.status("searching") as status:
             waiting = partial(_wait, world, local, clock, beside=None if is_ours else lead)
-            turn = Turn(
+            turn = SearchStep(
                 clock=clock, evaluated=waiting, show=lambda search, step: status.update(Text(_progress(search, step)))
             )
             places = {**places_of(project, lost.run_id), **(_unseen(world, clock, project) if is_ours else {})}

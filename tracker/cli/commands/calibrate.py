@@ -18,7 +18,7 @@ from eval_jobs.records.run_scope import is_of
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.api.opening import open_project
 from tracker.api.references import is_reference, named_checkpoint
-from tracker.app.commands.calibrate import Estimate, carry_out, estimate_of, next_calibration
+from tracker.app.commands.calibrate import CalibrationEstimate, calibration_estimate, next_calibration, run_calibration
 from tracker.app.steps.conclude import CalibrationContext
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
@@ -120,12 +120,12 @@ def _say_what_comes(console: Console, plan: EvalPlan, project: Project, whose: s
     checkpoint, names = plan.checkpoint, names_text([b.name for b in plan.suite.benchmarks])
     print_line(console, "calibrate", f"step {checkpoint.step} of {checkpoint.run_id}: {names}, asked twice")
     records = project.history.records(checkpoint.run_id)
-    print_line(console, "cost", _estimate_text(estimate_of(plan, records, project.history.record)))
+    print_line(console, "cost", _estimate_text(calibration_estimate(plan, records, project.history.record)))
     workers = f"the workers {whose} do it" if whose else "Ctrl-C stops; the next `tracker calibrate` goes on"
     print_line(console, "workers" if whose else "keeping", workers)
 
 
-def _estimate_text(expected: Estimate | None) -> str:
+def _estimate_text(expected: CalibrationEstimate | None) -> str:
     if expected is None:
         return "two evaluations of the whole suite; none was made before that would tell how long they take"
     total = duration_text(expected.load_s + expected.scoring_s)
@@ -142,7 +142,7 @@ def _carried_out(plan: EvalPlan, context: CalibrationContext, local: LocalWorker
                 local.check()
                 status.update(Text(_progress(plan, state), style="dim"))
 
-            return carry_out(plan, context, clock=SystemClock(), meanwhile=meanwhile)
+            return run_calibration(plan, context, clock=SystemClock(), meanwhile=meanwhile)
     except KeyboardInterrupt:
         print_line(
             console, "stopped", "what is answered is kept: `tracker calibrate` goes on, and so does a `tracker watch`"

@@ -13,7 +13,7 @@ from rich.text import Text
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
 from tracker.cli.options import config_option, json_option, json_text
-from tracker.domain.overview.costs import Asked, RunCosts, headline, run_costs, tokens_text
+from tracker.domain.overview.costs import Asked, RunCosts, cost_headline, run_costs, tokens_text
 from tracker.domain.records.display import NOTHING, duration_text, one_line
 
 
@@ -40,7 +40,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
         console.print(
             Text(one_line(one.run_id), "bold"),
             costs_table(one, last=last),
-            Text(f"\n{headline(one)}.", "bold"),
+            Text(f"\n{cost_headline(one)}.", "bold"),
             sep="\n",
         )
 

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from eval_jobs.serve.status import EngineStatus, KeptProof, ResidentEngine, engine_status
+from eval_jobs.serve.status import EngineStatus, KeptEngine, KeptProof, engine_status
 from tracker.api.opening import open_project
 from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.records.display import one_line
@@ -46,7 +46,7 @@ def status(*, work_dir: Path | None, config_path: Path, as_json: bool) -> None:
         console.print(block)
 
 
-def engine_block(engine: ResidentEngine) -> RenderableType:
+def engine_block(engine: KeptEngine) -> RenderableType:
     """Return what one engine holds and does. Pure."""
     return _block(
         engine.service,

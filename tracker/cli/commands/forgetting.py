@@ -10,13 +10,13 @@ from rich.console import Console
 from tracker.api.opening import open_project
 from tracker.api.references import choose_run
 from tracker.cli.options import config_option, json_option, json_text
-from tracker.cli.tables.forgetting import ledger_view
+from tracker.cli.tables.forgetting import ledger_tables
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.display import names_text
-from tracker.domain.records.imported import without_samples
+from tracker.domain.records.imported import benchmarks_without_samples
 from tracker.domain.records.types import Measure
 from tracker.domain.verdicts.rewind import scores_of_newest
 
@@ -48,7 +48,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, 
         click.echo(json_text(RunLedger, ledger))
         return
     console = Console()
-    console.print(ledger_view(ledger, subsets=subsets))
-    if names := without_samples(records):
+    console.print(ledger_tables(ledger, subsets=subsets))
+    if names := benchmarks_without_samples(records):
         told = f"imported without their samples, so nothing can be said of what they forgot: {names_text(names)}"
         console.print(told, markup=False, highlight=False)

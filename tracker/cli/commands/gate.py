@@ -17,7 +17,7 @@ from rich.console import Console
 from eval_jobs.errors import ConfigError, ExitCode
 from eval_jobs.host.storage import write_error
 from eval_jobs.types import EvalRecord
-from tracker.adapters.gate_bundle import Said, read_bundle, words_of, write_bundle
+from tracker.adapters.gate_bundle import RecordedDecision, read_bundle, recorded_decision_of, write_bundle
 from tracker.api.opening import open_project
 from tracker.api.references import HOW_TO_NAME, is_reference, named_checkpoint
 from tracker.app.commands.gate import gate_of, gathered
@@ -31,7 +31,7 @@ from tracker.cli.options import asked_as, config_option
 from tracker.config.gating import load_gate_policy
 from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.checkpoints.listing import step_of
-from tracker.domain.gate.rules import Change
+from tracker.domain.gate.rules import GatedChange
 from tracker.domain.gate.types import GateCase, GateReport, GateWord
 from tracker.domain.records.display import shortened
 from tracker.wiring.project import Project
@@ -91,7 +91,7 @@ def command(asked: _Asked) -> int:
     report = gate_of(case)
     if asked.bundle is not None:
         write_bundle(asked.bundle, case, report)
-    if said is not None and said.words != words_of(report):
+    if said is not None and said.words != recorded_decision_of(report):
         click.echo(_otherwise(said, report), err=True)
     outputs = formats_for(os.environ, GateFormat(asked.form) if asked.form else None)
     _write(report, outputs.stdout, asked.output)
@@ -105,7 +105,7 @@ def command(asked: _Asked) -> int:
 # --- private
 
 
-def _case(asked: _Asked) -> tuple[GateCase, Said | None]:
+def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
     """Return what is to be judged; what is wrong with the call is said before anything is evaluated."""
     _check_files(asked)
     changed = _changes(asked.changed)
@@ -134,12 +134,12 @@ def _check_files(asked: _Asked) -> None:
         raise ConfigError(what, hint="give each a file of its own")
 
 
-def _changes(text: str) -> tuple[Change, ...]:
+def _changes(text: str) -> tuple[GatedChange, ...]:
     names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
-    unknown = [name for name in names if name not in set(Change)]
+    unknown = [name for name in names if name not in set(GatedChange)]
     if unknown:
-        raise ConfigError(f"--changed {unknown[0]!r} is not known", hint=f"write {' or '.join(Change)}, or both")
-    return tuple(map(Change, names))
+        raise ConfigError(f"--changed {unknown[0]!r} is not known", hint=f"write {' or '.join(GatedChange)}, or both")
+    return tuple(map(GatedChange, names))
 
 
 def _record(project: Project, name: str, *, is_apart: bool) -> EvalRecord:
@@ -178,9 +178,9 @@ def _is_of_run(project: Project, name: str) -> bool:
     return watched in place.parents[:2] and step_of(place.name, project.config.watch.pattern) is not None
 
 
-def _otherwise(said: Said, report: GateReport) -> str:
+def _otherwise(said: RecordedDecision, report: GateReport) -> str:
     """Say where another version of the tracker gave another answer."""
-    now, own = words_of(report), version("checkpoint-tracker")
+    now, own = recorded_decision_of(report), version("checkpoint-tracker")
     names = [name for name in dict.fromkeys([*said.words, *now]) if name and said.words.get(name) != now.get(name)]
     answers = [f"{name_text(name)} was {said.words.get(name, 'not there')}" for name in names]
     was = f"tracker {name_text(said.program)} wrote this bundle and said {said.words.get('', 'nothing')}"

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracker.api.opening import open_project
-from tracker.app.steps.collect import Item, collect
+from tracker.app.steps.collect import StoredItem, collect
 from tracker.cli.options import config_option, json_option, json_text
 from tracker.domain.records.display import bytes_text, one_line
 
@@ -40,7 +40,7 @@ def command(*, dry_run: bool, config_path: Path, as_json: bool) -> None:
     console.print(summary(items, dry_run=dry_run))
 
 
-def items_table(items: Sequence[Item], *, dry_run: bool) -> RenderableType:
+def items_table(items: Sequence[StoredItem], *, dry_run: bool) -> RenderableType:
     """Return one row for everything that is held: what becomes of it and why. Pure."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("run", overflow="fold")
@@ -63,7 +63,7 @@ def items_table(items: Sequence[Item], *, dry_run: bool) -> RenderableType:
     return table
 
 
-def summary(items: Sequence[Item], *, dry_run: bool) -> str:
+def summary(items: Sequence[StoredItem], *, dry_run: bool) -> str:
     """Return one sentence. Pure."""
     gone = [item for item in items if item.is_given_up]
     if not items:
@@ -79,5 +79,5 @@ def summary(items: Sequence[Item], *, dry_run: bool) -> str:
 # --- private
 
 
-def _any(items: Sequence[Item], kind: str) -> bool:
+def _any(items: Sequence[StoredItem], kind: str) -> bool:
     return any(item.kind == kind for item in items)

@@ -15,11 +15,11 @@ from rich.table import Table
 from eval_jobs.errors import BadData, StoreUnavailable
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.types import EvalResult
-from tracker.adapters.result_files import Asked, read_results
+from tracker.adapters.result_files import ImportRequest, read_results
 from tracker.api.opening import open_project
-from tracker.app.commands.importing import Taken, import_results, publish_all
+from tracker.app.commands.importing import JudgedImport, import_results, publish_all
 from tracker.cli.options import checked_run_name, config_option
-from tracker.domain.imports.records import ImportedCheckpoint, Target, checkpoints_of, models_of
+from tracker.domain.imports.records import ImportedCheckpoint, ImportTarget, checkpoints_of, models_of
 from tracker.domain.imports.types import LeftOut
 from tracker.domain.records.display import count_text, names_text, one_line
 from tracker.domain.records.imported import IMPORTED
@@ -52,9 +52,11 @@ def command(
     console = Console()
     with console.status("reading") as status:
         found = read_results(
-            paths, Asked(step=step, metrics=metrics), progress=lambda place: status.update(f"reading {one_line(place)}")
+            paths,
+            ImportRequest(step=step, metrics=metrics),
+            progress=lambda place: status.update(f"reading {one_line(place)}"),
         )
-    target = Target(run_id=project.config.run.name, suite=project.config.suite.name)
+    target = ImportTarget(run_id=project.config.run.name, suite=project.config.suite.name)
     checkpoints = checkpoints_of(found.sheets, target)
     if not checkpoints:
         raise BadData(
@@ -88,8 +90,8 @@ def _project_of(project: Project, run_id: str | None) -> Project:
 
 
 def _take(
-    project: Project, checkpoints: Sequence[ImportedCheckpoint], show: Callable[[Taken], None]
-) -> tuple[tuple[Taken, ...], int]:
+    project: Project, checkpoints: Sequence[ImportedCheckpoint], show: Callable[[JudgedImport], None]
+) -> tuple[tuple[JudgedImport, ...], int]:
     """Return what was taken over, and how much of it MLflow has not got yet.
 
     Raises:
@@ -111,18 +113,18 @@ def _take(
 
 
 @contextmanager
-def _progress(console: Console, total: int) -> Iterator[Callable[[Taken], None]]:
+def _progress(console: Console, total: int) -> Iterator[Callable[[JudgedImport], None]]:
     columns = (TextColumn("judging step {task.fields[step]}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=total, step="")
 
-        def show(taken: Taken) -> None:
+        def show(taken: JudgedImport) -> None:
             progress.update(task, advance=1, step=str(taken.report.step))
 
         yield show
 
 
-def _table(run_id: str, taken: Sequence[Taken]) -> Table:
+def _table(run_id: str, taken: Sequence[JudgedImport]) -> Table:
     table = Table(title=one_line(run_id), title_justify="left", title_style="bold", box=None, pad_edge=False)
     for name in ("step", "benchmarks", "samples", "loads", "found"):
         table.add_column(name, justify="left" if name == "found" else "right")
@@ -140,7 +142,7 @@ def _table(run_id: str, taken: Sequence[Taken]) -> Table:
     return table
 
 
-def _found_text(one: Taken) -> str:
+def _found_text(one: JudgedImport) -> str:
     words: dict[VerdictWord, list[str]] = defaultdict(list)
     for verdict in one.report.verdicts:
         words[verdict.word].append(one_line(verdict.benchmark))
@@ -170,7 +172,7 @@ def _model_lines(models: Mapping[str, frozenset[int]], run_id: str) -> Iterator[
         )
 
 
-def _summary(taken: Sequence[Taken], target: Target) -> str:
+def _summary(taken: Sequence[JudgedImport], target: ImportTarget) -> str:
     new = [one for one in taken if one.is_new]
     results = sum(len(one.checkpoint.record.outcomes) + len(one.checkpoint.record.probes) for one in new)
     known = len(taken) - len(new)

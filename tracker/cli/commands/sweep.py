@@ -16,7 +16,15 @@ from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.api.opening import open_project
-from tracker.app.steps.sweeps import SweepService, begin_by_hand, carry_on, check_size, choose, own_answers, take_over
+from tracker.app.steps.sweeps import (
+    SweepService,
+    begin_by_hand,
+    carry_on,
+    check_size,
+    own_answers,
+    select_checkpoints,
+    take_sweep_result,
+)
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
 from tracker.cli.options import config_option, json_option, json_text
@@ -128,7 +136,7 @@ def _open_turn(service: SweepService, name: str) -> Turn | None:
 
 
 def _say_what_comes(console: Console, service: SweepService, sweep: Sweep) -> None:
-    choice = choose(service, sweep)
+    choice = select_checkpoints(service, sweep)
     check_size(sweep, len(choice.checkpoints))
     plans = plans_of(sweep, choice.checkpoints, run=service.run, due_at=SystemClock().now())
     targets = dict.fromkeys(plan.sweep.target for plan in plans if plan.sweep is not None)
@@ -169,7 +177,7 @@ def _carried_out(turn: Turn, service: SweepService, local: LocalWorkers, console
                 local.check()
                 for record in service.queue.finished():
                     if record.plan.sweep is not None:  # where a watcher runs, either of the two is first
-                        take_over(record, service)
+                        take_sweep_result(record, service)
                 carry_on(service, clock.now())
                 turn = next(t for t in service.store.turns(turn.sweep) if t.due_at == turn.due_at)
                 status.update(Text(_progress(turn, service), style="dim"))

@@ -15,7 +15,7 @@ from eval_jobs.errors import ConfigError
 from eval_jobs.execute.worker.main import WorkerOptions, database_from_environment, run_worker
 from eval_jobs.execute.worker.sight import Sight
 from eval_jobs.ports import Note
-from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE, checked_url
+from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE, checked_database_url
 from tracker.adapters.secrets import read_secret
 from tracker.api.opening import open_project
 from tracker.config import DEFAULT_NAME
@@ -41,7 +41,7 @@ def command(*, config_path: Path | None, database: str, password_file: Path | No
         raise ConfigError("--config and --database both name a database", hint="leave out one of them")
     if config_path is None and (database or url):
         place = _Place(
-            url=checked_url(database or url),
+            url=checked_database_url(database or url),
             password=read_secret(variable="", file=password_file, setting="--password") or password,
             work_dir=work_dir,
         )

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from tracker.cli.gate.text import (
     GateCheck,
-    change_text,
     changed_lines,
     checks_of,
     deciding_text,
+    gate_change_text,
     level_text,
     scores_text,
     sides_text,
@@ -65,7 +65,7 @@ def _message(check: GateCheck) -> Iterable[str]:
     yield check.reason
     one = check.benchmark
     if one is not None and one.compared is not None:
-        yield f"scores {scores_text(one)}, change {change_text(one)}, {level_text(one)}"
+        yield f"scores {scores_text(one)}, change {gate_change_text(one)}, {level_text(one)}"
 
 
 def _shown(kind: str, lines: list[str]) -> list[str]:

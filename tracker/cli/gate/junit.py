@@ -24,12 +24,12 @@ from collections.abc import Iterable
 from tracker.cli.gate.text import (
     GateCheck,
     answered_text,
-    change_text,
     changed_lines,
     checks_of,
-    flips_text,
+    gate_change_text,
     level_text,
-    lost_samples,
+    loss_examples,
+    lost_and_gained_text,
     no_command,
     sample_lines,
     scores_text,
@@ -101,12 +101,12 @@ def _tag(check: GateCheck) -> str | None:
 def _numbers(check: BenchmarkCheck | None) -> Iterable[str]:
     if check is not None and check.compared is not None:
         yield f"scores: {scores_text(check)} ({answered_text(check)})"
-        yield f"change, 95 % interval: {change_text(check)} ({level_text(check)})"
-        yield f"lost/gained: {flips_text(check)}"
+        yield f"change, 95 % interval: {gate_change_text(check)} ({level_text(check)})"
+        yield f"lost/gained: {lost_and_gained_text(check)}"
 
 
 def _samples(check: BenchmarkCheck) -> Iterable[str]:
-    for example in lost_samples(check):
+    for example in loss_examples(check):
         yield "\nlost:"
         yield from sample_lines(example)
 

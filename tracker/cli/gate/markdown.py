@@ -15,13 +15,13 @@ from tracker.cli.gate.text import (
     GateCheck,
     alpha_text,
     answered_text,
-    change_text,
     changed_lines,
     checks_of,
     deciding_text,
-    flips_text,
+    gate_change_text,
     level_text,
-    lost_samples,
+    loss_examples,
+    lost_and_gained_text,
     name_text,
     no_command,
     reason_text,
@@ -78,13 +78,13 @@ def _row(check: GateCheck) -> str:
     numbers = (
         ("", "", "")
         if one is None
-        else (_two_lines(scores_text(one), answered_text(one)), _changed(one), flips_text(one))
+        else (_two_lines(scores_text(one), answered_text(one)), _changed(one), lost_and_gained_text(one))
     )
     return _line([f"<b>{escaped(check.name)}</b>", kind, word, *numbers, escaped(check.reason)])
 
 
 def _changed(check: BenchmarkCheck) -> str:
-    return _two_lines(change_text(check), level_text(check))
+    return _two_lines(gate_change_text(check), level_text(check))
 
 
 def _two_lines(text: str, below: str) -> str:
@@ -115,7 +115,7 @@ def _notes(report: GateReport) -> str:
 
 def _samples(check: BenchmarkCheck) -> Iterable[str]:
     """Yield the lost samples of one benchmark, folded away."""
-    examples = lost_samples(check)
+    examples = loss_examples(check)
     if not examples:
         return
     name, count = escaped(name_text(check.benchmark)), count_text(len(examples), "sample")

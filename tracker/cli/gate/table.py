@@ -19,13 +19,13 @@ from tracker.cli.gate.text import (
     GateCheck,
     alpha_text,
     answered_text,
-    change_text,
     changed_lines,
     checks_of,
     deciding_text,
-    flips_text,
+    gate_change_text,
     level_text,
-    lost_samples,
+    loss_examples,
+    lost_and_gained_text,
     name_text,
     scores_text,
     sides_text,
@@ -98,7 +98,7 @@ def _stacked(check: GateCheck) -> Iterable[RenderableType]:
     yield Padding(Text(check.reason), (0, 0, 0, 2))
     one = check.benchmark
     if one is not None and one.compared is not None:
-        for numbers in (f"{scores_text(one)}, {answered_text(one)}", f"{change_text(one)}, {level_text(one)}"):
+        for numbers in (f"{scores_text(one)}, {answered_text(one)}", f"{gate_change_text(one)}, {level_text(one)}"):
             yield Padding(Text(numbers, style="dim"), (0, 0, 0, 2))
 
 
@@ -127,8 +127,8 @@ def _numbers(check: BenchmarkCheck | None) -> tuple[RenderableType, ...]:
     is_partial = min(one.before.coverage, one.after.coverage) < 1
     return (
         Text.assemble(f"{scores_text(check)}\n", (answered_text(check), "bold yellow" if is_partial else "dim")),
-        Text.assemble(f"{change_text(check)}\n", (level_text(check), "dim")),
-        flips_text(check),
+        Text.assemble(f"{gate_change_text(check)}\n", (level_text(check), "dim")),
+        lost_and_gained_text(check),
     )
 
 
@@ -137,7 +137,7 @@ def _word(word: GateWord) -> Text:
 
 
 def _lost(check: BenchmarkCheck) -> Iterable[RenderableType]:
-    for number, example in enumerate(lost_samples(check)):
+    for number, example in enumerate(loss_examples(check)):
         yield Text("")
         if number == 0:
             yield Text(f"{name_text(check.benchmark)}, lost:", style="bold red")

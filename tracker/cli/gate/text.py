@@ -120,7 +120,7 @@ def answered_text(check: BenchmarkCheck) -> str:
     return f"{percent_text(min(before, after))} of {one.after.planned}"
 
 
-def change_text(check: BenchmarkCheck) -> str:
+def gate_change_text(check: BenchmarkCheck) -> str:
     """Return the change with its 95 % interval; up is better."""
     if check.compared is None:
         return ""
@@ -135,7 +135,7 @@ def level_text(check: BenchmarkCheck) -> str:
     return f"p {p_text(check.compared.comparison.p_worse)}, level {p_text(check.alpha_test)}"
 
 
-def flips_text(check: BenchmarkCheck) -> str:
+def lost_and_gained_text(check: BenchmarkCheck) -> str:
     """Return `60/2`: samples lost and gained."""
     if check.compared is None:
         return ""
@@ -147,7 +147,7 @@ def limit_text(limit: LatencyLimit) -> str:
     return f"{limit.metric} p{limit.quantile * 100:g}, load {name_text(limit.load)}"
 
 
-def lost_samples(check: BenchmarkCheck) -> tuple[Example, ...]:
+def loss_examples(check: BenchmarkCheck) -> tuple[Example, ...]:
     """Return examples of what a regression lost; none where nothing is shown to be lost."""
     is_loss = check.word is GateWord.REGRESSION and check.compared is not None
     return check.compared.lost if is_loss and check.compared is not None else ()

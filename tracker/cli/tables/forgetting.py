@@ -32,7 +32,7 @@ from tracker.domain.records.display import (
 _TEXT_CHARS = 300
 
 
-def ledger_view(ledger: RunLedger, *, subsets: int) -> RenderableType:
+def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
     """Return the summary, what became of each phase's lessons, and the described samples.
 
     Args:

@@ -14,7 +14,7 @@ from rich.text import Text
 from eval_jobs.types import Percentiles, ProbeLoad, ProbeResult
 from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
 from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
-from tracker.domain.sweeps.board_text import difference_text, first_text
+from tracker.domain.sweeps.board_text import first_text, signed_interval_text
 from tracker.domain.sweeps.cron import next_time
 from tracker.domain.sweeps.types import Sweep, Turn, TurnState
 
@@ -24,7 +24,7 @@ WHOLE = 0.995
 
 def board_lines(board: Board) -> Iterator[RenderableType]:
     """Yield everything that is to be printed of a turn's results."""
-    yield Text(f"{one_line(board.sweep)}, turn of {time_text(board.due_at)}: {state_text(board)}", "bold")
+    yield Text(f"{one_line(board.sweep)}, turn of {time_text(board.due_at)}: {turn_state_text(board)}", "bold")
     if board.rows:
         yield ""
         yield score_table(board)
@@ -53,18 +53,18 @@ def score_table(board: Board) -> Table:
     for row in board.rows:
         values = dict(row.variant)
         cells = [Text(one_line(row.target)), *(Text(one_line(values.get(axis, NOTHING))) for axis in axes)]
-        cells += [_score(found) for found in scores_of(row, board.benchmarks)]
+        cells += [_score(found) for found in score_cells(row, board.benchmarks)]
         table.add_row(*cells, *([Text(score_text(row.mean), "bold")] if len(board.benchmarks) > 1 else []))
     return table
 
 
-def scores_of(row: BoardRow, benchmarks: Sequence[str]) -> tuple[BoardScore | None, ...]:
+def score_cells(row: BoardRow, benchmarks: Sequence[str]) -> tuple[BoardScore | None, ...]:
     """Return a row's scores in the order of the board; None: not asked yet."""
     by_name = {score.benchmark: score for score in row.scores}
     return tuple(by_name.get(name) for name in benchmarks)
 
 
-def state_text(board: Board) -> str:
+def turn_state_text(board: Board) -> str:
     """Return what became of a turn, in words."""
     asked = len(board.rows) or len(board.curves) + board.unanswered
     if board.unanswered:
@@ -112,7 +112,7 @@ def turn_text(turn: Turn, answered: int) -> str:
     return f"{by_hand}{turn.state}{missed}{note}"
 
 
-def change_text(turn: Turn) -> str:
+def turn_change_text(turn: Turn) -> str:
     """Return what has just become of a turn: that it began, ended or was left out."""
     if turn.state is not TurnState.RUNNING:
         return turn_text(turn, 0)
@@ -125,7 +125,7 @@ def time_text(time: datetime, zone: str = "UTC") -> str:
     return f"{time.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M %Z}"
 
 
-def load_text(load: ProbeLoad) -> str:
+def load_size_text(load: ProbeLoad) -> str:
     """Return how much a load asks for."""
     return f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} per second"
 
@@ -148,7 +148,7 @@ def _score(score: BoardScore | None) -> Text:
         return Text("failed", "red")
     interval = "" if score.low is None or score.high is None else f" {score.low:.2f}-{score.high:.2f}"
     covered = "" if score.coverage >= WHOLE else f" {percent_text(score.coverage)} answered"
-    change = f"\n{difference_text(score.change)}" if score.change is not None else ""
+    change = f"\n{signed_interval_text(score.change)}" if score.change is not None else ""
     return Text.assemble(score_text(score.mean), (interval, "dim"), (covered, "yellow"), change)
 
 
@@ -158,7 +158,7 @@ def _load_table(probes: Sequence[ProbeResult]) -> Table:
         table.add_column(name, justify="left" if name == "load" else "right", no_wrap=True)
     for probe in probes:
         rates = (f"{probe.requests_per_s:.2f}", f"{probe.output_tokens_per_s:.1f}")
-        table.add_row(load_text(probe.load), *rates, _ms(probe.ttft_ms), _ms(probe.tpot_ms), str(probe.failed))
+        table.add_row(load_size_text(probe.load), *rates, _ms(probe.ttft_ms), _ms(probe.tpot_ms), str(probe.failed))
     return table
 
 

@@ -15,10 +15,10 @@ from rich.text import Text
 from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EngineKind
-from tracker.app.world import Measurement, Tick
+from tracker.app.world import MeasurementPlan, Tick
 from tracker.cli.tables.calibration import repetitions
 from tracker.cli.tables.render import print_line, report_lines, unfit_lines
-from tracker.cli.tables.sweep import change_text
+from tracker.cli.tables.sweep import turn_change_text
 from tracker.config import Config
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.checkpoints.leading import Leader
@@ -67,7 +67,7 @@ class WatchDisplay:
         folder = self._config.run.state_dir
         self._line("workers", f"none here: `tracker worker --config {config_path}` on any machine that sees {folder}")
 
-    def welcome(self, measurement: Measurement) -> None:
+    def welcome(self, measurement: MeasurementPlan) -> None:
         """Say what is watched and how it is measured."""
         config = self._config
         names = ", ".join(b.name for suite in measurement.suites for b in suite.benchmarks)
@@ -99,7 +99,7 @@ class WatchDisplay:
         for calibration in passed.calibrations:
             self._calibrated(calibration)
         for turn in passed.turns:
-            self._line("sweep", f"{turn.sweep}  {change_text(turn)}")
+            self._line("sweep", f"{turn.sweep}  {turn_change_text(turn)}")
         self._unsent = passed.unsent
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
         self._spinner.update(text=_status(passed, state))

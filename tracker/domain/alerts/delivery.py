@@ -73,7 +73,7 @@ def silence_of(alert: Alert, silences: Iterable[Silence], now: datetime) -> Sile
     return max(found, key=lambda s: s.ends_at, default=None)
 
 
-def in_order(queued: Sequence[QueuedAlert], now_s: float) -> tuple[tuple[QueuedAlert, ...], dict[int, float]]:
+def deliverable(queued: Sequence[QueuedAlert], now_s: float) -> tuple[tuple[QueuedAlert, ...], dict[int, float]]:
     """Return what may be tried now, and until when those wait that are due but have one of their cause before them.
 
     Args:

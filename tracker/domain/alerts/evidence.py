@@ -5,17 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from tracker.domain.records.alerts import Evidence
+from tracker.domain.records.alerts import AlertEvidence
 from tracker.domain.records.types import Baseline, LatencyVerdict, Report, Verdict
 
 
-def evidence_of(verdict: Verdict) -> Evidence:
+def alert_evidence_of(verdict: Verdict) -> AlertEvidence:
     """Return the numbers that decided a verdict; only the score where nothing was compared."""
     if not verdict.comparisons:
-        return Evidence(score=verdict.score)
+        return AlertEvidence(score=verdict.score)
     decided = verdict.comparisons[0]
     is_of_run = decided.baseline is not Baseline.PINNED
-    return Evidence(
+    return AlertEvidence(
         score=verdict.score,
         change=decided.delta,
         ci_low=decided.ci_low,
@@ -27,13 +27,13 @@ def evidence_of(verdict: Verdict) -> Evidence:
     )
 
 
-def evidence_of_latency(slower: Sequence[LatencyVerdict]) -> Evidence | None:
+def evidence_of_latency(slower: Sequence[LatencyVerdict]) -> AlertEvidence | None:
     """Return the numbers of the time that grew most; None where none did."""
     worst = max(slower, key=lambda v: v.ratio or 0.0, default=None)
     if worst is None:
         return None
     reference = () if worst.reference_step is None else (worst.reference_step,)
-    return Evidence(
+    return AlertEvidence(
         change=worst.ratio,
         ci_low=worst.ci_low,
         ci_high=worst.ci_high,
@@ -45,7 +45,7 @@ def evidence_of_latency(slower: Sequence[LatencyVerdict]) -> Evidence | None:
 
 def comparing(report: Report, verdict: Verdict) -> str:
     """Return the command that compares the report's checkpoint with the last one that it was judged by; or nothing."""
-    before = max(evidence_of(verdict).baseline_steps, default=None)
+    before = max(alert_evidence_of(verdict).baseline_steps, default=None)
     if before is None:
         return ""
     names = (shlex.quote(f"{report.run_id}@{step}") for step in (before, report.step))

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from eval_jobs.identity import content_hash
 from eval_jobs.types import EvalRecord, EvalResult
-from tracker.domain.alerts.evidence import comparing, evidence_of, evidence_of_latency, looking
+from tracker.domain.alerts.evidence import alert_evidence_of, comparing, evidence_of_latency, looking
 from tracker.domain.calibration.noise import repetition
 from tracker.domain.calibration.repetition_text import is_unfit, repetition_text, unfit_text
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
@@ -136,7 +136,7 @@ def _of_losses(report: Report) -> Iterator[Alert]:
             subject=subject,
             state=AlertState.FIRING if episode.closed_step is None else AlertState.RESOLVED,
             message=message,
-            evidence=None if verdict is None else evidence_of(verdict),
+            evidence=None if verdict is None else alert_evidence_of(verdict),
             command=("" if verdict is None else comparing(report, verdict)) or looking(report.run_id),
             raised_at=report.created_at,
         )

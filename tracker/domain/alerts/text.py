@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from eval_jobs.identity import content_hash
-from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState, Evidence
+from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertMessage, AlertState
 from tracker.domain.records.display import alert_subject_text, count_text, one_line, score_text, signed_text, steps_text
 
 MAX_NAME_CHARS = 80
@@ -32,7 +32,7 @@ LINK = "Open the run"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class AlertLines:
     """One alert of a message, as single lines of foreign text: not escaped."""
 
     state: AlertState
@@ -53,7 +53,7 @@ class MessageText:
 
     title: str
     is_firing: bool
-    entries: tuple[Entry, ...]
+    entries: tuple[AlertLines, ...]
     link: str
     """Empty: there is none."""
 
@@ -82,7 +82,7 @@ class Room:
     size: Callable[[str], int] = len
 
 
-def text_of(message: AlertMessage) -> MessageText:
+def message_text(message: AlertMessage) -> MessageText:
     """Return the message in words."""
     entries = tuple(entry_of(alert) for alert in message.alerts)
     more = f" (and {len(entries) - 1} more)" if len(entries) > 1 else ""
@@ -102,14 +102,14 @@ def id_of(message: AlertMessage) -> str:
     return content_hash([message.run_id, message.step, news])
 
 
-def entry_of(alert: Alert) -> Entry:
+def entry_of(alert: Alert) -> AlertLines:
     """Return one alert in words."""
     subject = line_of(alert_subject_text(alert.subject), MAX_NAME_CHARS)
     firing, resolved = _HEADLINES[alert.kind]
     command = one_line(alert.command)
-    evidence = alert.evidence or Evidence()
+    evidence = alert.evidence or AlertEvidence()
     lost = evidence.lost_samples[:MAX_QUESTIONS]
-    return Entry(
+    return AlertLines(
         state=alert.state,
         headline=(firing if alert.state is AlertState.FIRING else resolved).format(subject=subject),
         sentence=line_of(alert.message, MAX_SENTENCE_CHARS),
@@ -119,7 +119,7 @@ def entry_of(alert: Alert) -> Entry:
     )
 
 
-def shown(text: MessageText, markup: Markup, room: Room) -> list[str]:
+def blocks_text(text: MessageText, markup: Markup, room: Room) -> list[str]:
     """Return one block of text for each entry, then `and N more` where not all have room.
 
     Every entry is shown shortly before the first ones are shown with all that is known.
@@ -141,10 +141,10 @@ def shown(text: MessageText, markup: Markup, room: Room) -> list[str]:
     return [*blocks, f"and {left_out} more"] if left_out else blocks
 
 
-def block(entry: Entry, markup: Markup, *, is_short: bool = False) -> str:
+def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
     """Return one entry as lines: what and why; unless `is_short`, also the numbers, a few questions and a command."""
     escape = markup.escape
-    lines = [markup.bold(escape(f"{state_text(entry.state)}: {entry.headline}"))]
+    lines = [markup.bold(escape(f"{alert_state_text(entry.state)}: {entry.headline}"))]
     if is_short:
         return markup.line_end.join([*lines, escape(cut(entry.sentence, MAX_SHORT_CHARS))])
     lines.append(escape(entry.sentence))
@@ -156,14 +156,14 @@ def block(entry: Entry, markup: Markup, *, is_short: bool = False) -> str:
     return markup.line_end.join(lines)
 
 
-def plain_lines(entry: Entry) -> Sequence[str]:
+def plain_lines(entry: AlertLines) -> Sequence[str]:
     """Return one entry as plain lines, for terminals and e-mail."""
     same: Callable[[str], str] = str
     markup = Markup(escape=same, bold=same, quote=lambda text: f"  {text}", code=lambda text: f"  {text}")
     return block(entry, markup).split("\n")
 
 
-def state_text(state: AlertState) -> str:
+def alert_state_text(state: AlertState) -> str:
     """Return `Firing` or `Resolved`."""
     return state.value.capitalize()
 
@@ -200,7 +200,7 @@ _HEADLINES: dict[AlertKind, tuple[str, str]] = {
 }
 
 
-def _facts(alert: Alert, evidence: Evidence) -> Iterator[tuple[str, str]]:
+def _facts(alert: Alert, evidence: AlertEvidence) -> Iterator[tuple[str, str]]:
     if evidence.change is not None:
         yield "change", _change_text(evidence, evidence.change)
     if evidence.score is not None:
@@ -213,7 +213,7 @@ def _facts(alert: Alert, evidence: Evidence) -> Iterator[tuple[str, str]]:
     yield ("since" if is_firing else "over since"), f"{alert.raised_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _change_text(evidence: Evidence, change: float) -> str:
+def _change_text(evidence: AlertEvidence, change: float) -> str:
     as_text = _times_text if evidence.is_ratio else signed_text
     text = as_text(change)
     if evidence.ci_low is None or evidence.ci_high is None:
@@ -225,7 +225,7 @@ def _times_text(ratio: float) -> str:
     return f"{score_text(ratio)} times"
 
 
-def _count_text(evidence: Evidence) -> str:
+def _count_text(evidence: AlertEvidence) -> str:
     if evidence.is_ratio:
         return f"{evidence.n_common} on both sides"
     common = count_text(evidence.n_common, "sample")

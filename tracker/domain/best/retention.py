@@ -44,7 +44,7 @@ class Identity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class RetentionDecision:
     """Whether something of one checkpoint is kept."""
 
     checkpoint: Identity
@@ -62,9 +62,9 @@ def identity_of(checkpoint: Checkpoint) -> Identity:
     )
 
 
-def choose(
+def decide_retention(
     checkpoints: Iterable[Identity], *, keep: int | None, reasons: Mapping[Identity, Sequence[str]]
-) -> tuple[Choice, ...]:
+) -> tuple[RetentionDecision, ...]:
     """Return for every checkpoint whether it is kept: the last `keep` of its run by step, and all with a reason.
 
     Args:
@@ -75,7 +75,9 @@ def choose(
     ordered = sorted(set(checkpoints), key=lambda c: (c.run_id, c.step, c.digest, c.files_digest))
     last = {c for run in {c.run_id for c in ordered} for c in _last([c for c in ordered if c.run_id == run], keep)}
     text = "all are kept" if keep is None else LAST.format(count=keep)
-    return tuple(Choice(checkpoint=c, reasons=(*((text,) if c in last else ()), *reasons.get(c, ()))) for c in ordered)
+    return tuple(
+        RetentionDecision(checkpoint=c, reasons=(*((text,) if c in last else ()), *reasons.get(c, ()))) for c in ordered
+    )
 
 
 def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:

@@ -39,7 +39,7 @@ _NORMAL_975 = 1.959963984540054
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise:
+class DecodingNoise:
     """Standard deviation of one evaluation's mean score by decoding alone, with its 95 % interval, in score units."""
 
     sd: float
@@ -101,16 +101,16 @@ def share_interval(count: float, n: int, level: float = LEVEL) -> tuple[float, f
     return low, high
 
 
-def noise_of(asked: AskedTwice) -> Noise:
+def noise_of(asked: AskedTwice) -> DecodingNoise:
     """Return how far one evaluation's mean score is off by decoding alone."""
     n, unit = asked.samples, max(1.0, asked.largest)
     low, high = share_interval(min(asked.squares / unit**2, float(n)), n)
-    noise = Noise(
+    noise = DecodingNoise(
         sd=math.sqrt(asked.squares / 2) / n, low=unit * math.sqrt(low / (2 * n)), high=unit * math.sqrt(high / (2 * n))
     )
     # The whole pass moved: half of the square of a single difference is the variance that it shows.
     moved = abs(shift_of(asked)) / math.sqrt(2)
-    return Noise(sd=max(noise.sd, moved), low=noise.low, high=max(noise.high, moved))
+    return DecodingNoise(sd=max(noise.sd, moved), low=noise.low, high=max(noise.high, moved))
 
 
 def shift_of(asked: AskedTwice) -> float:
@@ -133,7 +133,7 @@ def fitness(asked: AskedTwice, min_effect: float) -> Fitness:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasurementSettings:
     """How a benchmark was measured: what a calibration must have in common with it to hold."""
 
     plan: EvalPlan
@@ -142,15 +142,15 @@ class Measured:
     """Of every result and failure, by benchmark."""
 
 
-def measured_by(record: EvalRecord) -> Measured:
+def measured_by(record: EvalRecord) -> MeasurementSettings:
     """Return how the benchmarks of a record were measured."""
-    return Measured(
+    return MeasurementSettings(
         plan=record.plan, engine=record.engine, fingerprints={o.benchmark: o.fingerprint for o in record.outcomes}
     )
 
 
 def repetition_of(
-    calibrations: Iterable[Calibration], measured: Measured, benchmark: str, *, min_effect: float
+    calibrations: Iterable[Calibration], measured: MeasurementSettings, benchmark: str, *, min_effect: float
 ) -> Repetition | None:
     """Return the newest calibration of a benchmark that holds for `measured`; else the run's newest, as stale.
 
@@ -253,7 +253,7 @@ def _texts(result: EvalResult) -> dict[str, tuple[str, ...]]:
     return {key: tuple(texts) for key, texts in found.items()}
 
 
-def _changed(calibration: Calibration, asked: AskedTwice, measured: Measured) -> str:
+def _changed(calibration: Calibration, asked: AskedTwice, measured: MeasurementSettings) -> str:
     """Say what keeps a calibration from holding; empty: nothing."""
     fingerprint = measured.fingerprints.get(asked.benchmark)
     if fingerprint != asked.fingerprint or not served_alike(measured.plan, calibration.plan):

@@ -29,7 +29,7 @@ class FillOrder(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class StepFilter:
     """Which steps are evaluated."""
 
     every: int = 1
@@ -38,7 +38,7 @@ class Choice:
     last: int | None = None
 
 
-def chosen(steps: Iterable[int], choice: Choice) -> tuple[int, ...]:
+def chosen_steps(steps: Iterable[int], choice: StepFilter) -> tuple[int, ...]:
     """Return the chosen steps, ascending."""
     within = (
         step
@@ -48,7 +48,7 @@ def chosen(steps: Iterable[int], choice: Choice) -> tuple[int, ...]:
     return tuple(within)[:: choice.every]
 
 
-def in_order(steps: Sequence[int], order: FillOrder) -> tuple[int, ...]:
+def evaluation_order(steps: Sequence[int], order: FillOrder) -> tuple[int, ...]:
     """Return all steps in the order in which they are evaluated."""
     ascending = tuple(sorted(steps))
     if order is FillOrder.OLDEST:

@@ -125,14 +125,14 @@ def compare_weights(content: WeightsContent, config: Document, earlier: Earlier)
     missing = [name for name in absent if not _may_be_absent(name, config)]
     changed = changed_settings(config, earlier.config)
     if missing and not changed:
-        return Soundness(fault=f"{names_text(missing)} missing, which step {earlier.step} of the run has")
+        return Soundness(fault=f"{tensors_text(missing)} missing, which step {earlier.step} of the run has")
     lost = _zeroed(content, earlier)
     if lost:
-        return Soundness(fault=f"{names_text(lost)} all zeros now, and not at step {earlier.step} of the run")
+        return Soundness(fault=f"{tensors_text(lost)} all zeros now, and not at step {earlier.step} of the run")
     return Soundness(notes=tuple(_notes(content, earlier, absent, changed)))
 
 
-def names_text(names: Collection[str]) -> str:
+def tensors_text(names: Collection[str]) -> str:
     """Return the first few names, how many more, and a verb: `tensor a is`, `tensors a, b and 3 more are`."""
     first = list(names)[:5]
     more = f" and {len(names) - len(first)} more" if len(names) > len(first) else ""
@@ -185,14 +185,14 @@ def _notes(content: WeightsContent, earlier: Earlier, absent: list[str], changed
     if changed:
         notes.append(f"its configuration differs from that of {before} in {', '.join(changed[:5])}")
     if absent:
-        notes.append(f"{names_text(absent)} missing, which {before} has")
+        notes.append(f"{tensors_text(absent)} missing, which {before} has")
     if more := sorted(tensors.keys() - earlier.tensors.keys()):
-        notes.append(f"{names_text(more)} new since {before}")
+        notes.append(f"{tensors_text(more)} new since {before}")
     common = sorted(tensors.keys() & earlier.tensors.keys())
     if other := [name for name in common if tensors[name].shape != earlier.tensors[name].shape]:
-        notes.append(f"{names_text(other)} of another shape than at {before}")
+        notes.append(f"{tensors_text(other)} of another shape than at {before}")
     if other := [name for name in common if tensors[name].dtype != earlier.tensors[name].dtype]:
-        notes.append(f"{names_text(other)} of another type than at {before}")
+        notes.append(f"{tensors_text(other)} of another type than at {before}")
     return notes
 
 

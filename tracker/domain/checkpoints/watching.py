@@ -27,7 +27,7 @@ STALLED_S = 600.0
 """After this long without any change an unfinished folder is called unfinished, even when nothing came after it."""
 
 
-class Change(StrEnum):
+class FileChange(StrEnum):
     """What became of files that were held."""
 
     SAME = "same"
@@ -37,7 +37,7 @@ class Change(StrEnum):
     """At least one was written again."""
 
 
-def change_of(held: Iterable[FileFact], facts: Facts) -> Change:
+def change_of(held: Iterable[FileFact], facts: Facts) -> FileChange:
     """Compare the files as they were when they were held with what is there now."""
     current = {f.name: f for f in facts.files}
     is_shrunk = False
@@ -46,8 +46,8 @@ def change_of(held: Iterable[FileFact], facts: Facts) -> Change:
         if after is None:
             is_shrunk = True
         elif after != before:
-            return Change.CHANGED
-    return Change.SHRUNK if is_shrunk else Change.SAME
+            return FileChange.CHANGED
+    return FileChange.SHRUNK if is_shrunk else FileChange.SAME
 
 
 def time_of_ns(ns: int) -> datetime:
@@ -61,7 +61,7 @@ def is_quiet(unchanged_since: datetime, now: datetime, quiet_s: float) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class Observation:
     """When somebody looks at what is held, and how well he hears of changes."""
 
     now: datetime
@@ -70,7 +70,7 @@ class Look:
     """When the last file event came; None: none ever did, as on a file server that others write to."""
 
 
-def is_settled(complete: Complete, newest_ns: int, unchanged_since: datetime, look: Look) -> bool:
+def is_settled(complete: Complete, newest_ns: int, unchanged_since: datetime, look: Observation) -> bool:
     """Return whether a complete folder has stopped changing."""
     return settles_in_s(complete, newest_ns, unchanged_since, look) == 0
 
@@ -112,7 +112,7 @@ def missed_steps(known: Mapping[int, int | None]) -> tuple[int, ...]:
     return tuple(missed)
 
 
-def settles_in_s(complete: Complete, newest_ns: int, unchanged_since: datetime, look: Look) -> float:
+def settles_in_s(complete: Complete, newest_ns: int, unchanged_since: datetime, look: Observation) -> float:
     """Return in how many seconds `is_settled` becomes true if nothing changes, 0 when it is.
 
     File times count only where trainer_state.json has proven the end: a file server's clock may be wrong. Then a short
@@ -130,5 +130,5 @@ def settles_in_s(complete: Complete, newest_ns: int, unchanged_since: datetime, 
 # --- private
 
 
-def _left_s(start: datetime, look: Look, settle_s: float) -> float:
+def _left_s(start: datetime, look: Observation, settle_s: float) -> float:
     return max(0.0, settle_s - (look.now - start).total_seconds())

@@ -31,7 +31,7 @@ TITLE_CHARS = 900
 TEXT_CHARS = 20_000
 
 
-class Choice(StrEnum):
+class SampleFilter(StrEnum):
     """Which samples a page holds."""
 
     FIXED = "fixed"
@@ -68,7 +68,7 @@ class SampleSheet:
     checkpoint: Checkpoint
     benchmark: str
     fingerprint: str
-    choice: Choice
+    choice: SampleFilter
     is_right_or_wrong: bool
     """Every score of the benchmark is 0 or 1, and 1 is right; else a score is a number."""
     rows: tuple[SampleRow, ...]
@@ -79,7 +79,7 @@ class SamplePage:
     """Two sheets of the same samples in the same order."""
 
     benchmark: str
-    choice: Choice
+    choice: SampleFilter
     before: SampleSheet
     after: SampleSheet
     chosen_from: int
@@ -160,16 +160,16 @@ def _result(record: EvalRecord, name: str) -> EvalResult | None:
 def _pages(pair: _Pair) -> Iterable[SamplePage]:
     changed = (*pair.lost[:CHANGED_SAMPLES], *pair.gained[:CHANGED_SAMPLES])
     if changed:
-        yield _page(pair, Choice.CHANGED, changed, len(pair.lost) + len(pair.gained))
+        yield _page(pair, SampleFilter.CHANGED, changed, len(pair.lost) + len(pair.gained))
     # Of those on both sides: where one checkpoint was asked a part, the other is shown with the same questions.
     both = {s.sample_id for s in pair.before.samples} & {s.sample_id for s in pair.after.samples}
     questions = [Question(key=s.sample_id, subset=s.subset, cluster=s.cluster_id) for s in pair.after.samples]
     fixed = screen_of((q for q in questions if q.key in both), Screen(samples=FIXED_SAMPLES))
     in_order = dict.fromkeys(s.sample_id for s in pair.after.samples if s.sample_id in fixed)
-    yield _page(pair, Choice.FIXED, tuple(in_order), len(both))
+    yield _page(pair, SampleFilter.FIXED, tuple(in_order), len(both))
 
 
-def _page(pair: _Pair, choice: Choice, samples: Sequence[str], chosen_from: int) -> SamplePage:
+def _page(pair: _Pair, choice: SampleFilter, samples: Sequence[str], chosen_from: int) -> SamplePage:
     results, (first, second) = (pair.before, pair.after), pair.checkpoints
     scores = {s.score for result in results for s in result.samples if has_score(s)}
     is_right_or_wrong = pair.after.higher_is_better and scores <= {0.0, 1.0} and not _has_repeats(pair.after)
@@ -191,12 +191,12 @@ def _sheet(
     checkpoint: Checkpoint,
     other: Checkpoint,
     result: EvalResult,
-    choice: Choice,
+    choice: SampleFilter,
     rows: tuple[SampleRow, ...],
     *,
     is_right_or_wrong: bool,
 ) -> SampleSheet:
-    against = other if choice is Choice.CHANGED else None
+    against = other if choice is SampleFilter.CHANGED else None
     # Not the texts: a page that was written while they were still kept is the better one.
     content = [(row.sample_id, row.score, row.status) for row in rows]
     key = [_identity(checkpoint), against and _identity(against), result.fingerprint, is_right_or_wrong, content]

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracker.domain.forgetting.levels import Unit, forgetting_of, peak_rows
+from tracker.domain.forgetting.levels import LedgerSubject, forgetting_of, peak_rows
 from tracker.domain.forgetting.sample_lives import (
     BoolArray,
     Lives,
     Windows,
-    changes_of,
+    event_matrix,
     flow_between,
     is_lost,
     known_share,
@@ -86,7 +86,7 @@ class _Case:
     """One benchmark, ready to be looked at."""
 
     series: BenchmarkSeries
-    whole: Unit
+    whole: LedgerSubject
     rows: IntArray
     """Checkpoints that count."""
     spans: tuple[PhaseSpan, ...]
@@ -113,7 +113,7 @@ def _track(series: BenchmarkSeries, policy: Policy) -> Track:
 
 def _case(series: BenchmarkSeries, track: Track, jitter: Jitter, policy: Policy) -> _Case:
     rows = track.rows
-    whole = Unit(
+    whole = LedgerSubject(
         track=track,
         jitter=jitter,
         steps=series.steps,
@@ -158,7 +158,7 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> BenchmarkLedger:
     matrix = series.matrix(Measure.SCORE)
     steps = tuple(series.steps[row] for row in case.rows)
     lives = lives_of(matrix, case.rows)
-    changes = changes_of(lives)
+    changes = event_matrix(lives)
     shares = _shares(case)
     lost = [] if shares is None else _firmest_first(case, lives, shares)
     subsets = [
@@ -184,7 +184,7 @@ def _ledger_of(case: _Case, scores: RunScores, details: int) -> BenchmarkLedger:
     )
 
 
-def _row(name: str, unit: Unit, rows: IntArray, columns: IntArray, shares: _Shares | None) -> LedgerRow:
+def _row(name: str, unit: LedgerSubject, rows: IntArray, columns: IntArray, shares: _Shares | None) -> LedgerRow:
     means = unit.track.scores.means[rows]
     return LedgerRow(
         subset=name,

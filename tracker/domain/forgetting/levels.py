@@ -31,7 +31,7 @@ MIN_SAMPLES = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Unit:
+class LedgerSubject:
     """What is followed: a benchmark, or one of its subsets."""
 
     track: Track
@@ -42,10 +42,10 @@ class Unit:
     chance: float | None = None
     """Score of guessing, as the benchmark reports it; None: unknown."""
 
-    def block(self, rows: IntArray) -> Block:
+    def block(self, rows: IntArray) -> CheckpointBlock:
         """Return some of its checkpoints as a block."""
         mean = float(self.track.scores.means[rows].mean())
-        return Block(
+        return CheckpointBlock(
             first_step=self.steps[rows[0]],
             last_step=self.steps[rows[-1]],
             checkpoints=int(rows.size),
@@ -73,7 +73,7 @@ class Unit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class CheckpointBlock:
     """Neighbouring checkpoints, averaged."""
 
     first_step: int
@@ -98,9 +98,9 @@ class Dip:
 class Forgetting:
     """What a benchmark or subset has lost since its best. All differences are positive where something was lost."""
 
-    peak: Block
+    peak: CheckpointBlock
     """The best of the disjoint blocks before the newest checkpoints."""
-    last: Block
+    last: CheckpointBlock
     """The newest checkpoints."""
     forgetting: float
     """F = mean(peak) - mean(last), on the samples that all these checkpoints scored."""
@@ -125,7 +125,7 @@ class Forgetting:
     """What a healthy run on a plateau is expected to show as `raw`."""
 
 
-def forgetting_of(unit: Unit) -> Forgetting | None:
+def forgetting_of(unit: LedgerSubject) -> Forgetting | None:
     """Return what `unit` has lost; None with fewer than 5 checkpoints or 5 common samples."""
     means, rows = unit.track.scores.means, unit.track.rows
     blocks = _blocks(rows, means)
@@ -159,7 +159,7 @@ def last_width(checkpoints: int) -> int:
     return min(LAST, peak_width(None, checkpoints))
 
 
-def peak_rows(unit: Unit) -> IntArray | None:
+def peak_rows(unit: LedgerSubject) -> IntArray | None:
     """Return the rows of the best block; None with fewer than 5 checkpoints."""
     blocks = _blocks(unit.track.rows, unit.track.scores.means)
     return None if blocks is None else blocks.base
@@ -189,7 +189,7 @@ def _blocks(rows: IntArray, means: FloatArray) -> Blocks | None:
     return peak_blocks(rows, means, last_width(rows.size), width) or peak_blocks(rows, means, 1, width)
 
 
-def _retention(unit: Unit, blocks: Blocks, forgetting: float) -> float | None:
+def _retention(unit: LedgerSubject, blocks: Blocks, forgetting: float) -> float | None:
     first = unit.track.rows[: blocks.base.size]
     rise = unit.above_chance(blocks.base)
     if rise is None and first[0] != blocks.base[0]:
@@ -199,7 +199,7 @@ def _retention(unit: Unit, blocks: Blocks, forgetting: float) -> float | None:
     return 1 - forgetting / rise.delta
 
 
-def _dip(unit: Unit, peak: IntArray, noise: float) -> Dip:
+def _dip(unit: LedgerSubject, peak: IntArray, noise: float) -> Dip:
     means, rows = unit.track.scores.means, unit.track.rows
     after = rows[rows > peak[-1]]
     lowest = after[means[after].argmin()]
@@ -210,7 +210,7 @@ def _dip(unit: Unit, peak: IntArray, noise: float) -> Dip:
     )
 
 
-def _checkpoint_noise(unit: Unit) -> float:
+def _checkpoint_noise(unit: LedgerSubject) -> float:
     """Return the standard deviation of one checkpoint around the trend, from the second differences (their 6th)."""
     scores = unit.track.scores
     found = scores.contrasts(second_difference_weights(unit.track.rows, scores.means.size, WINDOW))

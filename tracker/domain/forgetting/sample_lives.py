@@ -1,6 +1,6 @@
 """What became of every sample along a run: learned, forgotten, relearned, lost. Pure.
 
-    events = step_events(changes_of(lives_of(matrix, rows)), steps)
+    events = step_events(event_matrix(lives_of(matrix, rows)), steps)
     flow = flow_between(known_share(matrix, before), known_share(matrix, after), window=5)    # lost, gained, by chance
 
 Single changes are no findings: on a plateau of 100 healthy checkpoints half of all samples are forgotten and relearned.
@@ -38,7 +38,7 @@ _PRIOR_COUNT = 0.5
 """Samples that `_HEALTHY_SHARE` is worth beside those that the run itself shows."""
 
 
-class Change(StrEnum):
+class SampleEvent(StrEnum):
     """What happened to a sample at a checkpoint."""
 
     LEARNED = "learned"
@@ -54,7 +54,7 @@ class Event:
     """One change of one sample."""
 
     step: int
-    change: Change
+    change: SampleEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ def lives_of(matrix: ScoreMatrix, rows: IntArray) -> Lives:
     return Lives(right=right[codes], scored=codes != NO_VALUE)
 
 
-def changes_of(lives: Lives) -> NDArray[np.int8]:
+def event_matrix(lives: Lives) -> NDArray[np.int8]:
     """Return what happened where, shape (T, n): 0 nothing, 1 learned, 2 forgotten, 3 relearned.
 
     A checkpoint without a score is passed over. A sample that is right from the start was learned at its first score.
@@ -196,4 +196,8 @@ def flow_between(before: FloatArray, after: FloatArray, window: int) -> Flow:
 # --- private
 
 _LEARNED, _FORGOTTEN, _RELEARNED = np.int8(1), np.int8(2), np.int8(3)
-_CHANGES = {int(_LEARNED): Change.LEARNED, int(_FORGOTTEN): Change.FORGOTTEN, int(_RELEARNED): Change.RELEARNED}
+_CHANGES = {
+    int(_LEARNED): SampleEvent.LEARNED,
+    int(_FORGOTTEN): SampleEvent.FORGOTTEN,
+    int(_RELEARNED): SampleEvent.RELEARNED,
+}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tracker.domain.forgetting.levels import Unit
+from tracker.domain.forgetting.levels import LedgerSubject
 from tracker.domain.records.grouping import grouping_of
 from tracker.domain.regression.detector import Track, jitter_of
 from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray, ScoreMatrix, columns_of_matrix
@@ -38,7 +38,9 @@ class SubsetScores:
         return tuple(_shrunk(own, whole) for own, whole in pairs)
 
 
-def subset_units(subsets: tuple[str, ...], whole: Unit, matrix: ScoreMatrix) -> Iterator[tuple[str, IntArray, Unit]]:
+def subset_units(
+    subsets: tuple[str, ...], whole: LedgerSubject, matrix: ScoreMatrix
+) -> Iterator[tuple[str, IntArray, LedgerSubject]]:
     """Yield name, columns and unit of every subset, in order of appearance; nothing where there is one only.
 
     Args:

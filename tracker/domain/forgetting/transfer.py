@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import stdtrit
 
-from tracker.domain.forgetting.levels import MIN_SAMPLES, Block, Unit, is_learned, last_width
+from tracker.domain.forgetting.levels import MIN_SAMPLES, CheckpointBlock, LedgerSubject, is_learned, last_width
 from tracker.domain.records.types import Phase
 from tracker.domain.regression.pooled_test import PooledTest
 from tracker.domain.scores.matrix import IntArray
@@ -38,9 +38,9 @@ class Teaching:
 
     span: PhaseSpan | None
     """Of the phase that taught it; None: none of them did."""
-    reference: Block
+    reference: CheckpointBlock
     """The end of that phase, or the run's first checkpoints."""
-    last: Block
+    last: CheckpointBlock
     """The newest checkpoints."""
     test: PooledTest
     """`last` minus `reference`, up is better."""
@@ -78,7 +78,7 @@ def phase_spans(phases: Sequence[Phase], steps: Sequence[int], rows: IntArray) -
     return there if len(there) > 1 else ()
 
 
-def teaching_of(unit: Unit, spans: Sequence[PhaseSpan]) -> Teaching | None:
+def teaching_of(unit: LedgerSubject, spans: Sequence[PhaseSpan]) -> Teaching | None:
     """Return which of `spans` taught `unit`, at least two of them; None with too few common samples."""
     width = last_width(unit.track.rows.size)
     start = spans[0].rows[: max(1, min(width, spans[0].rows.size // 2))]

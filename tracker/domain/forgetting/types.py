@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracker.domain.forgetting.levels import Block, Forgetting
+from tracker.domain.forgetting.levels import CheckpointBlock, Forgetting
 from tracker.domain.forgetting.sample_lives import Event, Flow, StepEvents
 from tracker.domain.forgetting.transfer import BackwardTransfer
 from tracker.domain.records.types import Phase
@@ -34,9 +34,9 @@ class Since:
 
     taught_by: str | None
     """The phase in which it rose most; None: none taught it, and it is followed from the start of the run."""
-    reference: Block
+    reference: CheckpointBlock
     """The end of that phase."""
-    last: Block
+    last: CheckpointBlock
     change: float
     """last - reference, up is better, on their common samples."""
     ci_low: float

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from eval_jobs.identity import benchmark_fingerprint, serve_settings
 from eval_jobs.types import Benchmark, EvalRecord, EvalResult, SampleScore
-from tracker.domain.gate.rules import Change
+from tracker.domain.gate.rules import GatedChange
 from tracker.domain.scores.pairing import explain_difference
 
 Place = tuple[str, int, int]
@@ -33,25 +33,25 @@ class Alike:
     """Why the questions of a benchmark are not known to be the same."""
 
 
-def asked_alike(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[Change]) -> Alike:
+def asked_alike(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[GatedChange]) -> Alike:
     """Return the baseline with what `changed` names as the candidate has it, wherever nothing else differs."""
     alike = Alike(baseline=baseline)
-    if Change.PROMPT in changed:
+    if GatedChange.PROMPT in changed:
         for benchmark in baseline.plan.suite.benchmarks:
             alike = _with_prompt(alike, benchmark, candidate)
-    if Change.ENGINE in changed:
+    if GatedChange.ENGINE in changed:
         differences = {**alike.differences, **dict.fromkeys(_engine_phrases(candidate, baseline), ())}
         plan = replace(alike.baseline.plan, serve=candidate.plan.serve)
         alike = replace(alike, baseline=replace(alike.baseline, plan=plan), differences=differences)
     return alike
 
 
-def not_found(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[Change]) -> tuple[Change, ...]:
+def not_found(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[GatedChange]) -> tuple[GatedChange, ...]:
     """Return what of `changed` is the same on both sides."""
     others = ((own, _benchmark(candidate, own.name)) for own in baseline.plan.suite.benchmarks)
     found = {
-        Change.PROMPT: any(other is not None and _differ_in_prompt(own, other) for own, other in others),
-        Change.ENGINE: next(_engine_phrases(candidate, baseline), None) is not None,
+        GatedChange.PROMPT: any(other is not None and _differ_in_prompt(own, other) for own, other in others),
+        GatedChange.ENGINE: next(_engine_phrases(candidate, baseline), None) is not None,
     }
     return tuple(change for change in changed if not found[change])
 

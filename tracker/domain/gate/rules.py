@@ -13,7 +13,7 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 """What a probe keeps of its times."""
 
 
-class Change(StrEnum):
+class GatedChange(StrEnum):
     """What may differ between the two sides on purpose, because it is what is gated."""
 
     PROMPT = "prompt"
@@ -78,7 +78,7 @@ class GatePolicy:
     benchmarks: Mapping[str, BenchmarkRule] = field(default_factory=dict)
     """Rules by benchmark; each of these benchmarks must have been measured."""
     latency: tuple[LatencyLimit, ...] = ()
-    changed: tuple[Change, ...] = ()
+    changed: tuple[GatedChange, ...] = ()
     """What differs on purpose; all else must be alike."""
 
     def __post_init__(self) -> None:

@@ -17,13 +17,13 @@ from eval_jobs.errors import BadData
 from eval_jobs.evaluate.common.parse import Place, Planned, Row, by_place, metric_name, parse_samples, token_sum
 from eval_jobs.harness.fields import Fields
 from eval_jobs.harness.known_tasks import SHARES_DOWN
-from eval_jobs.harness.samples import lost_samples
+from eval_jobs.harness.samples import missing_samples
 from eval_jobs.identity import benchmark_fingerprint, content_hash
 from eval_jobs.records.imported import Aggregate
 from eval_jobs.types import Benchmark, EvalResult, Suite
 from tracker.domain.imports.lm_eval import stderr_of
 from tracker.domain.imports.steps import step_of_result
-from tracker.domain.imports.types import Given, LeftOut, Measured, Sheet, engine_of
+from tracker.domain.imports.types import Given, ImportedBenchmark, LeftOut, Sheet, engine_of
 
 EVALSCOPE = "evalscope"
 
@@ -57,14 +57,16 @@ def sheet_of_evalscope(folder: EvalScopeFolder, given: Given) -> Sheet:
     Raises:
         BadData: it cannot be read, or nothing says which step it belongs to.
     """
-    measured: list[Measured] = []
+    measured: list[ImportedBenchmark] = []
     left_out: list[LeftOut] = []
     for name, subsets in _datasets(folder).items():
         benchmark = _benchmark(folder, name)
         result, note = _result(folder, benchmark, subsets)
         if result is not None:
             measured.append(
-                Measured(benchmark=replace(benchmark, higher_is_better=result.higher_is_better), outcome=result)
+                ImportedBenchmark(
+                    benchmark=replace(benchmark, higher_is_better=result.higher_is_better), outcome=result
+                )
             )
         if note:
             left_out.append(
@@ -155,7 +157,7 @@ def _of_samples(folder: EvalScopeFolder, benchmark: Benchmark, stems: Mapping[st
     metric = metric_name(reviews.values(), _reported_metric(report))
     return replace(
         _blank(benchmark, metric),
-        samples=(*samples, *lost_samples(len(samples), expected)),
+        samples=(*samples, *missing_samples(len(samples), expected)),
         input_tokens=token_sum(predictions.values(), "input_tokens"),
         output_tokens=token_sum(predictions.values(), "output_tokens"),
     )

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from eval_jobs.errors import BadData
-from eval_jobs.harness.fields import Fields, finite, shown
+from eval_jobs.harness.fields import Fields, finite, value_text
 from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
-from eval_jobs.harness.samples import Row, lost_samples, samples_of_task
+from eval_jobs.harness.samples import Row, missing_samples, samples_of_task
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.records.imported import Aggregate
 from eval_jobs.types import Benchmark, BenchmarkFailure, EvalResult, Outcome, Suite
-from tracker.domain.imports.lm_eval_settings import HARNESS, few_shot_of, model_names, settings_of
+from tracker.domain.imports.lm_eval_settings import HARNESS, reported_few_shot, reported_model_names, settings_of
 from tracker.domain.imports.steps import step_of_result
-from tracker.domain.imports.types import Given, LeftOut, Measured, Sheet, engine_of
+from tracker.domain.imports.types import Given, ImportedBenchmark, LeftOut, Sheet, engine_of
 
 SamplesByTask = Mapping[str, Sequence[Row]]
 
@@ -73,8 +73,8 @@ def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
 
 
 def _sheet(document: Fields, samples: SamplesByTask, given: Given) -> Sheet:
-    models = model_names(document)
-    measured: list[Measured] = []
+    models = reported_model_names(document)
+    measured: list[ImportedBenchmark] = []
     left_out: list[LeftOut] = []
     results = document.mapping("results")
     for task in _tasks(document):
@@ -116,7 +116,7 @@ def _tasks(document: Fields) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    measured: Measured
+    measured: ImportedBenchmark
     metric: Metric
 
 
@@ -125,13 +125,13 @@ def _measured(document: Fields, entry: Fields, task: str, wanted: Sequence[str])
     benchmark = Benchmark(
         name=task,
         adapter=HARNESS,
-        few_shot=few_shot_of(document, task),
+        few_shot=reported_few_shot(document, task),
         higher_is_better=bool(metric.up),
         measured_with=settings_of(document, task, metric.name, metric.filter),
     )
     fingerprint = benchmark_fingerprint(benchmark, Suite(name="", benchmarks=(benchmark,)))
     outcome = _outcome(document, entry, benchmark, fingerprint, metric)
-    return _Found(measured=Measured(benchmark=benchmark, outcome=outcome), metric=metric)
+    return _Found(measured=ImportedBenchmark(benchmark=benchmark, outcome=outcome), metric=metric)
 
 
 def _outcome(document: Fields, entry: Fields, benchmark: Benchmark, fingerprint: str, metric: Metric) -> Outcome:
@@ -141,7 +141,7 @@ def _outcome(document: Fields, entry: Fields, benchmark: Benchmark, fingerprint:
             benchmark=benchmark.name,
             fingerprint=fingerprint,
             code=BadData.code,
-            message=f"the file gives no value for `{entry.path}.{metric.key}`, but {shown(metric.mean)}",
+            message=f"the file gives no value for `{entry.path}.{metric.key}`, but {value_text(metric.mean)}",
             hint="evaluate this checkpoint again",
             retryable=False,
         )
@@ -169,7 +169,7 @@ def _sample_count(document: Fields, task: str) -> int | None:
     return counts.count("effective") if "effective" in counts.values else None
 
 
-def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -> tuple[Measured, str]:
+def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -> tuple[ImportedBenchmark, str]:
     """Return a benchmark with its samples, or as it is and why it has none."""
     one, outcome = found.measured, found.measured.outcome
     if rows is None or not isinstance(outcome, EvalResult) or outcome.aggregate is None:
@@ -183,7 +183,7 @@ def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -
     mean, expected = outcome.aggregate.mean, outcome.aggregate.samples
     if len(known) == len(read) == (expected or len(read)) and abs(sum(known) / len(known) - mean) > _MEAN_TOLERANCE:
         return one, f"their mean is {sum(known) / len(known):.6g}, and {mean:.6g} was reported: only that is imported"
-    samples = (*read, *lost_samples(len(read), expected))
+    samples = (*read, *missing_samples(len(read), expected))
     return replace(one, outcome=replace(outcome, samples=samples, aggregate=None)), ""
 
 

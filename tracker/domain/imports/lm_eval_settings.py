@@ -39,7 +39,7 @@ def settings_of(document: Fields, task: str, metric: str, through: str) -> tuple
         "sample_limit": _text(config.values.get("limit")),
         "harness_model": _text(config.values.get("model")),
         "gen_kwargs": _text(config.values.get("gen_kwargs")),
-        "fewshot_seed": _text(config.values.get("fewshot_seed")) if few_shot_of(document, task) else "",
+        "fewshot_seed": _text(config.values.get("fewshot_seed")) if reported_few_shot(document, task) else "",
         "chat_template": _digest(document.values.get("chat_template_sha") or document.values.get("chat_template")),
         "system_instruction": _digest(
             document.values.get("system_instruction_sha") or document.values.get("system_instruction")
@@ -51,7 +51,7 @@ def settings_of(document: Fields, task: str, metric: str, through: str) -> tuple
     return tuple(sorted((name, value) for name, value in found.items() if value))
 
 
-def few_shot_of(document: Fields, task: str) -> int | None:
+def reported_few_shot(document: Fields, task: str) -> int | None:
     """Return the number of examples in the prompt, None where nothing says it."""
     named = document.mapping("n-shot").values.get(task)
     config = document.mapping("configs").mapping(task).values.get("num_fewshot")
@@ -59,7 +59,7 @@ def few_shot_of(document: Fields, task: str) -> int | None:
     return next((shots for shots in known if isinstance(shots, int) and not isinstance(shots, bool)), None)
 
 
-def model_names(document: Fields) -> tuple[str, ...]:
+def reported_model_names(document: Fields) -> tuple[str, ...]:
     """Return what the file calls the checkpoint: the model's name, and the arguments that choose its weights."""
     named = (value for name, value in _arguments(document.mapping("config")) if name in _NAMING)
     return tuple(dict.fromkeys(text for text in (*named, document.text("model_name")) if text))

@@ -27,13 +27,13 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
-from tracker.domain.imports.steps import without_step
-from tracker.domain.imports.types import LeftOut, Measured, Sheet
+from tracker.domain.imports.steps import model_name_without_step
+from tracker.domain.imports.types import ImportedBenchmark, LeftOut, Sheet
 from tracker.domain.records.imported import IMPORTED, stands_for_import
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class ImportTarget:
     """Where imported results belong."""
 
     run_id: str
@@ -50,7 +50,7 @@ class ImportedCheckpoint:
     left_out: tuple[LeftOut, ...] = ()
 
 
-def checkpoints_of(sheets: Iterable[Sheet], target: Target) -> tuple[ImportedCheckpoint, ...]:
+def checkpoints_of(sheets: Iterable[Sheet], target: ImportTarget) -> tuple[ImportedCheckpoint, ...]:
     """Return the checkpoints of all files, lowest step first. Of the same measurement made twice the newest counts.
 
     Raises:
@@ -79,7 +79,7 @@ def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
     found: dict[str, set[int]] = {}
     for record in records:
         checkpoint = record.plan.checkpoint
-        model = without_step(checkpoint.uri.removeprefix(f"{IMPORTED}:").rpartition("/")[0])
+        model = model_name_without_step(checkpoint.uri.removeprefix(f"{IMPORTED}:").rpartition("/")[0])
         if stands_for_import(checkpoint) and model not in ("", checkpoint.run_id):
             found.setdefault(model, set()).add(checkpoint.step)
     are_models = len(found) > 1 and any(len(steps) > 1 for steps in found.values())
@@ -91,7 +91,7 @@ def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
 _AGAIN = "another file of this step measured it again later"
 
 
-def _checkpoint(sheets: Sequence[Sheet], target: Target) -> ImportedCheckpoint:
+def _checkpoint(sheets: Sequence[Sheet], target: ImportTarget) -> ImportedCheckpoint:
     ordered = sorted(sheets, key=lambda sheet: (sheet.measured_at, sheet.source))
     measured, replaced = _measured(ordered)
     probes, engine, others = _probes(ordered)
@@ -113,7 +113,7 @@ def _checkpoint(sheets: Sequence[Sheet], target: Target) -> ImportedCheckpoint:
 
 
 def _plan(
-    sheets: Sequence[Sheet], target: Target, measured: Sequence[Measured], probes: Sequence[ProbeResult]
+    sheets: Sequence[Sheet], target: ImportTarget, measured: Sequence[ImportedBenchmark], probes: Sequence[ProbeResult]
 ) -> EvalPlan:
     suite = Suite(name=target.suite, benchmarks=tuple(one.benchmark for one in measured))
     checkpoint = _imported_checkpoint(sheets[0], target, min(sheet.measured_at for sheet in sheets))
@@ -121,7 +121,7 @@ def _plan(
     return make_plan(checkpoint, suite, ServeSpec(engine=EngineKind.REMOTE), loads)
 
 
-def _imported_checkpoint(sheet: Sheet, target: Target, ready_at: datetime) -> Checkpoint:
+def _imported_checkpoint(sheet: Sheet, target: ImportTarget, ready_at: datetime) -> Checkpoint:
     model = (sheet.model or target.run_id).rstrip("/").rpartition("/")[2]
     place = f"{IMPORTED}:{model}/checkpoint-{sheet.step}"
     return Checkpoint(
@@ -135,9 +135,9 @@ def _imported_checkpoint(sheet: Sheet, target: Target, ready_at: datetime) -> Ch
     )
 
 
-def _measured(sheets: Sequence[Sheet]) -> tuple[tuple[Measured, ...], list[LeftOut]]:
+def _measured(sheets: Sequence[Sheet]) -> tuple[tuple[ImportedBenchmark, ...], list[LeftOut]]:
     """Return every benchmark once, and what a newer file replaces."""
-    found: dict[str, tuple[Sheet, Measured]] = {}
+    found: dict[str, tuple[Sheet, ImportedBenchmark]] = {}
     replaced: list[LeftOut] = []
     for sheet in sheets:
         for one in sheet.measured:

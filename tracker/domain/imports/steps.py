@@ -41,7 +41,7 @@ def step_of_result(given: Given, models: Iterable[str] = ()) -> int:
     return step
 
 
-def without_step(name: str) -> str:
+def model_name_without_step(name: str) -> str:
     """Return the name of a model without what says its step; empty: nothing else is in it."""
     return _STEP.sub("", name).strip("-_. ")
 

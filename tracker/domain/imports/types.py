@@ -26,7 +26,7 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class ImportedBenchmark:
     """One benchmark at one checkpoint."""
 
     benchmark: Benchmark
@@ -54,7 +54,7 @@ class Sheet:
     measured_at: datetime
     engine: EngineInfo
     """What measured it; of probes, what answered them."""
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[ImportedBenchmark, ...] = ()
     probes: tuple[ProbeResult, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 

@@ -37,7 +37,7 @@ from tracker.domain.latency.series import (
     reference_probe_of,
     series_of,
 )
-from tracker.domain.latency.statistics import BASE, WINDOW, Contrast, faster_p, history_spread, slower_p
+from tracker.domain.latency.statistics import BASE, WINDOW, LatencyContrast, faster_p, history_spread, slower_p
 from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
 from tracker.domain.scores.statistics import FloatArray, Spread, interval, mde
 
@@ -152,7 +152,7 @@ def _against_reference(case: _Case, probe: ReferenceProbe) -> LatencyVerdict:
     return replace(verdict, reason=reason_for_reference(verdict))
 
 
-def _earlier_contrasts(case: _Case, probe: ReferenceProbe) -> list[Mapping[Key, Contrast]]:
+def _earlier_contrasts(case: _Case, probe: ReferenceProbe) -> list[Mapping[Key, LatencyContrast]]:
     alike = ((r, reference_probe_of(r, probe)) for r in case.before)
     known = (contrasts_of(p, r.plan.id) for r, p in alike if p is not None)
     return [c for c in known if case.key in c and c[case.key].stderr > NO_SCATTER]

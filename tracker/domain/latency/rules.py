@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from tracker.domain.latency.statistics import (
     WINDOW,
-    Contrast,
-    Noise,
+    LatencyContrast,
+    SeriesNoise,
     between_variance,
     faster_p,
     inflated,
@@ -45,19 +45,19 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
+class LatencyDecision:
     """What a series says about its last checkpoint."""
 
     word: VerdictWord
     spread: Spread
     """Where the true mean log ratio of the newest `sessions` lies."""
     sessions: int
-    noise: Noise
+    noise: SeriesNoise
 
 
 def decisions(
-    series: Sequence[Contrast], limits: Limits, medians: Sequence[Contrast] | None = None
-) -> tuple[Decision, ...]:
+    series: Sequence[LatencyContrast], limits: Limits, medians: Sequence[LatencyContrast] | None = None
+) -> tuple[LatencyDecision, ...]:
     """Judge every checkpoint of `series`, oldest first, each by itself and those before it.
 
     `medians` are the contrasts of the same checkpoints at the median, for a series at another quantile: a start of the
@@ -83,16 +83,18 @@ def word_of_history(spread: Spread, limits: Limits) -> VerdictWord:
 # --- private
 
 
-def _noise(series: Sequence[Contrast], medians: Sequence[Contrast], past_z2: Sequence[float]) -> Noise:
+def _noise(
+    series: Sequence[LatencyContrast], medians: Sequence[LatencyContrast], past_z2: Sequence[float]
+) -> SeriesNoise:
     window = WINDOW + 1  # the last one's own blocks tell, too
-    return Noise(
+    return SeriesNoise(
         between=max(between_variance(series[-window:]), between_variance(medians[-window:])),
         factor=overdispersion(past_z2),
         learned_from=len(past_z2),
     )
 
 
-def _decide(series: Sequence[Contrast], noise: Noise, limits: Limits) -> Decision:
+def _decide(series: Sequence[LatencyContrast], noise: SeriesNoise, limits: Limits) -> LatencyDecision:
     newest = series[-1].log_ratio
     found = []
     for sessions in POOLS:
@@ -101,7 +103,7 @@ def _decide(series: Sequence[Contrast], noise: Noise, limits: Limits) -> Decisio
             word = _word(spread, newest, limits)
             if len(series) <= LEARNING and word in CHANGED:
                 word = VerdictWord.SUSPECT if word is VerdictWord.REGRESSED else VerdictWord.INCONCLUSIVE
-            found.append(Decision(word=word, spread=spread, sessions=sessions, noise=noise))
+            found.append(LatencyDecision(word=word, spread=spread, sessions=sessions, noise=noise))
     return next((d for d in found if d.word in CHANGED), found[0])
 
 

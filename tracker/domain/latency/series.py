@@ -22,7 +22,7 @@ from eval_jobs.types import (
     ReferenceProbe,
     RequestTiming,
 )
-from tracker.domain.latency.statistics import BlockContrast, Contrast, block_starts, paired_contrast
+from tracker.domain.latency.statistics import BlockContrast, LatencyContrast, block_starts, paired_contrast
 from tracker.domain.records.types import LatencyMetric
 from tracker.domain.scores.statistics import FloatArray
 
@@ -33,7 +33,7 @@ Key = tuple[LatencyMetric, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class PairedBlock:
     """Times of paired requests in milliseconds, both of shape (pairs,), in order of sending."""
 
     candidate: FloatArray
@@ -74,30 +74,30 @@ def reference_probe_of(record: EvalRecord, like: ReferenceProbe) -> ReferencePro
     return found
 
 
-def paired_blocks(probe: ReferenceProbe, metric: LatencyMetric) -> tuple[Block, Block]:
+def paired_blocks(probe: ReferenceProbe, metric: LatencyMetric) -> tuple[PairedBlock, PairedBlock]:
     """Return the times of both blocks in milliseconds, where both sides have one."""
     pairs = list(zip(probe.candidate, probe.reference, strict=True))
     return _block(pairs[: probe.first_pairs], metric), _block(pairs[probe.first_pairs :], metric)
 
 
 @lru_cache(maxsize=1024)
-def contrasts_of(probe: ReferenceProbe, plan_id: str) -> Mapping[Key, Contrast]:
+def contrasts_of(probe: ReferenceProbe, plan_id: str) -> Mapping[Key, LatencyContrast]:
     """Return every contrast that has requests enough. `plan_id` seeds the draws: a record always says the same.
 
     Kept, because every later checkpoint of the run asks for it again.
     """
     seed = int(content_hash([plan_id, asdict(probe.load)]), 16)
-    found: dict[Key, Contrast] = {}
+    found: dict[Key, LatencyContrast] = {}
     for metric in LatencyMetric:
         blocks = paired_blocks(probe, metric)
         for quantile, needed in REQUESTS_NEEDED.items():
             if has_enough(blocks, needed):
                 first, second = (_contrast(block, quantile, seed + i) for i, block in enumerate(blocks))
-                found[metric, quantile] = Contrast(first, second)
+                found[metric, quantile] = LatencyContrast(first, second)
     return found
 
 
-def has_enough(blocks: tuple[Block, Block], needed: int) -> bool:
+def has_enough(blocks: tuple[PairedBlock, PairedBlock], needed: int) -> bool:
     """Say whether there are `needed` pairs, and in neither block less than half of its share."""
     sizes = [block.candidate.size for block in blocks]
     return sum(sizes) >= needed and min(sizes) >= needed // 4
@@ -126,11 +126,11 @@ def quantile_of(probe: ProbeResult, metric: LatencyMetric, quantile: float) -> f
 # --- private
 
 
-def _block(pairs: Sequence[tuple[RequestTiming, RequestTiming]], metric: LatencyMetric) -> Block:
+def _block(pairs: Sequence[tuple[RequestTiming, RequestTiming]], metric: LatencyMetric) -> PairedBlock:
     values = [(time_of(candidate, metric), time_of(reference, metric)) for candidate, reference in pairs]
     known = np.array([(c, r) for c, r in values if c and r], dtype=np.float64).reshape(-1, 2)
-    return Block(candidate=known[:, 0], reference=known[:, 1])
+    return PairedBlock(candidate=known[:, 0], reference=known[:, 1])
 
 
-def _contrast(block: Block, quantile: float, seed: int) -> BlockContrast:
+def _contrast(block: PairedBlock, quantile: float, seed: int) -> BlockContrast:
     return paired_contrast(block.candidate, block.reference, quantile, block_starts(block.candidate.size, seed))

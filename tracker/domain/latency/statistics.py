@@ -55,7 +55,7 @@ class BlockContrast:
 
 
 @dataclass(frozen=True)
-class Contrast:
+class LatencyContrast:
     """One checkpoint against its reference at one quantile of one metric: two blocks of either."""
 
     first: BlockContrast
@@ -73,7 +73,7 @@ class Contrast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise:
+class SeriesNoise:
     """What the checkpoints of a series tell about the error of L, beyond the scatter of requests."""
 
     between: float = 0.0
@@ -83,15 +83,15 @@ class Noise:
     learned_from: int = 0
     """Checkpoints that `factor` was learned from."""
 
-    def z2(self, contrast: Contrast) -> float:
+    def z2(self, contrast: LatencyContrast) -> float:
         """Return the squared standardized L, before the factor: 1 on average when the noise is right."""
         return contrast.log_ratio**2 / self._variance(contrast)
 
-    def variance(self, contrast: Contrast) -> float:
+    def variance(self, contrast: LatencyContrast) -> float:
         """Return the variance of L."""
         return self.factor * self._variance(contrast)
 
-    def _variance(self, contrast: Contrast) -> float:
+    def _variance(self, contrast: LatencyContrast) -> float:
         return max(contrast.stderr, MIN_STDERR) ** 2 + self.between
 
 
@@ -113,7 +113,7 @@ def paired_contrast(candidate: FloatArray, reference: FloatArray, quantile: floa
     return BlockContrast(log_ratio=float(log_ratio[0]), stderr=float(draws.std(ddof=1)))
 
 
-def between_variance(contrasts: Sequence[Contrast]) -> float:
+def between_variance(contrasts: Sequence[LatencyContrast]) -> float:
     """Return the variance of L that its error does not show, from how far both blocks of each checkpoint disagree.
 
     `contrasts` holds one checkpoint or more, in any order.
@@ -145,7 +145,7 @@ def overdispersion(past_z2: Sequence[float]) -> float:
     return max(1.0, total / (PRIOR_DF + len(past_z2)))
 
 
-def inflated(contrasts: Sequence[Contrast], noise: Noise) -> Spread:
+def inflated(contrasts: Sequence[LatencyContrast], noise: SeriesNoise) -> Spread:
     """Return the mean L of m >= 1 checkpoints as a t distribution with 10 + `learned_from` degrees of freedom."""
     count = len(contrasts)
     return Spread(

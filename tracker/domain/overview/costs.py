@@ -90,7 +90,7 @@ def with_cost_so_far(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalR
     return replace(record, cost=total([record.cost, *earlier]))
 
 
-def headline(costs: RunCosts) -> str:
+def cost_headline(costs: RunCosts) -> str:
     """Return `18 checkpoints, 2.4 h, 2.1 GPU h, 3.4 M tokens`; parts that nothing is known of are left out."""
     count = count_text(len({row.step for row in costs.checkpoints}), "checkpoint")
     return ", ".join([count, duration_text(costs.total.wall_s), *_resources(costs.total)])

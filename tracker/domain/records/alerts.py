@@ -60,7 +60,7 @@ class AlertSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class AlertEvidence:
     """The numbers that an alert rests on. None and empty: there are none of that kind."""
 
     score: float | None = None
@@ -93,7 +93,7 @@ class Alert:
     subject: AlertSubject
     state: AlertState
     message: str
-    evidence: Evidence | None = None
+    evidence: AlertEvidence | None = None
     command: str = ""
     """What to type to look further; empty: nothing more is to be seen."""
     raised_at: datetime

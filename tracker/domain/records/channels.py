@@ -32,7 +32,7 @@ class MailSecurity(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class SecretSource:
     """Where a secret is: an environment variable, the first line of a file, or nowhere."""
 
     variable: str = ""
@@ -59,8 +59,8 @@ class ChannelSettings:
     """A text: the name of a channel of another package."""
     url: str = ""
     """Where the address is no secret; else empty, and `url_place` says where it is."""
-    url_place: Place = Place()
-    secret_place: Place = Place()
+    url_place: SecretSource = SecretSource()
+    secret_place: SecretSource = SecretSource()
     """Of the key for signing, or of the password or token."""
     user: str = ""
     mail: MailRoute | None = None

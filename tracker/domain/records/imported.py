@@ -20,7 +20,7 @@ def stands_for_import(checkpoint: Checkpoint) -> bool:
     return checkpoint.uri.startswith(f"{IMPORTED}:")
 
 
-def without_samples(records: Iterable[EvalRecord]) -> tuple[str, ...]:
+def benchmarks_without_samples(records: Iterable[EvalRecord]) -> tuple[str, ...]:
     """Return the benchmarks of which only means are known somewhere in a run, in the order of their first record."""
     results = (o for record in records for o in record.outcomes if isinstance(o, EvalResult))
     return tuple(dict.fromkeys(o.benchmark for o in results if o.aggregate is not None))

@@ -20,7 +20,7 @@ from scipy.special import chdtri
 
 from eval_jobs.errors import BadData
 from tracker.domain.regression.budget import PLAIN
-from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of
+from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of
 from tracker.domain.regression.jitter import WINDOW, Jitter, SecondDifferences, estimate_jitter
 from tracker.domain.scores.matrix import Contrast, FloatArray, IntArray
 
@@ -87,7 +87,9 @@ class AggregateSeries:
         return variances
 
 
-def aggregate_evidence(series: Sequence[AggregateSeries], step: int, level: Level) -> tuple[tuple[Evidence, ...], ...]:
+def aggregate_evidence(
+    series: Sequence[AggregateSeries], step: int, level: ErrorBudget
+) -> tuple[tuple[Evidence, ...], ...]:
     """Return the tests of every benchmark at `step`; () for one without that step, or too few before it.
 
     Whatever the level's design, `PLAIN` is used: without samples, how a contrast varied before tells nothing.

@@ -48,7 +48,7 @@ class Scores(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level:
+class ErrorBudget:
     """What the tests of one checkpoint are held to."""
 
     alpha: float
@@ -140,17 +140,17 @@ def jitter_of(tracks: Sequence[Track]) -> tuple[Jitter, ...]:
     return estimate_jitter([_second_differences(track) for track in tracks])
 
 
-def evidence_at(tracks: Sequence[Track], level: Level) -> tuple[tuple[Evidence, ...], ...]:
+def evidence_at(tracks: Sequence[Track], level: ErrorBudget) -> tuple[tuple[Evidence, ...], ...]:
     """Return the tests of every benchmark at its candidate; () for one with fewer than two earlier checkpoints."""
     return tuple(evidence_of(track, jitter, level) for track, jitter in zip(tracks, jitter_of(tracks), strict=True))
 
 
-def evidence_of(track: Track, jitter: Jitter, level: Level) -> tuple[Evidence, ...]:
+def evidence_of(track: Track, jitter: Jitter, level: ErrorBudget) -> tuple[Evidence, ...]:
     """Return the tests of one benchmark at its candidate, the smallest m first."""
     return evidence_on(track, tuple(_blocks(track, peak_width(level.planned, track.rows.size))), jitter, level)
 
 
-def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: Level) -> tuple[Evidence, ...]:
+def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: ErrorBudget) -> tuple[Evidence, ...]:
     """Return the tests of chosen blocks."""
     if not chosen:
         return ()

@@ -15,7 +15,7 @@ from scipy.special import stdtr
 from tracker.domain.records.grouping import Grouping
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, peak_blocks, peak_width, recent_blocks
-from tracker.domain.regression.detector import Evidence, Level, Track
+from tracker.domain.regression.detector import ErrorBudget, Evidence, Track
 from tracker.domain.regression.jitter import WINDOW, Jitter
 from tracker.domain.regression.pooled_test import PooledTest
 from tracker.domain.scores.matrix import FloatArray, IntArray, ScoreMatrix, values_at
@@ -37,7 +37,7 @@ _MAX_DF = 200.0
 
 
 def subset_evidence(
-    matrix: ScoreMatrix, track: Track, grouping: Grouping, level: Level, followed: Collection[str] = ()
+    matrix: ScoreMatrix, track: Track, grouping: Grouping, level: ErrorBudget, followed: Collection[str] = ()
 ) -> Mapping[str, tuple[Evidence, ...]]:
     """Return the tests of each subset that one of them finds worse, and of the `followed` ones, by name.
 

@@ -22,14 +22,14 @@ from tracker.domain.scores.matrix import EncodedRow, encoded, matrix_of
 from tracker.domain.scores.sample_columns import Questions, SampleColumns
 from tracker.domain.scores.series import (
     BenchmarkSeries,
-    Row,
     SeriesKey,
+    SeriesRow,
     all_asked,
     empty_series,
     less_rows,
-    means_of,
     place_in,
     row_of,
+    sample_means_of,
     series_key,
     series_keys,
     values_of,
@@ -72,7 +72,7 @@ def with_record(scores: RunScores, record: EvalRecord, columns: Mapping[str, Sam
     series = dict(scores.series)
     for key, result in _results(record, columns):
         known = series.get(key) or empty_series(key, result, scores.measures)
-        means = means_of(columns[key.benchmark], known.asked)
+        means = sample_means_of(columns[key.benchmark], known.asked)
         row = row_of(record, result, coverage=columns[key.benchmark].coverage, asked=means.questions)
         series[key] = with_row(known, row, values_of(known, means, record.plan))
     return replace(scores, series=series)
@@ -126,7 +126,7 @@ class _Draft:
 
     def __init__(self, empty: BenchmarkSeries) -> None:
         self._empty = empty
-        self._rows: dict[int, tuple[Row, Mapping[Measure, EncodedRow]]] = {}
+        self._rows: dict[int, tuple[SeriesRow, Mapping[Measure, EncodedRow]]] = {}
         """By step."""
         self._asked: tuple[Questions, ...] = ()
         """Distinct ones."""
@@ -134,7 +134,7 @@ class _Draft:
 
     def add(self, record: EvalRecord, result: EvalResult, columns: SampleColumns) -> None:
         """Add a checkpoint."""
-        means = means_of(columns, self._asked)
+        means = sample_means_of(columns, self._asked)
         row = row_of(record, result, coverage=columns.coverage, asked=means.questions)
         if row.asked not in self._asked:
             self._asked = (*self._asked, row.asked)

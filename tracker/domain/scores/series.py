@@ -118,7 +118,7 @@ class BenchmarkSeries:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class SeriesRow:
     """One checkpoint of a series."""
 
     plan: EvalPlan
@@ -165,7 +165,7 @@ def empty_series(key: SeriesKey, result: EvalResult, measures: Iterable[Measure]
     )
 
 
-def means_of(columns: SampleColumns, known: Iterable[Questions]) -> SampleColumns:
+def sample_means_of(columns: SampleColumns, known: Iterable[Questions]) -> SampleColumns:
     """Return every sample once; over an object of `known`, and in its order, where that asked the same."""
     means = averaged(columns)
     for questions in _distinct(known):
@@ -175,9 +175,9 @@ def means_of(columns: SampleColumns, known: Iterable[Questions]) -> SampleColumn
     return means
 
 
-def row_of(record: EvalRecord, result: EvalResult, *, coverage: float, asked: Questions) -> Row:
+def row_of(record: EvalRecord, result: EvalResult, *, coverage: float, asked: Questions) -> SeriesRow:
     """Return one result of a record as a checkpoint of a series."""
-    return Row(
+    return SeriesRow(
         plan=record.plan,
         finished_at=record.finished_at,
         coverage=coverage,
@@ -191,7 +191,7 @@ def values_of(series: BenchmarkSeries, means: SampleColumns, plan: EvalPlan) -> 
     return {measure: _oriented(measure, means, series, plan) for measure in series.matrices}
 
 
-def with_row(series: BenchmarkSeries, row: Row, values: Values) -> BenchmarkSeries:
+def with_row(series: BenchmarkSeries, row: SeriesRow, values: Values) -> BenchmarkSeries:
     """Return the series with one more checkpoint, wherever its step belongs; of two at one step one stays."""
     step = row.plan.checkpoint.step
     position = series.row_of(step)

@@ -25,7 +25,7 @@ from tracker.domain.verdicts.decision import MIN_COMMON
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class ScoreDifference:
     """How a benchmark's score differs from that of the first row that was asked, on the same questions."""
 
     delta: float
@@ -51,7 +51,7 @@ class BoardScore:
     """That have a score."""
     coverage: float = 0.0
     failure: str = ""
-    change: Change | None = None
+    change: ScoreDifference | None = None
     """None: of the first row itself, and where the questions are not the same, as with another prompt."""
 
 
@@ -189,7 +189,7 @@ def _score(outcome: Outcome) -> BoardScore:
     )
 
 
-def _change(outcome: Outcome, first: Outcome | None) -> Change | None:
+def _change(outcome: Outcome, first: Outcome | None) -> ScoreDifference | None:
     if not isinstance(outcome, EvalResult) or not isinstance(first, EvalResult):
         return None
     # A sweep asks in unlike ways on purpose, so that the settings may differ; the questions may not.
@@ -200,7 +200,7 @@ def _change(outcome: Outcome, first: Outcome | None) -> Change | None:
     low, high = interval(test.spread, LEVEL)
     if _is_share(pairing.candidate) and _is_share(pairing.baseline):  # a difference of shares cannot lie outside
         low, high = max(low, -1.0), min(high, 1.0)
-    return Change(delta=test.delta, low=low, high=high, questions=test.n)
+    return ScoreDifference(delta=test.delta, low=low, high=high, questions=test.n)
 
 
 def _is_share(values: FloatArray) -> bool:

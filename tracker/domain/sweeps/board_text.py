@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tracker.domain.records.display import signed_text
-from tracker.domain.sweeps.board import Board, Change, variant_text
+from tracker.domain.sweeps.board import Board, ScoreDifference, variant_text
 
 
-def difference_text(change: Change) -> str:
+def signed_interval_text(change: ScoreDifference) -> str:
     """Return the difference and its interval, each with its sign."""
     return f"{signed_text(change.delta)}, {signed_text(change.low)} to {signed_text(change.high)}"
 

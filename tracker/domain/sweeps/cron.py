@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from tracker.domain.records.display import count_text
-from tracker.domain.sweeps.types import Look, Missed, Timetable, Turn, TurnState
+from tracker.domain.sweeps.types import Missed, Timetable, TimetablePosition, Turn, TurnState
 
 LATE_S = 600.0
 """A turn that is begun so late was missed: nobody was there when it was due."""
@@ -63,12 +63,12 @@ def due_between(timetable: Timetable, after: datetime, until: datetime) -> tuple
     return ()
 
 
-def look_of(timetable: Timetable, until: datetime) -> Look:
+def look_of(timetable: Timetable, until: datetime) -> TimetablePosition:
     """Return what is remembered of having followed `timetable` until then."""
-    return Look(until=until, timetable=f"{timetable.cron} {timetable.time_zone}")
+    return TimetablePosition(until=until, timetable=f"{timetable.cron} {timetable.time_zone}")
 
 
-def started_look(timetable: Timetable, known: Look | None, now: datetime) -> Look:
+def started_look(timetable: Timetable, known: TimetablePosition | None, now: datetime) -> TimetablePosition:
     """Return from when on `timetable` is to be followed: from now where it is new, or another one than before.
 
     Also where the clock was set back: nobody knows what was due meanwhile, and no turn comes twice.
@@ -77,7 +77,7 @@ def started_look(timetable: Timetable, known: Look | None, now: datetime) -> Loo
     return fresh if known is None or known.timetable != fresh.timetable or known.until > now else known
 
 
-def turn_due(name: str, timetable: Timetable, *, look: Look, now: datetime, waits: bool) -> Turn | None:
+def turn_due(name: str, timetable: Timetable, *, look: TimetablePosition, now: datetime, waits: bool) -> Turn | None:
     """Return the turn that is due now, or that was and is skipped; None: nothing was due since `look`.
 
     Args:

@@ -59,7 +59,7 @@ def newest_of_steps(held: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
     return tuple(by_step[step] for step in sorted(by_step))
 
 
-def chosen(selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
+def selected_checkpoints(selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
     """Return what a selector that needs nobody's judgement names; () when nothing of it is held.
 
     Args:

@@ -135,7 +135,7 @@ class Turn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class TimetablePosition:
     """Until when a sweep's timetable was followed."""
 
     until: datetime

@@ -16,12 +16,12 @@ from tracker.domain.records.display import score_text, steps_text
 from tracker.domain.records.types import Baseline, Policy, Verdict, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
 from tracker.domain.regression.budget import SCORE_SHARE
-from tracker.domain.regression.detector import Evidence, Level
+from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.scores.matrix import IntArray
 from tracker.domain.scores.mean_series import NO_MEANS, Means, MeanSeries, means_of
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.summary import summarise
-from tracker.domain.verdicts.aggregate_verdict import capped, is_learned
+from tracker.domain.verdicts.aggregate_verdict import capped, had_something_to_lose
 from tracker.domain.verdicts.candidates import JudgingContext, thresholds_of
 from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
 from tracker.domain.verdicts.reasons import reason_for_first, reason_for_too_early, reason_for_unlike
@@ -79,7 +79,7 @@ def _series(points: MeanSeries, result: EvalResult, policy: Policy) -> Aggregate
 
 
 def _judged(context: JudgingContext, series: Mapping[str, AggregateSeries]) -> dict[str, Verdict]:
-    level = Level(
+    level = ErrorBudget(
         alpha=context.policy.alpha * SCORE_SHARE,
         planned=context.policy.planned_checkpoints,
         benchmarks=context.benchmarks,
@@ -97,7 +97,7 @@ def _verdict(context: JudgingContext, result: EvalResult, case: _Case) -> Verdic
     if not tests:
         return _told(result, VerdictWord.INCONCLUSIVE, reason_for_too_early())
     thresholds = thresholds_of(context.policy)
-    learned = is_learned(case.series, tests)
+    learned = had_something_to_lose(case.series, tests)
     word = word_of(tests, thresholds)
     shown = _deciding(word, tests, thresholds)
     reason = _reason(case.series, shown, result)

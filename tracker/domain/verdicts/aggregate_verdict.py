@@ -27,7 +27,7 @@ from tracker.domain.verdicts.hypothesis import Thresholds, losses, word_of
 _FORGOTTEN_POOLED = 4
 
 
-def is_learned(series: AggregateSeries, found: Sequence[Evidence]) -> bool:
+def had_something_to_lose(series: AggregateSeries, found: Sequence[Evidence]) -> bool:
     """Return whether there was something to lose: the baseline block stands above what guessing gives.
 
     Guessing is `chance` where it is known, and the first block where the run begins untrained (at step 0) or chance is

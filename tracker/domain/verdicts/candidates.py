@@ -12,7 +12,7 @@ from tracker.domain.calibration.noise import decoding_variance, measured_by, rep
 from tracker.domain.records.calibration import Calibration, Repetition
 from tracker.domain.records.types import Acceptance, Episode, Measure, Policy
 from tracker.domain.regression.budget import BEHAVIOUR_SHARE, DEFAULT, PLAIN, SCORE_SHARE
-from tracker.domain.regression.detector import Level, Track, jitter_of
+from tracker.domain.regression.detector import ErrorBudget, Track, jitter_of
 from tracker.domain.regression.jitter import MIN_HISTORY, WINDOW, Jitter
 from tracker.domain.regression.screened import ScreenedScores, screened_scores
 from tracker.domain.scores.matrix import BoolArray, IntArray, ScoreMatrix, inserted, values_at
@@ -333,10 +333,10 @@ def _pinned_values(context: JudgingContext, series: BenchmarkSeries, measure: Me
     return np.array([values.get(sample_id, np.nan) for sample_id in series.sample_ids])
 
 
-def _level(context: JudgingContext, candidate: Candidate) -> Level:
+def _level(context: JudgingContext, candidate: Candidate) -> ErrorBudget:
     is_score = candidate.subject.measure is Measure.SCORE
     alpha = alpha_of_scores(context, candidate.series) if is_score else context.policy.alpha * BEHAVIOUR_SHARE
-    return Level(
+    return ErrorBudget(
         alpha=alpha,
         planned=context.policy.planned_checkpoints,
         benchmarks=context.benchmarks,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracker.domain.records.types import Episode, Measure, Verdict, VerdictWord
 from tracker.domain.regression.budget import ONE_SIZE
-from tracker.domain.regression.detector import Level, Track, jitter_of
+from tracker.domain.regression.detector import ErrorBudget, Track, jitter_of
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
 from tracker.domain.scores.matrix import columns_of_matrix, is_varied
 from tracker.domain.verdicts.candidates import (
@@ -72,7 +72,7 @@ def _of_behaviour(context: JudgingContext, measure: Measure) -> Iterator[Finding
 
 def _of_subsets(context: JudgingContext, candidate: Candidate) -> Iterator[Finding]:
     grouping = candidate.series.samples.grouping
-    level = Level(
+    level = ErrorBudget(
         alpha=alpha_of_scores(context, candidate.series),
         planned=context.policy.planned_checkpoints,
         benchmarks=context.benchmarks,

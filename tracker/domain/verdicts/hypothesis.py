@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tracker.domain.records.types import Baseline, Comparison, Measure, VerdictWord
-from tracker.domain.regression.detector import Evidence, Level, Track, evidence_of
+from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.matrix import ScoreMatrix
 
@@ -53,7 +53,7 @@ class Hypothesis:
     steps: tuple[int, ...]
     """Step of every row of `matrix`."""
     jitter: Jitter
-    level: Level
+    level: ErrorBudget
     thresholds: Thresholds
 
     digest: str = ""

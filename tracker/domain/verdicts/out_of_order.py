@@ -50,6 +50,6 @@ def rejudged(before: Report, after: Report) -> Report:
     return replace(after, verdicts=verdicts, latency=before.latency)
 
 
-def words_of(report: Report) -> tuple[tuple[str, VerdictWord], ...]:
+def words_by_benchmark(report: Report) -> tuple[tuple[str, VerdictWord], ...]:
     """Return what is said of every benchmark."""
     return tuple((verdict.benchmark, verdict.word) for verdict in report.verdicts)

@@ -52,7 +52,7 @@ def main() -> None:
         request = requests.get()
         affinity.set(request["client_cores"])
         set_niceness(os.getpgrp(), request["client_niceness"])
-        carry_out(request, send)
+        carry_out_request(request, send)
 
 
 def trust_no_data_set() -> None:
@@ -60,7 +60,7 @@ def trust_no_data_set() -> None:
     DatasetHub.trust_remote = property(lambda _: False, lambda _, __: None)
 
 
-def carry_out(request: Message, send: Send) -> None:
+def carry_out_request(request: Message, send: Send) -> None:
     """Evaluate the benchmarks of one request at the same time, and send for each what became of it."""
     try:
         api = StrictAPI(request)

@@ -31,11 +31,11 @@ def main() -> None:
     request = requests.get()
     CpuAffinity().set(request["client_cores"])
     set_niceness(os.getpgrp(), request["client_niceness"])
-    send(carry_out(request, send))
+    send(run_harness(request, send))
     requests.get()
 
 
-def carry_out(request: Message, send: Send) -> Message:
+def run_harness(request: Message, send: Send) -> Message:
     """Run the harness, and return what became of it."""
     task = request["tasks"][0]
     try:

@@ -15,7 +15,7 @@ from lm_eval.models.api_models import JsonChatStr, create_image_prompt
 from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
 
 from eval_jobs.errors import EvaluateError
-from eval_jobs.evaluate.lm_eval.child.session import Json, Question, Session
+from eval_jobs.evaluate.lm_eval.child.session import HarnessRequest, Json, Session
 from eval_jobs.evaluate.lm_eval.command import CHAT_MODEL, TEXT_MODEL
 from eval_jobs.harness.samples import NO_ANSWER, NO_LIKELIHOOD
 
@@ -67,7 +67,7 @@ class Completions(LocalCompletionsAPI):  # type: ignore[misc]
     def _loglikelihood_tokens(self, requests: Requests, **_: object) -> list[tuple[float, bool]]:
         tokens, context_lengths, _names = self.batch_loglikelihood_requests([requests])
         bodies = [self._create_payload([sent], generate=False, seed=self._seed) for sent in tokens]
-        replies = self.asking.ask([Question(body=body) for body in bodies])
+        replies = self.asking.ask([HarnessRequest(body=body) for body in bodies])
         found: list[tuple[float, bool]] = []
         for reply, sent, context_length in zip(replies, tokens, context_lengths, strict=True):
             if reply is None:
@@ -114,7 +114,7 @@ class Chat(LocalChatCompletion):  # type: ignore[misc]
 
 def _generated(model: Completions | Chat, requests: Requests) -> list[str]:
     questions = [
-        Question(body=_body_of(model, request), place=(str(request.task_name), int(request.doc_id)))
+        HarnessRequest(body=_body_of(model, request), place=(str(request.task_name), int(request.doc_id)))
         for request in requests
     ]
     replies = model.asking.ask(questions)

@@ -45,7 +45,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class HarnessRequest:
     """One request of the harness."""
 
     body: Json
@@ -90,7 +90,7 @@ class Session:
         self._pool.__exit__(kind, error, trace)
         self._client.close()
 
-    def ask(self, questions: Sequence[Question]) -> list[Json | None]:
+    def ask(self, questions: Sequence[HarnessRequest]) -> list[Json | None]:
         """Return the reply to each question; None where there is none.
 
         Raises:

@@ -13,13 +13,13 @@ from benchmarks.verdicts.series import CLUSTERS, PLANTS
 from tests.requires import PROJECT
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.budget import SCORE_SHARE
-from tracker.domain.regression.detector import Level
+from tracker.domain.regression.detector import ErrorBudget
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import pooled_test
 from tracker.domain.scores.matrix import Contrast
 
 DOC = (PROJECT / "docs" / "verdicts.md").read_text()
-LEVEL = Level(alpha=0.05 * SCORE_SHARE, planned=100, benchmarks=20)
+LEVEL = ErrorBudget(alpha=0.05 * SCORE_SHARE, planned=100, benchmarks=20)
 
 
 def smallest_loss(n: int, m: int) -> float:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.page.run import collect, file_name, write_page
+from dashboards.page.run import read_run, report_file_name, write_page
 from eval_jobs.errors import StoreError
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
@@ -18,19 +18,19 @@ RUN = forgetting_run()
 
 
 def test_everything_about_one_run_is_collected() -> None:
-    data = collect(RUN.run_id, sources_of(RUN), now=NOW)
+    data = read_run(RUN.run_id, sources_of(RUN), now=NOW)
     assert (len(data.records), len(data.reports), len(data.gaps), len(data.curves)) == (10, 10, 1, 100)
     assert data.phases == RUN.phases
     assert data.made_at == NOW
 
 
 def test_losses_and_accepted_levels_are_collected() -> None:
-    data = collect(RUN.run_id, sources_of(judged_run()), now=NOW)
+    data = read_run(RUN.run_id, sources_of(judged_run()), now=NOW)
     assert (len(data.episodes), len(data.acceptances)) == (5, 2)
 
 
 def test_texts_are_read_only_where_examples_show_them() -> None:
-    data = collect(RUN.run_id, sources_of(RUN), now=NOW)
+    data = read_run(RUN.run_id, sources_of(RUN), now=NOW)
     assert sorted(r.plan.checkpoint.step for r in data.texts.values()) == [600, 1000]
     assert all(not s.prompt for o in data.records[0].outcomes for s in getattr(o, "samples", ()))
 
@@ -40,23 +40,23 @@ def test_only_evaluations_of_this_run_are_still_to_come() -> None:
     for record in (*RUN.records[8:], *forgetting_run(run_id="other").records[:3]):
         sources.queue.add(record.plan, now=NOW)
     sources.queue.claim(worker="w", now=NOW, lease_until=NOW.replace(hour=13))
-    assert collect(RUN.run_id, sources, now=NOW).unfinished == 2
+    assert read_run(RUN.run_id, sources, now=NOW).unfinished == 2
 
 
 def test_a_run_with_only_gaps_can_be_collected() -> None:
-    data = collect(
+    data = read_run(
         RUN.run_id, sources_of(RecordedRun(run_id=RUN.run_id, records=(), reports=(), gaps=RUN.gaps)), now=NOW
     )
     assert (data.records, data.curves, len(data.gaps)) == ((), (), 1)
 
 
 def test_a_plain_name_is_its_own_file_name() -> None:
-    assert file_name("tiny-forgetting_v1.2") == "tiny-forgetting_v1.2.html"
+    assert report_file_name("tiny-forgetting_v1.2") == "tiny-forgetting_v1.2.html"
 
 
 @pytest.mark.parametrize("run", ["../../etc/passwd", "a/b", "", "..", "日本", "x" * 300, "a b", ".hidden", "\ud83d"])
 def test_a_file_name_never_leaves_its_folder(run: str) -> None:
-    name = file_name(run)
+    name = report_file_name(run)
     assert name == Path(name).name
     assert not name.startswith(".")
     assert len(name) < 120
@@ -65,7 +65,7 @@ def test_a_file_name_never_leaves_its_folder(run: str) -> None:
 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_two_runs_never_share_a_file(one: str, other: str) -> None:
-    assert (file_name(one) == file_name(other)) == (one == other)
+    assert (report_file_name(one) == report_file_name(other)) == (one == other)
 
 
 def test_a_page_replaces_the_one_before(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from eval_jobs.types import EvalRecord, EvalResult
 from tests.records import RecordedRun, forgetting_run, scores_of_run
 from tests.reports import run_data
 from tracker.cli.tables.comparison import comparison_table
-from tracker.cli.tables.forgetting import ledger_view
+from tracker.cli.tables.forgetting import ledger_tables
 from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
@@ -60,7 +60,7 @@ def test_two_checkpoints_are_compared_as_before_and_the_missing_answers_are_said
 def ledger_text(run: RecordedRun) -> str:
     by_plan = {record.plan.id: record for record in run.records}
     ledger = run_ledger(scores_of_run(run), Policy(), details=2)
-    return shown(ledger_view(with_texts(ledger, lambda plan_id, _: by_plan.get(plan_id)), subsets=3))
+    return shown(ledger_tables(with_texts(ledger, lambda plan_id, _: by_plan.get(plan_id)), subsets=3))
 
 
 def test_the_forgetting_ledger_tells_samples_whose_old_answers_are_gone() -> None:

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dashboards.views.evidence import Evidence, Proof, evidence, onset_text
+from dashboards.views.evidence import EvidenceView, ProofView, evidence, onset_text
 from tests.judged_run import judged_run
 from tests.records import forgetting_run
 from tracker.domain.overview.run import overview, standings
 from tracker.domain.records.types import Verdict, VerdictWord
 
 
-def _cases() -> dict[str, Evidence]:
+def _cases() -> dict[str, EvidenceView]:
     view = overview(judged_run().reports)
     return {case.benchmark: case for case in evidence(view, standings(view))}
 
@@ -18,13 +18,13 @@ def _newest(benchmark: str) -> Verdict:
     return next(v for v in forgetting_run().reports[-1].verdicts if v.benchmark == benchmark)
 
 
-def _case(verdict: Verdict) -> Evidence:
+def _case(verdict: Verdict) -> EvidenceView:
     view = overview([replace(forgetting_run().reports[-1], verdicts=(verdict,))])
     return evidence(view, standings(view))[0]
 
 
 def test_the_deciding_comparison_has_what_a_doubter_asks_for() -> None:
-    assert _cases()["facts"].proofs[0] == Proof(
+    assert _cases()["facts"].proofs[0] == ProofView(
         against="peak, step 600",
         chosen="best of 9 blocks",
         newest="step 1000",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dashboards.page.html import render_page
-from dashboards.page.run import collect, pages_beside
+from dashboards.page.run import pages_beside, read_run
 from dashboards.views.glance import AT_MOST, glance
 from dashboards.views.run import build_view
 from tests.judged_run import judged_run
@@ -35,7 +35,7 @@ def _alert(number: int) -> Alert:
 def test_the_best_checkpoint_and_what_is_lost_come_first() -> None:
     sources = sources_of(replace(judged_run(), records=RUN.records))
     sources.history.append_alert(_alert(1))
-    best, losses, alerts = glance(collect(RUN.run_id, sources, now=MADE_AT))
+    best, losses, alerts = glance(read_run(RUN.run_id, sources, now=MADE_AT))
     assert best.lines[0].startswith("step ")
     assert "the best block is steps" in best.lines[1]
     assert "facts, since step 700" in losses.lines

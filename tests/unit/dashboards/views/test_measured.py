@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards.views.measured import measured, plans_with_counts, without_secrets, without_user
+from dashboards.views.measured import measured, plans_with_counts, with_keys_hidden, without_user
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from eval_jobs.types import EngineKind, EvalResult, Generation, SampleStatus, ServeSpec
@@ -155,7 +155,7 @@ def test_an_address_loses_its_user(url: str, shown: str) -> None:
 def test_arguments_that_look_like_keys_lose_their_values() -> None:
     args = ("--max-num-batched-tokens", "64", "--api-key", "s3cret", "s3cret", "--hf-token=s3cret", "--api-key")
     shown = ("--max-num-batched-tokens", "64", "--api-key", "***", "***", "--hf-token=***", "--api-key")
-    assert without_secrets(args) == shown
+    assert with_keys_hidden(args) == shown
 
 
 def test_every_status_without_a_score_has_words() -> None:

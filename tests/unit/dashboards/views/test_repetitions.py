@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from dashboards.data.sources import Sources
 from dashboards.page.html import render_page
-from dashboards.page.run import collect
+from dashboards.page.run import read_run
 from dashboards.views.run import RunView, build_view
 from eval_jobs.types import EngineInfo
 from tests.fakes.curves import FakeCurves
@@ -42,7 +42,7 @@ def view_with(*benchmarks: AskedTwice, engine: EngineInfo | None = NEWEST.engine
             Calibration(plan=plan, engine=engine, benchmarks=benchmarks, started_at=NOW, finished_at=NOW)
         )
     sources = Sources(history=history, queue=FakeQueue(), curves=FakeCurves(()), policy=Policy())
-    return build_view(collect(RUN.run_id, sources, now=NOW))
+    return build_view(read_run(RUN.run_id, sources, now=NOW))
 
 
 def cells(view: RunView) -> dict[str, str]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dashboards.views.run import build_view
-from dashboards.views.tables import RECENT_ROWS, Badge, Row
+from dashboards.views.tables import RECENT_ROWS, Badge, VerdictRow
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from eval_jobs.types import ProbeResult
@@ -19,7 +19,7 @@ DATA = run_data(RUN, unfinished=2)
 VIEW = build_view(DATA)
 
 
-def _row(step: int) -> Row:
+def _row(step: int) -> VerdictRow:
     return next(row for row in VIEW.table.recent if row.step == step)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dashboards.data.run import newest_records
 from dashboards.data.sources import Sources
-from dashboards.page.run import collect
+from dashboards.page.run import read_run
 from dashboards.views.measured import measured
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.types import Cost, EvalRecord, EvalResult, Screen
@@ -59,5 +59,5 @@ def test_the_cost_of_a_run_is_that_of_both_parts() -> None:
     for record in _screen_and_both(timedelta(seconds=5)):
         history.append(record)
     sources = Sources(history=history, queue=FakeQueue(), curves=FakeCurves(()), policy=Policy())
-    facts = dict(measured(collect(RUN.run_id, sources, now=NOW)).facts)
+    facts = dict(measured(read_run(RUN.run_id, sources, now=NOW)).facts)
     assert facts["Cost"].startswith("1 checkpoint, 1.7 min")

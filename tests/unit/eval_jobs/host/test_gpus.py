@@ -9,10 +9,10 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.host.gpus import Gpu, busiest_gpu_pct, chosen, have_batch_invariance, parsed, read_gpus
+from eval_jobs.host.gpus import Gpu, busiest_gpu_pct, have_batch_invariance, parsed_gpus, read_gpus, visible_gpus
 
 TABLE = "0, GPU-aaaaaaaa-1, 97, 9.0\n1, GPU-bbbbbbbb-2, 3, 8.0\n2, GPU-cccccccc-3, [N/A], 7.5\n"
-GPUS = parsed(TABLE)
+GPUS = parsed_gpus(TABLE)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def nvml(*, init: Exception | None = None, busy_pct: int | None = 42) -> ModuleT
 
 
 def test_the_table_of_nvidia_smi_is_read() -> None:
-    assert parsed(TABLE) == (
+    assert parsed_gpus(TABLE) == (
         Gpu(index=0, uuid="GPU-aaaaaaaa-1", busy_pct=97, compute_capability=(9, 0)),
         Gpu(index=1, uuid="GPU-bbbbbbbb-2", busy_pct=3, compute_capability=(8, 0)),
         Gpu(index=2, uuid="GPU-cccccccc-3", busy_pct=None, compute_capability=(7, 5)),
@@ -72,7 +72,7 @@ def test_the_table_of_nvidia_smi_is_read() -> None:
 
 @pytest.mark.parametrize("text", ["", "No devices were found\n", "0, GPU-a\n", "x, GPU-a, 1, 9.0\n"])
 def test_what_is_no_table_holds_no_gpu(text: str) -> None:
-    assert parsed(text) == ()
+    assert parsed_gpus(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_no_table_holds_no_gpu(text: str) -> None:
     ],
 )
 def test_the_gpus_are_those_that_cuda_would_show(visible: str | None, expected: list[int]) -> None:
-    assert [gpu.index for gpu in chosen(GPUS, visible)] == expected
+    assert [gpu.index for gpu in visible_gpus(GPUS, visible)] == expected
 
 
 def test_the_busiest_of_the_workers_own_gpus_decides(smi: Path) -> None:

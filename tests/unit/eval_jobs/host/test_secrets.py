@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_jobs.host.secrets import held_secrets, is_secret, masked, remember, without_secrets
+from eval_jobs.host.secrets import held_secrets, is_secret, masked, register_secret, without_secrets
 
 KEY = 'sk-canary/0815"x'
 
@@ -52,7 +52,7 @@ def test_of_two_secrets_the_longer_one_is_masked_whole() -> None:
 def test_passwords_are_known_from_the_environment_as_http_sends_them_and_by_being_remembered() -> None:
     held = held_secrets({"MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": "open-sesame", "PATH": "/bin"})
     assert masked("Basic bWU6b3Blbi1zZXNhbWU= open-sesame /bin", held) == "Basic *** *** /bin"
-    assert remember("from-a-file-4711") == "from-a-file-4711"
+    assert register_secret("from-a-file-4711") == "from-a-file-4711"
     assert "from-a-file-4711" in held_secrets({})
 
 

@@ -14,7 +14,7 @@ import pytest
 from eval_jobs.errors import ConfigError, EndpointUnreachable, WrongModel
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.serve.process.port import choose_port
-from eval_jobs.serve.remote import RemoteEngine, checked_url, chosen_model, model_name
+from eval_jobs.serve.remote import RemoteEngine, checked_base_url, chosen_model, model_name
 from eval_jobs.types import Endpoint, EngineKind, ServeSpec
 from tests.contract.engine_rules import nothing_to_show
 from tests.fakes.openai_server import OpenAIServer, Reply
@@ -131,13 +131,13 @@ def test_a_server_that_speaks_no_http_is_unreachable() -> None:
 )
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match=r"serve\.base_url"):
-        checked_url(url)
+        checked_base_url(url)
 
 
 @pytest.mark.parametrize("url", ["https://user:s3cret@host/v1", "https://host/v1?api_key=s3cret"])
 def test_a_secret_in_the_url_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(ConfigError, match=r"serve\.api_key_env") as caught:
-        checked_url(url)
+        checked_base_url(url)
     assert "s3cret" not in str(caught.value)
 
 

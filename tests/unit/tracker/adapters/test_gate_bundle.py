@@ -14,7 +14,7 @@ from eval_jobs.errors import ConfigError, StoreError
 from tests.records import forgetting_run, scores_of_run
 from tests.unit.tracker.domain.making import record_of
 from tracker.adapters import gate_bundle
-from tracker.adapters.gate_bundle import Said, read_bundle, words_of, write_bundle
+from tracker.adapters.gate_bundle import RecordedDecision, read_bundle, recorded_decision_of, write_bundle
 from tracker.app.commands.gate import gate_of
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.rules import BenchmarkRule, GatePolicy, LatencyLimit
@@ -48,7 +48,9 @@ def test_what_is_read_is_what_was_written_and_gives_the_same_answer(tmp_path: Pa
     assert found.case == written
     assert gate_of(found.case) == gate_of(written)
     assert gate_of(found.case).word is GateWord.REGRESSION
-    assert found.said == Said(program=version("checkpoint-tracker"), words=words_of(gate_of(written)))
+    assert found.said == RecordedDecision(
+        program=version("checkpoint-tracker"), words=recorded_decision_of(gate_of(written))
+    )
     assert found.said.words["facts"] is GateWord.REGRESSION
     assert [path.name for path in tmp_path.iterdir()] == ["bundle.zip"]
 

@@ -10,11 +10,11 @@ from eval_jobs.errors import BadData
 from eval_jobs.types import EvalResult
 from tests.evaluating import quiet
 from tests.imported import TIME, bench, lm_eval, lm_eval_rows, write_lm_eval
-from tracker.adapters.result_files import Asked, FoundResults, read_results
+from tracker.adapters.result_files import FoundResults, ImportRequest, read_results
 
 
 def read(*paths: Path, step: int | None = None) -> FoundResults:
-    return read_results(paths, Asked(step=step), progress=quiet)
+    return read_results(paths, ImportRequest(step=step), progress=quiet)
 
 
 def test_a_folder_is_searched_to_its_bottom_and_says_what_it_passes_over(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_folder_of_many_evaluations_is_listed_once(tmp_path: Path, monkeypatch
         return glob(self, pattern)
 
     monkeypatch.setattr(Path, "glob", counted)
-    assert len(read_results([tmp_path], Asked(step=5), progress=quiet).sheets) == 10
+    assert len(read_results([tmp_path], ImportRequest(step=5), progress=quiet).sheets) == 10
     assert listed.count(results.parent) == 1
 
 

@@ -19,7 +19,7 @@ from tests.records import RecordedRun, forgetting_run
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
-from tracker.app.world import Measurement, QueueOrder, World
+from tracker.app.world import MeasurementPlan, QueueOrder, World
 from tracker.domain.best.retention import KeepPolicy
 from tracker.domain.records.types import Policy
 
@@ -49,7 +49,7 @@ class FakeWorld:
             history=self.history,
             tracking=self.tracking,
             dispatcher=AlertDispatcher(history=self.history, alerting=self.alerting),
-            measurement=Measurement(suites=(plan.suite,), serve=plan.serve, loads=plan.loads),
+            measurement=MeasurementPlan(suites=(plan.suite,), serve=plan.serve, loads=plan.loads),
             policy=Policy(phases=self.run.phases),
             order=self.order,
             keeping=Keeping(

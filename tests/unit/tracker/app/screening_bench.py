@@ -30,7 +30,7 @@ from eval_jobs.types import (
 )
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.tick import tick
-from tracker.app.world import Measurement, WatchState, World
+from tracker.app.world import MeasurementPlan, WatchState, World
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.types import Policy, VerdictWord
 from tracker.domain.verdicts.screening import Screening
@@ -107,7 +107,7 @@ class Bench:
         """Forget what a watcher keeps in memory."""
         self.fakes.source.start_again()
         self.state = WatchState()
-        measurement = Measurement(suites=(SUITE,), serve=ServeSpec(), loads=(), screening=self.screening)
+        measurement = MeasurementPlan(suites=(SUITE,), serve=ServeSpec(), loads=(), screening=self.screening)
         self._world = replace(
             self.fakes.world(), measurement=measurement, policy=Policy(planned_checkpoints=40, min_effect=0.01)
         )

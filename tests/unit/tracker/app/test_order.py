@@ -19,7 +19,7 @@ from tracker.app.world import QueueOrder, WatchState
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.types import Pinned, Report, VerdictWord
-from tracker.domain.verdicts.out_of_order import words_of
+from tracker.domain.verdicts.out_of_order import words_by_benchmark
 
 NEWEST = QueueOrder(max_waiting=3)
 
@@ -214,4 +214,4 @@ def _before_the_last_of(order: QueueOrder) -> FakeWorld:
 
 
 def _published(fakes: FakeWorld) -> dict[str, tuple[tuple[str, VerdictWord], ...]]:
-    return {record.plan.id: words_of(report) for record, report in fakes.tracking.records}
+    return {record.plan.id: words_by_benchmark(report) for record, report in fakes.tracking.records}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eval_jobs.queue_types import Hold, QueueState
-from eval_jobs.types import Part, Screen
+from eval_jobs.types import Screen, ScreenPart
 from tests.unit.tracker.app.stall_bench import (
     EVERY_S,
     FIRING,
@@ -287,7 +287,7 @@ def test_what_asks_more_than_those_before_is_not_measured_by_them() -> None:
         tower.look(number * 1000, state=running(f"p{number}", seconds(number * 1000)))
         tower.look(number * 1000 + 60, reports=(report(f"p{number}"),))
     (own,) = running("rest", seconds(10_000)).running
-    part = Part(screen=Screen(samples=10), is_rest=True)
+    part = ScreenPart(screen=Screen(samples=10), is_rest=True)
     more = replace(own.plan, suite=replace(own.plan.suite, part=part))
     rest = QueueState(running=(replace(own, plan=more),), unfinished={RUN: 1})
     tower.look(10_000, state=rest)

@@ -22,7 +22,7 @@ from tracker.adapters.alerts.opening import open_channels
 from tracker.cli.settings_text import settings_markdown
 from tracker.config import Config, parse_config
 from tracker.domain.records.alerts import AlertKind
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, Place
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 
 HERE = Path("/project/tracker.toml")
 PROJECT = '[run]\nname = "r"\noutput_dir = "out"\n[[benchmark]]\nbenchmark = "gsm8k"\n'
@@ -40,16 +40,20 @@ MAIL = 'name = "mail"\nkind = "email"\nhost = "m.example"\nsender = "a@example.o
 
 MEANT = {
     'name = "t"\nkind = "slack"\nurl_env = "U"': ChannelSettings(
-        name="t", kind=ChannelKind.SLACK, url_place=Place(variable="U")
+        name="t", kind=ChannelKind.SLACK, url_place=SecretSource(variable="U")
     ),
     'name = "t"\nkind = "feishu"\nurl_file = "u"\nsecret_file = "/s"': ChannelSettings(
         name="t",
         kind=ChannelKind.FEISHU,
-        url_place=Place(file=Path("/project/u")),
-        secret_place=Place(file=Path("/s")),
+        url_place=SecretSource(file=Path("/project/u")),
+        secret_place=SecretSource(file=Path("/s")),
     ),
     'name = "t"\nkind = "alertmanager"\nurl = "http://am:9093"\nuser = "me"\nsecret_env = "S"': ChannelSettings(
-        name="t", kind=ChannelKind.ALERTMANAGER, url="http://am:9093", user="me", secret_place=Place(variable="S")
+        name="t",
+        kind=ChannelKind.ALERTMANAGER,
+        url="http://am:9093",
+        user="me",
+        secret_place=SecretSource(variable="S"),
     ),
     MAIL: ChannelSettings(
         name="mail",

@@ -13,7 +13,7 @@ import httpx
 
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.posting import JSON, HttpChannel, json_bytes, post, unknown_answer
-from tracker.domain.alerts.text import Entry, entry_of, line_of
+from tracker.domain.alerts.text import AlertLines, entry_of, line_of
 from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState
 from tracker.domain.records.display import alert_subject_text, one_line
 
@@ -90,7 +90,7 @@ def _alert(alert: Alert, message: AlertMessage, now: datetime) -> dict[str, obje
     return value | {"endsAt": now.isoformat()}
 
 
-def _annotations(alert: Alert, entry: Entry, link: str) -> dict[str, str]:
+def _annotations(alert: Alert, entry: AlertLines, link: str) -> dict[str, str]:
     return {
         "summary": f"{line_of(alert.run_id, MAX_LABEL_CHARS)} step {alert.step}: {entry.headline}",
         "description": entry.sentence,

@@ -16,7 +16,7 @@ from tracker.adapters.alerts.channels.mail import TEXT
 from tracker.adapters.alerts.sending.bounded import within
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.target import Target
-from tracker.domain.alerts.text import LINK, Room, bytes_long, shown, text_of
+from tracker.domain.alerts.text import LINK, Room, blocks_text, bytes_long, message_text
 from tracker.domain.records.alerts import AlertMessage
 
 ROOM = Room(total=8000, size=bytes_long)
@@ -44,9 +44,9 @@ class Apprise:
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port. Which of the two errors it would be is not known: it is tried again."""
-        text = text_of(message)
+        text = message_text(message)
         where = address(text.link)
-        body = "\n\n".join(filter(None, [*shown(text, TEXT, ROOM), f"{LINK}: {where}" if where else ""]))
+        body = "\n\n".join(filter(None, [*blocks_text(text, TEXT, ROOM), f"{LINK}: {where}" if where else ""]))
         kind = apprise.NotifyType.FAILURE if text.is_firing else apprise.NotifyType.SUCCESS
         try:
             taken = within(

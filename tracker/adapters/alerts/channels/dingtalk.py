@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from tracker.adapters.alerts.sending.markdown import linked, markdown
 from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, json_long, post
-from tracker.adapters.alerts.sending.verdict import BUSY_S, Taken, look_at_secret, look_at_url, say
-from tracker.domain.alerts.text import LINK, Room, shown, text_of
+from tracker.adapters.alerts.sending.verdict import BUSY_S, AcceptanceRule, look_at_secret, look_at_url, say
+from tracker.domain.alerts.text import LINK, Room, blocks_text, message_text
 from tracker.domain.records.alerts import AlertMessage
 
 ROOM = Room(total=16_000, size=json_long)
@@ -27,7 +27,7 @@ PER_MINUTE = 15
 """Messages that we send. After more than 20 the robot takes none for ten minutes, and others may send to it as well."""
 MINUTE_S = 60.0
 
-TAKEN = Taken(
+TAKEN = AcceptanceRule(
     fields=(("errcode", "errmsg"),),
     busy=dict.fromkeys((-1, 88, 90018), BUSY_S) | dict.fromkeys((90030, 130101, 410100), 10 * MINUTE_S),
     hints=(
@@ -71,9 +71,9 @@ class DingTalk(HttpChannel):
         if wait_s := self.pace.wait_s(now_s):
             raise self.target.unreachable(f"{PER_MINUTE} messages were sent within a minute", retry_after_s=wait_s)
         self.pace.sent_s.append(now_s)
-        text = text_of(message)
+        text = message_text(message)
         title = MARKUP.escape(text.title)
-        parts = [f"### {title}", *shown(text, MARKUP, ROOM), linked(text.link, LINK)]
+        parts = [f"### {title}", *blocks_text(text, MARKUP, ROOM), linked(text.link, LINK)]
         body = {
             "msgtype": "markdown",
             "markdown": {"title": title, "text": "\n\n".join(filter(None, parts))},

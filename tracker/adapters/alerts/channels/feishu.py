@@ -12,15 +12,15 @@ import hmac
 
 from tracker.adapters.alerts.sending.markdown import linked, markdown
 from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, json_long, post
-from tracker.adapters.alerts.sending.verdict import BUSY_S, Taken, look_at_secret, look_at_url, say
-from tracker.domain.alerts.text import LINK, MessageText, Room, shown, text_of
+from tracker.adapters.alerts.sending.verdict import BUSY_S, AcceptanceRule, look_at_secret, look_at_url, say
+from tracker.domain.alerts.text import LINK, MessageText, Room, blocks_text, message_text
 from tracker.domain.records.alerts import AlertMessage
 
 ROOM = Room(total=14_000, count=40, size=json_long)
 """A whole request may have 20 kB; each entry is an element of its own."""
 MARKUP = markdown("\n")
 
-TAKEN = Taken(
+TAKEN = AcceptanceRule(
     fields=(("code", "msg"), ("StatusCode", "StatusMessage")),
     busy=dict.fromkeys((11232, 11233, 99991400), BUSY_S),
     hints=(
@@ -43,21 +43,21 @@ class Feishu(HttpChannel):
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port."""
         target = self.target
-        body: dict[str, object] = {"msg_type": "interactive", "card": card_of(text_of(message))}
+        body: dict[str, object] = {"msg_type": "interactive", "card": card_of(message_text(message))}
         if target.secret:
             timestamp = int(target.clock.now().timestamp())
-            body |= {"timestamp": str(timestamp), "sign": signature(target.secret, timestamp)}
+            body |= {"timestamp": str(timestamp), "sign": feishu_signature(target.secret, timestamp)}
         return TAKEN.check(target, post(target, json_bytes(body)))
 
 
-def signature(secret: str, timestamp: int) -> str:
+def feishu_signature(secret: str, timestamp: int) -> str:
     """Return the signature of a time in seconds: time and secret are the key, and nothing is signed with it."""
     return base64.b64encode(hmac.new(f"{timestamp}\n{secret}".encode(), b"", hashlib.sha256).digest()).decode()
 
 
 def card_of(text: MessageText) -> dict[str, object]:
     """Return the card: a coloured title, and one element for each entry."""
-    contents = [*shown(text, MARKUP, ROOM), linked(text.link, LINK)]
+    contents = [*blocks_text(text, MARKUP, ROOM), linked(text.link, LINK)]
     return {
         "config": {"wide_screen_mode": True},
         "header": {

@@ -18,7 +18,7 @@ from eval_jobs.identity import content_hash
 from tracker.adapters.alerts.sending.bounded import within
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.target import Target
-from tracker.domain.alerts.text import LINK, Markup, Room, id_of, shown, text_of
+from tracker.domain.alerts.text import LINK, Markup, Room, blocks_text, id_of, message_text
 from tracker.domain.records.alerts import AlertMessage
 from tracker.domain.records.channels import MailRoute, MailSecurity
 
@@ -69,7 +69,7 @@ class Mail:
 
 def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
     """Return the mail, without its date."""
-    text = text_of(message)
+    text = message_text(message)
     domain = route.sender.rpartition("@")[2]
     causes = [f"<{content_hash(alert.fingerprint)}.cause@{domain}>" for alert in message.alerts[:MAX_REFERENCES]]
     mail = EmailMessage(policy=SMTP)
@@ -83,10 +83,10 @@ def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
     mail["Auto-Submitted"] = "auto-generated"
     where = address(text.link)
     link = f"{LINK}: {where}" if where else ""
-    mail.set_content("\n\n".join(filter(None, [text.title, *shown(text, TEXT, ROOM), link])) + "\n", cte=ENCODING)
+    mail.set_content("\n\n".join(filter(None, [text.title, *blocks_text(text, TEXT, ROOM), link])) + "\n", cte=ENCODING)
     anchor = f'<a href="{html.escape(where)}">{LINK}</a>' if where else ""
     title = f"<b>{html.escape(text.title)}</b>"
-    paragraphs = filter(None, [title, *shown(text, HTML, ROOM), anchor])
+    paragraphs = filter(None, [title, *blocks_text(text, HTML, ROOM), anchor])
     body = "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
     mail.add_alternative(f"<!doctype html>\n<html><body>\n{body}\n</body></html>\n", subtype="html", cte=ENCODING)
     return mail

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable, ConfigError
-from eval_jobs.host.plugins import Kind, find
+from eval_jobs.host.plugins import PluginKind, find_plugin
 from eval_jobs.records.program import Program
 from tracker.adapters.alerts.sending.bounded import within
 from tracker.domain.records.alerts import AlertMessage
 from tracker.domain.records.channels import ChannelKind
 from tracker.ports import Notifier
 
-CHANNELS = Kind(
+CHANNELS = PluginKind(
     group="tracker.channels", what="channel", setting="alerts.channel.kind", built_in=tuple(map(str, ChannelKind))
 )
 
@@ -26,7 +26,7 @@ class PluginChannel:
         """
         self._name = name
         self._patience_s = patience_s
-        self._found = find(CHANNELS, program.name)
+        self._found = find_plugin(CHANNELS, program.name)
         self._channel: Notifier = self._found.open(Notifier, name, program)
         with self._found.blamed(ConfigError):
             said = self._channel.repeat_s

@@ -6,7 +6,7 @@ import re
 
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, post, unknown_answer
-from tracker.domain.alerts.text import LINK, Markup, MessageText, Room, cut, shown, text_of
+from tracker.domain.alerts.text import LINK, Markup, MessageText, Room, blocks_text, cut, message_text
 from tracker.domain.records.alerts import AlertMessage
 
 MAX_HEADER_CHARS = 150
@@ -17,18 +17,18 @@ _LOOK_ALIKE = str.maketrans({"*": "∗", "`": "ˋ", "~": "∼", "&": "&amp;", "<
 _EDGE_OF_ITALICS = re.compile(r"(?<!\w)_|_(?!\w)|(?<=_)_|_(?=_)")
 
 
-def harmless(text: str) -> str:
+def escape_mrkdwn(text: str) -> str:
     """Return foreign text as it may stand in Slack's own markup: no link, no mention, no markup."""
     return _EDGE_OF_ITALICS.sub("＿", text.translate(_LOOK_ALIKE))  # noqa: RUF001 - looks the same, means nothing
 
 
 def _code(text: str) -> str:
     if "`" in text:
-        return harmless(text)
+        return escape_mrkdwn(text)
     return f"`{text.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;')}`"
 
 
-MARKUP = Markup(escape=harmless, bold=lambda text: f"*{text}*", quote=lambda text: f"> {text}", code=_code)
+MARKUP = Markup(escape=escape_mrkdwn, bold=lambda text: f"*{text}*", quote=lambda text: f"> {text}", code=_code)
 
 
 class Slack(HttpChannel):
@@ -36,7 +36,7 @@ class Slack(HttpChannel):
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port."""
-        reply = post(self.target, json_bytes(payload_of(text_of(message))))
+        reply = post(self.target, json_bytes(payload_of(message_text(message))))
         if reply.body.strip() != "ok":
             raise unknown_answer(self.target, reply)
         return "ok"
@@ -45,12 +45,12 @@ class Slack(HttpChannel):
 def payload_of(text: MessageText) -> dict[str, object]:
     """Return the message: `text` is what a phone shows, the blocks are what the channel shows."""
     header = {"type": "plain_text", "text": cut(text.title, MAX_HEADER_CHARS), "emoji": False}
-    sections = shown(text, MARKUP, ROOM)
+    sections = blocks_text(text, MARKUP, ROOM)
     where = address(text.link).replace("|", "%7C").replace("&", "&amp;")
     if where:
         sections.append(f"<{where}|{LINK}>")
     return {
-        "text": harmless(text.title),
+        "text": escape_mrkdwn(text.title),
         "blocks": [
             {"type": "header", "text": header},
             # `verbatim`: nothing in it becomes a link or a mention by itself

@@ -17,7 +17,7 @@ from dataclasses import asdict
 
 from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.posting import JSON, HttpChannel, json_bytes, post
-from tracker.domain.alerts.text import id_of, text_of
+from tracker.domain.alerts.text import id_of, message_text
 from tracker.domain.records.alerts import Alert, AlertMessage
 from tracker.domain.records.display import alert_subject_text, clean, one_line
 
@@ -68,7 +68,7 @@ def document_of(message: AlertMessage) -> dict[str, object]:
         "run": clean(message.run_id),
         "step": message.step,
         "is_firing": message.is_firing,
-        "title": text_of(message).title,
+        "title": message_text(message).title,
         "link": address(one_line(message.link)),
         "alerts": [_alert(alert) for alert in message.alerts],
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tracker.adapters.alerts.sending.markdown import linked, markdown
 from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, post
-from tracker.adapters.alerts.sending.verdict import BUSY_S, Taken, look_at_url, say
-from tracker.domain.alerts.text import LINK, Room, bytes_long, shown, text_of
+from tracker.adapters.alerts.sending.verdict import BUSY_S, AcceptanceRule, look_at_url, say
+from tracker.domain.alerts.text import LINK, Room, blocks_text, bytes_long, message_text
 from tracker.domain.records.alerts import AlertMessage
 
 MAX_BYTES = 4096
@@ -14,7 +14,7 @@ _BETWEEN = "\n\n"
 _MAX_ENTRIES = 60
 _MAX_LINK_BYTES = 800
 
-TAKEN = Taken(
+TAKEN = AcceptanceRule(
     fields=(("errcode", "errmsg"),),
     busy=dict.fromkeys((-1, 45009, 45033), BUSY_S),
     hints=(
@@ -30,7 +30,7 @@ class WeCom(HttpChannel):
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port."""
-        text = text_of(message)
+        text = message_text(message)
         colour = "warning" if text.is_firing else "info"
         head = f'### <font color="{colour}">{MARKUP.escape(text.title)}</font>'
         link = linked(text.link, LINK)
@@ -39,6 +39,6 @@ class WeCom(HttpChannel):
         between = len(_BETWEEN) * (_MAX_ENTRIES + 3)
         total = MAX_BYTES - bytes_long(head) - bytes_long(link) - between
         room = Room(total=total, count=_MAX_ENTRIES, size=bytes_long)
-        content = _BETWEEN.join(filter(None, [head, *shown(text, MARKUP, room), link]))
+        content = _BETWEEN.join(filter(None, [head, *blocks_text(text, MARKUP, room), link]))
         body = {"msgtype": "markdown", "markdown": {"content": content}}
         return TAKEN.check(self.target, post(self.target, json_bytes(body)))

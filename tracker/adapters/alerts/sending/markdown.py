@@ -20,7 +20,7 @@ _PLAIN_COMMAND = re.compile(r"[\w ./:@=,'\"+-]+")
 _NOTHING_WIDE = "\u200b"
 
 
-def harmless(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return foreign text as it may stand anywhere in such Markdown: no link, no mention, no picture, no markup."""
     text = _ENTITY.sub("＆", text.translate(_LOOK_ALIKE))  # noqa: RUF001 - meant
     text = _EDGE_OF_ITALICS.sub("＿", text)  # noqa: RUF001 - meant
@@ -43,9 +43,9 @@ def linked(link: str, words: str) -> str:
 def markdown(line_end: str) -> Markup:
     """Return how such Markdown is written; `line_end` begins a new line."""
     return Markup(
-        escape=harmless,
+        escape=escape_markdown,
         bold=lambda text: f"**{text}**",
         quote=lambda text: f"> {text}",
-        code=lambda text: f"`{text}`" if _PLAIN_COMMAND.fullmatch(text) else harmless(text),
+        code=lambda text: f"`{text}`" if _PLAIN_COMMAND.fullmatch(text) else escape_markdown(text),
         line_end=line_end,
     )

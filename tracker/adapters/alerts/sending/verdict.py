@@ -18,7 +18,7 @@ BUSY_S = 60.0
 """They count messages by the minute."""
 
 
-class Taken:
+class AcceptanceRule:
     """How one service says that it took a message.
 
     Args:

@@ -25,7 +25,7 @@ from eval_jobs.host.proc import boot_id
 from eval_jobs.identity import content_hash
 from eval_jobs.records.run_scope import is_of
 from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
-from tracker.adapters.checkpoints.bucket.listing import Prefix, facts_of
+from tracker.adapters.checkpoints.bucket.listing import Prefix, facts_of_listing
 from tracker.adapters.checkpoints.pins.hold import HELD, MANIFEST, Pin, new_hold, remove_folder, seal, store_error
 from tracker.adapters.checkpoints.pins.recovery import is_abandoned
 from tracker.domain.checkpoints.discovery import Complete
@@ -43,7 +43,7 @@ BACKOFF = Backoff(first_s=0.1, longest_s=10.0)
 """Attempts in a row that bring nothing before a download is left for the next look."""
 
 
-class Stopped(Exception):
+class SourceClosed(Exception):
     """The source is being closed; what was downloaded stays for the next start."""
 
 
@@ -84,11 +84,11 @@ class Fetcher:
         try:
             if self._download(folder, wanted):
                 (folder / BEGUN).unlink()
-                pin = seal(prefix, facts_of(prefix), complete, folder)
+                pin = seal(prefix, facts_of_listing(prefix), complete, folder)
         except (ConfigError, StoreUnavailable):
             self._begun[prefix.uri] = (version, folder)
             raise
-        except Stopped:
+        except SourceClosed:
             raise
         except BaseException as error:
             remove_folder(folder)
@@ -144,11 +144,11 @@ class Fetcher:
                         raise
                     log.info("%s: %s; going on from byte %d", thing.key, error.message, file.tell())
                     if self._stopped.wait(BACKOFF.wait_s(in_vain + 1)):
-                        raise Stopped from error
+                        raise SourceClosed from error
 
     def _write(self, file: BinaryIO, path: Path, block: bytes) -> None:
         if self._stopped.is_set():
-            raise Stopped
+            raise SourceClosed
         try:
             file.write(block)
             file.flush()  # so that a kill loses nothing of what is counted as there

@@ -74,7 +74,7 @@ def at_prefix(objects: Iterable[S3Object], location: S3Location, *, run_id: str,
     )
 
 
-def facts_of(prefix: Prefix) -> Facts:
+def facts_of_listing(prefix: Prefix) -> Facts:
     """Return what the listing says; in place of an inode, which says whose bytes these are, stands the ETag."""
     files = (
         FileFact(name=name, size=o.size, mtime_ns=o.modified_ns, inode=int(content_hash(o.etag)[:15], 16))
@@ -109,7 +109,7 @@ class Reader:
                 headers[name] = self._headers[thing] = self._headers.get(thing) or self._header(name, thing)
             elif name in DOCUMENTS:
                 documents[name] = self._documents[thing] = self._documents.get(thing) or self._document(thing)
-        return Listing(facts=facts_of(prefix), step=prefix.step, headers=headers, documents=documents)
+        return Listing(facts=facts_of_listing(prefix), step=prefix.step, headers=headers, documents=documents)
 
     def forget(self, prefix: Prefix) -> None:
         """Free the memory of a checkpoint that is done with or gone."""

@@ -27,7 +27,7 @@ _ERRORS: dict[str, type[CheckpointError]] = {
 }
 
 
-def pin_checkpoint(bucket: Bucket, *, run_id: str, pins_dir: Path) -> Checkpoint:
+def pin_from_bucket(bucket: Bucket, *, run_id: str, pins_dir: Path) -> Checkpoint:
     """Download and pin the checkpoint whose files lie right below the bucket's prefix.
 
     Raises:

@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, ConfigError, StoreError, StoreUnavailable
-from eval_jobs.host.unforeseen import report
+from eval_jobs.host.unforeseen import report_unforeseen
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.bucket.client import Bucket
-from tracker.adapters.checkpoints.bucket.fetch import Fetcher, Stopped
+from tracker.adapters.checkpoints.bucket.fetch import Fetcher, SourceClosed
 from tracker.adapters.checkpoints.bucket.listing import Prefix, Reader, group
 from tracker.adapters.checkpoints.bucket.uploads import Upload, Uploads
 from tracker.adapters.checkpoints.pins.hold import Pin, publish, remove_folder
@@ -108,7 +108,7 @@ class BucketSource:
         with self._looking:
             try:
                 self._look(now)
-            except Stopped:
+            except SourceClosed:
                 return
             except (ConfigError, StoreUnavailable) as error:
                 self._went_away(error, now)
@@ -134,7 +134,9 @@ class BucketSource:
             try:
                 self.look(self._steady_time())
             except Exception as error:  # noqa: BLE001 - the edge of a thread: without it nothing would ever be found again
-                report(log, f"looking at {self._bucket.location.uri} failed", error, then="it is tried again")
+                report_unforeseen(
+                    log, f"looking at {self._bucket.location.uri} failed", error, then="it is tried again"
+                )
             with self._looking:
                 settles_in_s = self._uploads.settles_in_s(self._steady_time())
             pause_s = self._options.rescan_s

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from eval_jobs.errors import CheckpointIncomplete
-from tracker.adapters.checkpoints.bucket.listing import Prefix, facts_of
+from tracker.adapters.checkpoints.bucket.listing import Prefix, facts_of_listing
 from tracker.adapters.checkpoints.files.gaps import Gaps
 from tracker.adapters.checkpoints.pins.hold import Pin
 from tracker.domain.checkpoints.buckets import PASSED_S, demand_whole_weights, patience_s
@@ -28,7 +28,7 @@ from tracker.domain.checkpoints.discovery import (
     assess,
 )
 from tracker.domain.checkpoints.listing import Facts, Listing, Site
-from tracker.domain.checkpoints.watching import Change, change_of, gap_is_due
+from tracker.domain.checkpoints.watching import FileChange, change_of, gap_is_due
 
 log = logging.getLogger(__name__)
 
@@ -170,8 +170,8 @@ class Uploads:
         if upload is None:
             return True
         if upload.pin is not None:
-            return change_of(upload.pin.weights(), facts_of(prefix)) is Change.CHANGED
-        return upload.facts != facts_of(prefix) or upload.prefix is None
+            return change_of(upload.pin.weights(), facts_of_listing(prefix)) is FileChange.CHANGED
+        return upload.facts != facts_of_listing(prefix) or upload.prefix is None
 
     def _assess(self, prefix: Prefix, listing: Listing, now: datetime) -> None:
         upload = Upload(site=prefix, prefix=prefix, facts=listing.facts, since=now)

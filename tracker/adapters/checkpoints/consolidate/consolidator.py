@@ -37,7 +37,7 @@ from eval_jobs.host.secrets import without_secrets
 from eval_jobs.host.storage import NO_SPACE
 from eval_jobs.types import CheckpointFormat
 from tracker.adapters.checkpoints.files.dcp_index import ALLOWED, read_index
-from tracker.adapters.checkpoints.files.listing import facts_of, read_document
+from tracker.adapters.checkpoints.files.listing import facts_of_folder, read_document
 from tracker.adapters.checkpoints.files.raw_files import model_files
 from tracker.adapters.checkpoints.pins.hold import demand_unchanged, remove_folder, store_error
 from tracker.adapters.checkpoints.pins.manifest import Pin, read_pin, write_manifest
@@ -278,7 +278,7 @@ def _finished(pin: Pin, files: list[str]) -> Pin:
     dropped = {*raw.weights, LATEST, f"{raw.raw_folder}/{DCP_INDEX}".lstrip("/"), "pytorch_model.bin.index.json"}
     small = {name for name in (*raw.held, *written) if not name.startswith("zero_to_")} - dropped - set(weights)
     held = weights + tuple(sorted(small))
-    facts = facts_of(folder)
+    facts = facts_of_folder(folder)
     if facts is None:
         raise StoreError(f"the pin {folder} of {pin.source} was deleted", hint="leave the folder of pins alone")
     done = replace(

@@ -30,7 +30,7 @@ from tracker.domain.checkpoints.listing import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class CheckpointLocation:
     """A folder that is a checkpoint by its name."""
 
     run_id: str
@@ -43,7 +43,9 @@ class Place:
         return str(self.path)
 
 
-def places_in(output_dir: Path, *, run_name: str, pattern: str, skip: Path | None = None) -> tuple[Place, ...]:
+def places_in(
+    output_dir: Path, *, run_name: str, pattern: str, skip: Path | None = None
+) -> tuple[CheckpointLocation, ...]:
     """Return the checkpoint folders in `output_dir` and one level below it, lowest step first.
 
     Symbolic links to folders are left out: `last-checkpoint` is a second name of a folder that is found anyway, and a
@@ -62,7 +64,7 @@ def places_in(output_dir: Path, *, run_name: str, pattern: str, skip: Path | Non
     return tuple(sorted(found, key=lambda p: (p.step, p.run_id, p.path)))
 
 
-def facts_of(folder: Path, root: Path | None = None) -> Facts | None:
+def facts_of_folder(folder: Path, root: Path | None = None) -> Facts | None:
     """Return what the file system says about a folder, or None when it is gone.
 
     Args:
@@ -168,7 +170,7 @@ def _demand_present(error: OSError) -> None:
         raise error
 
 
-def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[Place]:
+def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[CheckpointLocation]:
     try:
         entries = list(_folders(folder))
     except OSError:
@@ -180,9 +182,9 @@ def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[Place]:
 
 
 @lru_cache(maxsize=1 << 16)  # the same thousands of names are looked at every second
-def _place(run_id: str, path: str, name: str, pattern: str) -> Place | None:
+def _place(run_id: str, path: str, name: str, pattern: str) -> CheckpointLocation | None:
     step = step_of(name, pattern)
-    return None if step is None else Place(run_id=run_id, step=step, path=Path(path))
+    return None if step is None else CheckpointLocation(run_id=run_id, step=step, path=Path(path))
 
 
 def _folders(folder: Path) -> Iterator[os.DirEntry[str]]:

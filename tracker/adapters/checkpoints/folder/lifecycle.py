@@ -19,13 +19,13 @@ from pathlib import Path
 
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, ConsolidationFailed, StoreError
 from tracker.adapters.checkpoints.files.gaps import Gaps
-from tracker.adapters.checkpoints.files.listing import Place, facts_of, places_in, read_listing
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.adapters.checkpoints.folder.outage import Outage
 from tracker.adapters.checkpoints.pins.hold import Pin, hold, remove_folder
 from tracker.domain.checkpoints.discovery import Complete, Habits, NotYet, Readiness, WatchOptions, assess
 from tracker.domain.checkpoints.listing import Facts, has_lost_entry
 from tracker.domain.checkpoints.readiness import not_yet
-from tracker.domain.checkpoints.watching import Change, Look, change_of, gap_is_due, is_settled, settles_in_s
+from tracker.domain.checkpoints.watching import FileChange, Observation, change_of, gap_is_due, is_settled, settles_in_s
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _UNSEEN = NotYet(code=CheckpointIncomplete.code, reason="it had just been begun"
 
 @dataclass(kw_only=True)
 class _Folder:
-    place: Place
+    place: CheckpointLocation
     facts: Facts
     since: datetime
     """When the last change was seen."""
@@ -79,7 +79,7 @@ class Folders:
         """Take over what an earlier process had pinned."""
         last = {pin.run_id: pin.step for pin in sorted(pins, key=lambda p: p.step)}
         for pin in sorted(pins, key=lambda p: p.ready_ns):
-            place = Place(run_id=pin.run_id, step=pin.step, path=Path(pin.source))
+            place = CheckpointLocation(run_id=pin.run_id, step=pin.step, path=Path(pin.source))
             earlier = self._folders.get(place.path)
             if earlier is not None and earlier.stage is _Stage.HELD and earlier.pin is not None:
                 # The step was saved again, and we were killed before the first save was published.
@@ -155,7 +155,7 @@ class Folders:
 
     def refused(self, pin: Pin, error: CheckpointError, now: datetime) -> None:
         """Note that a hold turned out to be useless, or useless here and now."""
-        place = Place(run_id=pin.run_id, step=pin.step, path=Path(pin.source))
+        place = CheckpointLocation(run_id=pin.run_id, step=pin.step, path=Path(pin.source))
         self.gaps.add(place, error, now)
         if not isinstance(error, ConsolidationFailed):
             remove_folder(Path(pin.folder))
@@ -183,11 +183,11 @@ class Folders:
 
     # --- private: looking
 
-    def _seen(self, folder: _Folder, now: datetime, heard: Mapping[str, datetime]) -> Look:
-        return Look(now=now, settle_s=self._options.settle_s, heard_at=heard.get(folder.place.uri))
+    def _seen(self, folder: _Folder, now: datetime, heard: Mapping[str, datetime]) -> Observation:
+        return Observation(now=now, settle_s=self._options.settle_s, heard_at=heard.get(folder.place.uri))
 
-    def _places(self) -> tuple[Place, ...] | None:
-        places: tuple[Place, ...] = ()
+    def _places(self) -> tuple[CheckpointLocation, ...] | None:
+        places: tuple[CheckpointLocation, ...] = ()
         try:
             places = places_in(
                 self._output_dir, run_name=self._run_name, pattern=self._options.pattern, skip=self._pins_dir
@@ -207,7 +207,7 @@ class Folders:
             return None
         return places
 
-    def _look(self, place: Place, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
+    def _look(self, place: CheckpointLocation, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
         """Look at one folder; return whether something new is held."""
         try:
             is_new = self._look_into(place, now, is_full=is_full, is_passed=is_passed)
@@ -222,11 +222,11 @@ class Folders:
         self.outage.end(place.path)
         return is_new
 
-    def _look_into(self, place: Place, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
+    def _look_into(self, place: CheckpointLocation, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
         folder = self._folders.get(place.path)
         if folder is not None and folder.stage is _Stage.TAKEN and not is_full and not _is_touched(folder):
             return False
-        facts = facts_of(place.path, self._root)
+        facts = facts_of_folder(place.path, self._root)
         if facts is None:
             return False  # the next sweep finds it gone
         if folder is None:
@@ -253,12 +253,12 @@ class Folders:
         if pin is None or facts == folder.facts:
             return False
         weights = change_of(pin.weights(), facts)
-        if weights is Change.CHANGED:
+        if weights is FileChange.CHANGED:
             return self._rewritten(folder, pin, facts, now)
         if folder.stage is _Stage.TAKEN:
             folder.facts = facts
             return False
-        if Change.SHRUNK in {weights, change_of(folder.facts.files, facts)}:
+        if FileChange.SHRUNK in {weights, change_of(folder.facts.files, facts)}:
             self._shrunk(folder, pin, facts, now)
             return False
         return self._grown(folder, pin, facts, now)
@@ -276,7 +276,7 @@ class Folders:
         """Files are gone: the trainer deletes the folder, or somebody tidies up."""
         if _is_final(folder, pin):
             self._finish_or_drop(folder, pin)
-        elif change_of(pin.source_files, facts) is Change.SAME:
+        elif change_of(pin.source_files, facts) is FileChange.SAME:
             folder.facts, folder.since = facts, now
 
     def _grown(self, folder: _Folder, pin: Pin, facts: Facts, now: datetime) -> bool:

@@ -14,7 +14,7 @@ from eval_jobs.errors import (
 )
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import Consolidator
-from tracker.adapters.checkpoints.files.listing import Place, facts_of, places_in, read_listing
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.adapters.checkpoints.pins.hold import hold, publish, remove_folder, store_error
 from tracker.domain.checkpoints.discovery import Complete, NotYet, Rejected, WatchOptions, assess
 from tracker.domain.checkpoints.listing import Facts, usual_step_of
@@ -27,7 +27,7 @@ _SIGNS = ("config.json", "adapter_config.json", "model.safetensors.index.json", 
 """One of these without weights is a checkpoint that is not complete; none of them is no checkpoint."""
 
 
-def pin_checkpoint(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions | None = None) -> Checkpoint:
+def pin_folder(path: Path, *, run_id: str, pins_dir: Path, options: WatchOptions | None = None) -> Checkpoint:
     """Pin one folder: a trainer's checkpoint, or what save_pretrained wrote; a sharded state is put together.
 
     The step is the one in the folder's name (`checkpoint-100`), else the one that trainer_state.json says, else 0.
@@ -50,7 +50,7 @@ def pin_checkpoint(path: Path, *, run_id: str, pins_dir: Path, options: WatchOpt
     readiness = assess(listing, allow_pickle=options.allow_pickle)
     if not isinstance(readiness, Complete):
         raise _error(folder, facts, readiness)
-    place = Place(run_id=run_id, step=readiness.step, path=folder)
+    place = CheckpointLocation(run_id=run_id, step=readiness.step, path=folder)
     pin = hold(place, facts, readiness, pins_dir)
     if pin is None:
         raise CheckpointIncomplete(
@@ -73,7 +73,7 @@ def _consolidator(options: WatchOptions, pins_dir: Path) -> Consolidator:
 def _facts(folder: Path) -> Facts:
     if folder.exists() and not folder.is_dir():
         raise CheckpointNotFound(f"{folder} is a file", hint="name the folder that holds config.json and the weights")
-    facts = facts_of(folder)
+    facts = facts_of_folder(folder)
     if facts is None:
         raise CheckpointNotFound(f"{folder} does not exist", hint="check the path; rotation may have deleted it")
     return facts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eval_jobs.errors import CheckpointNotFound
 from eval_jobs.types import CheckpointFormat
-from tracker.adapters.checkpoints.files.listing import Place, facts_of, places_in, read_listing
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.domain.checkpoints.discovery import Complete, NotYet, Rejected, assess
 from tracker.domain.checkpoints.listing import RawKind, is_training_log, usual_step_of
 
@@ -66,7 +66,7 @@ def find_runs(folder: Path) -> FoundFolder:
             f"{folder} cannot be listed: {error.strerror}",
             hint="name the trainer's output folder: the one that holds checkpoint-100 and so on",
         ) from error
-    by_run: dict[str, list[Place]] = {}
+    by_run: dict[str, list[CheckpointLocation]] = {}
     for place in places:
         by_run.setdefault(place.run_id, []).append(place)
     runs = sorted((_describe(run_id, group) for run_id, group in by_run.items()), key=lambda r: r.sub_folder)
@@ -84,7 +84,7 @@ def find_runs(folder: Path) -> FoundFolder:
 # --- private
 
 
-def _places(folder: Path) -> tuple[str, tuple[Place, ...]]:
+def _places(folder: Path) -> tuple[str, tuple[CheckpointLocation, ...]]:
     for pattern in PATTERNS:
         places = places_in(folder, run_name="", pattern=pattern)
         if places:
@@ -92,7 +92,7 @@ def _places(folder: Path) -> tuple[str, tuple[Place, ...]]:
     return PATTERNS[0], ()
 
 
-def _describe(run_id: str, places: list[Place]) -> FoundRun:
+def _describe(run_id: str, places: list[CheckpointLocation]) -> FoundRun:
     """Describe one run; `places` are ordered by step."""
     newest = [_readiness(place) for place in reversed(places[-3:])]
     complete = next((r for r in newest if isinstance(r, Complete)), None)
@@ -108,9 +108,9 @@ def _describe(run_id: str, places: list[Place]) -> FoundRun:
     )
 
 
-def _readiness(place: Place) -> Complete | NotYet | Rejected:
+def _readiness(place: CheckpointLocation) -> Complete | NotYet | Rejected:
     try:
-        facts = facts_of(place.path)
+        facts = facts_of_folder(place.path)
         if facts is None:
             return NotYet(code="", reason="it was deleted meanwhile", hint="")
         return assess(read_listing(facts, usual_step_of(place.path.name)))

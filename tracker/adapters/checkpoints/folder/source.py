@@ -25,14 +25,14 @@ from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import Consolidations, Consolidator
 from tracker.adapters.checkpoints.folder.hints import Hints
 from tracker.adapters.checkpoints.folder.lifecycle import Folders
-from tracker.adapters.checkpoints.folder.once import pin_checkpoint
+from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs
 from tracker.adapters.checkpoints.pins.hold import Pin, publish
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.discovery import WatchOptions
 from tracker.domain.records.types import Gap
 
-__all__ = ["FilesystemSource", "FoundFolder", "FoundRun", "find_runs", "pin_checkpoint"]
+__all__ = ["FilesystemSource", "FoundFolder", "FoundRun", "find_runs", "pin_folder"]
 
 log = logging.getLogger(__name__)
 

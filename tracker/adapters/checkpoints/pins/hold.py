@@ -26,14 +26,14 @@ from eval_jobs.host import proc
 from eval_jobs.host.storage import write_error
 from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
-from tracker.adapters.checkpoints.files.listing import Place, facts_of, read_listing
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
 from tracker.adapters.checkpoints.files.safetensors_file import read_weights
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST, Pin, is_unchanged, read_pin, write_manifest
 from tracker.adapters.checkpoints.pins.soundness import PUBLISHED, demand_sound
 from tracker.domain.checkpoints.discovery import Complete, assess
 from tracker.domain.checkpoints.listing import TRAINER_STATE, Facts, FileFact, RawKind, Site
 from tracker.domain.checkpoints.tensors import WeightsContent
-from tracker.domain.checkpoints.watching import Change, change_of, time_of_ns
+from tracker.domain.checkpoints.watching import FileChange, change_of, time_of_ns
 
 __all__ = [
     "HELD",
@@ -58,7 +58,9 @@ HELD = ".held-"
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
-def hold(place: Place, facts: Facts, complete: Complete, pins_dir: Path, *, copy_weights: bool = False) -> Pin | None:
+def hold(
+    place: CheckpointLocation, facts: Facts, complete: Complete, pins_dir: Path, *, copy_weights: bool = False
+) -> Pin | None:
     """Take hold of a complete folder; None when it changed or went away meanwhile.
 
     Args:
@@ -195,10 +197,10 @@ def _take(source: Path, target: Path, *, is_link: bool) -> bool:
     return False
 
 
-def _is_as_seen(place: Place, facts: Facts, complete: Complete) -> bool:
+def _is_as_seen(place: CheckpointLocation, facts: Facts, complete: Complete) -> bool:
     """Return whether the trainer has written none of the held files again."""
-    now = facts_of(place.path)
-    return now is None or change_of(_files_of(facts, complete), now) is not Change.CHANGED
+    now = facts_of_folder(place.path)
+    return now is None or change_of(_files_of(facts, complete), now) is not FileChange.CHANGED
 
 
 def _files_of(facts: Facts, complete: Complete) -> tuple[FileFact, ...]:
@@ -207,7 +209,7 @@ def _files_of(facts: Facts, complete: Complete) -> tuple[FileFact, ...]:
 
 def _checked(place: Site, facts: Facts, complete: Complete, folder: Path, linked: Set[str]) -> Pin | None:
     """Return the pin if it holds what was seen: the same inodes, complete again by the same rules."""
-    source_files, own = _files_of(facts, complete), facts_of(folder)
+    source_files, own = _files_of(facts, complete), facts_of_folder(folder)
     if own is None:
         return None
     if [_expected(f, linked) for f in own.files] != [_expected(f, linked) for f in source_files]:
@@ -232,7 +234,7 @@ def _expected(file: FileFact, linked: Set[str]) -> tuple[str, int, int]:
     return (file.name, file.size, file.inode if file.name in linked else 0)
 
 
-def _still_there(place: Place, complete: Complete) -> bool:
+def _still_there(place: CheckpointLocation, complete: Complete) -> bool:
     return all((place.path / name).exists() for name in complete.held)
 
 

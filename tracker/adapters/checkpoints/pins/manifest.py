@@ -12,10 +12,10 @@ from pydantic import TypeAdapter
 from eval_jobs.codec import from_document, to_document
 from eval_jobs.errors import SchemaTooNew, StoreError
 from eval_jobs.types import Checkpoint
-from tracker.adapters.checkpoints.files.listing import facts_of
+from tracker.adapters.checkpoints.files.listing import facts_of_folder
 from tracker.domain.checkpoints.discovery import Complete
 from tracker.domain.checkpoints.listing import FileFact
-from tracker.domain.checkpoints.watching import Change, change_of
+from tracker.domain.checkpoints.watching import FileChange, change_of
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +82,8 @@ def read_pin(folder: Path) -> Pin | None:
 
 def is_unchanged(pin: Pin) -> bool:
     """Return whether our files are still as they were when they were held."""
-    facts = facts_of(Path(pin.folder))
-    return facts is not None and change_of(pin.own_files, facts) is Change.SAME
+    facts = facts_of_folder(Path(pin.folder))
+    return facts is not None and change_of(pin.own_files, facts) is FileChange.SAME
 
 
 def write_manifest(pin: Pin, folder: Path, *, is_durable: bool) -> None:

@@ -16,7 +16,7 @@ from tracker.adapters.checkpoints.files.listing import read_document
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
 from tracker.adapters.checkpoints.pins.manifest import Pin, read_pin
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG, CONFIG, Broken, Document
-from tracker.domain.checkpoints.tensor_names import Earlier, absent_by_config, compare_weights, names_text
+from tracker.domain.checkpoints.tensor_names import Earlier, absent_by_config, compare_weights, tensors_text
 from tracker.domain.checkpoints.tensors import WeightsContent, never_written
 
 PUBLISHED = "step-"
@@ -45,7 +45,7 @@ def demand_sound(pin: Pin, content: WeightsContent) -> tuple[str, ...]:
     if pin.complete.format is CheckpointFormat.FULL:
         absent = absent_by_config([t.name for t in content.tensors], config)
         if absent:
-            fault = f"{names_text(absent)} missing, which its config.json implies"
+            fault = f"{tensors_text(absent)} missing, which its config.json implies"
             raise CheckpointIncomplete(f"{pin.source} cannot be evaluated: {fault}", hint=_SAVE_AGAIN)
     base = _base_notes(pin)
     earlier = _earlier(pin)

@@ -18,7 +18,7 @@ from eval_jobs.evaluate.asking.failures import (
     describe,
     pause_s,
 )
-from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter, Stopped
+from eval_jobs.evaluate.asking.limiter import ConcurrencyLimiter, StopFlag
 from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 from eval_jobs.evaluate.common.answer_check import is_overflow
 from tests.fakes.openai_server import context_overflow
@@ -59,7 +59,7 @@ def failing(error: Exception) -> Callable[[], str]:
     return request
 
 
-class Lapse(Stopped):
+class Lapse(StopFlag):
     """What a breaker waits for, on a clock that only waiting moves. `waits`: every one of them, in seconds."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Lapse(Stopped):
         return self.is_set()
 
 
-class Noticed(Stopped):
+class Noticed(StopFlag):
     """Waits really, and lets a test know that somebody waits."""
 
     def __init__(self) -> None:

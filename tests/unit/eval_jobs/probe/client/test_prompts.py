@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_jobs.probe.client.prompts import LONG_WORDS, SHORT_WORDS, Calibration, calibrate, word_prompt
+from eval_jobs.probe.client.prompts import LONG_WORDS, SHORT_WORDS, PromptLengthFit, calibrate, word_prompt
 
 
 def test_a_prompt_has_as_many_words_as_asked() -> None:
@@ -36,19 +36,19 @@ def test_a_server_that_counts_linearly_gets_the_length_that_was_asked(
 
 
 def test_a_server_that_counts_nothing_gets_a_token_a_word() -> None:
-    assert calibrate(None, 30) == Calibration()
+    assert calibrate(None, 30) == PromptLengthFit()
     assert calibrate(30, None).words_for(64) == 64
 
 
 def test_counts_that_make_no_sense_are_not_believed() -> None:
-    assert calibrate(9, 9) == Calibration()
-    assert calibrate(20, 3) == Calibration()
+    assert calibrate(9, 9) == PromptLengthFit()
+    assert calibrate(20, 3) == PromptLengthFit()
 
 
 def test_a_template_longer_than_the_load_still_leaves_a_word() -> None:
-    assert Calibration(fixed=100.0, per_word=1.0).words_for(64) == 1
+    assert PromptLengthFit(fixed=100.0, per_word=1.0).words_for(64) == 1
 
 
 @given(st.integers(1, 10_000))
 def test_a_prompt_to_be_cut_is_longer_than_asked(tokens: int) -> None:
-    assert Calibration(per_word=1.1).words_for_more_than(tokens) * 1.1 > tokens
+    assert PromptLengthFit(per_word=1.1).words_for_more_than(tokens) * 1.1 > tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_jobs.serve.process.logfile import REASON_CHARS, advice, clean, exit_words, last_error
+from eval_jobs.serve.process.logfile import REASON_CHARS, advice, exit_words, last_error, without_prefixes
 
 WORKER_FAILED = """\
 (APIServer pid=23085) WARNING 11-20 12:25:06 [system_utils.py:255] Found ulimit of 20000 and failed with error limit
@@ -86,8 +86,8 @@ def test_a_reason_is_cut_before_it_fills_the_screen() -> None:
 
 def test_the_prefixes_of_a_line_are_taken_off_and_the_line_is_kept() -> None:
     line = "\x1b[0;36m(EngineCore pid=12)\x1b[0;0m INFO 11-20 12:25:06 [gpu/model.py:7] Loading (2 of 3) [x]"
-    assert clean(line) == "Loading (2 of 3) [x]"
-    assert clean("(not a prefix) text") == "(not a prefix) text"
+    assert without_prefixes(line) == "Loading (2 of 3) [x]"
+    assert without_prefixes("(not a prefix) text") == "(not a prefix) text"
 
 
 def test_exit_codes_are_said_as_a_person_would() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from eval_jobs.errors import ConfigError, PortTaken
-from eval_jobs.serve.process.control import ask, model_names
+from eval_jobs.serve.process.control import ask, served_model_names
 from eval_jobs.serve.process.port import PORTS, choose_port
 from tests.fakes.openai_server import OpenAIServer, Reply
 
@@ -50,7 +50,7 @@ def test_an_answer_is_read_past_any_proxy() -> None:
         answer = ask(server.port, "/v1/models")
     assert answer is not None
     assert answer.status == 200
-    assert model_names(answer.body) == ("tiny",)
+    assert served_model_names(answer.body) == ("tiny",)
 
 
 def test_an_error_answer_is_an_answer() -> None:
@@ -66,4 +66,4 @@ def test_where_nobody_listens_there_is_no_answer() -> None:
 
 @pytest.mark.parametrize("body", [None, [], "x", {}, {"data": None}, {"data": {}}, {"data": ["x", {"name": "y"}]}])
 def test_anything_but_a_list_of_models_names_none(body: object) -> None:
-    assert model_names(body) == ()
+    assert served_model_names(body) == ()

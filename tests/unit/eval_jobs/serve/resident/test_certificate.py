@@ -12,15 +12,15 @@ import pytest
 
 from eval_jobs.errors import ServeError
 from eval_jobs.serve.resident.certificate import (
-    Kind,
+    CertificateScope,
     Proof,
     Tried,
     canaries_digest,
+    compare_answers,
     every_proof,
     extension_version,
-    find,
+    find_certificate,
     first_difference,
-    judge,
     store,
     store_if_possible,
 )
@@ -28,7 +28,7 @@ from eval_jobs.types import Canary
 from tests.requires import PROJECT
 from tests.tiny_model import checkpoint_record
 
-KIND = Kind(
+KIND = CertificateScope(
     way="swap",
     architecture="LlamaForCausalLM",
     layout="l",
@@ -55,11 +55,11 @@ def other_at(row: int, **changes: object) -> tuple[Canary, ...]:
 
 
 def certificate() -> Proof:
-    return judge(KIND, COLD, COLD, TRIED)
+    return compare_answers(KIND, COLD, COLD, TRIED)
 
 
 def refusal() -> Proof:
-    return judge(KIND, "it answered NaN", COLD, TRIED)
+    return compare_answers(KIND, "it answered NaN", COLD, TRIED)
 
 
 def test_equal_answers_are_a_certificate_that_names_what_it_was_tried_with() -> None:
@@ -80,7 +80,7 @@ def test_equal_answers_are_a_certificate_that_names_what_it_was_tried_with() -> 
 )
 def test_the_smallest_difference_is_a_refusal_that_says_what_differed(warm: tuple[Canary, ...], words: str) -> None:
     assert first_difference(warm, COLD) == words
-    proof = judge(KIND, warm, COLD, TRIED)
+    proof = compare_answers(KIND, warm, COLD, TRIED)
     assert not proof.is_certificate
     assert proof.differed == words
 
@@ -109,14 +109,14 @@ def test_the_digest_sees_the_last_bit() -> None:
 )
 def test_a_certificate_is_of_no_use_for_anything_else(tmp_path: Path, change: dict[str, object]) -> None:
     store(tmp_path, certificate())
-    assert find(tmp_path, KIND) == certificate()
-    assert find(tmp_path, replace(KIND, **change)) is None  # type: ignore[arg-type]
+    assert find_certificate(tmp_path, KIND) == certificate()
+    assert find_certificate(tmp_path, replace(KIND, **change)) is None  # type: ignore[arg-type]
 
 
 def test_a_refusal_counts_more_than_a_certificate_whichever_came_last(tmp_path: Path) -> None:
     for proof in (certificate(), refusal(), certificate()):
         store(tmp_path, proof)
-    assert find(tmp_path, KIND) == refusal()
+    assert find_certificate(tmp_path, KIND) == refusal()
     assert [proof.is_certificate for _, proof in every_proof(tmp_path)] == [True, False]
 
 
@@ -125,7 +125,7 @@ def test_a_file_that_holds_another_kind_than_its_name_says_is_none(tmp_path: Pat
     (file,) = tmp_path.iterdir()
     other = replace(KIND, engine="vllm 0.33.0")
     file.rename(tmp_path / file.name.replace(KIND.id, other.id))
-    assert find(tmp_path, other) is None
+    assert find_certificate(tmp_path, other) is None
     assert list(every_proof(tmp_path)) == []
 
 
@@ -146,10 +146,10 @@ def test_a_kill_while_it_is_written_leaves_a_whole_one_or_none(tmp_path: Path) -
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=PROJECT, check=False)
     assert killed.returncode == 9
-    assert find(tmp_path, KIND) is None
+    assert find_certificate(tmp_path, KIND) is None
     assert list(every_proof(tmp_path)) == []
     store(tmp_path, certificate())
-    assert find(tmp_path, KIND) == certificate()
+    assert find_certificate(tmp_path, KIND) == certificate()
 
 
 def test_the_code_that_loads_weights_has_a_version() -> None:

@@ -11,7 +11,7 @@ import pytest
 from eval_jobs.errors import CheckpointNotFound, ConfigError, Incomparable
 from eval_jobs.types import Checkpoint
 from tests.unit.tracker.app.screening_bench import RUN, SCREENING, Bench, checkpoint, kind_of, through
-from tracker.app.commands.bisect import Lost, Places, Turn, bisect
+from tracker.app.commands.bisect import Lost, Places, SearchStep, bisect
 from tracker.app.tick import tick
 from tracker.domain.compare.bisection import most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
@@ -42,7 +42,7 @@ def sparse(lost_at: int | None, *, screening: Screening | None = None) -> Bench:
 
 
 def found_by(bench: Bench, lost: Lost = SUMS, where: Places | None = None) -> LostBetween:
-    turn = Turn(clock=bench.fakes.clock, evaluated=lambda _: bench.settle(), show=lambda _, __: None)
+    turn = SearchStep(clock=bench.fakes.clock, evaluated=lambda _: bench.settle(), show=lambda _, __: None)
     return bisect(bench.world, lost, places() if where is None else where, turn)
 
 
@@ -79,7 +79,7 @@ def test_a_search_that_was_stopped_goes_on_where_it_was() -> None:
             raise KeyboardInterrupt
         bench.settle()
 
-    turn = Turn(clock=bench.fakes.clock, evaluated=stopped, show=lambda _, __: None)
+    turn = SearchStep(clock=bench.fakes.clock, evaluated=stopped, show=lambda _, __: None)
     with pytest.raises(KeyboardInterrupt):
         bisect(bench.world, SUMS, places(), turn)
     bench.settle()

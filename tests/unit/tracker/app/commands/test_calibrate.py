@@ -21,7 +21,7 @@ from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.commands.calibrate import carry_out, estimate_of, next_calibration
+from tracker.app.commands.calibrate import calibration_estimate, next_calibration, run_calibration
 from tracker.app.steps.conclude import CalibrationContext
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
@@ -84,7 +84,7 @@ class Site:
         return next_calibration(self.fakes.history, self.checkpoint, self.suite, self.serve)
 
     def calibrated(self, meanwhile: Callable[[QueueState], None] | None = None) -> Calibration:
-        return carry_out(
+        return run_calibration(
             self.next_plan(), self.context, clock=self.fakes.clock, meanwhile=meanwhile or (lambda _: self.work())
         )
 
@@ -264,16 +264,16 @@ def test_what_it_will_cost_is_told_by_the_newest_evaluation_of_the_same(suite: S
     site = Site(suite, Flipping(0))
     records = site.fakes.run.records
     by_id = {record.plan.id: record for record in records}
-    assert estimate_of(site.next_plan(), records, by_id.get) is None  # another suite
+    assert calibration_estimate(site.next_plan(), records, by_id.get) is None  # another suite
     plan = next_calibration(site.fakes.history, site.checkpoint, records[0].plan.suite, records[0].plan.serve)
-    cost = estimate_of(plan, records, by_id.get)
+    cost = calibration_estimate(plan, records, by_id.get)
     assert cost is not None
     newest = records[-1]
     assert newest.engine is not None
     assert (cost.step, cost.answers) == (newest.plan.checkpoint.step, 2 * 3 * 80)
     assert cost.load_s == 2 * newest.engine.load_s
     assert cost.scoring_s == pytest.approx(2 * 3 * 3.2)
-    assert estimate_of(plan, (), by_id.get) is None
+    assert calibration_estimate(plan, (), by_id.get) is None
     screen = screen_plan(newest.plan, Screen(samples=10))
     later = replace(newest, plan=screen, finished_at=newest.finished_at + timedelta(days=1))
-    assert estimate_of(plan, (*records, later), by_id.get) == cost  # a part of the samples costs less
+    assert calibration_estimate(plan, (*records, later), by_id.get) == cost  # a part of the samples costs less

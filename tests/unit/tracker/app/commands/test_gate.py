@@ -9,12 +9,12 @@ import pytest
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.identity import calibration_plan
-from eval_jobs.types import EngineInfo, EvalRecord, EvalResult, Part, ProbeResult, Screen
+from eval_jobs.types import EngineInfo, EvalRecord, EvalResult, ProbeResult, Screen, ScreenPart
 from tests.fakes.history import FakeHistory
 from tests.records import LOAD, forgetting_run
 from tests.unit.tracker.domain.making import START, plan_of, record_of, suite_of
 from tracker.app.commands.gate import gate_of, gathered
-from tracker.domain.gate.rules import BenchmarkRule, Change, GatePolicy, LatencyLimit
+from tracker.domain.gate.rules import BenchmarkRule, GatedChange, GatePolicy, LatencyLimit
 from tracker.domain.gate.types import GateWord
 from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness
 from tracker.domain.records.types import LatencyMetric
@@ -35,7 +35,7 @@ def screened(record: EvalRecord, left_out: int) -> EvalRecord:
 
 def rest_of(record: EvalRecord, **changes: object) -> EvalRecord:
     """Return the record that a screen's rest becomes: all answers, and no timing."""
-    suite = replace(record.plan.suite, part=Part(screen=Screen(samples=10), is_rest=True))
+    suite = replace(record.plan.suite, part=ScreenPart(screen=Screen(samples=10), is_rest=True))
     return replace(record, plan=replace(record.plan, id="rest", suite=suite), probes=(), **changes)  # type: ignore[arg-type]
 
 
@@ -136,4 +136,4 @@ def test_only_what_is_known_of_the_two_sides_benchmarks_goes_into_a_case() -> No
 def test_a_change_that_is_named_and_not_there_is_a_wrong_call() -> None:
     before, after = (record_of(step, {"sums": SAME}) for step in (1, 2))
     with pytest.raises(ConfigError, match="prompt is said to have changed, and is the same on both sides"):
-        gathered(after, before, FakeHistory(), GatePolicy(changed=(Change.PROMPT,)))
+        gathered(after, before, FakeHistory(), GatePolicy(changed=(GatedChange.PROMPT,)))

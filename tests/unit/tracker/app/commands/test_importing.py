@@ -16,9 +16,9 @@ from tests.fakes.clock import FakeClock
 from tests.imported import fields, given, lm_eval, lm_eval_rows
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.adapters.history.store_sql import SqlHistory
-from tracker.app.commands.importing import Taken, import_results, policy_of, publish_all
+from tracker.app.commands.importing import JudgedImport, import_results, policy_of, publish_all
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
-from tracker.domain.imports.records import ImportedCheckpoint, Target, checkpoints_of
+from tracker.domain.imports.records import ImportedCheckpoint, ImportTarget, checkpoints_of
 from tracker.domain.imports.types import Sheet
 from tracker.domain.records.types import Policy, Report, VerdictWord
 from tracker.domain.scores.mean_series import means_of
@@ -36,16 +36,16 @@ def imported(*counts: int, first: int = 1000, samples: bool = True) -> tuple[Imp
         scores = [1.0] * count + [0.0] * (N - count)
         document = fields(lm_eval({"copa": count / N}, n=N, step=first + 1000 * index))
         sheets += sheets_of_lm_eval(document, {"copa": lm_eval_rows(scores)} if samples else {}, given())
-    return checkpoints_of(sheets, Target(run_id="others", suite="s"))
+    return checkpoints_of(sheets, ImportTarget(run_id="others", suite="s"))
 
 
-def take(fakes: FakeWorld, checkpoints: Sequence[ImportedCheckpoint]) -> tuple[Taken, ...]:
+def take(fakes: FakeWorld, checkpoints: Sequence[ImportedCheckpoint]) -> tuple[JudgedImport, ...]:
     taken = import_results(fakes.world(), checkpoints, clock=fakes.clock, show=lambda _: None)
     assert publish_all(fakes.tracking) == 0
     return taken
 
 
-def words(taken: Sequence[Taken]) -> Mapping[int, VerdictWord]:
+def words(taken: Sequence[JudgedImport]) -> Mapping[int, VerdictWord]:
     return {one.report.step: one.report.verdicts[0].word for one in taken}
 
 

@@ -11,8 +11,8 @@ from tests.fakes.alerting import FakeAlerting
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tracker.app.steps.alerting import AlertDispatcher
-from tracker.domain.alerts.evidence import comparing, evidence_of
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, Evidence, SubjectKind
+from tracker.domain.alerts.evidence import alert_evidence_of, comparing
+from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.types import Baseline, Comparison, Report, Verdict, VerdictWord
 
@@ -22,7 +22,7 @@ BEFORE, AFTER = RUN.records[5], RUN.records[6]
 
 
 def loss(benchmark: str = "facts", subset: str = "", **changes: object) -> Alert:
-    evidence = Evidence(score=0.0, change=-0.9, baseline_steps=(500, 600), n_common=40, n_lost=36)
+    evidence = AlertEvidence(score=0.0, change=-0.9, baseline_steps=(500, 600), n_common=40, n_lost=36)
     alert = Alert(
         fingerprint="f",
         run_id=RUN.run_id,
@@ -131,7 +131,7 @@ def report(run_id: str = "run a") -> Report:
 
 
 def test_the_numbers_are_those_that_decided_and_the_command_shows_them() -> None:
-    assert evidence_of(verdict()) == Evidence(
+    assert alert_evidence_of(verdict()) == AlertEvidence(
         score=0.5,
         change=-0.4,
         ci_low=-0.6,
@@ -145,6 +145,6 @@ def test_the_numbers_are_those_that_decided_and_the_command_shows_them() -> None
 
 
 def test_a_baseline_of_another_run_is_no_step_of_this_one() -> None:
-    assert evidence_of(verdict(Baseline.PINNED)).baseline_steps == ()
+    assert alert_evidence_of(verdict(Baseline.PINNED)).baseline_steps == ()
     assert comparing(report(), verdict(Baseline.PINNED)) == ""
     assert comparing(report(), replace(verdict(), comparisons=())) == ""

@@ -15,9 +15,9 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
 from tests.records import forgetting_run
-from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
-from tracker.app.steps.collect import Item, Keeping, collect
+from tracker.app.steps.collect import Keeping, StoredItem, collect
 from tracker.domain.best.retention import KeepPolicy
 from tracker.domain.records.types import Gap, Pinned
 
@@ -36,7 +36,7 @@ def keep(tmp_path: Path) -> Keep:
         history, queue, clock = FakeHistory(), FakeQueue(), FakeClock()
         for index, record in enumerate(RUN.records):
             folder = trainer.save(tmp_path / "out", STEPS[index], seed=index)
-            pinned = pin_checkpoint(folder, run_id=RUN.run_id, pins_dir=tmp_path / "pins")
+            pinned = pin_folder(folder, run_id=RUN.run_id, pins_dir=tmp_path / "pins")
             mine = _of(record, pinned)
             if index < measured:
                 history.append(mine)
@@ -54,7 +54,7 @@ def kept_pins(keeping: Keeping) -> list[int]:
     return [pin.checkpoint.step for pin in keeping.pins.held()]
 
 
-def of_kind(items: tuple[Item, ...], kind: str) -> dict[int, bool]:
+def of_kind(items: tuple[StoredItem, ...], kind: str) -> dict[int, bool]:
     return {item.choice.checkpoint.step: item.is_given_up for item in items if item.kind == kind}
 
 

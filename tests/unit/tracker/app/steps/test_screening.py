@@ -11,8 +11,8 @@ from eval_jobs.types import (
     Benchmark,
     Checkpoint,
     CheckpointFormat,
-    Part,
     Screen,
+    ScreenPart,
     ServeSpec,
     Suite,
 )
@@ -48,7 +48,7 @@ def test_a_screen_is_another_plan_of_the_same_benchmarks() -> None:
     data = Benchmark(name="sums", adapter="exact", data="/data/sums.jsonl", data_digest="a" * 64)
     suite = Suite(name="default", benchmarks=(data, Benchmark(name="gsm8k", adapter="gsm8k", limit=100)))
     plan = make_plan(own, suite, ServeSpec(), ())
-    screened = make_plan(own, replace(suite, part=Part(screen=Screen(samples=10))), ServeSpec(), ())
+    screened = make_plan(own, replace(suite, part=ScreenPart(screen=Screen(samples=10))), ServeSpec(), ())
     assert screened.id != plan.id
     assert benchmark_fingerprint(data, screened.suite) == benchmark_fingerprint(data, plan.suite)
 

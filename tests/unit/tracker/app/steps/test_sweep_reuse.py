@@ -13,7 +13,7 @@ from eval_jobs.queue.rules import lease_end
 from eval_jobs.types import SampleStatus
 from tests.sweeping import LOADS, NOW, RECORDED, answered, sweep_of
 from tests.unit.tracker.app.steps.test_sweeps import RUN, TWO, Bench, followed
-from tracker.app.steps.sweeps import take_over
+from tracker.app.steps.sweeps import take_sweep_result
 from tracker.domain.sweeps.types import TurnState
 
 
@@ -50,7 +50,7 @@ def test_loads_are_put_on_a_checkpoint_also_where_its_scores_are_known() -> None
     assert (claim.plan.suite.benchmarks, claim.plan.loads) == ((), LOADS)
     bench.queue.finish(claim, answered(claim.plan), now=TWO)
     for _ in range(2):  # the second time as after a failure, when the turn has ended
-        take_over(answered(claim.plan), bench.service())
+        take_sweep_result(answered(claim.plan), bench.service())
         followed(bench, TWO + timedelta(minutes=1))
         (kept,) = bench.store.results([begun.plans[0].id]).values()
         assert kept.plan == begun.plans[0]

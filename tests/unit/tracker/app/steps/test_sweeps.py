@@ -18,7 +18,15 @@ from tests.fakes.queue import FakeQueue
 from tests.fakes.sweeps import FakeSweeps
 from tests.fakes.tracking import FakeTracking
 from tests.sweeping import CHECKPOINTS, LOADS, NOW, OTHER, RECORDED, FakePins, answered, sweep_of
-from tracker.app.steps.sweeps import LEASE_S, SweepService, begin_by_hand, carry_on, choose, follow, take_over
+from tracker.app.steps.sweeps import (
+    LEASE_S,
+    SweepService,
+    begin_by_hand,
+    carry_on,
+    follow,
+    select_checkpoints,
+    take_sweep_result,
+)
 from tracker.domain.sweeps.types import Missed, Sweep, Timetable, Turn, TurnState
 
 RUN = RECORDED.run_id
@@ -59,7 +67,7 @@ class Bench:
             self.queue.finish(claim, answered(claim.plan), now=NOW)
         for record in self.queue.finished():
             if record.plan.sweep is not None:
-                take_over(record, service)
+                take_sweep_result(record, service)
         return names
 
     def states(self, sweep: str = "nightly") -> list[TurnState]:
@@ -264,7 +272,7 @@ def test_a_kill_at_any_call_loses_and_doubles_nothing(at: int, *, after: bool) -
         service = bench.service(**fragile)
         follow(service, TWO)
         for record in finished(bench):
-            take_over(record, service)
+            take_sweep_result(record, service)
         follow(service, TWO + timedelta(seconds=1))
     except Killed:
         died = True
@@ -305,7 +313,7 @@ def test_a_turn_whose_schedule_was_taken_out_is_skipped_and_says_so() -> None:
 
 def test_a_run_without_checkpoints_and_one_that_nobody_knows_are_said_and_the_rest_is_asked() -> None:
     bench = Bench(sweep_of(checkpoints=("latest", "ghost@latest:2", "best", "12345", "models:/m@champion")))
-    choice = choose(bench.service(), bench.sweeps["nightly"])
+    choice = select_checkpoints(bench.service(), bench.sweeps["nightly"])
     assert [c.step for c in choice.checkpoints] == [400]
     assert choice.missing == (
         "ghost@latest:2: no checkpoint of ghost is held",
@@ -324,13 +332,13 @@ def test_the_best_checkpoint_is_the_one_that_its_peak_names() -> None:
     bench = Bench(sweep_of(checkpoints=("best",)))
     for record in RECORDED.records:
         bench.history.append(record)
-    assert [c.step for c in choose(bench.service(), bench.sweeps["nightly"]).checkpoints] == [400]
+    assert [c.step for c in select_checkpoints(bench.service(), bench.sweeps["nightly"]).checkpoints] == [400]
 
 
 def test_a_version_of_the_registry_is_the_held_checkpoint_with_its_weights() -> None:
     bench = Bench(sweep_of(checkpoints=("models:/sft@champion", "200")))
     service = bench.service(registered=lambda _: CHECKPOINTS[1])
-    assert [c.step for c in choose(service, bench.sweeps["nightly"]).checkpoints] == [200]
+    assert [c.step for c in select_checkpoints(service, bench.sweeps["nightly"]).checkpoints] == [200]
 
 
 def test_checkpoints_of_another_run_are_asked_and_counted_to_the_run_whose_sweep_it_is() -> None:

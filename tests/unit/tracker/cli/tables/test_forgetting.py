@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from tests.records import RecordedRun, forgetting_run, scores_of_run
-from tracker.cli.tables.forgetting import ledger_view
+from tracker.cli.tables.forgetting import ledger_tables
 from tracker.domain.forgetting.ledger import run_ledger
 from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.forgetting.types import LostTexts, RunLedger
@@ -27,7 +27,7 @@ LEDGER = ledger_of(RUN)
 
 def shown(ledger: RunLedger, *, subsets: int = 5, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width)
-    console.print(ledger_view(ledger, subsets=subsets))
+    console.print(ledger_tables(ledger, subsets=subsets))
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
 from tests.sweeping import CHECKPOINTS, LOADS, NOW, OTHER, RECORDED, answered, sweep_of
-from tracker.cli.tables.sweep import board_lines, change_text, list_table, turn_text
+from tracker.cli.tables.sweep import board_lines, list_table, turn_change_text, turn_text
 from tracker.domain.sweeps.board import Board, board_of
 from tracker.domain.sweeps.matrix import plans_of
 from tracker.domain.sweeps.types import Turn, TurnState
@@ -65,10 +65,10 @@ def test_a_name_that_would_clear_the_screen_is_shown_and_not_obeyed() -> None:
 
 def test_a_turn_in_words() -> None:
     assert turn_text(TURN, 3) == "running, 3 of 4 evaluations made: best: nothing has a score"
-    assert change_text(TURN) == "begins, 4 evaluations; not asked: best: nothing has a score"
+    assert turn_change_text(TURN) == "begins, 4 evaluations; not asked: best: nothing has a score"
     done = replace(TURN, state=TurnState.DONE, by_hand=True, note="", missed=4)
     assert turn_text(done, 4) == "by hand, done, 4 evaluations, for 5 times"
-    assert change_text(replace(done, state=TurnState.SKIPPED, missed=0, note="no")) == "by hand, skipped: no"
+    assert turn_change_text(replace(done, state=TurnState.SKIPPED, missed=0, note="no")) == "by hand, skipped: no"
 
 
 def test_the_list_says_when_each_comes_and_what_became_of_it() -> None:

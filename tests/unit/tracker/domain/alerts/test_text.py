@@ -9,19 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.alert_messages import EVIDENCE, HOSTILE, alert, huge, message_of, ordinary, resolved
-from tracker.domain.alerts.text import MAX_QUESTIONS, Markup, Room, bytes_long, entry_of, plain_lines, shown, text_of
-from tracker.domain.records.alerts import AlertKind, AlertState, AlertSubject, Evidence, SubjectKind
+from tracker.domain.alerts.text import (
+    MAX_QUESTIONS,
+    Markup,
+    Room,
+    blocks_text,
+    bytes_long,
+    entry_of,
+    message_text,
+    plain_lines,
+)
+from tracker.domain.records.alerts import AlertEvidence, AlertKind, AlertState, AlertSubject, SubjectKind
 
 PLAIN = Markup(escape=str, bold=str, quote=lambda text: f"> {text}", code=str)
 
 
 def test_the_title_names_run_step_and_what_happened() -> None:
-    assert text_of(ordinary()).title == "run-a step 600: sums regressed"
+    assert message_text(ordinary()).title == "run-a step 600: sums regressed"
 
 
 def test_the_title_counts_what_else_happened() -> None:
     message = message_of(alert(1), alert(2, subject="capitals"), alert(3, subject="logic"))
-    assert text_of(message).title == "run-a step 600: sums regressed (and 2 more)"
+    assert message_text(message).title == "run-a step 600: sums regressed (and 2 more)"
 
 
 def test_a_loss_is_shown_with_its_interval_its_counts_its_questions_and_the_next_command() -> None:
@@ -41,7 +50,7 @@ def test_a_loss_is_shown_with_its_interval_its_counts_its_questions_and_the_next
 
 
 def test_a_slower_checkpoint_is_shown_in_times_and_requests() -> None:
-    evidence = Evidence(change=1.42, ci_low=1.31, ci_high=1.55, is_ratio=True, n_common=64, baseline_steps=(500,))
+    evidence = AlertEvidence(change=1.42, ci_low=1.31, ci_high=1.55, is_ratio=True, n_common=64, baseline_steps=(500,))
     subject = AlertSubject(kind=SubjectKind.LATENCY, name="default")
     slower = replace(alert(kind=AlertKind.LATENCY, evidence=evidence), subject=subject)
     lines = plain_lines(entry_of(slower))
@@ -51,7 +60,7 @@ def test_a_slower_checkpoint_is_shown_in_times_and_requests() -> None:
 
 
 def test_what_is_over_says_since_when_and_shows_no_number_that_is_not_known() -> None:
-    text = text_of(resolved())
+    text = message_text(resolved())
     assert not text.is_firing
     assert plain_lines(text.entries[0]) == [
         "Resolved: sums: the loss is over",
@@ -77,7 +86,7 @@ def test_foreign_text_becomes_single_lines_of_bounded_length_that_can_be_encoded
     message = message_of(
         alert(subject=foreign, message=foreign, run_id=foreign, command=foreign, evidence=evidence), link=foreign
     )
-    text = text_of(message)
+    text = message_text(message)
     entry = text.entries[0]
     assert len(entry.lost) == MAX_QUESTIONS
     for line in (text.title, text.link, entry.headline, entry.sentence, entry.command, *entry.lost):
@@ -95,14 +104,14 @@ def test_a_command_that_is_too_long_is_left_out_and_never_cut() -> None:
 
 
 def test_all_is_shown_where_there_is_room() -> None:
-    text = text_of(message_of(alert(1), alert(2)))
-    blocks = shown(text, PLAIN, Room(total=4000))
+    text = message_text(message_of(alert(1), alert(2)))
+    blocks = blocks_text(text, PLAIN, Room(total=4000))
     assert ["> What is 17 + 25?" in block for block in blocks] == [True, True]
 
 
 def test_each_entry_is_named_before_one_is_shown_in_full() -> None:
-    text = text_of(message_of(*(alert(n, subject=f"part-{n}") for n in range(9))))
-    blocks = shown(text, PLAIN, Room(total=1000))
+    text = message_text(message_of(*(alert(n, subject=f"part-{n}") for n in range(9))))
+    blocks = blocks_text(text, PLAIN, Room(total=1000))
     assert [f"part-{n} regressed" in block for n, block in enumerate(blocks)] == [True] * 9
     assert ["change" in block for block in blocks] == [True, *[False] * 8]
 
@@ -110,8 +119,8 @@ def test_each_entry_is_named_before_one_is_shown_in_full() -> None:
 @pytest.mark.parametrize("character", ["x", "错", "😀"])
 @pytest.mark.parametrize("limit", [2000, 3500, 20_000])
 def test_bytes_are_counted_and_what_has_no_room_is_counted_too(character: str, limit: int) -> None:
-    text = text_of(huge(character))
-    blocks = shown(text, PLAIN, Room(total=limit, size=bytes_long))
+    text = message_text(huge(character))
+    blocks = blocks_text(text, PLAIN, Room(total=limit, size=bytes_long))
     assert sum(map(bytes_long, blocks)) <= limit
     left_out = int(blocks[-1].removeprefix("and ").removesuffix(" more"))
     assert left_out == 60 - (len(blocks) - 1)
@@ -119,8 +128,8 @@ def test_bytes_are_counted_and_what_has_no_room_is_counted_too(character: str, l
 
 
 def test_an_entry_that_is_too_long_for_one_block_is_shown_shortly_and_blocks_are_counted() -> None:
-    text = text_of(message_of(alert(1, message="x" * 600), *(alert(n) for n in range(2, 9))))
-    blocks = shown(text, PLAIN, Room(total=40_000, each=500, count=4))
+    text = message_text(message_of(alert(1, message="x" * 600), *(alert(n) for n in range(2, 9))))
+    blocks = blocks_text(text, PLAIN, Room(total=40_000, each=500, count=4))
     assert [len(block) <= 500 for block in blocks] == [True] * 5
     assert ["change" in block for block in blocks] == [False, True, True, True, False]
     assert blocks[-1] == "and 4 more"

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from tests.records import forgetting_run, scores_of_run
 from tracker.domain.best.choice import best_of
-from tracker.domain.best.retention import BEST_OF_SUITE, Identity, best_checkpoints, choose, identity_of, merged
+from tracker.domain.best.retention import (
+    BEST_OF_SUITE,
+    Identity,
+    best_checkpoints,
+    decide_retention,
+    identity_of,
+    merged,
+)
 from tracker.domain.scores.run_scores import RunScores
 
 checkpoints = st.builds(
@@ -28,22 +35,22 @@ def kept(choices: object) -> list[int]:
 
 def test_the_last_steps_of_every_run_are_kept() -> None:
     every = [of(step, run) for step in (100, 200, 300) for run in ("a", "b")]
-    choices = choose(every, keep=1, reasons={})
+    choices = decide_retention(every, keep=1, reasons={})
     assert [(c.checkpoint.run_id, c.checkpoint.step) for c in choices if c.reasons] == [("a", 300), ("b", 300)]
     assert choices[-1].reasons == ("one of the last 1",)
 
 
 def test_without_a_budget_all_are_kept() -> None:
-    assert kept(choose([of(1), of(2)], keep=None, reasons={})) == [1, 2]
+    assert kept(decide_retention([of(1), of(2)], keep=None, reasons={})) == [1, 2]
 
 
 def test_both_contents_of_a_step_that_was_written_again_count_as_one() -> None:
-    choices = choose([of(1), of(2, digest="x"), of(2, digest="y")], keep=1, reasons={})
+    choices = decide_retention([of(1), of(2, digest="x"), of(2, digest="y")], keep=1, reasons={})
     assert kept(choices) == [2, 2]
 
 
 def test_a_reason_of_its_own_keeps_an_old_one_and_is_told() -> None:
-    choices = choose([of(1), of(2), of(3)], keep=1, reasons={of(1): ("first of the run",)})
+    choices = decide_retention([of(1), of(2), of(3)], keep=1, reasons={of(1): ("first of the run",)})
     assert [c.reasons for c in choices] == [("first of the run",), (), ("one of the last 1",)]
 
 
@@ -51,7 +58,7 @@ def test_a_reason_of_its_own_keeps_an_old_one_and_is_told() -> None:
 def test_every_checkpoint_is_decided_once_and_nothing_with_a_reason_goes(
     found: list[Identity], keep: int, protected: set[Identity]
 ) -> None:
-    choices = choose(found, keep=keep, reasons=dict.fromkeys(protected, ("mine",)))
+    choices = decide_retention(found, keep=keep, reasons=dict.fromkeys(protected, ("mine",)))
     assert sorted(c.checkpoint.step for c in choices) == sorted(c.step for c in set(found))
     goes = {c.checkpoint for c in choices if not c.reasons}
     assert not goes & protected

@@ -11,8 +11,8 @@ from tracker.domain.checkpoints.listing import Facts, FileFact
 from tracker.domain.checkpoints.watching import (
     PROMPT_S,
     STALLED_S,
-    Change,
-    Look,
+    FileChange,
+    Observation,
     change_of,
     gap_is_due,
     is_settled,
@@ -24,7 +24,7 @@ from tracker.domain.checkpoints.watching import (
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOW_NS = int(NOW.timestamp()) * 1_000_000_000
 SETTLE_S = 3.0
-LOOK = Look(now=NOW, settle_s=SETTLE_S)
+LOOK = Observation(now=NOW, settle_s=SETTLE_S)
 WAITING = NotYet(code="E-CKPT-INCOMPLETE", reason="a shard is missing", hint="wait")
 PICKLE = Rejected(code="E-CKPT-UNSAFE", reason="a pickle", hint="convert it")
 
@@ -51,17 +51,17 @@ def facts(*files: FileFact) -> Facts:
 
 
 def test_new_files_beside_the_held_ones_change_nothing() -> None:
-    assert change_of([file("a")], facts(file("a"), file("b"))) is Change.SAME
+    assert change_of([file("a")], facts(file("a"), file("b"))) is FileChange.SAME
 
 
 def test_files_that_only_go_mean_deletion() -> None:
-    assert change_of([file("a"), file("b")], facts(file("b"))) is Change.SHRUNK
-    assert change_of([file("a")], facts()) is Change.SHRUNK
+    assert change_of([file("a"), file("b")], facts(file("b"))) is FileChange.SHRUNK
+    assert change_of([file("a")], facts()) is FileChange.SHRUNK
 
 
 @pytest.mark.parametrize("after", [file("a", mtime_ns=2), file("a", inode=2), replace(file("a"), size=2)])
 def test_a_file_written_again_is_a_change_even_while_others_go(after: FileFact) -> None:
-    assert change_of([file("a"), file("b")], facts(after)) is Change.CHANGED
+    assert change_of([file("a"), file("b")], facts(after)) is FileChange.CHANGED
 
 
 def test_an_old_checkpoint_with_the_trainers_last_file_is_settled_at_first_sight() -> None:
@@ -80,9 +80,9 @@ HEARD_NS = NOW_NS - 300_000_000 + 1
 """Newest file time of a checkpoint that was finished just longer ago than PROMPT_S."""
 
 
-def heard(before_s: float, *, settle_s: float = SETTLE_S) -> Look:
+def heard(before_s: float, *, settle_s: float = SETTLE_S) -> Observation:
     """A look whose last file event came `before_s` ago."""
-    return Look(now=NOW, settle_s=settle_s, heard_at=NOW - timedelta(seconds=before_s))
+    return Observation(now=NOW, settle_s=settle_s, heard_at=NOW - timedelta(seconds=before_s))
 
 
 def test_a_short_wait_is_enough_where_the_end_is_proven_and_was_heard() -> None:
@@ -100,7 +100,7 @@ def test_a_short_wait_is_enough_where_the_end_is_proven_and_was_heard() -> None:
         (True, NOW_NS - 1_000_000_000, heard(0.3)),  # whole seconds: a second writing could look the same
     ],
 )
-def test_the_long_wait_stays_wherever_something_is_unsure(prompt: bool, newest_ns: int, look: Look) -> None:  # noqa: FBT001
+def test_the_long_wait_stays_wherever_something_is_unsure(prompt: bool, newest_ns: int, look: Observation) -> None:  # noqa: FBT001
     since = NOW - timedelta(seconds=PROMPT_S)
     assert not is_settled(complete(prompt=prompt), newest_ns, since, look)
     assert is_settled(complete(prompt=prompt), newest_ns, NOW - timedelta(seconds=SETTLE_S), look)
@@ -115,9 +115,9 @@ def test_a_setting_below_the_short_wait_is_obeyed() -> None:
 @pytest.mark.parametrize("heard_at", [None, NOW])
 def test_the_wait_ends_exactly_when_it_is_settled(prompt: bool, age_s: float, heard_at: datetime | None) -> None:  # noqa: FBT001
     since = NOW - timedelta(seconds=age_s)
-    look = Look(now=NOW, settle_s=SETTLE_S, heard_at=heard_at)
+    look = Observation(now=NOW, settle_s=SETTLE_S, heard_at=heard_at)
     wait_s = settles_in_s(complete(prompt=prompt), NOW_NS, since, look)
-    later = Look(now=NOW + timedelta(seconds=wait_s), settle_s=SETTLE_S, heard_at=heard_at)
+    later = Observation(now=NOW + timedelta(seconds=wait_s), settle_s=SETTLE_S, heard_at=heard_at)
     assert is_settled(complete(prompt=prompt), NOW_NS, since, look) == (wait_s == 0)
     assert is_settled(complete(prompt=prompt), NOW_NS, since, later)
 

@@ -10,7 +10,7 @@ from tracker.domain.compare.sample_pages import (
     CHANGED_SAMPLES,
     FIXED_SAMPLES,
     MAX_BENCHMARKS,
-    Choice,
+    SampleFilter,
     SamplePage,
     sample_pages,
 )
@@ -23,7 +23,7 @@ def at(step: int) -> EvalRecord:
     return next(record for record in RUN.records if record.plan.checkpoint.step == step)
 
 
-def page_of(before: EvalRecord, after: EvalRecord, name: str, choice: Choice) -> SamplePage:
+def page_of(before: EvalRecord, after: EvalRecord, name: str, choice: SampleFilter) -> SamplePage:
     pages = sample_pages(before, after, NAMES).pages
     (page,) = (page for page in pages if (page.benchmark, page.choice) == (name, choice))
     return page
@@ -41,9 +41,9 @@ def samples_of(record: EvalRecord, name: str) -> tuple[SampleScore, ...]:
 
 
 def test_the_fixed_set_is_the_same_for_every_two_checkpoints_and_in_whatever_order_the_data_comes() -> None:
-    first = page_of(at(200), at(500), "facts", Choice.FIXED)
+    first = page_of(at(200), at(500), "facts", SampleFilter.FIXED)
     shuffled = with_samples(at(1000), "facts", *samples_of(at(1000), "facts")[::-1])
-    second = page_of(at(600), shuffled, "facts", Choice.FIXED)
+    second = page_of(at(600), shuffled, "facts", SampleFilter.FIXED)
     assert len(first.after.rows) == FIXED_SAMPLES
     assert {row.sample_id for row in first.after.rows} == {row.sample_id for row in second.before.rows}
     assert first.chosen_from == 80
@@ -51,13 +51,13 @@ def test_the_fixed_set_is_the_same_for_every_two_checkpoints_and_in_whatever_ord
 
 def test_a_checkpoint_has_one_fixed_sheet_whatever_it_is_held_against() -> None:
     assert (
-        page_of(at(200), at(600), "facts", Choice.FIXED).after
-        == page_of(at(600), at(900), "facts", Choice.FIXED).before
+        page_of(at(200), at(600), "facts", SampleFilter.FIXED).after
+        == page_of(at(600), at(900), "facts", SampleFilter.FIXED).before
     )
 
 
 def test_what_changed_comes_first_and_of_it_what_was_lost() -> None:
-    page = page_of(at(600), at(900), "facts", Choice.CHANGED)
+    page = page_of(at(600), at(900), "facts", SampleFilter.CHANGED)
     before, after = ([row.score for row in sheet.rows] for sheet in (page.before, page.after))
     lost = sum(1 for old, new in zip(before, after, strict=True) if (old, new) == (1.0, 0.0))
     assert lost == CHANGED_SAMPLES < page.chosen_from
@@ -68,7 +68,7 @@ def test_what_changed_comes_first_and_of_it_what_was_lost() -> None:
 
 def test_where_nothing_changed_there_is_the_fixed_set_alone() -> None:
     pages = sample_pages(at(600), replace(at(600), plan=at(700).plan), NAMES).pages
-    assert {page.choice for page in pages} == {Choice.FIXED}
+    assert {page.choice for page in pages} == {SampleFilter.FIXED}
 
 
 def test_the_benchmark_that_lost_the_most_comes_first_and_those_beyond_the_limit_are_named() -> None:
@@ -87,11 +87,11 @@ def test_a_sample_without_a_score_has_none_and_says_why() -> None:
     broken = [
         replace(s, score=None, status=SampleStatus.ERROR, answer="", detail="the stream was cut") for s in samples
     ]
-    rows = page_of(with_samples(at(500), "facts", *samples), at(600), "facts", Choice.FIXED).after.rows
+    rows = page_of(with_samples(at(500), "facts", *samples), at(600), "facts", SampleFilter.FIXED).after.rows
     record = with_samples(
         at(600), "facts", *(b if i % 3 else s for i, (s, b) in enumerate(zip(samples, broken, strict=True)))
     )
-    partly = page_of(at(500), record, "facts", Choice.FIXED).after.rows
+    partly = page_of(at(500), record, "facts", SampleFilter.FIXED).after.rows
     assert all(row.score is not None for row in rows)
     without = [row for row in partly if row.status is SampleStatus.ERROR]
     assert without
@@ -111,26 +111,26 @@ def test_answers_that_were_deleted_are_none_and_the_step_is_named() -> None:
 def test_weights_saved_again_at_the_step_have_pages_of_their_own() -> None:
     again = replace(at(600).plan.checkpoint, digest="f" * 64)
     record = replace(at(600), plan=replace(at(600).plan, checkpoint=again))
-    one, other = (page_of(r, at(900), "facts", Choice.FIXED).before for r in (at(600), record))
+    one, other = (page_of(r, at(900), "facts", SampleFilter.FIXED).before for r in (at(600), record))
     assert one.key != other.key
 
 
 def test_scores_between_right_and_wrong_are_numbers() -> None:
     samples = samples_of(at(900), "facts")
     half = with_samples(at(900), "facts", replace(samples[0], score=0.5), *samples[1:])
-    assert not page_of(at(600), half, "facts", Choice.FIXED).before.is_right_or_wrong
-    assert page_of(at(600), at(900), "facts", Choice.FIXED).before.is_right_or_wrong
+    assert not page_of(at(600), half, "facts", SampleFilter.FIXED).before.is_right_or_wrong
+    assert page_of(at(600), at(900), "facts", SampleFilter.FIXED).before.is_right_or_wrong
 
 
 def test_equal_questions_are_told_apart_and_hostile_text_is_harmless() -> None:
     one, two, *rest = samples_of(at(900), "facts")
     same = [replace(s, prompt="\x1b[31mWhat\n\x00is it?", answer="\ud800") for s in (one, two)]
     record = with_samples(at(900), "facts", *same, *rest)
-    names = [row.title for row in page_of(record, record, "facts", Choice.FIXED).after.rows]
+    names = [row.title for row in page_of(record, record, "facts", SampleFilter.FIXED).after.rows]
     assert len(set(names)) == len(names)
     texts = [
         text
-        for row in page_of(at(600), record, "facts", Choice.CHANGED).after.rows
+        for row in page_of(at(600), record, "facts", SampleFilter.CHANGED).after.rows
         for text in (row.title, row.prompt, row.answer or "")
     ]
     assert not any(char in text for text in texts for char in "\x1b\x00\ud800")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tracker.domain.forgetting.levels import Unit
+from tracker.domain.forgetting.levels import LedgerSubject
 from tracker.domain.regression.detector import Track
 from tracker.domain.regression.jitter import TAU_START, Jitter
 from tracker.domain.scores.matrix import ScoreMatrix, empty_matrix, inserted
@@ -24,12 +24,12 @@ def matrix_from(values: ArrayLike) -> ScoreMatrix:
     return matrix
 
 
-def unit_of(values: ArrayLike, jitter: Jitter = JITTER) -> Unit:
+def unit_of(values: ArrayLike, jitter: Jitter = JITTER) -> LedgerSubject:
     """Return a unit of `values`, shape (T, n), at steps 100, 200, ..."""
     matrix = matrix_from(values)
     count = matrix.means.size
     track = Track(scores=matrix, rows=np.arange(count))
-    return Unit(track=track, jitter=jitter, steps=steps_of(count), higher_is_better=True)
+    return LedgerSubject(track=track, jitter=jitter, steps=steps_of(count), higher_is_better=True)
 
 
 def steps_of(count: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import pytest
 from tests.requires import PROJECT, shared_data
 from tests.unit.tracker.domain.forgetting.building import matrix_from, unit_of
 from tracker.domain.forgetting.levels import forgetting_of, raw_forgetting
-from tracker.domain.forgetting.sample_lives import changes_of, flow_between, is_lost, known_share, lives_of
+from tracker.domain.forgetting.sample_lives import event_matrix, flow_between, is_lost, known_share, lives_of
 from tracker.domain.regression.jitter import Jitter
 
 GOLDEN = json.loads((PROJECT / "tests" / "golden" / "forgetting.json").read_text(encoding="utf-8"))
@@ -44,7 +44,7 @@ def test_the_lives_of_samples() -> None:
     case = GOLDEN["samples"]
     matrix = matrix_from(values_of(case["lives"]).T)
     rows = np.arange(10)
-    changes = changes_of(lives_of(matrix, rows))
+    changes = event_matrix(lives_of(matrix, rows))
     assert ["".join(LETTERS[life]) for life in changes.T] == case["changes"]
     before, after = known_share(matrix, rows[:5]), known_share(matrix, rows[5:])
     assert [None if np.isnan(s) else s for s in before] == case["share_before"]
@@ -65,7 +65,7 @@ def test_the_shared_cases() -> None:
         unit = unit_of(values)
         matrix = matrix_from(values)
         rows = np.arange(values.shape[0])
-        changes = changes_of(lives_of(matrix, rows))
+        changes = event_matrix(lives_of(matrix, rows))
         forgotten = (changes == 2).sum(axis=0)
         known = matrix.codes[-1] == matrix.codes.max()
         learned = np.any(changes == 1, axis=0)

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from benchmarks.verdicts.series import Case, simulate
 from tests.unit.tracker.domain.forgetting.building import levels, unit_of
-from tracker.domain.forgetting.levels import Forgetting, Unit, expected_largest, forgetting_of, last_width
+from tracker.domain.forgetting.levels import Forgetting, LedgerSubject, expected_largest, forgetting_of, last_width
 from tracker.domain.regression.detector import jitter_of
 from tracker.domain.scores.matrix import FloatArray
 
 FORGETS = (0.1, 0.3, 0.6, 0.8, 0.8, 0.8, 0.8, 0.5, 0.3, 0.2, 0.2, 0.2)
 
 
-def found_of(unit: Unit) -> Forgetting:
+def found_of(unit: LedgerSubject) -> Forgetting:
     found = forgetting_of(unit)
     assert found is not None
     return found

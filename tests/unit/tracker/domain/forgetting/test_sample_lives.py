@@ -9,8 +9,8 @@ from hypothesis.extra import numpy as arrays
 from benchmarks.verdicts.series import Case, simulate
 from tests.unit.tracker.domain.forgetting.building import matrix_from, steps_of
 from tracker.domain.forgetting.sample_lives import (
-    Change,
-    changes_of,
+    SampleEvent,
+    event_matrix,
     flow_between,
     is_lost,
     known_share,
@@ -30,12 +30,12 @@ TABLES = arrays.arrays(
 
 
 def test_a_sample_is_learned_forgotten_and_relearned() -> None:
-    changes = changes_of(lives_of(matrix_from([[0.0], [1.0], [1.0], [0.0], [NAN], [1.0]]), np.arange(6)))
+    changes = event_matrix(lives_of(matrix_from([[0.0], [1.0], [1.0], [0.0], [NAN], [1.0]]), np.arange(6)))
     events = sample_events(changes[:, 0], steps_of(6))
     assert [(e.step, e.change) for e in events] == [
-        (200, Change.LEARNED),
-        (400, Change.FORGOTTEN),
-        (600, Change.RELEARNED),
+        (200, SampleEvent.LEARNED),
+        (400, SampleEvent.FORGOTTEN),
+        (600, SampleEvent.RELEARNED),
     ]
 
 
@@ -46,12 +46,12 @@ def test_half_right_is_not_right() -> None:
 
 def test_a_sample_without_scores_has_no_life() -> None:
     matrix = matrix_from([[NAN], [NAN], [NAN], [NAN]])
-    assert not changes_of(lives_of(matrix, np.arange(4))).any()
+    assert not event_matrix(lives_of(matrix, np.arange(4))).any()
     assert np.isnan(known_share(matrix, np.arange(2)))[0]
 
 
 def test_events_are_counted_by_step() -> None:
-    events = step_events(changes_of(lives_of(matrix_from([[1, 0], [0, 1], [1, 1]]), np.arange(3))), steps_of(3))
+    events = step_events(event_matrix(lives_of(matrix_from([[1, 0], [0, 1], [1, 1]]), np.arange(3))), steps_of(3))
     assert [(e.step, e.learned, e.forgotten, e.relearned) for e in events] == [
         (100, 1, 0, 0),
         (200, 1, 1, 0),
@@ -84,7 +84,7 @@ def test_one_checkpoint_on_a_side_is_too_few(before: list[int]) -> None:
 def test_what_was_never_learned_is_never_lost(values: FloatArray) -> None:
     rows = np.arange(values.shape[0])
     matrix = matrix_from(values)
-    changes = changes_of(lives_of(matrix, rows))
+    changes = event_matrix(lives_of(matrix, rows))
     learned = np.any(changes == 1, axis=0)
     half = max(1, rows.size // 2)
     lost = is_lost(known_share(matrix, rows[:half]), known_share(matrix, rows[half:]))
@@ -94,7 +94,7 @@ def test_what_was_never_learned_is_never_lost(values: FloatArray) -> None:
 
 @given(TABLES)
 def test_changes_take_turns(values: FloatArray) -> None:
-    changes = changes_of(lives_of(matrix_from(values), np.arange(values.shape[0])))
+    changes = event_matrix(lives_of(matrix_from(values), np.arange(values.shape[0])))
     for life in changes.T:
         happened = life[life > 0].tolist()
         assert happened == ([1, *([2, 3] * len(happened))])[: len(happened)]
@@ -114,8 +114,8 @@ def test_what_a_run_loses_the_reversed_run_gains(values: FloatArray) -> None:
 def test_the_order_of_samples_does_not_matter(values: FloatArray, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(values.shape[1])
     rows = np.arange(values.shape[0])
-    one = changes_of(lives_of(matrix_from(values), rows))
-    other = changes_of(lives_of(matrix_from(values[:, order]), rows))
+    one = event_matrix(lives_of(matrix_from(values), rows))
+    other = event_matrix(lives_of(matrix_from(values[:, order]), rows))
     assert np.array_equal(one[:, order], other)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.requires import shared_data
 from tests.unit.tracker.domain.forgetting.building import JITTER, levels, steps_of, unit_of
-from tracker.domain.forgetting.levels import Unit
+from tracker.domain.forgetting.levels import LedgerSubject
 from tracker.domain.forgetting.transfer import Teaching, backward_transfer, phase_spans, teaching_of
 from tracker.domain.records.types import Phase
 from tracker.domain.regression.detector import Track
@@ -113,7 +113,7 @@ def test_sequential_fine_tuning_of_t5_forgets_what_its_matrix_of_results_says() 
     for task, stage in tasks.items():
         means = np.array([score.get((s, task), np.nan) for s in range(1, 5)])
         track = Track(scores=Reported(means), rows=np.arange(stage - 1, 4))
-        unit = Unit(track=track, jitter=JITTER, steps=steps_of(4), higher_is_better=True)
+        unit = LedgerSubject(track=track, jitter=JITTER, steps=steps_of(4), higher_is_better=True)
         spans = phase_spans(phases, unit.steps, track.rows)
         teaching = teaching_of(unit, spans) if spans else None
         found += [(task, teaching)] if teaching is not None else []

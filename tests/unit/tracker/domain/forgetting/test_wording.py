@@ -6,7 +6,7 @@ import pytest
 
 from tests.records import forgetting_run, scores_of_run
 from tracker.domain.forgetting.ledger import run_ledger
-from tracker.domain.forgetting.sample_lives import Change, Event
+from tracker.domain.forgetting.sample_lives import Event, SampleEvent
 from tracker.domain.forgetting.wording import (
     chance_text,
     events_text,
@@ -53,7 +53,7 @@ def test_what_does_not_count_is_named() -> None:
 
 
 def test_only_the_newest_of_many_changes_are_told() -> None:
-    events = [Event(step=s, change=Change.FORGOTTEN if s % 2 else Change.RELEARNED) for s in range(9)]
+    events = [Event(step=s, change=SampleEvent.FORGOTTEN if s % 2 else SampleEvent.RELEARNED) for s in range(9)]
     assert events_text(events[:2]) == "relearned 0, forgotten 1"
     assert events_text(events).startswith("3 earlier changes, forgotten 3, relearned 4")
     assert events_text(events[:7]).startswith("1 earlier change, ")

@@ -11,10 +11,10 @@ from tests.unit.tracker.domain.making import record_of, suite_of
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.gate.changed import asked_alike, not_found
 from tracker.domain.gate.decision import gate
-from tracker.domain.gate.rules import Change, GatePolicy
+from tracker.domain.gate.rules import GatedChange, GatePolicy
 from tracker.domain.gate.types import GateReport, GateWord
 
-PROMPT, ENGINE = Change.PROMPT, Change.ENGINE
+PROMPT, ENGINE = GatedChange.PROMPT, GatedChange.ENGINE
 RIGHT = [1.0] * 900 + [0.0] * 100
 OWN = suite_of(["facts", "sums"])
 
@@ -36,7 +36,7 @@ def renamed(outcome: object) -> EvalResult:
     return replace(outcome, samples=tuple(replace(s, sample_id=f"other {s.sample_id}") for s in outcome.samples))
 
 
-def answer(before: EvalRecord, after: EvalRecord, *changed: Change) -> GateReport:
+def answer(before: EvalRecord, after: EvalRecord, *changed: GatedChange) -> GateReport:
     return gate(before, after, GatePolicy(changed=changed), RunNoise())
 
 

@@ -12,7 +12,7 @@ from eval_jobs.types import ProbeResult
 from tests.evaluating import quiet
 from tests.imported import bench, fields, given
 from tests.requires import shared_data
-from tracker.adapters.result_files import Asked, read_results
+from tracker.adapters.result_files import ImportRequest, read_results
 from tracker.domain.imports.bench_serve import is_bench_serve, sheet_of_bench_serve
 
 
@@ -99,7 +99,7 @@ def test_other_json_is_no_benchmark() -> None:
 def test_real_files_agree_with_what_they_say_of_themselves() -> None:
     folder = shared_data("latency/vllm_bench_serve")
     for file in sorted(folder.glob("*.json")):
-        found = read_results([file], Asked(step=1), progress=quiet)
+        found = read_results([file], ImportRequest(step=1), progress=quiet)
         (one,) = found.sheets[0].probes
         said = {k: v for k, v in _numbers(file).items() if k.endswith("_ttft_ms")}
         assert one.ttft_ms is not None

@@ -10,7 +10,7 @@ from eval_jobs.types import EvalResult, SampleStatus
 from tests.evaluating import quiet
 from tests.imported import fields, given
 from tests.requires import shared_data
-from tracker.adapters.result_files import Asked, read_results
+from tracker.adapters.result_files import ImportRequest, read_results
 from tracker.domain.imports.evalscope import EvalScopeFolder, sheet_of_evalscope
 from tracker.domain.imports.types import Sheet
 
@@ -151,7 +151,7 @@ def test_the_way_of_asking_makes_the_fingerprint(config: dict[str, object], is_s
 
 @pytest.mark.shared_data
 def test_a_real_folder_gives_the_scores_of_its_reports() -> None:
-    found = read_results([shared_data("per_sample/evalscope_qwen-plus")], Asked(step=1), progress=quiet)
+    found = read_results([shared_data("per_sample/evalscope_qwen-plus")], ImportRequest(step=1), progress=quiet)
     (sheet,) = found.sheets
     results = {m.benchmark.name: m.outcome for m in sheet.measured if isinstance(m.outcome, EvalResult)}
     samples = {name: r.samples for name, r in results.items()}

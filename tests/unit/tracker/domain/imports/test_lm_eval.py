@@ -11,7 +11,7 @@ from eval_jobs.types import BenchmarkFailure, EvalResult, SampleStatus
 from tests.evaluating import quiet
 from tests.imported import AT, fields, given, lm_eval, lm_eval_rows
 from tests.requires import shared_data
-from tracker.adapters.result_files import Asked, read_results
+from tracker.adapters.result_files import ImportRequest, read_results
 from tracker.domain.imports.lm_eval import is_lm_eval, sheets_of_lm_eval
 from tracker.domain.imports.types import Sheet
 
@@ -68,7 +68,7 @@ def test_a_file_of_a_whole_run_is_one_checkpoint_for_every_entry() -> None:
 @pytest.mark.shared_data
 def test_a_published_file_of_a_whole_run_is_read() -> None:
     file = shared_data("checkpoint_evals/bigscience/tr3d-1B3-oscar-checkpoints_agg.json")
-    sheets = read_results([file], Asked(), progress=quiet).sheets
+    sheets = read_results([file], ImportRequest(), progress=quiet).sheets
     assert (len(sheets), sheets[0].step, sheets[-1].step) == (63, 19500, 117000)
     lambada = {s.step: r.mean for s in sheets if (r := _aggregates(s).get("lambada")) is not None}
     assert (lambada[40500], lambada[42000], lambada[43500]) == pytest.approx((0.39, 0.27, 0.39), abs=0.01)

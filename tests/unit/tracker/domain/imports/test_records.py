@@ -9,11 +9,11 @@ from eval_jobs.errors import BadData
 from tests.imported import bench, fields, given, lm_eval
 from tracker.domain.imports.bench_serve import sheet_of_bench_serve
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
-from tracker.domain.imports.records import Target, checkpoints_of, known_chances, models_of
+from tracker.domain.imports.records import ImportTarget, checkpoints_of, known_chances, models_of
 from tracker.domain.imports.types import Sheet
 from tracker.domain.scores.pairing import explain_difference
 
-TARGET = Target(run_id="run", suite="suite")
+TARGET = ImportTarget(run_id="run", suite="suite")
 
 
 def sheet(source: str = "a", step: int = 1000, **scores: float) -> Sheet:

@@ -14,7 +14,7 @@ from scipy import stats
 from tests.deep import sized
 from tests.unit.tracker.domain.latency_records import Machine, session_ms
 from tracker.domain.latency.rules import POOLS, Limits, decisions
-from tracker.domain.latency.statistics import Contrast, block_starts, paired_contrast
+from tracker.domain.latency.statistics import LatencyContrast, block_starts, paired_contrast
 from tracker.domain.records.types import VerdictWord
 
 CHECKPOINTS = 60
@@ -32,7 +32,7 @@ MACHINES = (
 )
 """Requests that scatter; quiet, but no start is like the other; moods that last for a block."""
 
-Run = dict[float, list[Contrast]]
+Run = dict[float, list[LatencyContrast]]
 
 
 def simulated(seed: int, checkpoints: int, machine: Machine, *, slow: float = 1.0) -> Run:
@@ -46,7 +46,7 @@ def simulated(seed: int, checkpoints: int, machine: Machine, *, slow: float = 1.
         blocks = (slice(BLOCK_REQUESTS), slice(BLOCK_REQUESTS, None))
         for quantile, contrasts in run.items():
             first, second = (paired_contrast(candidate[b], reference[b], quantile, starts) for b in blocks)
-            contrasts.append(Contrast(first, second))
+            contrasts.append(LatencyContrast(first, second))
     return run
 
 

@@ -20,8 +20,8 @@ from tracker.domain.latency.statistics import (
     BLOCK,
     DRAWS,
     BlockContrast,
-    Contrast,
-    Noise,
+    LatencyContrast,
+    SeriesNoise,
     between_variance,
     block_starts,
     faster_p,
@@ -39,10 +39,10 @@ GOLDEN: dict[str, Any] = json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))
 times = st.lists(st.floats(1.0, 1e4), min_size=20, max_size=60)
 
 
-def contrast_of(row: Sequence[float]) -> Contrast:
+def contrast_of(row: Sequence[float]) -> LatencyContrast:
     """L and its error of the first and of the second block."""
     first, second = (BlockContrast(log_ratio=row[i], stderr=row[i + 1]) for i in (0, 2))
-    return Contrast(first, second)
+    return LatencyContrast(first, second)
 
 
 def z2(block: BlockContrast) -> float:
@@ -85,7 +85,7 @@ def test_the_variance_between_starts_agrees_with_the_oracle(case: dict[str, Any]
 @pytest.mark.parametrize("case", GOLDEN["pooled"])
 def test_pooled_ratios_agree_with_the_oracle(case: dict[str, Any]) -> None:
     past_z2 = case["past_z2"]
-    noise = Noise(between=case["between_variance"], factor=overdispersion(past_z2), learned_from=len(past_z2))
+    noise = SeriesNoise(between=case["between_variance"], factor=overdispersion(past_z2), learned_from=len(past_z2))
     spread = inflated([contrast_of(row) for row in case["blocks"]], noise)
     low, high = interval(spread)
     found = {
@@ -130,7 +130,7 @@ def test_the_shared_reference_cases_agree() -> None:
 def _check_interleaved(given_: dict[str, Any], expected: dict[str, float]) -> None:
     factor = overdispersion(given_["past_z2"])
     log_ratio, error = given_["log_ratio"], math.sqrt(2) * given_["boot_se"]
-    noise = Noise(factor=factor, learned_from=len(given_["past_z2"]))
+    noise = SeriesNoise(factor=factor, learned_from=len(given_["past_z2"]))
     assert factor == near(expected["lambda"])
     assert slower_p(inflated([contrast_of([log_ratio, error, log_ratio, error])], noise)) == near(expected["p"])
 
@@ -259,7 +259,7 @@ def test_requests_of_one_real_server_do_not_differ_from_each_other_and_two_engin
         for quantile in (0.5, 0.95):
             assert z2(paired_contrast(side[::2], side[1::2], quantile, starts)) < 9.0
     found = paired_contrast(sglang, vllm, 0.5, block_starts(vllm.size, 0))
-    assert slower_p(inflated([Contrast(found, found)], Noise())) < 1e-6
+    assert slower_p(inflated([LatencyContrast(found, found)], SeriesNoise())) < 1e-6
 
 
 def _real_ttft_ms(engine: str) -> FloatArray:

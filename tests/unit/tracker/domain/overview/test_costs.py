@@ -11,7 +11,7 @@ from eval_jobs.types import Cost, EvalRecord, Screen
 from tests.records import forgetting_run
 from tests.unit.tracker.domain.judging import followed, run_of
 from tracker.adapters.database.codec import from_json, to_json
-from tracker.domain.overview.costs import cost_text, headline, run_costs, tokens_text, with_cost_so_far
+from tracker.domain.overview.costs import cost_headline, cost_text, run_costs, tokens_text, with_cost_so_far
 from tracker.domain.records.outlines import outline_of
 from tracker.domain.records.types import Report
 
@@ -27,7 +27,7 @@ def test_the_costs_of_a_run_are_its_checkpoints_and_their_sum() -> None:
     assert [(row.step, row.cost) for row in costs.checkpoints] == [(100, COST), (200, COST), (300, COST)]
     assert costs.total.wall_s == 3 * 1600
     assert costs.total.gpu_s == 3 * 12_800
-    assert headline(costs) == "3 checkpoints, 1.3 h, 10.7 GPU h, 3.6 M tokens"
+    assert cost_headline(costs) == "3 checkpoints, 1.3 h, 10.7 GPU h, 3.6 M tokens"
 
 
 def in_parts(record: EvalRecord) -> tuple[EvalRecord, EvalRecord]:
@@ -41,7 +41,7 @@ def test_every_cost_says_how_much_was_asked_for_it() -> None:
     screen, rest = in_parts(RECORDS[1])
     costs = run_costs(RUN.run_id, (RECORDS[0], screen, rest))
     assert [(row.step, row.asked) for row in costs.checkpoints] == [(100, "whole"), (200, "screen"), (200, "rest")]
-    assert headline(costs).startswith("2 checkpoints, 1.3 h")
+    assert cost_headline(costs).startswith("2 checkpoints, 1.3 h")
 
 
 def test_a_rest_cost_what_its_checkpoint_cost_until_then() -> None:
@@ -59,7 +59,7 @@ def test_a_rest_cost_what_its_checkpoint_cost_until_then() -> None:
 
 def test_what_nobody_told_is_not_shown_as_nothing() -> None:
     costs = run_costs(RUN.run_id, [replace(RECORDS[0], cost=Cost(loading_s=1, evaluating_s=2, probing_s=0))])
-    assert headline(costs) == "1 checkpoint, 3.0 s"
+    assert cost_headline(costs) == "1 checkpoint, 3.0 s"
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ from tracker.domain.regression.aggregates import (
     bend_weights,
 )
 from tracker.domain.regression.blocks import second_difference_weights
-from tracker.domain.regression.detector import Evidence, Level
+from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.scores.matrix import FloatArray, empty_matrix, inserted
-from tracker.domain.verdicts.aggregate_verdict import aggregate_word, capped, is_learned
+from tracker.domain.verdicts.aggregate_verdict import aggregate_word, capped, had_something_to_lose
 from tracker.domain.verdicts.hypothesis import Thresholds
 
 N = 1000
 THRESHOLDS = Thresholds(min_effect=0.01, equivalence_margin=0.01)
-LEVEL = Level(alpha=0.05, planned=30, benchmarks=1)
+LEVEL = ErrorBudget(alpha=0.05, planned=30, benchmarks=1)
 
 
 def series(means: FloatArray, chance: float | None = 0.25, first_step: int = 1000, n: int = N) -> AggregateSeries:
@@ -38,7 +38,9 @@ def noisy(level: FloatArray, sd: float = 0.004, seed: int = 1) -> FloatArray:
     return level + np.random.default_rng(seed).normal(0, sd, level.size)
 
 
-def judged(one: AggregateSeries, until: int | None = None, level: Level = LEVEL) -> tuple[tuple[Evidence, ...], ...]:
+def judged(
+    one: AggregateSeries, until: int | None = None, level: ErrorBudget = LEVEL
+) -> tuple[tuple[Evidence, ...], ...]:
     """Return the tests at each checkpoint, the last one is `until`."""
     return tuple(aggregate_evidence([one], int(step), level)[0] for step in one.steps[:until])
 
@@ -47,7 +49,7 @@ def words(one: AggregateSeries) -> list[VerdictWord]:
     """Return the uncapped word at each checkpoint."""
     found = judged(one)
     return [
-        aggregate_word(found[max(0, t - 2) : t + 1], THRESHOLDS, learned=is_learned(one, found[t]))
+        aggregate_word(found[max(0, t - 2) : t + 1], THRESHOLDS, learned=had_something_to_lose(one, found[t]))
         if found[t]
         else VerdictWord.FIRST
         for t in range(len(found))
@@ -149,7 +151,7 @@ def test_a_benchmark_is_at_least_as_noisy_as_it_shows() -> None:
     """Nineteen quiet benchmarks must not talk one that jumps by five points into a jitter of half a point."""
     quiet = [series(noisy(np.full(30, 0.6), seed=s), n=10000) for s in range(19)]
     wild = series(noisy(np.full(30, 0.5), sd=0.05, seed=99), n=10000)
-    found = aggregate_evidence([*quiet, wild], 30000, Level(alpha=0.05, planned=30, benchmarks=20))
+    found = aggregate_evidence([*quiet, wild], 30000, ErrorBudget(alpha=0.05, planned=30, benchmarks=20))
     assert np.sqrt(found[-1][0].jitter.tau2) > 0.03
     assert max(np.sqrt(f[0].jitter.tau2) for f in found[:-1]) < 0.01
     assert not any(e.is_loss(0.01) for f in found for e in f)
@@ -221,8 +223,8 @@ def test_later_checkpoints_do_not_change_a_verdict() -> None:
 
 def test_before_there_is_a_peak_the_recent_checkpoints_say_what_was_learned() -> None:
     one = series(noisy(np.full(6, 0.6)))
-    found = judged(one, level=Level(alpha=0.05, planned=100, benchmarks=1))[-1]
+    found = judged(one, level=ErrorBudget(alpha=0.05, planned=100, benchmarks=1))[-1]
     assert {e.blocks.baseline for e in found} == {Baseline.RECENT}
-    assert is_learned(one, found)
-    assert not is_learned(replace(one, chance=0.6), found)
-    assert not is_learned(one, ())
+    assert had_something_to_lose(one, found)
+    assert not had_something_to_lose(replace(one, chance=0.6), found)
+    assert not had_something_to_lose(one, ())

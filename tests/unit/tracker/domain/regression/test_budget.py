@@ -20,7 +20,7 @@ from tracker.domain.regression.budget import (
     Design,
     alpha_per_checkpoint,
 )
-from tracker.domain.regression.detector import Level
+from tracker.domain.regression.detector import ErrorBudget
 
 ALPHA = 0.05
 
@@ -60,7 +60,7 @@ def test_the_shares_of_scores_and_behaviour_make_up_the_whole() -> None:
 
 
 def test_in_the_plain_design_every_test_pays_the_same() -> None:
-    level = Level(alpha=0.05, planned=100, benchmarks=20, design=PLAIN)
+    level = ErrorBudget(alpha=0.05, planned=100, benchmarks=20, design=PLAIN)
     pinned = replace(level, pinned=True)
     assert level.alpha_test(0, 1, Baseline.RECENT) == pytest.approx(0.05 / (100 * 20 * 2 * 4))
     assert pinned.alpha_test(99, 8, Baseline.PINNED) == pytest.approx(0.05 / (100 * 20 * 3 * 4))
@@ -69,14 +69,14 @@ def test_in_the_plain_design_every_test_pays_the_same() -> None:
 @pytest.mark.parametrize("design", [DEFAULT, PLAIN, ONE_SIZE])
 @pytest.mark.parametrize("pinned", [False, True])
 def test_the_tests_of_a_checkpoint_never_spend_more_than_its_share(design: Design, pinned: bool) -> None:  # noqa: FBT001
-    level = Level(alpha=0.05, planned=100, benchmarks=20, design=design, pinned=pinned)
+    level = ErrorBudget(alpha=0.05, planned=100, benchmarks=20, design=design, pinned=pinned)
     baselines = (Baseline.RECENT, Baseline.PEAK, *((Baseline.PINNED,) if pinned else ()))
     spent = math.fsum(level.alpha_test(3, m, baseline) for m in POOLED for baseline in baselines)
     assert spent == pytest.approx(0.05 / (100 * 20))
 
 
 def test_long_pools_get_more_of_the_level_than_short_ones() -> None:
-    level = Level(alpha=0.05, planned=100, benchmarks=20)
+    level = ErrorBudget(alpha=0.05, planned=100, benchmarks=20)
     shares = [level.alpha_test(0, m, Baseline.RECENT) for m in POOLED]
     assert shares == sorted(shares)
     assert level.alpha_test(0, 1, Baseline.RECENT) > level.alpha_test(0, 1, Baseline.PEAK)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.unit.tracker.domain.regression.tables import flipping, matrix_of, track_of
 from tracker.domain.records.grouping import grouping_of
 from tracker.domain.regression.budget import ONE_SIZE
-from tracker.domain.regression.detector import Evidence, Level, evidence_at
+from tracker.domain.regression.detector import ErrorBudget, Evidence, evidence_at
 from tracker.domain.regression.subsets import subset_evidence
 from tracker.domain.scores.matrix import FloatArray
 
-LEVEL = Level(alpha=0.05, planned=20, benchmarks=1)
+LEVEL = ErrorBudget(alpha=0.05, planned=20, benchmarks=1)
 EFFECT = 0.01
 
 seeds = st.integers(0, 10_000)
@@ -90,7 +90,7 @@ def test_samples_that_flip_by_themselves_are_not_counted_twice() -> None:
 def test_a_subset_has_the_floor_of_its_own_samples() -> None:
     table = np.ones((12, 120))
     table[-4:, :14] = 0.0
-    level = Level(alpha=0.05, planned=20, benchmarks=1, design=ONE_SIZE)
+    level = ErrorBudget(alpha=0.05, planned=20, benchmarks=1, design=ONE_SIZE)
     grouping = grouping_of([f"subject {i // 20}" for i in range(120)])
 
     def found(decoding: float) -> list[Evidence]:

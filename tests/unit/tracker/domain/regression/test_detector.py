@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.unit.tracker.domain.regression.tables import flipping, matrix_of, track_of
 from tracker.domain.records.types import Baseline
-from tracker.domain.regression.detector import Evidence, Level, Track, evidence_at, evidence_of, jitter_of
+from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_at, evidence_of, jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.matrix import FloatArray, empty_matrix, inserted
 
-LEVEL = Level(alpha=0.05, planned=50, benchmarks=2)
+LEVEL = ErrorBudget(alpha=0.05, planned=50, benchmarks=2)
 EFFECT = 0.01
 
 seeds = st.integers(0, 10_000)
@@ -142,7 +142,7 @@ def test_jitter_history_starts_where_training_changed_its_ways() -> None:
 
 
 def test_dropped_checkpoints_have_spent_their_share() -> None:
-    level = Level(alpha=0.05, planned=None, benchmarks=1)
+    level = ErrorBudget(alpha=0.05, planned=None, benchmarks=1)
     track = track_of(flipping(4, 30))
     noise = Jitter(tau2=1e-5, variance=1e-10)
     early, late = (evidence_of(replace(track, dropped=d), noise, level)[0].alpha_test for d in (0, 71))

@@ -16,7 +16,7 @@ from tests.unit.tracker.domain.regression.tables import matrix_of, table_of, tra
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks, second_difference_weights
 from tracker.domain.regression.budget import DEFAULT, PLAIN, Design
-from tracker.domain.regression.detector import Evidence, Level, evidence_at
+from tracker.domain.regression.detector import ErrorBudget, Evidence, evidence_at
 from tracker.domain.regression.jitter import Jitter, SecondDifferences, _raw, estimate_jitter
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.scores.matrix import Contrast, FloatArray
@@ -111,7 +111,7 @@ def test_words_equivalence_and_detectable_effects_agree(case: dict[str, Any]) ->
 def test_a_whole_run_agrees_test_by_test_and_the_loss_is_found_where_it_was_planted(name: str, design: Design) -> None:
     run = GOLDEN["run"]
     tables = [table_of(rows) for rows in run["scores"]]
-    level = Level(alpha=run["alpha"], planned=run["planned"], benchmarks=len(tables), design=design)
+    level = ErrorBudget(alpha=run["alpha"], planned=run["planned"], benchmarks=len(tables), design=design)
     expected = {tuple(row[:4]): row[4:] for row in run[name]}
     alarms = set()
     for t in range(len(tables[0])):
@@ -189,7 +189,7 @@ def check_pooled_contrast(given: Any, expect: Any) -> None:
     assert (test.delta, contrast.item_variance) == exactly((expect["D"], expect["v_item"]))
     assert (test.stderr, z, p) == exactly((expect["se"], expect["z"], expect["p_worse"]))
     assert min(1.0, p * given["peak_blocks"]) == exactly(expect["p_peak_adjusted"])
-    level = Level(alpha=0.05, planned=given["T_plan"], benchmarks=given["K"], design=PLAIN)
+    level = ErrorBudget(alpha=0.05, planned=given["T_plan"], benchmarks=given["K"], design=PLAIN)
     assert (given["n_baselines"], given["n_m"]) == (2, 4)
     assert level.alpha_test(7, m, Baseline.PEAK) == exactly(expect["alpha_test"])
 
@@ -225,7 +225,7 @@ def check_pooled_p(given: Any, expect: Any) -> None:
 
 def check_run(given: Any, expect: Any) -> None:
     tables = [table_of(rows) for rows in given["scores_rows_are_checkpoints"]]
-    level = Level(alpha=given["alpha"], planned=given["T_plan"], benchmarks=given["K"], design=PLAIN)
+    level = ErrorBudget(alpha=given["alpha"], planned=given["T_plan"], benchmarks=given["K"], design=PLAIN)
     trace = {(x["t"], x["m"], x["kind"]): x for x in expect["trace_from_t22"]}
     seen = set()
     for t, alarms in enumerate(expect["alarm_by_checkpoint"]):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.blocks import Blocks
-from tracker.domain.regression.detector import Level, Track, evidence_of, jitter_of
+from tracker.domain.regression.detector import ErrorBudget, Track, evidence_of, jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import pooled_test
 from tracker.domain.regression.screened import MIN_CORE, ScreenedScores, screened_differences, screened_scores
@@ -128,6 +128,6 @@ def test_a_loss_of_the_whole_is_seen_on_a_part_and_clearer_on_all() -> None:
         scores = screened_scores(matrix_of(values, asked), np.arange(t), asked)
         assert scores is not None
         track = Track(scores=scores, rows=np.arange(t))
-        level = Level(alpha=0.05, planned=100, benchmarks=5)
+        level = ErrorBudget(alpha=0.05, planned=100, benchmarks=5)
         p[name] = min(e.p_worse for e in evidence_of(track, jitter_of([track])[0], level) if e.m == 1)
     assert p["all"] < p["part"] / 10 < 0.001

@@ -13,11 +13,11 @@ from tests.unit.tracker.domain.regression.tables import flipping, matrix_of, tra
 from tracker.domain.records.grouping import grouping_of
 from tracker.domain.records.types import Baseline
 from tracker.domain.regression.budget import ONE_SIZE
-from tracker.domain.regression.detector import Evidence, Level
+from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.regression.subsets import MIN_SAMPLES, subset_evidence
 from tracker.domain.scores.matrix import FloatArray
 
-LEVEL = Level(alpha=0.05, planned=50, benchmarks=1, design=ONE_SIZE)
+LEVEL = ErrorBudget(alpha=0.05, planned=50, benchmarks=1, design=ONE_SIZE)
 
 
 def in_subsets(count: int, size: int) -> list[str]:

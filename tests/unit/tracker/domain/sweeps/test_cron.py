@@ -19,7 +19,7 @@ from tracker.domain.sweeps.cron import (
     started_look,
     turn_due,
 )
-from tracker.domain.sweeps.types import Look, Missed, Timetable, TurnState
+from tracker.domain.sweeps.types import Missed, Timetable, TimetablePosition, TurnState
 
 BERLIN = "Europe/Berlin"
 SPRING = datetime(2026, 3, 29, tzinfo=UTC)
@@ -115,7 +115,7 @@ def test_nothing_is_due_before_its_time_and_a_new_timetable_has_missed_nothing()
 
 def test_a_clock_that_was_a_year_ahead_stops_no_sweep_when_it_is_set_right() -> None:
     now = datetime(2026, 11, 22, 1, tzinfo=UTC)
-    ahead = Look(until=now + timedelta(days=365), timetable="0 2 * * * UTC")
+    ahead = TimetablePosition(until=now + timedelta(days=365), timetable="0 2 * * * UTC")
     look = started_look(NIGHTLY, ahead, now)
     turn = turn_due("n", NIGHTLY, look=look, now=now + timedelta(hours=1), waits=False)
     assert turn is not None

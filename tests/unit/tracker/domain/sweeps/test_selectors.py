@@ -7,14 +7,14 @@ import pytest
 
 from eval_jobs.types import Checkpoint
 from tests.records import forgetting_run
-from tracker.domain.sweeps.selectors import chosen, newest_of_steps, parse_selector
+from tracker.domain.sweeps.selectors import newest_of_steps, parse_selector, selected_checkpoints
 from tracker.domain.sweeps.types import Pick
 
 HELD = tuple(record.plan.checkpoint for record in forgetting_run(checkpoints=7, samples=2, trouble=False).records)
 
 
 def steps(text: str, held: tuple[Checkpoint, ...] = HELD) -> list[int]:
-    return [c.step for c in chosen(parse_selector(text), newest_of_steps(held))]
+    return [c.step for c in selected_checkpoints(parse_selector(text), newest_of_steps(held))]
 
 
 @pytest.mark.parametrize(

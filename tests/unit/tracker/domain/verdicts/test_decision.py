@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.tracker.domain.regression.tables import flipping, track_of
 from tracker.domain.records.types import Baseline, Closing, Episode, VerdictWord
-from tracker.domain.regression.detector import Level, jitter_of
+from tracker.domain.regression.detector import ErrorBudget, jitter_of
 from tracker.domain.scores.matrix import FloatArray
 from tracker.domain.verdicts.decision import Decision, comparable, decide, was_learned
 from tracker.domain.verdicts.hypothesis import Hypothesis, Subject, Thresholds
@@ -26,7 +26,7 @@ def hypothesis_of(table: FloatArray) -> Hypothesis:
         track=track,
         steps=tuple(100 * (t + 1) for t in range(len(table))),
         jitter=jitter,
-        level=Level(alpha=0.05, planned=50, benchmarks=1),
+        level=ErrorBudget(alpha=0.05, planned=50, benchmarks=1),
         thresholds=SIZES,
     )
 

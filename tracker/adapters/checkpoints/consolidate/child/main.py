@@ -37,7 +37,7 @@ SHARD_SIZE = "5GB"
 Answer = dict[str, Any]
 
 
-class Refused(Exception):
+class ConsolidationRefused(Exception):
     """What is wrong, with the kind that the parent turns into an error."""
 
     def __init__(self, kind: str, message: str, *, needed_bytes: int = 0) -> None:
@@ -83,7 +83,7 @@ def consolidate(request: Mapping[str, Any], progress: Callable[[str], None]) -> 
     progress("loading")
     weights = _without_tied(_READERS[request["kind"]](request), request["config"])
     if not weights:
-        raise Refused("unreadable", "it holds no tensor")
+        raise ConsolidationRefused("unreadable", "it holds no tensor")
     dtype, said = _dtype(request["config"])
     targets = {name: _target(weight.dtype, dtype) for name, weight in weights.items()}
     files = _write(weights, targets, request, progress)
@@ -102,7 +102,7 @@ def _demand_torch() -> None:
     import torch
 
     if tuple(int(part) for part in re.findall(r"[0-9]+", torch.__version__)[:2]) < (2, 6):
-        raise Refused("missing", f"torch is {torch.__version__}, and 2.6 or newer is needed")
+        raise ConsolidationRefused("missing", f"torch is {torch.__version__}, and 2.6 or newer is needed")
 
 
 def _read_torch(request: Mapping[str, Any]) -> dict[str, Weight]:
@@ -113,7 +113,7 @@ def _read_torch(request: Mapping[str, Any]) -> dict[str, Weight]:
         path = Path(request["state"], name)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         if not isinstance(state, Mapping) or not all(torch.is_tensor(value) for value in state.values()):
-            raise Refused("unreadable", f"{name} holds other things than tensors by name")
+            raise ConsolidationRefused("unreadable", f"{name} holds other things than tensors by name")
         weights |= {_model_name(key): _of_tensor(tensor) for key, tensor in state.items()}
     return weights
 
@@ -266,7 +266,7 @@ def _write(
     needed = total + (total >> 6) + (16 << 20)
     if free < needed:
         message = f"{needed >> 20} MiB are needed and {free >> 20} MiB are free"
-        raise Refused("disk", message, needed_bytes=needed)
+        raise ConsolidationRefused("disk", message, needed_bytes=needed)
     for number, (file, names) in enumerate(split.filename_to_tensors.items(), 1):
         progress(f"writing {number}/{len(split.filename_to_tensors)}")
         # Copies: two names may share memory, which the format does not know.
@@ -294,7 +294,7 @@ def _flush(path: Path) -> None:
 def _failure(error: BaseException, no_space: Sequence[int]) -> Answer:
     text = f"{type(error).__name__}: {error}".strip()
     kind = "failed"
-    if isinstance(error, Refused):
+    if isinstance(error, ConsolidationRefused):
         kind, text = error.kind, str(error)
     elif isinstance(error, ImportError):
         kind, text = "missing", str(error)
@@ -307,7 +307,7 @@ def _failure(error: BaseException, no_space: Sequence[int]) -> Answer:
         kind = "disk"
     elif isinstance(error, EOFError) or re.search(r"PytorchStreamReader|_optim_states|invalid load key", text):
         kind = "unreadable"
-    needed = error.needed_bytes if isinstance(error, Refused) else 0
+    needed = error.needed_bytes if isinstance(error, ConsolidationRefused) else 0
     return {"type": "error", "kind": kind, "message": text[:600], "needed_bytes": needed}
 
 

@@ -13,7 +13,7 @@ import pytest
 from eval_jobs.errors import EndpointFailed, EvaluateError, StoreError
 from eval_jobs.evaluate.common.protocol import Message
 from eval_jobs.evaluate.common.task_config import evaluate_request
-from eval_jobs.evaluate.lm_eval.child.session import Question, Session
+from eval_jobs.evaluate.lm_eval.child.session import HarnessRequest, Session
 from eval_jobs.evaluate.lm_eval.command import child_task
 from eval_jobs.evaluate.lm_eval.outcomes import Outcomes, RequestOutcome
 from eval_jobs.types import Benchmark, Program, SampleStatus
@@ -39,7 +39,7 @@ def opened(server: OpenAIServer, folder: Path, *, timeout_s: float = 20.0) -> Se
 
 def ask(session: Session, *prompts: object, **more: object) -> list[dict[str, Any] | None]:
     """Ask as the harness does, each prompt for the sample of its position."""
-    return session.ask([Question(body={"prompt": p} | more, place=("sums", n)) for n, p in enumerate(prompts)])
+    return session.ask([HarnessRequest(body={"prompt": p} | more, place=("sums", n)) for n, p in enumerate(prompts)])
 
 
 def texts(session: Session, *prompts: object) -> list[str]:

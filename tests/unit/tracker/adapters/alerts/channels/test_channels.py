@@ -24,9 +24,9 @@ from tests.fakes.chat_services import ChatService, Rules, Said
 from tests.fakes.clock import FakeClock
 from tracker.adapters.alerts.channels import alertmanager, dingtalk, feishu, slack
 from tracker.adapters.alerts.opening import open_channels
-from tracker.adapters.alerts.sending.markdown import address, harmless
+from tracker.adapters.alerts.sending.markdown import address, escape_markdown
 from tracker.domain.records.alerts import AlertKind, AlertState
-from tracker.domain.records.channels import ChannelKind, ChannelSettings, Place
+from tracker.domain.records.channels import ChannelKind, ChannelSettings, SecretSource
 
 NOW = datetime(2026, 2, 1, 13, 0, tzinfo=UTC)
 
@@ -46,7 +46,7 @@ def test_dingtalk_is_signed_as_its_documentation_computes_it_and_encoded_once() 
 
 def test_feishu_signs_nothing_with_time_and_secret_as_its_key() -> None:
     digest = hmac.new(b"1769950800\nsecret", b"", hashlib.sha256).digest()
-    assert feishu.signature("secret", 1769950800) == base64.b64encode(digest).decode()
+    assert feishu.feishu_signature("secret", 1769950800) == base64.b64encode(digest).decode()
 
 
 @pytest.mark.parametrize("kind", [ChannelKind.DINGTALK, ChannelKind.FEISHU, ChannelKind.LARK, ChannelKind.WEBHOOK])
@@ -184,7 +184,7 @@ ACTIVE = re.compile(r"<(?!\w+\s+color=|/font>)|\[[^\]]*\]\(|(?<!\*)\*(?!\*)|~~|`
 @example("0__")
 @given(st.text(max_size=200))
 def test_no_text_means_anything_in_markdown(text: str) -> None:
-    said = harmless(text)
+    said = escape_markdown(text)
     assert not ACTIVE.search(said)
     assert not re.match(r"\s*(#|>|[-+*] |\d+[.)])", said)
     assert not re.search(r"(?<!\w)_|_(?!\w)", said)
@@ -192,14 +192,14 @@ def test_no_text_means_anything_in_markdown(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["my_task_v2", "mmlu / anatomy", "R&D", "3 + 4 = 7", "a-b", "错误😀", "50 %"])
 def test_ordinary_names_are_left_alone(text: str) -> None:
-    assert harmless(text) == text
+    assert escape_markdown(text) == text
 
 
 @pytest.mark.parametrize(
     "text", ["<!channel>", "<https://evil.example|click>", "*b*", "_i_", "a__", "`c`", "~s~", "&lt;"]
 )
 def test_no_text_means_anything_in_slack(text: str) -> None:
-    said = slack.harmless(text)
+    said = slack.escape_mrkdwn(text)
     assert not re.search(r"<|>|\*|`|~|(?<!\w)_|_(?!\w)", said)
     assert "&lt;lt;" not in said
 
@@ -338,7 +338,7 @@ def test_a_user_of_alertmanager_asks_with_the_password(tmp_path: Path) -> None:
             kind=ChannelKind.ALERTMANAGER,
             url=f"{service.origin}/",
             user="me",
-            secret_place=Place(file=tmp_path / "password"),
+            secret_place=SecretSource(file=tmp_path / "password"),
         )
         (channel,) = open_channels((settings,), FakeClock(NOW))
         assert channel.notify(ordinary()) == "HTTP 200"

@@ -11,7 +11,7 @@ import pytest
 
 from tests import trainer
 from tests.watched import Watched, watching
-from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.folder.source import pin_folder
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_an_early_checkpoint_that_a_person_had_evaluated_says_nothing_about_thos
         trainer.save(watched.out, 60)
         assert watched.steps() == [50, 60]
     early = trainer.save(watched.out, 10)
-    pin_checkpoint(early, run_id="run", pins_dir=watched.pins)
+    pin_folder(early, run_id="run", pins_dir=watched.pins)
     shutil.rmtree(early)
     with watching(tmp_path) as watched:
         assert [checkpoint.step for checkpoint in watched.look()] == [10, 50, 60]

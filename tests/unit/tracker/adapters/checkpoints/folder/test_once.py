@@ -19,36 +19,36 @@ from eval_jobs.errors import (
 from eval_jobs.types import CheckpointFormat
 from tests import trainer
 from tests.tiny_model import write_checkpoint, write_lora, write_sharded_checkpoint
-from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.folder.source import pin_folder
 
 
 def test_a_trainers_checkpoint_is_pinned_under_its_step(tmp_path: Path) -> None:
     folder = trainer.save(tmp_path, 10)
-    checkpoint = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+    checkpoint = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
     assert (checkpoint.step, checkpoint.run_id, checkpoint.source_uri) == (10, "run", str(folder))
     assert Path(checkpoint.uri, "model.safetensors").samefile(folder / "model.safetensors")
 
 
 def test_what_save_pretrained_wrote_has_step_0(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "qwen 2")
-    assert pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins").step == 0
+    assert pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins").step == 0
 
 
 def test_trainer_state_says_the_step_of_a_folder_with_another_name(tmp_path: Path) -> None:
     folder = trainer.save(tmp_path, 10).rename(tmp_path / "final")
-    assert pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins").step == 10
+    assert pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins").step == 10
 
 
 def test_shards_are_pinned_together(tmp_path: Path) -> None:
     folder = write_sharded_checkpoint(tmp_path / "checkpoint-5", shards=3)
-    checkpoint = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+    checkpoint = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
     assert len(list(Path(checkpoint.uri).glob("*.safetensors"))) == 3
 
 
 def test_an_adapter_is_pinned_with_its_base(tmp_path: Path) -> None:
     base = write_checkpoint(tmp_path / "base")
     adapter = write_lora(base, tmp_path / "checkpoint-7", rank=2)
-    checkpoint = pin_checkpoint(adapter, run_id="run", pins_dir=tmp_path / "pins")
+    checkpoint = pin_folder(adapter, run_id="run", pins_dir=tmp_path / "pins")
     assert (checkpoint.format, checkpoint.base_model) == (CheckpointFormat.LORA, str(base))
 
 
@@ -58,7 +58,7 @@ def test_a_snapshot_of_links_as_the_hub_cache_keeps_is_followed(tmp_path: Path) 
     snapshot.mkdir(parents=True)
     for blob in blobs.iterdir():
         (snapshot / blob.name).symlink_to(Path("../../blobs") / blob.name)
-    checkpoint = pin_checkpoint(snapshot, run_id="run", pins_dir=tmp_path / "pins")
+    checkpoint = pin_folder(snapshot, run_id="run", pins_dir=tmp_path / "pins")
     pinned = Path(checkpoint.uri) / "model.safetensors"
     assert not pinned.is_symlink()
     assert pinned.samefile(blobs / "model.safetensors")
@@ -66,8 +66,8 @@ def test_a_snapshot_of_links_as_the_hub_cache_keeps_is_followed(tmp_path: Path) 
 
 def test_pinning_twice_gives_one_pin(tmp_path: Path) -> None:
     folder = trainer.save(tmp_path, 10)
-    first = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
-    assert pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins") == first
+    first = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
+    assert pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins") == first
     assert len(list((tmp_path / "pins" / "run").iterdir())) == 1
 
 
@@ -88,7 +88,7 @@ def test_no_truncated_file_whatever_is_ever_pinned(kept: int, name: str, scratch
         trainer.write_json(index, {"weight_map": {"lm_head.weight": name}})
     (folder / name).write_bytes(trainer.weights(10)[:kept])
     with pytest.raises(CheckpointIncomplete):
-        pin_checkpoint(folder, run_id="run", pins_dir=scratch / "pins")
+        pin_folder(folder, run_id="run", pins_dir=scratch / "pins")
     shutil.rmtree(folder)
 
 
@@ -172,7 +172,7 @@ def test_bad_input_gets_one_clear_message_and_leaves_no_pin(
     folder = trainer.save(tmp_path / "out", 10)
     damage(folder)
     with pytest.raises(error, match="checkpoint-10") as caught:
-        pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+        pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
     assert type(caught.value) is error
     assert words in caught.value.message
     assert caught.value.hint
@@ -183,7 +183,7 @@ def test_an_output_folder_instead_of_a_checkpoint_gets_the_names_inside(tmp_path
     trainer.save(tmp_path / "out", 10)
     trainer.save(tmp_path / "out", 20)
     with pytest.raises(CheckpointNotFound, match="no checkpoint itself") as caught:
-        pin_checkpoint(tmp_path / "out", run_id="run", pins_dir=tmp_path / "pins")
+        pin_folder(tmp_path / "out", run_id="run", pins_dir=tmp_path / "pins")
     assert "checkpoint-10, checkpoint-20" in caught.value.hint
 
 
@@ -191,4 +191,4 @@ def test_a_place_for_pins_that_cannot_be_written_says_so(tmp_path: Path) -> None
     folder = trainer.save(tmp_path / "out", 10)
     (tmp_path / "pins").write_text("a file")
     with pytest.raises(StoreError, match="cannot be pinned"):
-        pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+        pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")

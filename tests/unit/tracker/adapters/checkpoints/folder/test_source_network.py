@@ -17,7 +17,7 @@ import pytest
 from tests import trainer
 from tests.requires import small_disk
 from tests.watched import RESCAN_S, SETTLE_S, Watched, watching
-from tracker.adapters.checkpoints.files.listing import facts_of
+from tracker.adapters.checkpoints.files.listing import facts_of_folder
 
 
 @pytest.fixture
@@ -208,5 +208,5 @@ def test_file_times_of_another_clock_neither_hurry_nor_hinder(off: timedelta, wa
     folder = trainer.save(watched.out, 10)
     shift(folder)
     assert watched.steps() == [10]
-    assert facts_of(folder) is not None
+    assert facts_of_folder(folder) is not None
     assert watched.reasons() == []

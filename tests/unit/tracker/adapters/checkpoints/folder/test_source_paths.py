@@ -12,7 +12,7 @@ from eval_jobs.errors import CheckpointUnreadable
 from tests import trainer
 from tests.tiny_model import write_checkpoint, write_lora, write_sharded_checkpoint
 from tests.watched import Watched, watching
-from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 
 
@@ -76,13 +76,13 @@ def adapter(out: Path, base: str) -> Path:
 @pytest.mark.parametrize("base", ["../base", "./base", ".."])
 def test_a_base_model_relative_to_where_the_trainer_was_started_is_refused(base: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointUnreadable, match="relative to the folder that the trainer was started in") as caught:
-        pin_checkpoint(adapter(tmp_path / "out", base), run_id="run", pins_dir=tmp_path / "pins")
+        pin_folder(adapter(tmp_path / "out", base), run_id="run", pins_dir=tmp_path / "pins")
     assert "absolute path" in caught.value.hint
 
 
 def test_a_base_model_of_the_hub_is_never_taken_in_silence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = adapter(tmp_path / "out", "acme/tiny-base")
-    checkpoint = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+    checkpoint = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
     note = "its base model acme/tiny-base is no absolute path"
     assert note in caplog.text
     assert note in (Path(checkpoint.uri) / MANIFEST).read_text()
@@ -90,7 +90,7 @@ def test_a_base_model_of_the_hub_is_never_taken_in_silence(tmp_path: Path, caplo
 
 def test_a_base_model_may_lie_anywhere_by_its_full_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = adapter(tmp_path / "out", str(tmp_path / "base"))
-    assert pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins").base_model == str(tmp_path / "base")
+    assert pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins").base_model == str(tmp_path / "base")
     assert caplog.text == ""
 
 
@@ -99,7 +99,7 @@ def test_a_runs_name_never_leads_its_pins_elsewhere(run_id: str, tmp_path: Path)
     folder = trainer.save(tmp_path / "out", 10)
     pins = tmp_path / "state" / "pins"
     before = {path for path in tmp_path.rglob("*") if not path.is_relative_to(pins)}
-    checkpoint = pin_checkpoint(folder, run_id=run_id, pins_dir=pins)
+    checkpoint = pin_folder(folder, run_id=run_id, pins_dir=pins)
     assert Path(checkpoint.uri).resolve().parent.parent == pins.resolve()
     assert checkpoint.run_id == run_id
     after = {path for path in tmp_path.rglob("*") if not path.is_relative_to(pins)}

@@ -13,7 +13,7 @@ import pytest
 from eval_jobs.errors import CheckpointIncomplete, StoreError
 from tests import trainer
 from tests.watchers import AT_ONCE, CLOCK, opened
-from tracker.adapters.checkpoints.files.listing import Place, facts_of, read_listing
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
 from tracker.adapters.checkpoints.pins.hold import HELD, MANIFEST, Pin, hold, owner_mark, publish, read_pin
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.discovery import Complete, assess
@@ -23,11 +23,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def held(tmp_path: Path, *, run_id: str = "run", seed: int = 1) -> Pin:
     folder = trainer.save(tmp_path / "out", 10, seed=seed)
-    facts = facts_of(folder)
+    facts = facts_of_folder(folder)
     assert facts is not None
     complete = assess(read_listing(facts, 10))
     assert isinstance(complete, Complete)
-    pin = hold(Place(run_id=run_id, step=10, path=folder), facts, complete, tmp_path / "pins")
+    pin = hold(CheckpointLocation(run_id=run_id, step=10, path=folder), facts, complete, tmp_path / "pins")
     assert pin is not None
     return pin
 
@@ -176,11 +176,11 @@ def test_any_run_name_gives_a_folder_inside_the_pins(run_id: str, tmp_path: Path
 
 def test_a_source_that_changed_since_it_was_seen_is_not_held(tmp_path: Path) -> None:
     folder = trainer.save(tmp_path / "out", 10)
-    facts = facts_of(folder)
+    facts = facts_of_folder(folder)
     assert facts is not None
     complete = assess(read_listing(facts, 10))
     assert isinstance(complete, Complete)
-    place = Place(run_id="run", step=10, path=folder)
+    place = CheckpointLocation(run_id="run", step=10, path=folder)
     trainer.save(tmp_path / "out", 10, seed=99)
     assert hold(place, facts, complete, tmp_path / "pins") is None
     shutil.rmtree(folder)
@@ -192,13 +192,13 @@ def test_without_hard_links_weights_are_copied_and_checked(tmp_path: Path) -> No
     memory = Path("/dev/shm")  # noqa: S108 - the other file system that every Linux has
     assert memory.stat().st_dev != tmp_path.stat().st_dev, "needs two file systems"
     folder = trainer.save(tmp_path / "out", 10)
-    facts = facts_of(folder)
+    facts = facts_of_folder(folder)
     assert facts is not None
     complete = assess(read_listing(facts, 10))
     assert isinstance(complete, Complete)
     pins = memory / f"pins-{os.getpid()}"
     try:
-        pin = hold(Place(run_id="run", step=10, path=folder), facts, complete, pins)
+        pin = hold(CheckpointLocation(run_id="run", step=10, path=folder), facts, complete, pins)
         assert pin is not None
         (folder / "model.safetensors").write_bytes(trainer.weights(2))
         checkpoint = publish(pin)

@@ -18,7 +18,7 @@ from tests import trainer
 from tests.tiny_model import random_tensors, write_checkpoint, write_lora, write_sharded_checkpoint
 from tests.watched import Watched, watching
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
-from tracker.adapters.checkpoints.folder.source import pin_checkpoint
+from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 from tracker.domain.checkpoints.tensors import BLOCK_BYTES
 
@@ -85,7 +85,7 @@ def test_a_tail_lost_at_any_block_of_the_disk_is_found_unless_a_row_happens_to_e
         file.write_bytes(whole)
         lose_tail(file, begin)
         try:
-            pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+            pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
         except CheckpointIncomplete:
             continue
         missed.append(begin)
@@ -117,7 +117,7 @@ def test_a_hole_inside_a_file_is_found(tmp_path: Path) -> None:
         file.seek(10 * BLOCK_BYTES)
         file.write(bytes(2 * BLOCK_BYTES))
     with pytest.raises(CheckpointIncomplete, match="holds only zeros from byte 409"):
-        pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+        pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
 
 
 def test_zeros_that_a_training_makes_are_pinned(watched: Watched) -> None:
@@ -181,31 +181,31 @@ def test_what_config_says_nothing_of_is_compared_with_the_run_after_a_restart_to
 
 def test_one_checkpoint_named_by_a_person_is_compared_with_its_pinned_siblings(tmp_path: Path) -> None:
     extra = {"adapter.gate.weight": np.ones((4, 4), dtype=np.float32)}
-    pin_checkpoint(saved(tmp_path / "out", 10, random_tensors(1) | extra), run_id="run", pins_dir=tmp_path / "pins")
+    pin_folder(saved(tmp_path / "out", 10, random_tensors(1) | extra), run_id="run", pins_dir=tmp_path / "pins")
     second = saved(tmp_path / "out", 20)
     with pytest.raises(CheckpointIncomplete, match=r"adapter\.gate\.weight is missing") as caught:
-        pin_checkpoint(second, run_id="run", pins_dir=tmp_path / "pins")
+        pin_folder(second, run_id="run", pins_dir=tmp_path / "pins")
     assert "new output folder" in caught.value.hint
     elsewhere = shutil.copytree(second, tmp_path / "elsewhere" / "checkpoint-20")
-    assert pin_checkpoint(elsewhere, run_id="run", pins_dir=tmp_path / "pins").step == 20
+    assert pin_folder(elsewhere, run_id="run", pins_dir=tmp_path / "pins").step == 20
 
 
 def test_another_model_in_the_same_folder_is_pinned_with_a_note(tmp_path: Path) -> None:
-    pin_checkpoint(saved(tmp_path / "out", 10), run_id="run", pins_dir=tmp_path / "pins")
+    pin_folder(saved(tmp_path / "out", 10), run_id="run", pins_dir=tmp_path / "pins")
     left = {k: v for k, v in random_tensors(20).items() if ".layers.1." not in k}
     smaller = saved(tmp_path / "out", 20, left)
     config = json.loads((smaller / "config.json").read_text())
     trainer.write_json(smaller / "config.json", {**config, "num_hidden_layers": 1})
-    checkpoint = pin_checkpoint(smaller, run_id="run", pins_dir=tmp_path / "pins")
+    checkpoint = pin_folder(smaller, run_id="run", pins_dir=tmp_path / "pins")
     manifest = json.loads((Path(checkpoint.uri) / MANIFEST).read_text())
     assert "num_hidden_layers" in manifest["pin"]["notes"][0]
 
 
 def test_a_changed_tokenizer_beside_the_same_weights_is_what_is_pinned(tmp_path: Path) -> None:
     folder = saved(tmp_path / "out", 10)
-    first = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+    first = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
     trainer.write_json(folder / "tokenizer_config.json", {"chat_template": "new"})
-    second = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+    second = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
     assert (second.digest, second.step) == (first.digest, first.step)
     assert second.uri != first.uri
     assert "new" in (Path(second.uri) / "tokenizer_config.json").read_text()
@@ -216,16 +216,16 @@ def test_a_changed_tokenizer_beside_the_same_weights_is_what_is_pinned(tmp_path:
 
 def test_what_the_trainer_notes_for_itself_makes_no_other_checkpoint(tmp_path: Path) -> None:
     folder = trainer.save(tmp_path, 10)
-    first = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+    first = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
     trainer.write_json(folder / "trainer_state.json", {**trainer.trainer_state(10), "total_flos": 7})
-    second = pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins")
+    second = pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins")
     assert (first.digest, first.files_digest) == (second.digest, second.files_digest)
-    assert pin_checkpoint(folder, run_id="run", pins_dir=tmp_path / "pins") == second
+    assert pin_folder(folder, run_id="run", pins_dir=tmp_path / "pins") == second
     assert len(list((tmp_path / "pins" / "run").iterdir())) == 2
 
 
 def test_the_header_of_every_pin_says_its_tensors(tmp_path: Path) -> None:
-    checkpoint = pin_checkpoint(saved(tmp_path / "out", 10), run_id="run", pins_dir=tmp_path / "pins")
+    checkpoint = pin_folder(saved(tmp_path / "out", 10), run_id="run", pins_dir=tmp_path / "pins")
     tensors = read_tensors([Path(checkpoint.uri) / "model.safetensors"])
     shapes = {t.name: t.shape for t in tensors}
     assert shapes == {name: tensor.shape for name, tensor in random_tensors(10).items()}
