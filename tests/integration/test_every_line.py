@@ -54,7 +54,7 @@ AFTER_A_KILL = (FORGOTTEN, PASSED_OVER)
 OF_SWEEPS = (
     "world.wake_workers()",
     "elif world.sweeps is not None:  # nothing of it is judged, and nobody is alerted",
-    "sweeps.take_over(record, world.sweeps)",
+    "sweeps.take_sweep_result(record, world.sweeps)",
     "swept += 1",
 )
 """These worlds have none: app/steps/test_sweeps.py and tests/e2e/test_sweep.py kill those that have."""
