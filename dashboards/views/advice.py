@@ -1,6 +1,6 @@
 """What a person may do about losses, as commands to copy. Pure.
 
-steps = advice("sft", found, best)       # the questions, the checkpoint to go back to, how a level is accepted
+steps = advice_text("sft", found, best)       # the questions, the checkpoint to go back to, how a level is accepted
 """
 
 from __future__ import annotations

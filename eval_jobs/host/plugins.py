@@ -1,6 +1,6 @@
 """Parts of other packages, found by entry point when the settings name something that is not built in.
 
-    found = find(ENGINES, "llama")                         # ConfigError: no such engine, two of them, a wrong version
+    found = find_plugin(ENGINES, "llama")   # ConfigError: no such engine, two of them, a wrong version
     engine = found.open(VllmEngine, work_dir, clock)       # whatever is wrong with it names the package
     with found.blamed(ServeError): engine.rest()           # ... and so does whatever it raises
     found.checked(float, engine.used_cpu_s(), "used_cpu_s", ServeError)     # ... or gives, where it is of another type

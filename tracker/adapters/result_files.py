@@ -1,6 +1,6 @@
 """Reads result files that other programs wrote, wherever they lie below the paths that a person names.
 
-found = read_results([Path("evals")], Asked(step=None, metrics=()))
+found = read_results([Path("evals")], ImportRequest(step=None, metrics=()))
 found.sheets, found.passed_over
 """
 

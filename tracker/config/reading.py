@@ -1,6 +1,6 @@
 """A TOML file -> the model of its tables, and every wrong setting said with its file, table and name.
 
-config = checked(Config, text_of(path, hint="..."), path)
+config = checked(Config, read_text(path, hint="..."), path)
 """
 
 from __future__ import annotations

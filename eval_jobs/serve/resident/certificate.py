@@ -1,9 +1,9 @@
 """Proofs that weights which were put into a running engine answer as after a cold start, bit by bit.
 
-    kind = Kind(way="swap", architecture="LlamaForCausalLM", ...)
-    proof = find(folder, kind)              # None: not tried yet
+    kind = CertificateScope(way="swap", architecture="LlamaForCausalLM", ...)
+    proof = find_certificate(folder, kind)              # None: not tried yet
     ...                                     # the checkpoint is put in, asked, started cold, asked again
-    proof = judge(kind, warm, cold, ...)
+    proof = compare_answers(kind, warm, cold, ...)
     store(folder, proof)
 
 One JSON file for each kind below the work folder, written whole or not at all; what cannot be read counts as not

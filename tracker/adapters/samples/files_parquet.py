@@ -1,7 +1,7 @@
 """Parquet files that are whole or not there, and columns between Python, Arrow and numpy.
 
 with reading(path), pq.ParquetFile(path) as file: ...      # errors are ours
-write_whole(folder, {name: encoded(table, ...)})           # a crash leaves the old file or the new one
+write_whole(folder, {name: parquet_bytes(table, ...)})           # a crash leaves the old file or the new one
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`tracker calibrate`: ask one checkpoint the whole suite twice, by the workers and on the way of every evaluation.
 
     plan = next_calibration(history, checkpoint, suite, serve)   # begun before and not finished: the same plan again
-    calibration = carry_out(plan, context, clock=clock, meanwhile=...)
+    calibration = run_calibration(plan, context, clock=clock, meanwhile=...)
 
 A kill at any line loses nothing: the plan waits in the queue with the answers that it has, and whoever comes first
 carries it out and takes its record over, this command or a watcher.

@@ -2,7 +2,7 @@
 
     follow(service, now)          # one pass of a watcher: timetables, then what is open
     carry_on(service, now)        # what is open only, for the command that began a turn by hand
-    take_over(record, service)    # a finished plan of a sweep
+    take_sweep_result(record, service)    # a finished plan of a sweep
 
 What the run's own evaluation has answered already is taken from there, and only the rest is asked.
 

@@ -1,6 +1,6 @@
 """What a channel is told next: in order, grouped by checkpoint, silences kept, failures waited for. Pure.
 
-due, behind = in_order(waiting, now_s)       # nobody hears of an end before its beginning
+due, behind = deliverable(waiting, now_s)       # nobody hears of an end before its beginning
 told, dropped = without_pairs(due)           # begun and over while it was silenced: nobody needs to know
 for group in by_checkpoint(told):
     message = message_of(group, link)

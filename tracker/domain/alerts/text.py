@@ -1,8 +1,8 @@
 """A message to people in words: the one place where they are chosen, whatever channel carries them. Pure.
 
-    text = text_of(message)
+    text = message_text(message)
     text.title                    # run-a step 600: sums regressed (and 2 more)
-    blocks = shown(text, MARKUP, Room(total=4096, size=bytes_long))
+    blocks = blocks_text(text, MARKUP, Room(total=4096, size=bytes_long))
 
 Names, questions and messages are foreign: they become single lines of bounded length here, and each channel's markup
 makes them harmless in its own notation.

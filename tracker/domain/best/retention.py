@@ -1,6 +1,6 @@
 """What of our own is kept: pins, which hold weights, and the texts of answers. Pure.
 
-choices = choose(checkpoints, keep=3, reasons=reasons_to_keep(scores, policy, ...))
+choices = decide_retention(checkpoints, keep=3, reasons=reasons_to_keep(scores, policy, ...))
 [c for c in choices if not c.reasons]       # what may go
 
 The trainer's files are not ours and never a subject of this. Scores are kept for ever: verdicts rest on them.

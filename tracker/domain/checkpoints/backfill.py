@@ -1,7 +1,7 @@
 """Which checkpoints of a run that is over are evaluated, in which order, and how long that takes. Pure.
 
-steps = chosen(steps, Choice(every=2, first=1000))
-in_order(steps, FillOrder.BISECT)           # the ends, the middle, the quarters, ...
+steps = chosen_steps(steps, StepFilter(every=2, first=1000))
+evaluation_order(steps, FillOrder.BISECT)           # the ends, the middle, the quarters, ...
 time_left_s(records, checkpoints=12, workers=1)
 """
 

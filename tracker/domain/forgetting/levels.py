@@ -1,6 +1,6 @@
 """How much of its best a benchmark has lost, with the error of that number. Pure.
 
-    found = forgetting_of(Unit(track=track, jitter=jitter, steps=steps, higher_is_better=True))
+    found = forgetting_of(LedgerSubject(track=track, jitter=jitter, steps=steps, higher_is_better=True))
     found.forgetting, found.ci_low, found.ci_high       # None instead of a record: too few checkpoints
     found.retention                                     # .17: it kept 17 % of what it had learned
 

@@ -1,6 +1,6 @@
 """What files say of the checkpoints of a run -> one record for each checkpoint. Pure.
 
-    checkpoints = checkpoints_of(sheets, Target(run_id="pythia-160m", suite="default"))
+    checkpoints = checkpoints_of(sheets, ImportTarget(run_id="pythia-160m", suite="default"))
 
 A record is known by its content: the same files give the same plan ids, whenever and from wherever they are imported.
 No digest of the weights is known; all that is imported of one step is taken for the same checkpoint.

@@ -1,7 +1,7 @@
 """Is a checkpoint slower than its reference, and how sure is that? Pure.
 
-    contrast = Contrast(*(paired_contrast(candidate_ms, reference_ms, 0.5, starts) for each of the two blocks))
-    noise = Noise(between=between_variance(contrasts), factor=overdispersion(past_z2), learned_from=len(past_z2))
+    contrast = LatencyContrast(*(paired_contrast(candidate_ms, reference_ms, 0.5, starts) for each of the two blocks))
+    noise = SeriesNoise(between=between_variance(contrasts), factor=overdispersion(past_z2), learned_from=len(past_z2))
     spread = inflated([contrast], noise)                 # an honest t distribution around L
     slower_p(spread); statistics.interval(spread)
 

@@ -1,7 +1,7 @@
 """What the checkpoints of a run cost, one by one and together. Pure.
 
 costs = run_costs("my-sft", history.records("my-sft"))
-headline(costs)        # 18 checkpoints, 2.1 h, 2.1 GPU h, 3.4 M tokens
+cost_headline(costs)        # 18 checkpoints, 2.1 h, 2.1 GPU h, 3.4 M tokens
 """
 
 from __future__ import annotations

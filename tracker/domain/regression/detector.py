@@ -1,7 +1,7 @@
 """All tests of one checkpoint: every benchmark, the newest 1, 2, 4 and 8 checkpoints against two baseline blocks. Pure.
 
     tracks = [Track(scores=matrix, rows=rows_up_to_the_candidate), ...]     # all benchmarks of the suite
-    for found in evidence_at(tracks, Level(alpha=0.05, planned=100, benchmarks=20)):  # a tuple a benchmark
+    for found in evidence_at(tracks, ErrorBudget(alpha=0.05, planned=100, benchmarks=20)):  # a tuple a benchmark
         any(e.is_loss(min_effect) for e in found)
 
 Pooled paired contrasts against a recent and a peak block, the item variance of the same contrast before the new block,

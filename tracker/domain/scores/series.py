@@ -1,7 +1,7 @@
 """One benchmark of one suite along a run, measured alike: checkpoints x samples, in bytes. Pure.
 
 series = empty_series(series_key(plan, result), result, Measure)
-means = means_of(columns, series.asked)
+means = sample_means_of(columns, series.asked)
 row = row_of(record, result, coverage=columns.coverage, asked=means.questions)
 series = with_row(series, row, values_of(series, means, plan))     # one more checkpoint, wherever its step belongs
 series.matrix(Measure.SCORE), series.subsets, series.sample_ids, series.steps

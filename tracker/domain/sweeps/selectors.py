@@ -1,7 +1,7 @@
 """Which checkpoints a sweep asks. Pure.
 
 parse_selector("latest:3"), parse_selector("other-run@best:gsm8k"), parse_selector("600")
-chosen(selector, newest_of_steps(held))      # of the checkpoints of its run that are still held
+selected_checkpoints(selector, newest_of_steps(held))      # of the checkpoints of its run that are still held
 """
 
 from __future__ import annotations

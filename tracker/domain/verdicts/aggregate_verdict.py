@@ -1,7 +1,7 @@
 """The word for a benchmark of which only means and standard errors are known. Pure.
 
     found = [aggregate_evidence(series, step, level)[k] for step in the_newest_three]
-    word = aggregate_word(found, thresholds, learned=is_learned(series[k], found[-1]))
+    word = aggregate_word(found, thresholds, learned=had_something_to_lose(series[k], found[-1]))
     capped(word)                                # what may be said: `suspect` at most
 
 docs/replay.md tells why the rules differ from those with samples.

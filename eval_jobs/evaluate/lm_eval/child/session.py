@@ -1,7 +1,7 @@
 """Asks what the harness wants to know, so that nothing that it loses is lost. Knows nothing of the harness itself.
 
     with Session(request, send, key="EMPTY") as session:
-        replies = session.ask([Question(body={"prompt": "1+1=", ...}, place=("sums", 0))])     # None: no answer
+        replies = session.ask([HarnessRequest(body={"prompt": "1+1=", ...}, place=("sums", 0))])     # None: no answer
         session.finish()                  # raises where too little was answered
 
 The harness does not write down whether an answer was cut off or refused, and scores both as they stand; it keeps no

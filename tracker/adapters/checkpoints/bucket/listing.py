@@ -1,6 +1,6 @@
 """Looks at a bucket as if it had folders: where checkpoints are, what lies in them, what headers and JSON say.
 
-group(objects) -> Prefix...      facts_of(prefix) -> Facts      Reader(bucket).listing(prefix) -> Listing
+group(objects) -> Prefix...      facts_of_listing(prefix) -> Facts      Reader(bucket).listing(prefix) -> Listing
 
 Headers and documents are read once for each version of an object.
 """

@@ -1,6 +1,6 @@
 """Looks at folders: where checkpoints are, what lies in them, what their headers and JSON say. Only reads.
 
-places_in(output_dir) -> Place...      facts_of(folder) -> Facts      read_listing(facts) -> Listing
+places_in(output_dir) -> CheckpointLocation...      facts_of_folder(folder) -> Facts      read_listing(facts) -> Listing
 """
 
 from __future__ import annotations
