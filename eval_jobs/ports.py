@@ -131,6 +131,23 @@ class Prober(Protocol):
         """Give back what is only needed to measure soon; called again and again while there is nothing to measure."""
 
 
+class Launcher(Protocol):
+    """Starts worker processes and keeps them alive; none is started before the first `check`."""
+
+    def check(self) -> None:
+        """Start workers that are missing, and dead ones again.
+
+        Raises:
+            TrackerError: no worker can live here.
+        """
+
+    def nudge(self) -> None:
+        """Let idle workers look into the queue now; no effect where they cannot be reached."""
+
+    def stop(self) -> None:
+        """Stop all workers; each gives its plan back first. Calling it twice is harmless."""
+
+
 class PlanQueue(Protocol):
     """Where plans are put, and skipped where too many wait."""
 

@@ -26,7 +26,7 @@ from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.adapters.checkpoints.pins.hold import hold
 from tracker.adapters.checkpoints.pins.manifest import Pin, read_pin
 from tracker.cli.commands.init import command as init
-from tracker.domain.checkpoints.discovery import Complete, WatchOptions, assess
+from tracker.domain.checkpoints.completeness import Complete, WatchOptions, assess
 from tracker.domain.checkpoints.listing import Listing
 
 __all__ = ["states"]

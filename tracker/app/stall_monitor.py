@@ -16,7 +16,7 @@ from eval_jobs.queue_types import Hold, QueueState
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import Tick
-from tracker.domain.alerts.blind_spots import KEPT, PLANS, Rhythm, ends_of_unknown, idle_queue, over, overdue, slow_plan
+from tracker.domain.alerts.stalls import KEPT, PLANS, Rhythm, ends_of_unknown, idle_queue, over, overdue, slow_plan
 from tracker.domain.records.alerts import Alert, AlertKind
 from tracker.ports import CurveReader
 

@@ -19,6 +19,7 @@ from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
 from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.storage import write_error
+from eval_jobs.ports import Launcher
 from eval_jobs.queue.database_sql import Database, open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.types import Checkpoint, Suite
@@ -124,7 +125,7 @@ class Project:
         return OutboxTracking(self.database, MlflowStore(self.mlflow.settings), run=self.config.run.name)
 
     def sweeps(self) -> dict[str, Sweep]:
-        """Return the sweeps of [[schedule]] by name; see `wiring_sweeps.sweeps_of`."""
+        """Return the sweeps of [[schedule]] by name; see `wiring.sweeps.sweeps_of`."""
         return sweeps_of(self.config, self.suite(), serve_of(self.config)) if self.config.schedule else {}
 
     @cached_property
@@ -254,8 +255,8 @@ class Project:
         """Our own holds on checkpoints."""
         return FolderOfPins(self.pins_dir)
 
-    def workers(self, count: int, *, on_news: Callable[[], None] = lambda: None) -> LocalWorkers:
-        """Return workers on this machine, not yet started; `on_news` is called, from a thread, at every record."""
+    def workers(self, count: int, *, on_news: Callable[[], None] = lambda: None) -> Launcher:
+        """Return what starts workers on this machine; `on_news` is called, from a thread, at every record."""
         password = self.database_password
         return LocalWorkers(count, self.database_url, self.work_dir, password=password, on_news=on_news)
 

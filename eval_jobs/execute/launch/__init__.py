@@ -1,1 +1,1 @@
-"""How worker processes are started."""
+"""How worker processes are started: one module for each place, each a `Launcher`; `Project.workers` chooses."""

@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 
 from eval_jobs.errors import CheckpointError, ConfigError, StoreError
-from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in
@@ -210,7 +210,7 @@ def _demand_some(project: Project, places: Sequence[CheckpointLocation]) -> None
         )
 
 
-def _keep(workers: LocalWorkers) -> None:
+def _keep(workers: Launcher) -> None:
     interrupts.check()
     workers.check()
 

@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from eval_jobs.errors import CheckpointSkipped, ExitCode, TrackerError
-from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.ports import Clock
+from eval_jobs.ports import Clock, Launcher
 from eval_jobs.types import Checkpoint
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
@@ -135,7 +134,7 @@ def _itself(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
 
 
-def _wait(world: World, local: LocalWorkers, clock: Clock, checkpoint: Checkpoint, *, beside: Lead | None) -> None:
+def _wait(world: World, local: Launcher, clock: Clock, checkpoint: Checkpoint, *, beside: Lead | None) -> None:
     """Return when the checkpoint is judged; `beside` is the lead of the watcher that does it, None: we do."""
     run_id, step, state = checkpoint.run_id, checkpoint.step, WatchState()
     while True:

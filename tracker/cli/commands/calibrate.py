@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from eval_jobs.errors import ConfigError, ExitCode, Incomparable, StoreError
-from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.records.run_scope import is_of
@@ -133,7 +133,7 @@ def _estimate_text(expected: CalibrationEstimate | None) -> str:
     return f"{expected.answers:,} answers in about {total} ({parts}), by what step {expected.step} took"
 
 
-def _carried_out(plan: EvalPlan, context: CalibrationContext, local: LocalWorkers, console: Console) -> Calibration:
+def _carried_out(plan: EvalPlan, context: CalibrationContext, local: Launcher, console: Console) -> Calibration:
     try:
         with console.status("waiting for a worker") as status:
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from eval_jobs.errors import ConfigError, ExitCode, TrackerError
-from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.host.clock import SystemClock
+from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import EvalPlan, EvalRecord
@@ -167,7 +167,7 @@ def _records(service: SweepService) -> list[EvalRecord]:
     return records
 
 
-def _carried_out(turn: Turn, service: SweepService, local: LocalWorkers, console: Console) -> Turn:
+def _carried_out(turn: Turn, service: SweepService, local: Launcher, console: Console) -> Turn:
     """Return the turn as it ended, by whichever workers there are."""
     clock = SystemClock()
     try:

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.execute.launch.local import LocalWorkers
 from eval_jobs.execute.life import SignOfLife
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.gpus import busiest_gpu_pct
+from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import QueueState
 from tracker.adapters.free_memory import give_back, keep_no_pool
 from tracker.api.opening import open_project
@@ -104,8 +104,8 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
 
     stand_by(lead, run.name, output_dir=str(run.output_dir), clock=clock, show=show_leader)
     world = project.world()
-    local = project.workers(session.workers, on_news=world.source.wake)
-    world = replace(world, source=LedSource(world.source, lead), wake_workers=local.nudge)
+    workers = project.workers(session.workers, on_news=world.source.wake)
+    world = replace(world, source=LedSource(world.source, lead), wake_workers=workers.nudge)
     display.welcome(world.measurement)
     if session.workers == 0:
         display.has_no_worker(session.config_path)
@@ -114,14 +114,14 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
             world,
             WatchState(),
             clock=clock,
-            keep_workers=lambda: _keep(local, session.sign),
+            keep_workers=lambda: _keep(workers, session.sign),
             stop=StopRule(training_ended=session.training_ended, quiet_s=_quiet_s(project.config)),
             show=partial(_show, display),
         )
     except LeadLost:
         return False
     finally:
-        local.stop()
+        workers.stop()
         world.source.close()
         world.tracking.close()
         world.dispatcher.alerting.close()
@@ -149,7 +149,7 @@ def _training_ended(pid: int | None, *, until_idle: bool) -> Callable[[], bool]:
     return lambda: _is_gone(trainer)
 
 
-def _keep(workers: LocalWorkers, sign: SignOfLife) -> None:
+def _keep(workers: Launcher, sign: SignOfLife) -> None:
     """Check once a pass; the first pass comes before the first workers, so that plans have today's settings."""
     interrupts.check()
     sign.give("watching")

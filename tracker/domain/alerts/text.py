@@ -1,4 +1,6 @@
-"""A message to people in words: the one place where they are chosen, whatever channel carries them. Pure.
+"""A message to people: headline, facts, labels and their order, whatever channel carries it. Pure.
+
+The sentence itself is `Alert.message`, worded where the alert is raised (`rules`, `stalls`).
 
     text = message_text(message)
     text.title                    # run-a step 600: sums regressed (and 2 more)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from eval_jobs.errors import ConfigError
 from tracker.domain.checkpoints.listing import DCP_INDEX, LATEST, Facts, is_state_folder
-from tracker.domain.checkpoints.readiness import NotYet, not_yet
+from tracker.domain.checkpoints.unusable import NotYet, not_yet
 from tracker.domain.checkpoints.watching import STALLED_S
 
 SCHEME = "s3://"

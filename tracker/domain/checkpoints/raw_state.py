@@ -34,7 +34,7 @@ from tracker.domain.checkpoints.listing import (
     RawKind,
     StateIndex,
 )
-from tracker.domain.checkpoints.readiness import NotYet, Rejected, not_yet
+from tracker.domain.checkpoints.unusable import NotYet, Rejected, not_yet
 
 SINGLE_BINS = ("pytorch_model.bin", "adapter_model.bin", "pytorch_model_fsdp.bin")
 """Whole weights in one pickle; the last one is what accelerate writes for FSDP with FULL_STATE_DICT."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
-from tracker.domain.checkpoints.discovery import Complete, NotYet, Rejected
+from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected
 from tracker.domain.checkpoints.listing import Facts, FileFact
 
 PROMPT_S = 0.1

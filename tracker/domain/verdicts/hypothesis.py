@@ -1,6 +1,7 @@
 """A subject at its candidate, its tests, and when these are called regressed, improved, equivalent or suspect. Pure.
 
-Order matters: the first rule that holds gives the word. See `types.VerdictWord` for what the words mean.
+Order matters: the first rule that holds gives the word. See `records.types.VerdictWord` for what they mean.
+Of screened checkpoints `decision.decide_screened` decides, of means without samples `aggregate_verdict.capped`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import hmac
 
 from tracker.adapters.alerts.sending.markdown import linked, markdown
 from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, json_long, post
-from tracker.adapters.alerts.sending.verdict import BUSY_S, AcceptanceRule, look_at_secret, look_at_url, say
+from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, look_at_secret, look_at_url, say
 from tracker.domain.alerts.text import LINK, MessageText, Room, blocks_text, message_text
 from tracker.domain.records.alerts import AlertMessage
 

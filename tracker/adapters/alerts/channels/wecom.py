@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracker.adapters.alerts.sending.markdown import linked, markdown
 from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, post
-from tracker.adapters.alerts.sending.verdict import BUSY_S, AcceptanceRule, look_at_url, say
+from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, look_at_url, say
 from tracker.domain.alerts.text import LINK, Room, blocks_text, bytes_long, message_text
 from tracker.domain.records.alerts import AlertMessage
 

@@ -28,7 +28,7 @@ from tracker.adapters.checkpoints.bucket.client import Bucket, S3Object
 from tracker.adapters.checkpoints.bucket.listing import Prefix, facts_of_listing
 from tracker.adapters.checkpoints.pins.hold import HELD, MANIFEST, Pin, new_hold, remove_folder, seal, store_error
 from tracker.adapters.checkpoints.pins.recovery import is_abandoned
-from tracker.domain.checkpoints.discovery import Complete
+from tracker.domain.checkpoints.completeness import Complete
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from tracker.adapters.checkpoints.bucket.fetch import Fetcher
 from tracker.adapters.checkpoints.bucket.listing import Reader, at_prefix
 from tracker.adapters.checkpoints.pins.hold import publish, remove_folder
 from tracker.domain.checkpoints.buckets import demand_whole_weights
-from tracker.domain.checkpoints.discovery import Complete, assess
+from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.listing import usual_step_of
 
 _ERRORS: dict[str, type[CheckpointError]] = {

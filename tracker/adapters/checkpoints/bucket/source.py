@@ -25,7 +25,7 @@ from tracker.adapters.checkpoints.bucket.listing import Prefix, Reader, group
 from tracker.adapters.checkpoints.bucket.uploads import Upload, Uploads
 from tracker.adapters.checkpoints.pins.hold import Pin, publish, remove_folder
 from tracker.adapters.checkpoints.pins.recovery import find_pins
-from tracker.domain.checkpoints.discovery import Complete, NotYet, WatchOptions
+from tracker.domain.checkpoints.completeness import Complete, NotYet, WatchOptions
 from tracker.domain.checkpoints.listing import Listing
 from tracker.domain.checkpoints.watching import STALLED_S, is_quiet
 from tracker.domain.records.types import Gap

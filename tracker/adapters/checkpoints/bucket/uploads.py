@@ -18,7 +18,7 @@ from tracker.adapters.checkpoints.bucket.listing import Prefix, facts_of_listing
 from tracker.adapters.checkpoints.files.gaps import Gaps
 from tracker.adapters.checkpoints.pins.hold import Pin
 from tracker.domain.checkpoints.buckets import PASSED_S, demand_whole_weights, patience_s
-from tracker.domain.checkpoints.discovery import (
+from tracker.domain.checkpoints.completeness import (
     SERVED_SUFFIXES,
     Complete,
     Habits,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from eval_jobs.errors import CheckpointError, CheckpointVanished
-from tracker.domain.checkpoints.discovery import NotYet, Rejected
+from tracker.domain.checkpoints.completeness import NotYet, Rejected
 from tracker.domain.checkpoints.listing import Site
 from tracker.domain.checkpoints.watching import missed_steps
 from tracker.domain.records.types import Gap

@@ -22,9 +22,9 @@ from tracker.adapters.checkpoints.files.gaps import Gaps
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.adapters.checkpoints.folder.outage import Outage
 from tracker.adapters.checkpoints.pins.hold import Pin, hold, remove_folder
-from tracker.domain.checkpoints.discovery import Complete, Habits, NotYet, Readiness, WatchOptions, assess
+from tracker.domain.checkpoints.completeness import Complete, Habits, NotYet, Readiness, WatchOptions, assess
 from tracker.domain.checkpoints.listing import Facts, has_lost_entry
-from tracker.domain.checkpoints.readiness import not_yet
+from tracker.domain.checkpoints.unusable import not_yet
 from tracker.domain.checkpoints.watching import FileChange, Observation, change_of, gap_is_due, is_settled, settles_in_s
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import Consolidator
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.adapters.checkpoints.pins.hold import hold, publish, remove_folder, store_error
-from tracker.domain.checkpoints.discovery import Complete, NotYet, Rejected, WatchOptions, assess
+from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, WatchOptions, assess
 from tracker.domain.checkpoints.listing import Facts, usual_step_of
 
 _ERRORS: dict[str, type[CheckpointError]] = {

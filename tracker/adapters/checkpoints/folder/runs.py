@@ -9,7 +9,7 @@ from pathlib import Path
 from eval_jobs.errors import CheckpointNotFound
 from eval_jobs.types import CheckpointFormat
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
-from tracker.domain.checkpoints.discovery import Complete, NotYet, Rejected, assess
+from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, assess
 from tracker.domain.checkpoints.listing import RawKind, is_training_log, usual_step_of
 
 PATTERNS = ("checkpoint-*", "step_*", "step-*", "global_step*", "iter_*", "epoch-*", "epoch_*", "ckpt-*")

@@ -29,7 +29,7 @@ from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs
 from tracker.adapters.checkpoints.pins.hold import Pin, publish
 from tracker.adapters.checkpoints.pins.recovery import find_pins
-from tracker.domain.checkpoints.discovery import WatchOptions
+from tracker.domain.checkpoints.completeness import WatchOptions
 from tracker.domain.records.types import Gap
 
 __all__ = ["FilesystemSource", "FoundFolder", "FoundRun", "find_runs", "pin_folder"]

@@ -30,7 +30,7 @@ from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts
 from tracker.adapters.checkpoints.files.safetensors_file import read_weights
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST, Pin, is_unchanged, read_pin, write_manifest
 from tracker.adapters.checkpoints.pins.soundness import PUBLISHED, demand_sound
-from tracker.domain.checkpoints.discovery import Complete, assess
+from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.listing import TRAINER_STATE, Facts, FileFact, RawKind, Site
 from tracker.domain.checkpoints.tensors import WeightsContent
 from tracker.domain.checkpoints.watching import FileChange, change_of, time_of_ns

@@ -13,7 +13,7 @@ from eval_jobs.codec import from_document, to_document
 from eval_jobs.errors import SchemaTooNew, StoreError
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.files.listing import facts_of_folder
-from tracker.domain.checkpoints.discovery import Complete
+from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.listing import FileFact
 from tracker.domain.checkpoints.watching import FileChange, change_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.fakes.clock import FakeClock
 from tests.trainer import save, save_model
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
-from tracker.domain.checkpoints.discovery import WatchOptions
+from tracker.domain.checkpoints.completeness import WatchOptions
 from tracker.domain.checkpoints.watching import PROMPT_S, time_of_ns
 
 SETTLE_S = 600.0

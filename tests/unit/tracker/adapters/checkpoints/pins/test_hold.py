@@ -16,7 +16,7 @@ from tests.watchers import AT_ONCE, CLOCK, opened
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
 from tracker.adapters.checkpoints.pins.hold import HELD, MANIFEST, Pin, hold, owner_mark, publish, read_pin
 from tracker.adapters.checkpoints.pins.recovery import find_pins
-from tracker.domain.checkpoints.discovery import Complete, assess
+from tracker.domain.checkpoints.completeness import Complete, assess
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -5,7 +5,8 @@
 A Hugging Face trainer makes the folder under its final name and writes for seconds or minutes: config, weights,
 optimizer, random states, and trainer_state.json last. Nothing marks the end, so every file has to testify: each shard
 that the index names exists, holds the tensors that it should and is as long as its own header says; no temporary
-file is left; trainer_state.json says the folder's step; every rank's random state is there. `watching` adds the time.
+file is left; trainer_state.json says the folder's step; every rank's random state is there. `watching` adds the time,
+`buckets` what holds for S3 alone, `adapters.checkpoints.pins.soundness` a look into the weights.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from tracker.domain.checkpoints.listing import (
     is_temporary,
 )
 from tracker.domain.checkpoints.raw_state import RawLayout, check_config, find_raw
-from tracker.domain.checkpoints.readiness import NotYet, Rejected
-from tracker.domain.checkpoints.readiness import not_yet as _not_yet
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
+from tracker.domain.checkpoints.unusable import not_yet as _not_yet
 
 __all__ = ["Complete", "Habits", "NotYet", "Readiness", "Rejected", "WatchOptions", "assess"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eval_jobs.types import CheckpointFormat
-from tracker.domain.checkpoints.discovery import Complete, Habits, NotYet, Readiness, Rejected, assess
+from tracker.domain.checkpoints.completeness import Complete, Habits, NotYet, Readiness, Rejected, assess
 from tracker.domain.checkpoints.listing import Broken, Document, Facts, FileFact, Header, Listing
 
 NS = 1_000_000_000
