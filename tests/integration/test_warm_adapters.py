@@ -36,7 +36,7 @@ def test_the_second_adapter_certifies_by_a_cold_start_and_from_then_on_adapters_
     assert "certified from now on" in second.load_reason
     assert third.certificate
     (kept,) = work_dir.glob("certificates/*.certificate.json")
-    assert json.loads(kept.read_text())["kind"]["way"] == "adapter"
+    assert json.loads(kept.read_text())["proof"]["kind"]["way"] == "adapter"
     assert len({info.canaries for info in (first, second, third)}) == 3
 
 

@@ -102,7 +102,7 @@ def test_a_swap_that_changes_nothing_is_found_out_and_never_tried_again(bench: B
     assert "answer 1: token" in second.load_reason
     assert third.load_reason.startswith("swaps of this kind are refused")
     (kept,) = work_dir.glob("certificates/*.refusal.json")
-    assert json.loads(kept.read_text())["differed"]
+    assert json.loads(kept.read_text())["proof"]["differed"]
     kept.unlink()
     assert "not certified yet" in bench.serve(bench.full(4), args=args).load_reason
 
