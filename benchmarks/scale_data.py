@@ -138,7 +138,13 @@ def fill_history(engine: Engine, samples_dir: Path, size: Size) -> None:
             at = START + timedelta(seconds=plan.checkpoint.step)
             history.append_report(
                 replace(
-                    report, run_id=run_name(run), step=plan.checkpoint.step, plan_id=plan.id, created_at=at, episodes=()
+                    report,
+                    run_id=run_name(run),
+                    step=plan.checkpoint.step,
+                    checkpoint=plan.checkpoint,
+                    plan_id=plan.id,
+                    created_at=at,
+                    episodes=(),
                 )
             )
 

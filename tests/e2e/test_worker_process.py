@@ -54,7 +54,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 QUICKLY_BUSY = """
 import sys
-from eval_jobs.execute import worker
+from eval_jobs.execute.worker import main as worker
 from eval_jobs.queue import database_sql
 database_sql.BUSY_TIMEOUT_MS, worker.STORE_RETRY_S = 100, 0.1
 sys.exit(worker.main(sys.argv[1:]))
