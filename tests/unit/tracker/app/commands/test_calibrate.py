@@ -16,7 +16,7 @@ from eval_jobs.identity import make_plan, screen_plan
 from eval_jobs.queue.rules import lease_end
 from eval_jobs.queue_types import QueueState
 from eval_jobs.run import Tools
-from eval_jobs.types import Benchmark, Checkpoint, Endpoint, EngineInfo, EvalPlan, Screen, Suite
+from eval_jobs.types import Benchmark, Checkpoint, Cost, Endpoint, EngineInfo, EvalPlan, Screen, Suite
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
@@ -262,7 +262,8 @@ def test_a_calibration_that_fails_is_kept_as_such_and_the_next_one_asks_anew(sui
 
 def test_what_it_will_cost_is_told_by_the_newest_evaluation_of_the_same(suite: Suite) -> None:
     site = Site(suite, Flipping(0))
-    records = site.fakes.run.records
+    spent = Cost(loading_s=1.0, evaluating_s=3 * 3.2, probing_s=0.0)
+    records = tuple(replace(record, cost=spent) for record in site.fakes.run.records)
     by_id = {record.plan.id: record for record in records}
     assert calibration_estimate(site.next_plan(), records, by_id.get) is None  # another suite
     plan = next_calibration(site.fakes.history, site.checkpoint, records[0].plan.suite, records[0].plan.serve)
@@ -272,7 +273,7 @@ def test_what_it_will_cost_is_told_by_the_newest_evaluation_of_the_same(suite: S
     assert newest.engine is not None
     assert (cost.step, cost.answers) == (newest.plan.checkpoint.step, 2 * 3 * 80)
     assert cost.load_s == 2 * newest.engine.load_s
-    assert cost.scoring_s == pytest.approx(2 * 3 * 3.2)
+    assert cost.scoring_s == pytest.approx(2 * spent.evaluating_s)
     assert calibration_estimate(plan, (), by_id.get) is None
     screen = screen_plan(newest.plan, Screen(samples=10))
     later = replace(newest, plan=screen, finished_at=newest.finished_at + timedelta(days=1))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from eval_jobs.identity import content_hash, serve_settings
 from tests.records import forgetting_run
 from tracker.domain.latency.series import series_of
 
@@ -25,9 +24,3 @@ def test_kernels_that_are_independent_of_the_batch_begin_a_new_series() -> None:
     assert ENGINE is not None
     changed = replace(RECORD, engine=replace(ENGINE, is_batch_invariant=True))
     assert series_of(changed) != series_of(RECORD)
-
-
-def test_series_of_before_there_was_a_pace_to_set_keep_their_names() -> None:
-    assert ENGINE is not None
-    where = [ENGINE.name, ENGINE.version, ENGINE.machine]
-    assert series_of(RECORD) == content_hash([where, serve_settings(PLAN.serve)])
