@@ -81,10 +81,8 @@ def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, 
         for episode in report.episodes:
             world.history.append_episode(episode)
         ask_rest(world, record, report, run_context, now)
-        if (
-            words_by_benchmark(report) != words_by_benchmark(before)
-            and (full := world.history.record(record.plan.id)) is not None
-        ):
+        has_changed = words_by_benchmark(report) != words_by_benchmark(before)
+        if has_changed and (full := world.history.record(record.plan.id)) is not None:
             world.tracking.publish(
                 with_cost_so_far(full, run_context.records), report, left_behind(record, run_context)
             )
