@@ -10,10 +10,10 @@ from eval_jobs.identity import SECOND_SEED, calibration_plan
 from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Suite
-from tracker.ports import History
+from tracker.ports import RecordStore
 
 
-def ask_twice(queue: Queue, history: History, run: str, now: datetime) -> None:
+def ask_twice(queue: Queue, history: RecordStore, run: str, now: datetime) -> None:
     """Ask for a calibration of the run's first checkpoint once it is evaluated; asking again changes nothing.
 
     With another concurrency than the run's, so that no verdict depends on whether it came before it or after it.

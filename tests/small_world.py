@@ -192,7 +192,7 @@ def _live(home: Path, number: int) -> None:
         source=source,
         queue=queue,
         tracking=OutboxTracking(database, Sink(home / "sent", once), clock),
-        dispatcher=AlertDispatcher(history=world.history, alerting=alerting),
+        dispatcher=AlertDispatcher(alerts=world.history, records=world.history, alerting=alerting),
     )
     evaluator = _Evaluator(queue, home / "answers", once, clock)
     tools = Tools(engine=_Engine(_endpoint("")), evaluator=evaluator, prober=FakeProber(), clock=clock)

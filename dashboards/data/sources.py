@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval_jobs.ports import Queue
+from eval_jobs.ports import QueueStatus
 from tracker.domain.records.types import Policy
-from tracker.ports import CurveReader, History
+from tracker.ports import CurveReader, RunHistory
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
     """Where a report's facts come from."""
 
-    history: History
-    queue: Queue
+    history: RunHistory
+    queue: QueueStatus
     curves: CurveReader
     policy: Policy

@@ -43,7 +43,7 @@ def service_on(engine: Engine, number: int, tracking: FakeTracking) -> SweepServ
         sweeps={"nightly": sweep_of(), "other": other},
         store=SqlSweeps(engine, RUN),
         queue=SqlQueue(engine, run=RUN),
-        history=FakeHistory(),
+        records=FakeHistory(),
         pins=FakePins(),
         tracking=tracking,
         holder=str(number),
@@ -69,10 +69,11 @@ def follow_at_once(services: list[SweepService]) -> list[Turn]:
 
 def work_and_follow(services: list[SweepService], now: datetime) -> list[str]:
     """Do what workers would, then let every watcher look; return the plans that were asked."""
-    asked = []
-    while claim := services[0].queue.claim(worker="w", now=now, lease_until=lease_end(now)):
+    asked, queue = [], services[0].queue
+    assert isinstance(queue, SqlQueue)
+    while claim := queue.claim(worker="w", now=now, lease_until=lease_end(now)):
         asked.append(claim.plan.id)
-        services[0].queue.finish(claim, answered(claim.plan), now=now)
+        queue.finish(claim, answered(claim.plan), now=now)
     for service in services:
         for record in service.queue.finished():
             take_sweep_result(record, service)

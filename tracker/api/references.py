@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from eval_jobs.errors import ConfigError
 from tracker.domain.overview.run import overview
 from tracker.domain.records.types import Report
-from tracker.ports import History
+from tracker.ports import RecordStore, RunHistory
 
 if TYPE_CHECKING:
     from tracker.wiring.project import Project
@@ -38,7 +38,7 @@ def is_reference(name: str) -> bool:
     return any((name.startswith(MODELS), _OF_BENCHMARK.fullmatch(name), _PLACE.fullmatch(name)))
 
 
-def known_run(history: History, run: str) -> str:
+def known_run(history: RecordStore, run: str) -> str:
     """Return `run` when the history knows it.
 
     Raises:
@@ -72,7 +72,7 @@ def named_checkpoints(project: Project, names: Sequence[str]) -> tuple[Report, .
     )
 
 
-def known_checkpoint(history: History, name: str, default_run: str) -> Report:
+def known_checkpoint(history: RunHistory, name: str, default_run: str) -> Report:
     """Return what `named_checkpoint` does of a name that needs no registry.
 
     Raises:
@@ -101,7 +101,7 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
 # --- private
 
 
-def _checkpoint(history: History, name: str, default_run: str, outlines: Outlines) -> Report:
+def _checkpoint(history: RecordStore, name: str, default_run: str, outlines: Outlines) -> Report:
     match = _OF_BENCHMARK.fullmatch(name) or _PLACE.fullmatch(name)
     if match is None:
         raise ConfigError(f"{name!r} names no checkpoint", hint=HOW_TO_NAME)
@@ -121,7 +121,7 @@ def _checkpoint(history: History, name: str, default_run: str, outlines: Outline
     raise ConfigError(f"run {run} has no evaluated step {parts['place']}", hint=f"evaluated steps: {known}")
 
 
-def _best(history: History, run: str, benchmark: str | None, outlines: Outlines) -> Report:
+def _best(history: RecordStore, run: str, benchmark: str | None, outlines: Outlines) -> Report:
     from tracker.app.steps.best_of_run import best_of_run, newest_scores  # here: the statistics load for long
 
     best = best_of_run(run, history, benchmark)

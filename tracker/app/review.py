@@ -19,7 +19,7 @@ from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
 from tracker.domain.verdicts.out_of_order import overtaken_by, rejudged, words_by_benchmark
 from tracker.domain.verdicts.rewind import left_behind, scores_of_newest
-from tracker.ports import History
+from tracker.ports import RunHistory
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def review(world: World, record: EvalRecord, now: datetime) -> Report:
     return report
 
 
-def store_conclusion(report: Report, history: History) -> None:
+def store_conclusion(report: Report, history: RunHistory) -> None:
     """Store what was concluded of a record that is in the history."""
     for episode in report.episodes:  # keyed by what opened it: a crash in between repeats it, harmlessly
         history.append_episode(episode)
@@ -90,7 +90,7 @@ def rejudge(world: World, later: Sequence[EvalRecord], run_context: RunContext, 
         world.dispatcher.dispatch(loss_alerts(report, world.history.open_alerts(run_id)))
 
 
-def recall(history: History, run_id: str, policy: Policy) -> RunContext:
+def recall(history: RunHistory, run_id: str, policy: Policy) -> RunContext:
     """Return what is known of a run beside its scores."""
     return RunContext(
         episodes=history.episodes(run_id),

@@ -213,7 +213,7 @@ class StallMonitor:
 
     def _recall(self, now: datetime) -> None:
         for run_id in {self.run, *self.runs.rhythms} - self.known:
-            for alert in self.dispatcher.history.open_alerts(run_id):
+            for alert in self.dispatcher.alerts.open_alerts(run_id):
                 if alert.kind in (AlertKind.OVERDUE, AlertKind.STUCK):
                     self.lasting.setdefault(alert.fingerprint, alert)
             step = self.runs.rhythms[run_id].step if run_id in self.runs.rhythms else 0

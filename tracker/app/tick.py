@@ -59,7 +59,11 @@ def review_finished(
     calibrations: list[Calibration] = []
     swept = 0
     context = conclude.CalibrationContext(
-        queue=world.queue, history=world.history, policy=world.policy, dispatch=world.dispatcher.dispatch
+        queue=world.queue,
+        calibrations=world.history,
+        alerts=world.history,
+        policy=world.policy,
+        dispatch=world.dispatcher.dispatch,
     )
     for record in state.boundary.unbroken(world.queue.finished()):  # written by workers, wherever they run
         with state.boundary.around(record):

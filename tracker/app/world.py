@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, ProbeLoad, ServeSpec, Suite
 from tracker.app.steps.alerting import AlertDispatcher
@@ -18,7 +17,7 @@ from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Gap, Policy, Report
 from tracker.domain.sweeps.types import Turn
 from tracker.domain.verdicts.screening import Screening
-from tracker.ports import CheckpointSource, CurveReader, History, Tracking
+from tracker.ports import CheckpointSource, CurveReader, RunHistory, Tracking, WatchedQueue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +48,8 @@ class World:
 
     source: CheckpointSource
     curves: CurveReader
-    queue: Queue
-    history: History
+    queue: WatchedQueue
+    history: RunHistory
     tracking: Tracking
     dispatcher: AlertDispatcher
     measurement: MeasurementPlan

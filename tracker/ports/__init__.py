@@ -13,11 +13,14 @@ from tracker.ports.history import (
     EpisodeStore,
     GapStore,
     History,
+    MeasurementStore,
     RecordStore,
     ReportStore,
+    RunHistory,
     TextStore,
 )
 from tracker.ports.leading import Lead
+from tracker.ports.queue import RequestQueue, WatchedQueue
 from tracker.ports.sweeps import SweepLease, SweepResults, Sweeps, TurnStore
 from tracker.ports.tracking import Tracking, TrackingSink
 
@@ -34,10 +37,13 @@ __all__ = [
     "HeldPin",
     "History",
     "Lead",
+    "MeasurementStore",
     "Notifier",
     "Pins",
     "RecordStore",
     "ReportStore",
+    "RequestQueue",
+    "RunHistory",
     "SilenceStore",
     "SweepLease",
     "SweepResults",
@@ -46,4 +52,5 @@ __all__ = [
     "Tracking",
     "TrackingSink",
     "TurnStore",
+    "WatchedQueue",
 ]

@@ -119,5 +119,13 @@ class AlertStore(Protocol):
         """Return the run's alerts that are firing."""
 
 
-class History(RecordStore, TextStore, ReportStore, EpisodeStore, CalibrationStore, GapStore, AlertStore, Protocol):
-    """Everything that was ever measured and concluded, in one place."""
+class MeasurementStore(RecordStore, CalibrationStore, Protocol):
+    """What was measured, and what measuring it again would change."""
+
+
+class RunHistory(MeasurementStore, ReportStore, EpisodeStore, GapStore, AlertStore, Protocol):
+    """Everything that was ever measured and concluded: for judging, and for showing it."""
+
+
+class History(RunHistory, TextStore, Protocol):
+    """All of it, in one place."""

@@ -142,7 +142,7 @@ class Project:
             sweeps=self.sweeps(),
             store=self.sweep_store,
             queue=self.queue,
-            history=self.history,
+            records=self.history,
             pins=self.pins,
             tracking=self.tracking,
             holder=f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}",
@@ -175,7 +175,8 @@ class Project:
         from tracker.app.steps.alerting import AlertDispatcher
 
         return AlertDispatcher(
-            history=self.history,
+            alerts=self.history,
+            records=self.history,
             alerting=self.alerting,
             samples=self.config.alerts.lost_samples,
             patience=self.config.alerts.to_patience(),
@@ -245,7 +246,9 @@ class Project:
             run=self.config.run.name,
             pins=self.pins,
             queue=self.queue,
-            history=self.history,
+            records=self.history,
+            texts=self.history,
+            gaps=self.history,
             policy=self.config.keep.to_keep(),
             baseline=self.config.to_policy().pinned,
         )

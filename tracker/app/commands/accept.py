@@ -9,6 +9,7 @@ from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.rules import alert_of_acceptance
 from tracker.domain.records.types import Acceptance, Closing, Episode
 from tracker.domain.verdicts.episodes import accepted
+from tracker.ports import EpisodeStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,13 +22,13 @@ class AcceptedLevel:
     reason: str
 
 
-def accept(dispatcher: AlertDispatcher, level: AcceptedLevel, *, now: datetime) -> Acceptance:
+def accept(history: EpisodeStore, dispatcher: AlertDispatcher, level: AcceptedLevel, *, now: datetime) -> Acceptance:
     """Remember the acceptance, end the losses that it covers and tell people. Doing it twice changes nothing.
 
     From the onset of the oldest of these losses on, or from the level's step where none was open, checkpoints are
     compared among themselves only.
     """
-    history, run_id, step = dispatcher.history, level.run_id, level.step
+    run_id, step = level.run_id, level.step
     covered = [e for e in history.episodes(run_id) if _is_covered(e, level)]
     acceptance = Acceptance(
         run_id=run_id,
@@ -38,7 +39,7 @@ def accept(dispatcher: AlertDispatcher, level: AcceptedLevel, *, now: datetime) 
         accepted_at=now,
     )
     history.append_acceptance(acceptance)
-    firing = {alert.fingerprint for alert in history.open_alerts(run_id)}
+    firing = {alert.fingerprint for alert in dispatcher.alerts.open_alerts(run_id)}
     for episode in covered:
         ended = accepted(episode, step)
         history.append_episode(ended)

@@ -58,7 +58,7 @@ def run_calibration(
         for record in context.queue.finished():
             if record.plan.id == plan.id:  # where a watcher runs, either of the two is first
                 take_calibration(record, context)
-        found = next((c for c in context.history.calibrations() if c.plan.id == plan.id), None)
+        found = next((c for c in context.calibrations.calibrations() if c.plan.id == plan.id), None)
         if found is not None:
             return found
         meanwhile(context.queue.state())

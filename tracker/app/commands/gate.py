@@ -22,10 +22,10 @@ from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Policy
 from tracker.domain.scores.pairing import served_alike
 from tracker.domain.scores.run_scores import series_key
-from tracker.ports import History
+from tracker.ports import MeasurementStore, RecordStore
 
 
-def gathered(candidate: EvalRecord, baseline: EvalRecord, history: History, policy: GatePolicy) -> GateCase:
+def gathered(candidate: EvalRecord, baseline: EvalRecord, history: MeasurementStore, policy: GatePolicy) -> GateCase:
     """Return the case of two records, with what the history knows of the candidate's run and its benchmarks.
 
     Raises:
@@ -56,14 +56,14 @@ def gate_of(case: GateCase) -> GateReport:
 # --- private
 
 
-def _timed(record: EvalRecord, history: History) -> EvalRecord:
+def _timed(record: EvalRecord, records: RecordStore) -> EvalRecord:
     """Return the record with the timing of its checkpoint; what a screen has left out is asked without timing again."""
     if record.probes:
         return record
     plan = record.plan
     same = (
         known
-        for known in history.records(plan.checkpoint.run_id)
+        for known in records.records(plan.checkpoint.run_id)
         if known.probes
         and identity_of(known.plan.checkpoint) == identity_of(plan.checkpoint)
         and served_alike(known.plan, plan)

@@ -13,7 +13,7 @@ from tracker.domain.compare.view import RunNoise, compare_what_can_be
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, Patience
 from tracker.domain.records.display import one_line, shortened
 from tracker.domain.records.types import Measure, Policy
-from tracker.ports import Alerting, History
+from tracker.ports import AlertSender, AlertStore, RecordStore
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,9 @@ _LOOKED_AT = 100
 class AlertDispatcher:
     """Whoever tells people."""
 
-    history: History
-    alerting: Alerting
+    alerts: AlertStore
+    records: RecordStore
+    alerting: AlertSender
     samples: int = 3
     """Questions of lost samples that an alert shows."""
     held: frozenset[AlertKind] = frozenset()
@@ -49,7 +50,7 @@ class AlertDispatcher:
         for alert in told:
             level = logging.WARNING if alert.state is AlertState.FIRING else logging.INFO
             log.log(level, "%s: %s: %s", alert.state, alert.run_id, alert.message)
-            self.history.append_alert(alert)  # after the outbox: a crash in between repeats it, and it is queued once
+            self.alerts.append_alert(alert)  # after the outbox: a crash in between repeats it, and it is queued once
 
     # --- private
 
@@ -77,9 +78,9 @@ class AlertDispatcher:
     def _evaluated(self, record: EvalRecord, benchmark: str, step: int) -> EvalRecord | None:
         """Return the newest record of that step of the run that holds the benchmark, with its samples."""
         run_id = record.plan.checkpoint.run_id
-        known: Sequence[EvalRecord] = self.history.records(run_id)
+        known: Sequence[EvalRecord] = self.records.records(run_id)
         held = [r for r in known if r.plan.checkpoint.step == step and _has(r, benchmark)]
-        return self.history.record(held[-1].plan.id, [benchmark]) if held else None
+        return self.records.record(held[-1].plan.id, [benchmark]) if held else None
 
 
 # --- private

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointSkipped
-from eval_jobs.ports import Queue
+from eval_jobs.ports import QueueStatus
 from eval_jobs.records.run_scope import is_of
 from tracker.domain.best.retention import (
     BASELINE,
@@ -29,7 +29,7 @@ from tracker.domain.best.retention import (
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Pinned
 from tracker.domain.verdicts.rewind import scores_of_newest
-from tracker.ports import History, Pins
+from tracker.ports import GapStore, Pins, RecordStore, TextStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,10 @@ class Keeping:
     run: str
     """Name of the run; what is of others is left to their own settings, although it may lie in the same place."""
     pins: Pins
-    queue: Queue
-    history: History
+    queue: QueueStatus
+    records: RecordStore
+    texts: TextStore
+    gaps: GapStore
     policy: KeepPolicy
     baseline: Pinned | None = None
 
@@ -83,14 +85,14 @@ def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
 def _collect_texts(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
     if keeping.policy.samples is None:
         return []
-    runs = (run_id for run_id in keeping.history.runs() if is_of(run_id, keeping.run))
+    runs = (run_id for run_id in keeping.records.runs() if is_of(run_id, keeping.run))
     return [item for run_id in runs for item in _texts_of(keeping, run_id, dry_run=dry_run)]
 
 
 def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[StoredItem]:
-    sizes = keeping.history.texts(run_id)
+    sizes = keeping.texts.texts(run_id)
     plans: dict[Identity, list[str]] = {}
-    for record in keeping.history.records(run_id):
+    for record in keeping.records.records(run_id):
         if record.plan.id in sizes:
             plans.setdefault(identity_of(record.plan.checkpoint), []).append(record.plan.id)
     for choice in decide_retention(plans, keep=keeping.policy.samples, reasons=_reasons(keeping, plans)):
@@ -98,7 +100,7 @@ def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[Store
         of_checkpoint = plans[choice.checkpoint]
         if goes and not dry_run:
             for plan_id in of_checkpoint:
-                keeping.history.forget_texts(plan_id)
+                keeping.texts.forget_texts(plan_id)
         own_bytes = sum(sizes[plan_id] for plan_id in of_checkpoint)
         yield StoredItem(kind="answers", choice=choice, own_bytes=own_bytes, is_given_up=goes)
 
@@ -112,11 +114,11 @@ def _reasons(keeping: Keeping, held: Iterable[Identity]) -> Mapping[Identity, Se
 
 def _standing(keeping: Keeping, run_id: str, held: Sequence[Identity]) -> Mapping[Identity, tuple[str, ...]]:
     """Return what a run's own results say, and what is still to come."""
-    plans = [record.plan for record in keeping.history.records(run_id)]
+    plans = [record.plan for record in keeping.records.records(run_id)]
     measured = {identity_of(plan.checkpoint) for plan in plans}
     references = {identity_of(plan.reference) for plan in plans if plan.reference is not None}
     on_their_way = keeping.queue.open_steps(run_id)
-    left_out = {gap.step for gap in keeping.history.gaps(run_id) if gap.code == CheckpointSkipped.code}
+    left_out = {gap.step for gap in keeping.gaps.gaps(run_id) if gap.code == CheckpointSkipped.code}
     first = min((c.step for c in (*measured, *held)), default=None)
     baseline = keeping.baseline
     return merged(
@@ -124,5 +126,5 @@ def _standing(keeping: Keeping, run_id: str, held: Sequence[Identity]) -> Mappin
         {c: (FIRST,) for c in held if c.step == first},
         dict.fromkeys(references, (REFERENCE,)),
         {c: (BASELINE,) for c in held if baseline == Pinned(run_id=c.run_id, step=c.step)},
-        best_checkpoints(scores_of_newest(keeping.history.scores(run_id), branches_of(p.checkpoint for p in plans))),
+        best_checkpoints(scores_of_newest(keeping.records.scores(run_id), branches_of(p.checkpoint for p in plans))),
     )

@@ -7,23 +7,23 @@ from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import RunNoise
 from tracker.domain.records.types import Measure, Policy, Report
 from tracker.domain.verdicts.candidates import known_jitter, steps_for_jitter
-from tracker.ports import History
+from tracker.ports import MeasurementStore, RecordStore
 
 
-def whole_record_of(report: Report, history: History) -> EvalRecord:
+def whole_record_of(report: Report, records: RecordStore) -> EvalRecord:
     """Return what a report judged, with its samples.
 
     Raises:
         StoreError: it is gone, or its samples are.
     """
-    record = history.record(report.plan_id)
+    record = records.record(report.plan_id)
     if record is None:  # a report without its record
         what = f"the results of step {report.step} of {report.run_id} are gone"
         raise StoreError(what, hint="restore the database from a backup")
     return record
 
 
-def noise_of_run(run_id: str, history: History, policy: Policy) -> RunNoise:
+def noise_of_run(run_id: str, history: MeasurementStore, policy: Policy) -> RunNoise:
     """Return what is known of a run's jitter, and of what repeating an evaluation changes."""
     steps = steps_for_jitter(history.records(run_id))
     jitters = known_jitter(history.scores(run_id, (Measure.SCORE,), steps), policy.min_coverage)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from eval_jobs.ports import Queue
 from eval_jobs.types import EvalRecord
 from tracker.domain.alerts.rules import alerts_of_calibration
 from tracker.domain.calibration.noise import calibration_of
 from tracker.domain.records.alerts import Alert
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.types import Policy
-from tracker.ports import History
+from tracker.ports import AlertStore, CalibrationStore, RequestQueue
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationContext:
     """What a finished calibration is taken over with, by a watcher or by the command that asked for it."""
 
-    queue: Queue
-    history: History
+    queue: RequestQueue
+    calibrations: CalibrationStore
+    alerts: AlertStore
     policy: Policy
     dispatch: Callable[[Iterable[Alert]], None]
     """Tells every channel and remembers that it did."""
@@ -32,8 +32,8 @@ def take_calibration(record: EvalRecord, context: CalibrationContext) -> Calibra
     Nothing of it is a result of the run: no verdict, curve or series ever holds it. Doing it twice is harmless.
     """
     calibration = calibration_of(record, min_coverage=context.policy.min_coverage)
-    context.history.append_calibration(calibration)
-    told = context.history.open_alerts(record.plan.checkpoint.run_id)
+    context.calibrations.append_calibration(calibration)
+    told = context.alerts.open_alerts(record.plan.checkpoint.run_id)
     context.dispatch(alerts_of_calibration(calibration, told, min_effect=context.policy.min_effect))
     context.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
     return calibration

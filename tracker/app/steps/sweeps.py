@@ -20,7 +20,6 @@ from itertools import chain
 from typing import Protocol
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
-from eval_jobs.ports import Queue
 from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
 from tracker.app.steps.best_of_run import best_of_run
@@ -31,7 +30,7 @@ from tracker.domain.sweeps.matrix import count_variants, plans_of
 from tracker.domain.sweeps.reuse import is_whole, own_answer, plan_without_scores, run_of_target, with_own_scores
 from tracker.domain.sweeps.selectors import newest_of_steps, selected_checkpoints
 from tracker.domain.sweeps.types import Pick, Selector, Sweep, Timetable, Turn, TurnState
-from tracker.ports import History, Pins, Sweeps, Tracking
+from tracker.ports import Pins, RecordStore, RequestQueue, Sweeps, Tracking
 
 log = logging.getLogger(__name__)
 
@@ -52,24 +51,31 @@ class Registered(Protocol):
 
 
 @dataclass(kw_only=True)
+class SweepsSeen:
+    """What this process has seen of sweeps so far. The next start begins with an empty one."""
+
+    quiet: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
+    """Between which times nothing of a sweep is due, so that most passes ask nobody."""
+    handed_in: set[tuple[str, datetime]] = field(default_factory=set)
+    """Turns whose plans are in the queue."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SweepService:
     """What sweeps are carried out with."""
 
     run: str
     sweeps: Mapping[str, Sweep]
     store: Sweeps
-    queue: Queue
-    history: History
+    queue: RequestQueue
+    records: RecordStore
     pins: Pins
     tracking: Tracking
     holder: str
     """Names this process in the lease."""
     registered: Callable[[str], Registered]
     """Asks MLflow's registry for `models:/NAME@ALIAS`. ConfigError, TrackingUnreachable: there is no answer."""
-    quiet: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
-    """Between which times nothing of a sweep is due, so that most passes ask nobody."""
-    handed_in: set[tuple[str, datetime]] = field(default_factory=set)
-    """Turns whose plans this process has seen in the queue."""
+    seen: SweepsSeen = field(default_factory=SweepsSeen)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +182,7 @@ def take_sweep_result(record: EvalRecord, service: SweepService) -> EvalRecord:
 def own_answers(service: SweepService, plans: Sequence[EvalPlan]) -> dict[str, EvalRecord]:
     """Return the run's own evaluations that answer plans of a sweep, by the id of the plan; without their samples."""
     runs = {run_of_target(plan) for plan in plans}
-    records = {run: service.history.records(run) for run in runs}
+    records = {run: service.records.records(run) for run in runs}
     found = {plan.id: own_answer(plan, records[run_of_target(plan)]) for plan in plans}
     return {plan_id: own for plan_id, own in found.items() if own is not None}
 
@@ -197,14 +203,14 @@ def _note_due(service: SweepService, sweep: Sweep, now: datetime) -> Iterable[Tu
         yield turn
     if turn is not None or look != known:
         service.store.remember(sweep.name, look_of(timetable, now))
-    service.quiet[sweep.name] = now, _next(timetable, now)
+    service.seen.quiet[sweep.name] = now, _next(timetable, now)
 
 
 def _is_quiet(service: SweepService, name: str, now: datetime) -> bool:
-    since, until = service.quiet.get(name, (now, now))
+    since, until = service.seen.quiet.get(name, (now, now))
     if now < since:
         return False  # the clock was set back
-    service.quiet[name] = now, until
+    service.seen.quiet[name] = now, until
     return now < until
 
 
@@ -235,7 +241,7 @@ def _ended(service: SweepService, turn: Turn, now: datetime) -> Iterable[Turn]:
 def _hand_in(service: SweepService, turn: Turn, now: datetime) -> None:
     """Put a turn's plans into the queue: again after a start, because the process before may have been killed here."""
     key = turn.sweep, turn.due_at
-    if key in service.handed_in or turn.state is not TurnState.RUNNING:
+    if key in service.seen.handed_in or turn.state is not TurnState.RUNNING:
         return
     answered = service.store.answered([plan.id for plan in turn.plans])
     left = [plan for plan in turn.plans if plan.id not in answered]
@@ -247,12 +253,12 @@ def _hand_in(service: SweepService, turn: Turn, now: datetime) -> None:
             continue
         asked = plan if known is None else plan_without_scores(plan)
         service.queue.add(asked, now=now, backlog=Backlog.ALL, keep=True)
-    service.handed_in.add(key)
+    service.seen.handed_in.add(key)
 
 
 def _with_samples(own: EvalRecord | None, plan: EvalPlan, service: SweepService) -> EvalRecord | None:
     """Return the run's own evaluation with its samples, None where it cannot stand for the plan's."""
-    whole = None if own is None else service.history.record(own.plan.id, [b.name for b in plan.suite.benchmarks])
+    whole = None if own is None else service.records.record(own.plan.id, [b.name for b in plan.suite.benchmarks])
     return whole if whole is not None and is_whole(whole, plan) else None
 
 
@@ -302,7 +308,7 @@ def _named(
 
 
 def _best(service: SweepService, run: str, selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
-    best = best_of_run(run, service.history, selector.benchmark or None)
+    best = best_of_run(run, service.records, selector.benchmark or None)
     if best is None:
         of = selector.benchmark or "every benchmark of its suite"
         raise ConfigError(f"no checkpoint of {run} has a score of {of}", hint="evaluate one first")

@@ -37,7 +37,7 @@ def command(*, checkpoint: str, benchmark: str, reason: str, config_path: Path, 
         raise ConfigError("the reason is empty", hint="say in a few words why this level is right")
     _check_benchmark(history, run_id, step, benchmark)
     level = AcceptedLevel(run_id=run_id, step=step, benchmark=benchmark, reason=reason)
-    acceptance = accept(project.dispatcher, level, now=SystemClock().now())
+    acceptance = accept(history, project.dispatcher, level, now=SystemClock().now())
     project.dispatcher.alerting.close()
     if as_json:
         click.echo(json_text(Acceptance, acceptance))

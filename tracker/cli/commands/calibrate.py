@@ -65,7 +65,8 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) 
     plan = next_calibration(project.history, chosen, project.suite(), serve_of(project.config))
     context = CalibrationContext(
         queue=project.queue,
-        history=project.history,
+        calibrations=project.history,
+        alerts=project.history,
         policy=project.config.to_policy(),
         dispatch=project.dispatcher.dispatch,
     )

@@ -17,7 +17,7 @@ from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import open_gaps
 from tracker.domain.records.display import one_line
 from tracker.domain.records.types import Gap, Report
-from tracker.ports import History
+from tracker.ports import MeasurementStore
 
 
 @click.command("history")
@@ -53,7 +53,7 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
 # --- private
 
 
-def _repetitions(history: History, outlines: Sequence[Report], min_effect: float) -> Iterator[Text]:
+def _repetitions(history: MeasurementStore, outlines: Sequence[Report], min_effect: float) -> Iterator[Text]:
     """Yield what repeating the evaluation of the newest checkpoint would change, where it was ever calibrated."""
     calibrations = history.calibrations()
     newest = max(outlines, key=lambda report: (report.step, report.created_at), default=None)

@@ -160,7 +160,7 @@ def _say_who_is_away(console: Console, project: Project, sweep: Sweep) -> None:
 
 def _records(service: SweepService) -> list[EvalRecord]:
     """Return what tells how long evaluations take: those of the run, and of every sweep's newest turn."""
-    records = list(service.history.records(service.run))
+    records = list(service.records.records(service.run))
     for name in service.sweeps:
         done = next((turn for turn in service.store.turns(name) if turn.state is TurnState.DONE and turn.plans), None)
         records += () if done is None else service.store.results([plan.id for plan in done.plans]).values()

@@ -25,7 +25,7 @@ from tracker.domain.checkpoints.leading import Leader
 from tracker.domain.overview.run import open_gaps, skipped_text
 from tracker.domain.records.calibration import Calibration
 from tracker.domain.records.display import count_text, names_text, one_line
-from tracker.ports import History
+from tracker.ports import RunHistory
 
 _MAX_WAITING = 5
 """Steps that the live line names."""
@@ -104,7 +104,7 @@ class WatchDisplay:
         self._pauses(_why_waiting(state), is_busy=bool(state.running))
         self._spinner.update(text=_status(passed, state))
 
-    def farewell(self, history: History, runs: Collection[str] = ()) -> None:
+    def farewell(self, history: RunHistory, runs: Collection[str] = ()) -> None:
         """Say what came out of `runs`, without any of the whole project, and what is still on its way."""
         reports = {run: history.outlines(run) for run in runs or history.runs()}
         gaps = [gap for run in reports for gap in open_gaps(reports[run], history.gaps(run))]

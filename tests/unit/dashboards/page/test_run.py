@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from dashboards.page.run import read_run, report_file_name, write_page
 from eval_jobs.errors import StoreError
+from tests.fakes.queue import FakeQueue
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import sources_of
@@ -37,10 +39,11 @@ def test_texts_are_read_only_where_examples_show_them() -> None:
 
 def test_only_evaluations_of_this_run_are_still_to_come() -> None:
     sources = sources_of(RecordedRun(run_id=RUN.run_id, records=RUN.records[:8], reports=RUN.reports[:8]))
+    queue = FakeQueue()
     for record in (*RUN.records[8:], *forgetting_run(run_id="other").records[:3]):
-        sources.queue.add(record.plan, now=NOW)
-    sources.queue.claim(worker="w", now=NOW, lease_until=NOW.replace(hour=13))
-    assert read_run(RUN.run_id, sources, now=NOW).unfinished == 2
+        queue.add(record.plan, now=NOW)
+    queue.claim(worker="w", now=NOW, lease_until=NOW.replace(hour=13))
+    assert read_run(RUN.run_id, replace(sources, queue=queue), now=NOW).unfinished == 2
 
 
 def test_a_run_with_only_gaps_can_be_collected() -> None:

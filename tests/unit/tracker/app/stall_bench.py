@@ -90,7 +90,9 @@ class Tower:
         self.curves = FakeCurves(points, last_step=self.last_step)
         self.monitor = StallMonitor(
             run=RUN,
-            dispatcher=AlertDispatcher(history=self.history, alerting=self.alerting, patience=self.patience),
+            dispatcher=AlertDispatcher(
+                alerts=self.history, records=self.history, alerting=self.alerting, patience=self.patience
+            ),
             curves=self.curves,
             holds=self.holds,
         )

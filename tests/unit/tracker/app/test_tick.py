@@ -246,12 +246,13 @@ class Fuse:
 
 
 def cut(world: World, fuse: Fuse) -> World:
+    history, alerting = fuse.around(world.history), fuse.around(world.dispatcher.alerting)
     return replace(
         world,
         queue=fuse.around(world.queue),
-        history=fuse.around(world.history),
+        history=history,
         tracking=fuse.around(world.tracking),
-        dispatcher=AlertDispatcher(history=fuse.around(world.history), alerting=fuse.around(world.dispatcher.alerting)),
+        dispatcher=AlertDispatcher(alerts=history, records=history, alerting=alerting),
     )
 
 

@@ -72,7 +72,11 @@ class Site:
         self.checkpoint: Checkpoint = self.fakes.run.records[2].plan.checkpoint
         dispatch = world.dispatcher.dispatch
         self.context = CalibrationContext(
-            queue=self.fakes.queue, history=self.fakes.history, policy=world.policy, dispatch=dispatch
+            queue=self.fakes.queue,
+            calibrations=self.fakes.history,
+            alerts=self.fakes.history,
+            policy=world.policy,
+            dispatch=dispatch,
         )
         self.answer = answer
         self.evaluator = FakeEvaluator(answer)

@@ -42,7 +42,7 @@ def told(alert: Alert, *, samples: int = 3, history: FakeHistory | None = None) 
     kept, alerting = history or FakeHistory(), FakeAlerting()
     for record in (BEFORE, AFTER):
         kept.append(record)
-    AlertDispatcher(history=kept, alerting=alerting, samples=samples).dispatch([alert], AFTER)
+    AlertDispatcher(alerts=kept, records=kept, alerting=alerting, samples=samples).dispatch([alert], AFTER)
     (one,) = alerting.alerts
     return one.evidence.lost_samples if one.evidence is not None else ()
 

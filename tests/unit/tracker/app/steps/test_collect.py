@@ -44,7 +44,14 @@ def keep(tmp_path: Path) -> Keep:
                 queue.add(mine.plan, now=clock.now())
         pins = FolderOfPins(tmp_path / "pins")
         return Keeping(
-            run=RUN.run_id, pins=pins, queue=queue, history=history, policy=KeepPolicy(**policy), baseline=baseline
+            run=RUN.run_id,
+            pins=pins,
+            queue=queue,
+            records=history,
+            texts=history,
+            gaps=history,
+            policy=KeepPolicy(**policy),
+            baseline=baseline,
         )
 
     return prepared
@@ -70,7 +77,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(keep: Keep) -> None:
     keeping = keep(pins=2, samples=1)
     said = collect(keeping, dry_run=True)
     assert kept_pins(keeping) == STEPS
-    assert len(keeping.history.texts(RUN.run_id)) == len(STEPS)
+    assert len(keeping.texts.texts(RUN.run_id)) == len(STEPS)
     assert collect(keeping) == said
 
 
@@ -113,7 +120,7 @@ def test_what_was_skipped_counts_against_the_budget(keep: Keep) -> None:
             hint="",
             seen_at=FakeClock().now(),
         )
-        keeping.history.append_gap(gap)
+        keeping.gaps.append_gap(gap)
     collect(keeping)
     assert kept_pins(keeping) == [STEPS[0], STEPS[-1]]
 
@@ -129,18 +136,18 @@ def test_what_could_not_be_taken_at_first_and_was_found_then_is_kept(keep: Keep)
         hint="",
         seen_at=FakeClock().now(),
     )
-    keeping.history.append_gap(gap)
+    keeping.gaps.append_gap(gap)
     collect(keeping)
     assert STEPS[1] in kept_pins(keeping)
 
 
 def test_what_latency_is_compared_with_is_kept_although_a_lower_step_came_later(keep: Keep) -> None:
     keeping = keep(pins=1)
-    reference = keeping.history.records(RUN.run_id)[4].plan.checkpoint
-    for plan_id in [record.plan.id for record in keeping.history.records(RUN.run_id)[5:]]:
-        record = keeping.history.record(plan_id)
+    reference = keeping.records.records(RUN.run_id)[4].plan.checkpoint
+    for plan_id in [record.plan.id for record in keeping.records.records(RUN.run_id)[5:]]:
+        record = keeping.records.record(plan_id)
         assert record is not None
-        keeping.history.append(replace(record, plan=replace(record.plan, reference=reference)))
+        keeping.records.append(replace(record, plan=replace(record.plan, reference=reference)))
     assert STEPS[4] not in _best(keeping)
     collect(keeping)
     assert STEPS[4] in kept_pins(keeping)
@@ -150,14 +157,15 @@ def test_what_is_of_another_run_is_left_to_its_own_settings(keep: Keep) -> None:
     keeping = replace(keep(pins=1, samples=1), run="another")
     assert collect(keeping) == ()
     assert kept_pins(keeping) == STEPS
-    assert len(keeping.history.texts(RUN.run_id)) == len(STEPS)
+    assert len(keeping.texts.texts(RUN.run_id)) == len(STEPS)
 
 
 def test_a_checkpoint_that_is_measured_again_keeps_its_pin(keep: Keep) -> None:
     keeping = keep(pins=1)
-    again = keeping.history.records(RUN.run_id)[1].plan
-    keeping.queue.add(replace(again, id="again"), now=FakeClock().now())
-    collect(keeping)
+    again = keeping.records.records(RUN.run_id)[1].plan
+    queue = FakeQueue()
+    queue.add(replace(again, id="again"), now=FakeClock().now())
+    collect(replace(keeping, queue=queue))
     assert STEPS[1] in kept_pins(keeping)
 
 
@@ -173,11 +181,11 @@ def test_a_pin_in_use_is_left_for_the_next_time(keep: Keep) -> None:
 def test_answers_go_by_a_budget_of_their_own_and_scores_stay(keep: Keep) -> None:
     keeping = keep(samples=1)
     best = _best(keeping)
-    before = [s.steps for s in keeping.history.scores(RUN.run_id).series.values()]
+    before = [s.steps for s in keeping.records.scores(RUN.run_id).series.values()]
     collect(keeping)
-    plans = {r.plan.id: r.plan.checkpoint.step for r in keeping.history.records(RUN.run_id)}
-    assert {plans[plan_id] for plan_id in keeping.history.texts(RUN.run_id)} == {STEPS[0], STEPS[-1]} | best
-    assert [s.steps for s in keeping.history.scores(RUN.run_id).series.values()] == before
+    plans = {r.plan.id: r.plan.checkpoint.step for r in keeping.records.records(RUN.run_id)}
+    assert {plans[plan_id] for plan_id in keeping.texts.texts(RUN.run_id)} == {STEPS[0], STEPS[-1]} | best
+    assert [s.steps for s in keeping.records.scores(RUN.run_id).series.values()] == before
     assert kept_pins(keeping) == STEPS
 
 

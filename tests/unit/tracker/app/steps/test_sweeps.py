@@ -50,7 +50,7 @@ class Bench:
             "sweeps": self.sweeps,
             "store": self.store,
             "queue": self.queue,
-            "history": self.history,
+            "records": self.history,
             "pins": self.pins,
             "tracking": self.tracking,
             "holder": f"process {next(self._numbers)}",

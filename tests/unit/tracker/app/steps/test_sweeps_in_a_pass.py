@@ -26,7 +26,7 @@ def with_sweeps(fake: FakeWorld) -> World:
         sweeps={"nightly": sweep_of()},
         store=FakeSweeps(),
         queue=fake.queue,
-        history=fake.history,
+        records=fake.history,
         pins=pins,
         tracking=fake.tracking,
         holder="a",
