@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from dashboards.data.checkpoint import CheckpointData
-from dashboards.data.run import RunData, newest_records
+from dashboards.data.run import Conclusions, RunData, Training, newest_records
 from dashboards.data.sources import Sources
 from dashboards.page.checkpoint import collect_checkpoint
 from dashboards.views.ledger import LOST_SAMPLES
@@ -75,12 +75,8 @@ def run_data(run: RecordedRun, *, unfinished: int = 0) -> RunData:
         run_id=run.run_id,
         records=newest_records(map(without_samples, run.records)),
         scores=scores,
-        reports=run.reports,
-        episodes=run.episodes,
-        acceptances=run.acceptances,
-        gaps=run.gaps,
-        curves=run.curves,
-        phases=run.phases,
+        conclusions=Conclusions(reports=run.reports, gaps=run.gaps, episodes=run.episodes, acceptances=run.acceptances),
+        training=Training(curves=run.curves, phases=run.phases),
         texts=full,
         ledger=with_texts(ledger, lambda plan_id, _: full.get(plan_id)),
         unfinished=unfinished,

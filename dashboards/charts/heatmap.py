@@ -15,6 +15,7 @@ from itertools import groupby
 
 from dashboards.charts.svg import text
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
+from tracker.domain.forgetting.wording import steps_span_text
 from tracker.domain.records.display import NOTHING, one_line, score_text, signed_text
 from tracker.domain.records.types import Phase
 
@@ -182,8 +183,7 @@ def _stretches(cells: Sequence[_Cell]) -> Iterator[str]:
 
 def _said(stretch: Sequence[_Cell]) -> str:
     """Return what the pointer shows: `steps 700 to 800: 0.438 to 0.163`."""
-    first, last = stretch[0].first_step, stretch[-1].last_step
-    steps = f"step {first}" if first == last else f"steps {first} to {last}"
+    steps = steps_span_text((stretch[0].first_step, stretch[-1].last_step))
     means = [score_text(cell.mean) for cell in (stretch[0], stretch[-1]) if cell.mean is not None]
     return f"{steps}: {' to '.join(dict.fromkeys(means)) or 'no score'}"
 

@@ -16,6 +16,7 @@ from dashboards.charts.svg import legend_mark, marker, text
 from eval_jobs.types import Percentiles, ProbeResult
 from tracker.domain.records.display import one_line
 from tracker.domain.sweeps.board import LoadCurve
+from tracker.domain.sweeps.board_text import load_size_text
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 16, 24, 36
 PANEL_HEIGHT = 220
@@ -111,11 +112,8 @@ def _lines(curves: Sequence[LoadCurve], figure: Callable[[ProbeResult], Percenti
 
 
 def _tip(curve: LoadCurve, probe: ProbeResult, found: Percentiles) -> str:
-    load = probe.load
-    pace = (
-        f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} requests per second"
-    )
-    return f"{curve.target}, {pace}: {probe.output_tokens_per_s:.0f} tokens/s, median {found.p50:.1f} ms"
+    speed = f"{probe.output_tokens_per_s:.0f} tokens/s"
+    return f"{curve.target}, {load_size_text(probe.load)}: {speed}, median {found.p50:.1f} ms"
 
 
 def _described(chart: CurveChart) -> Iterator[str]:

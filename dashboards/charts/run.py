@@ -18,6 +18,7 @@ from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeResult
 from tracker.domain.overview.run import SYMBOLS, Overview, Standing, standings
 from tracker.domain.records.display import one_line, score_text
 from tracker.domain.records.types import CurvePoint, Gap, Verdict, VerdictWord
+from tracker.domain.sweeps.board_text import load_size_text
 
 MAX_TOGETHER = 8
 """More benchmarks than this get a chart of their own each: nobody tells nine lines apart."""
@@ -41,7 +42,7 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
         if line.points:
             units.add(_unit(line))
     together = len(lines) <= MAX_TOGETHER and units <= {(0.0, 1.0)}
-    loss = _loss_panel(data.curves, height=110 if together else 120)
+    loss = _loss_panel(data.training.curves, height=110 if together else 120)
     if together:
         absences = _score_absences(view, view.benchmarks, view.gaps)
         scores = _score_panel("Score", lines, height=280, absences=absences)
@@ -68,10 +69,10 @@ def latency_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
     )
 
 
-def load_text(load: ProbeLoad) -> str:
-    """Return what a load sends, in words."""
-    pace = f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} per second"
-    return f"{load.requests} requests, {pace}, {load.input_tokens} tokens in, {load.output_tokens} out"
+def load_texts(records: Iterable[EvalRecord]) -> tuple[str, ...]:
+    """Return what each load sends, in words; of loads with one name, the newest."""
+    loads = {probe.load.name: probe.load for record in records for probe in record.probes}
+    return tuple(map(_load_text, loads.values()))
 
 
 def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int, float]]:
@@ -88,6 +89,11 @@ def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int
 
 
 # --- private: scores
+
+
+def _load_text(load: ProbeLoad) -> str:
+    sizes = f"{load.input_tokens} tokens in, {load.output_tokens} out"
+    return f"{one_line(load.name)}: {load.requests} requests, {load_size_text(load)}, {sizes}"
 
 
 def _score_line(changes: Sequence[int], view: Overview, standing: Standing, slot: int) -> Line:
@@ -229,7 +235,7 @@ def _half(step: int, times: Sequence[float], median: float) -> Point:
 
 def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple[Panel, ...]) -> Figure:
     measured = (record.plan.checkpoint.step for record in data.records)
-    steps = [*view.steps, *measured, *(g.step for g in view.gaps), *(p.step for p in data.curves)]
+    steps = [*view.steps, *measured, *(g.step for g in view.gaps), *(p.step for p in data.training.curves)]
     return Figure(
         ident=ident,
         title=title,
@@ -237,7 +243,7 @@ def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple
         panels=panels,
         x_min=min(steps),
         x_max=max(steps),
-        phases=data.phases,
+        phases=data.training.phases,
     )
 
 

@@ -40,7 +40,7 @@ class CheckpointData:
     @property
     def report(self) -> Report:
         """What was concluded."""
-        return self.own.reports[0]
+        return self.own.conclusions.reports[0]
 
 
 def own_record(whole: EvalRecord, known: Iterable[EvalRecord]) -> EvalRecord:

@@ -21,6 +21,28 @@ from tracker.domain.sweeps.board import Board
 
 
 @dataclass(frozen=True, kw_only=True)
+class Conclusions:
+    """What was concluded about a run."""
+
+    reports: tuple[Report, ...]
+    gaps: tuple[Gap, ...] = ()
+    episodes: tuple[Episode, ...] = ()
+    acceptances: tuple[Acceptance, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    """Those that are firing."""
+    champions: tuple[Champion, ...] = ()
+    """The best checkpoints, the overall one first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What the trainer told of a run."""
+
+    curves: tuple[CurvePoint, ...] = ()
+    phases: tuple[Phase, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunData:
     """One run."""
 
@@ -28,12 +50,8 @@ class RunData:
     records: tuple[EvalRecord, ...]
     """One for each step and suite, ordered by step; results without their samples."""
     scores: RunScores
-    reports: tuple[Report, ...]
-    episodes: tuple[Episode, ...] = ()
-    acceptances: tuple[Acceptance, ...] = ()
-    gaps: tuple[Gap, ...] = ()
-    curves: tuple[CurvePoint, ...] = ()
-    phases: tuple[Phase, ...] = ()
+    conclusions: Conclusions
+    training: Training = Training()
     texts: Mapping[str, EvalRecord] = field(default_factory=dict)
     """Records with their samples by plan id, as far as examples and counts need them."""
     costs: RunCosts | None = None
@@ -46,12 +64,6 @@ class RunData:
     """What came of the newest turn of each sweep."""
     unfinished: int = 0
     """Evaluations that wait or run."""
-    champions: tuple[Champion, ...] = ()
-    """The best checkpoints, the overall one first."""
-    alerts: tuple[Alert, ...] = ()
-    """Those that are firing."""
-    pages: Mapping[int, str] = field(default_factory=dict)
-    """File names of the checkpoints' own pages that lie beside this one, by step."""
     made_at: datetime
 
 

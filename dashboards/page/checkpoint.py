@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from dashboards.data.checkpoint import CheckpointData, best_step, own_record, path_to
-from dashboards.data.run import RunData, newest_repetitions
+from dashboards.data.run import Conclusions, RunData, newest_repetitions
 from dashboards.data.sources import Sources
 from eval_jobs.types import EvalRecord
 from tracker.app.steps.comparing import noise_of_run, whole_record_of
@@ -65,8 +65,7 @@ def _own(record: EvalRecord, report: Report, whole: EvalRecord, sources: Sources
         run_id=report.run_id,
         records=(record,),
         scores=RunScores(run_id=report.run_id, series={}),
-        reports=(report,),
-        episodes=report.episodes,
+        conclusions=Conclusions(reports=(report,), episodes=report.episodes),
         texts={record.plan.id: whole},
         repetitions=newest_repetitions((record,), calibrations, min_effect=min_effect),
         made_at=now,

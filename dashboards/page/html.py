@@ -33,19 +33,19 @@ FIRST_FIGURES = 13
 """Of many curves, how many are shown without a click."""
 FIRST_CASES = 12
 """Of many newest verdicts, how many are shown without a click; they are in order of urgency."""
+FIRST_TILES = 12
 
 
 def render_page(view: RunView, *, version: str) -> str:
     """Return the whole HTML document."""
     template = _environment().get_template("report.html.j2")
-    return template.render(view=view, version=version, first_figures=FIRST_FIGURES, first_cases=FIRST_CASES)
+    return template.render(view=view, version=version, first_figures=FIRST_FIGURES)
 
 
 def render_checkpoint(view: CheckpointView, *, version: str) -> str:
     """Return the whole HTML document of one checkpoint."""
     template = _environment().get_template("checkpoint.html.j2")
-    shown = {"first_cases": FIRST_CASES, "max_told": MAX_TOLD, "percentiles": SHOWN}
-    return template.render(view=view, version=version, **shown)
+    return template.render(view=view, version=version, max_told=MAX_TOLD, percentiles=SHOWN)
 
 
 # --- private
@@ -64,6 +64,7 @@ def _environment() -> Environment:
     environment.globals.update(
         figure=_figure, small=_small, life=_life, strip=_strip, curve=_curve, ecdf=_ecdf, key=_key
     )
+    environment.globals.update(first_cases=FIRST_CASES, first_tiles=FIRST_TILES)
     return environment
 
 

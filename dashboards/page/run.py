@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dashboards.data.checkpoint import CheckpointData
-from dashboards.data.run import RunData, newest_records, newest_repetitions
+from dashboards.data.run import Conclusions, RunData, Training, newest_records, newest_repetitions
 from dashboards.data.sources import Sources
 from dashboards.page.checkpoint import collect_checkpoint
 from dashboards.page.html import render_checkpoint, render_page
@@ -41,6 +41,7 @@ from tracker.domain.forgetting.texts import with_texts
 from tracker.domain.overview.costs import run_costs
 from tracker.domain.overview.run import open_gaps, overview
 from tracker.domain.records.branches import branches_of
+from tracker.domain.records.tracking import Champion
 from tracker.domain.records.types import Measure, Report
 from tracker.domain.sweeps.board import Board, board_of
 from tracker.domain.verdicts.rewind import scores_of_newest
@@ -76,14 +77,14 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
     path = (output or project.state_dir / "reports" / report_file_name(run_id)).absolute()
     if with_checkpoints:
         _write_checkpoints(project, data, path)
-    data = replace(data, pages=pages_beside(path.parent, data.records))
-    write_page(render_page(build_view(data), version=version("checkpoint-tracker")), path)
+    view = build_view(data, pages_beside(path.parent, data.records))
+    write_page(render_page(view, version=version("checkpoint-tracker")), path)
     return path
 
 
 def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
     """Read everything about one run; texts of samples only where examples show them."""
-    known, reports = sources.history.records(run_id), sources.history.reports(run_id)
+    known = sources.history.records(run_id)
     records = newest_records(known)
     scored = sources.history.scores(run_id, (Measure.SCORE,))
     scores = scores_of_newest(scored, branches_of(r.plan.checkpoint for r in known))
@@ -91,22 +92,15 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
         run_id=run_id,
         records=records,
         scores=scores,
-        reports=reports,
-        episodes=sources.history.episodes(run_id),
-        acceptances=sources.history.acceptances(run_id),
-        gaps=open_gaps(reports, sources.history.gaps(run_id)),
-        # The newest checkpoint's file holds the whole curve up to it.
-        curves=sources.curves.read(records[-1].plan.checkpoint) if records else (),
-        phases=sources.policy.phases,
+        conclusions=_conclusions(run_id, sources, champions_of(scores, min_coverage=sources.policy.min_coverage)),
+        training=_training(records, sources),
         costs=run_costs(run_id, known),
         ledger=with_texts(run_ledger(scores, sources.policy, details=LOST_SAMPLES), sources.history.record),
         repetitions=newest_repetitions(records, sources.history.calibrations(), min_effect=sources.policy.min_effect),
         unfinished=sources.queue.state().unfinished.get(run_id, 0),
-        champions=champions_of(scores, min_coverage=sources.policy.min_coverage),
-        alerts=sources.history.open_alerts(run_id),
         made_at=now,
     )
-    wanted = dict.fromkeys((*plans_with_texts(data, overview(data.reports)), *plans_with_counts(data)))
+    wanted = dict.fromkeys((*plans_with_texts(data, overview(data.conclusions.reports)), *plans_with_counts(data)))
     found = {plan_id: sources.history.record(plan_id) for plan_id in wanted}
     return replace(data, texts={plan_id: record for plan_id, record in found.items() if record is not None})
 
@@ -168,6 +162,25 @@ def _sources(project: Project) -> Sources:
     )
 
 
+def _conclusions(run_id: str, sources: Sources, champions: tuple[Champion, ...]) -> Conclusions:
+    history = sources.history
+    reports = history.reports(run_id)
+    return Conclusions(
+        reports=reports,
+        gaps=open_gaps(reports, history.gaps(run_id)),
+        episodes=history.episodes(run_id),
+        acceptances=history.acceptances(run_id),
+        alerts=history.open_alerts(run_id),
+        champions=champions,
+    )
+
+
+def _training(records: Sequence[EvalRecord], sources: Sources) -> Training:
+    # The newest checkpoint's file holds the whole curve up to it.
+    curves = sources.curves.read(records[-1].plan.checkpoint) if records else ()
+    return Training(curves=curves, phases=sources.policy.phases)
+
+
 def _write_checkpoint(project: Project, report: Report, output: Path | None) -> Path:
     data = collect_checkpoint(report, _sources(project), now=SystemClock().now())
     checkpoint = data.record.plan.checkpoint
@@ -180,7 +193,7 @@ def _write_checkpoint(project: Project, report: Report, output: Path | None) -> 
 def _write_checkpoints(project: Project, data: RunData, run_page: Path) -> None:
     """Write the page of every checkpoint that the page of the run has a row for, beside that page."""
     sources = _sources(project)
-    judged = {r.plan_id: r for r in sorted(data.reports, key=lambda r: r.created_at)}
+    judged = {r.plan_id: r for r in sorted(data.conclusions.reports, key=lambda r: r.created_at)}
     of_step = {r.plan.checkpoint.step: judged[r.plan.id] for r in data.records if r.plan.id in judged}
     noise = noise_of_run(data.run_id, sources.history, sources.policy)
     for report in of_step.values():

@@ -10,25 +10,22 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from dashboards.charts.latency_spread import LoadSpread, load_spreads
-from dashboards.charts.run import INTERVAL, load_text
+from dashboards.charts.run import INTERVAL, load_texts
 from dashboards.data.checkpoint import CheckpointData, best_comparison
-from dashboards.views.advice import Advice, advice_text
 from dashboards.views.changes import Changed, changes_of_views
-from dashboards.views.episodes import LossRow, loss_rows
-from dashboards.views.evidence import EvidenceView, evidence
-from dashboards.views.findings import FindingRow, finding_rows
+from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
+from dashboards.views.evidence import evidence
+from dashboards.views.heading import Heading, advice_text, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.measured import MeasuredView, measured
 from dashboards.views.run import interval_text
-from dashboards.views.served import cost_facts, served_facts
+from dashboards.views.served import ServedView, served
 from dashboards.views.tables import Badge, Trouble, badge, coverage_text, troubles
 from tracker.domain.compare.view import ComparedBenchmark
-from tracker.domain.overview.run import Overview, Standing, headline, overview, standings
+from tracker.domain.overview.run import Overview, Standing, overview, standings
 from tracker.domain.records.display import NOTHING, count_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.types import Comparison, Verdict
 from tracker.domain.verdicts.screening import mean_text
-
-MAX_TILES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,62 +68,59 @@ class ScoreRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpreadsView:
+    """How the times of single requests are spread, and what was concluded about latency."""
+
+    spreads: tuple[LoadSpread, ...]
+    loads: tuple[str, ...]
+    verdicts: LatencyVerdicts | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointView:
     """Everything that the page shows, in its order."""
 
-    run_id: str
+    heading: Heading
     step: int
-    run_page: str
-    headline: str
     titles: tuple[str, ...]
-    facts: tuple[str, ...]
+    run_page: str
     scores: tuple[ScoreRow, ...]
-    max_tiles: int
-    advice: tuple[Advice, ...]
-    """What to do about losses; nothing about those of a checkpoint that was left behind."""
     before_step: int | None
-    findings: tuple[FindingRow, ...]
-    episodes: tuple[LossRow, ...]
-    evidence: tuple[EvidenceView, ...]
+    conclusions: ConclusionsView
     changes: tuple[Changed, ...]
-    spreads: tuple[LoadSpread, ...]
-    loads: tuple[str, ...]
-    latency_verdicts: LatencyVerdicts | None
+    latency: SpreadsView
+    served: ServedView
     troubles: tuple[Trouble, ...]
-    costs: tuple[tuple[str, str], ...]
-    served: tuple[tuple[str, str], ...]
     measured: MeasuredView
-    made_at: str
 
 
 def build_checkpoint_view(data: CheckpointData) -> CheckpointView:
     """Arrange everything for the page."""
-    view = overview(data.own.reports)
+    own, reports = data.own, data.own.conclusions.reports
+    view = overview(reports)
     found = standings(view)
-    loads = {probe.load.name: probe.load for probe in data.record.probes}
+    advice = advice_text(own.run_id, found, ()) if data.left_for is None else ()
     return CheckpointView(
-        run_id=one_line(data.own.run_id),
+        heading=heading(own, view, facts=_facts(data), advice=advice),
         step=data.report.step,
-        run_page=data.run_page,
-        headline=headline(view),
         titles=data.titles,
-        facts=tuple(_facts(data)),
+        run_page=data.run_page,
         scores=tuple(_rows(data, found)),
-        max_tiles=MAX_TILES,
-        advice=advice_text(data.own.run_id, found, ()) if data.left_for is None else (),
         before_step=None if data.before is None else data.before.plan.checkpoint.step,
-        findings=finding_rows(view),
-        episodes=loss_rows(data.own.episodes, ()),
-        evidence=evidence(view, found, data.own.repetitions),
+        conclusions=ConclusionsView(
+            findings=finding_rows(view),
+            episodes=loss_rows(own.conclusions.episodes, ()),
+            evidence=evidence(view, found, own.repetitions),
+        ),
         changes=changes_of_views(data.views, [one.benchmark for one in found]),
-        spreads=load_spreads(data.record, data.before),
-        loads=tuple(f"{one_line(name)}: {load_text(load)}" for name, load in loads.items()),
-        latency_verdicts=latency_verdicts(data.own.reports),
-        troubles=troubles(data.own.records, ()),
-        costs=cost_facts(data.record),
-        served=served_facts(data.record),
-        measured=measured(data.own),
-        made_at=f"{data.own.made_at:%Y-%m-%d %H:%M} UTC",
+        latency=SpreadsView(
+            spreads=load_spreads(data.record, data.before),
+            loads=load_texts(own.records),
+            verdicts=latency_verdicts(reports),
+        ),
+        served=served(data.record),
+        troubles=troubles(own.records, ()),
+        measured=measured(own),
     )
 
 
@@ -145,9 +139,7 @@ def _facts(data: CheckpointData) -> Iterator[str]:
 
 def _rows(data: CheckpointData, found: tuple[Standing, ...]) -> Iterator[ScoreRow]:
     verdicts = {verdict.benchmark: verdict for verdict in data.report.verdicts}
-    compared = {one.benchmark: one for view in data.views[:1] for one in view.benchmarks}
     means = overview(data.means)
-    refused = {one.benchmark: one.reasons for view in data.views[:1] for one in view.refused}
     for standing in found:
         verdict = verdicts[standing.benchmark]
         yield ScoreRow(
@@ -156,19 +148,28 @@ def _rows(data: CheckpointData, found: tuple[Standing, ...]) -> Iterator[ScoreRo
             score=mean_text(verdict),
             interval=interval_text(verdict),
             coverage=coverage_text(verdict),
-            before=_before(data, compared.get(verdict.benchmark), refused.get(verdict.benchmark, ())),
+            before=_before(data, verdict.benchmark),
             best=_best(verdict, means, data.report.step),
         )
 
 
-def _before(data: CheckpointData, one: ComparedBenchmark | None, reasons: tuple[str, ...]) -> Held:
+def _before(data: CheckpointData, benchmark: str) -> Held:
     if data.before is None:
         return Held(why_not="the first checkpoint")
-    step = data.before.plan.checkpoint.step
-    if one is None:
-        return Held(where=steps_text((step,)), why_not=one_line("; ".join(reasons)) or NOTHING)
+    where = steps_text((data.before.plan.checkpoint.step,))
+    for view in data.views[:1]:
+        for one in view.benchmarks:
+            if one.benchmark == benchmark:
+                return _held(_mean_before(one), where, one.comparison)
+        for refused in view.refused:
+            if refused.benchmark == benchmark:
+                return Held(where=where, why_not=one_line("; ".join(refused.reasons)) or NOTHING)
+    return Held(where=where, why_not=NOTHING)
+
+
+def _mean_before(one: ComparedBenchmark) -> str:
     error = "" if one.before.stderr is None else f" ± {score_text(INTERVAL * one.before.stderr)}"
-    return _held(f"{score_text(one.before.mean)}{error}", steps_text((step,)), one.comparison)
+    return f"{score_text(one.before.mean)}{error}"
 
 
 def _best(verdict: Verdict, means: Overview, step: int) -> Held:

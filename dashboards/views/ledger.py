@@ -27,7 +27,7 @@ from tracker.domain.records.display import (
 
 LOST_SAMPLES = 3
 """Of each benchmark, that are shown with their texts."""
-MAX_TOLD = 8
+MAX_SHOWN = 8
 """Benchmarks whose lost samples are shown."""
 MAX_CHARS = 700
 """Of a prompt, target or answer; a report is for looking, not for archiving."""
@@ -56,7 +56,7 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class SampleLife:
     """One lost sample."""
 
     sample_id: str
@@ -69,7 +69,7 @@ class Told:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToldBenchmark:
+class LostSamples:
     """The lost samples of one benchmark."""
 
     benchmark: str
@@ -81,7 +81,7 @@ class ToldBenchmark:
     after_step: int
     changes: str
     """How many changes of single samples there were along the run."""
-    samples: tuple[Told, ...]
+    samples: tuple[SampleLife, ...]
     more: int
 
 
@@ -92,13 +92,12 @@ class LedgerView:
     heat: tuple[HeatRow, ...]
     first_step: int
     last_step: int
-    phases: tuple[str, ...]
     entries: tuple[LedgerEntry, ...]
     subsets: tuple[tuple[str, tuple[LedgerEntry, ...]], ...]
     """Benchmark and its subsets, where there are any."""
     transfers: tuple[str, ...]
     notes: tuple[str, ...]
-    told: tuple[ToldBenchmark, ...]
+    benchmarks: tuple[LostSamples, ...]
 
 
 def ledger_view(ledger: RunLedger | None) -> LedgerView | None:
@@ -118,12 +117,11 @@ def ledger_view(ledger: RunLedger | None) -> LedgerView | None:
         heat=heat_rows(ledger),
         first_step=ledger.steps[0],
         last_step=ledger.steps[-1],
-        phases=tuple(f"{one_line(p.name)} from step {p.from_step}" for p in ledger.phases),
         entries=tuple(entries),
         subsets=tuple(subsets),
         transfers=transfer_sentences(ledger),
         notes=tuple(found),
-        told=tuple(_told(ledger))[:MAX_TOLD],
+        benchmarks=tuple(_lost_samples(ledger))[:MAX_SHOWN],
     )
 
 
@@ -177,13 +175,13 @@ def _flow(flow: Flow | None) -> dict[str, str]:
 # --- private: samples
 
 
-def _told(ledger: RunLedger) -> Iterator[ToldBenchmark]:
+def _lost_samples(ledger: RunLedger) -> Iterator[LostSamples]:
     for one in ledger.benchmarks:
         window, flow = one.window, one.whole.flow
         if window is None or flow is None or not one.details:
             continue
         before, after = window.before_steps[-1], window.after_steps[-1]
-        yield ToldBenchmark(
+        yield LostSamples(
             benchmark=one_line(one.benchmark),
             lost=f"{flow.lost} of {count_text(one.whole.samples, 'sample')}",
             by_chance=chance_text(flow.expected_false),
@@ -204,9 +202,9 @@ def _changes(benchmark: BenchmarkLedger) -> str:
     return f"learned {learned} times, forgotten {forgotten} times, relearned {relearned} times"
 
 
-def _sample(sample: LostSample, steps: tuple[int, ...], shown: tuple[int, int]) -> Told:
+def _sample(sample: LostSample, steps: tuple[int, ...], shown: tuple[int, int]) -> SampleLife:
     kinds = {True: "r", False: "w", None: "n"}
-    return Told(
+    return SampleLife(
         sample_id=one_line(sample.sample_id),
         subset=one_line(sample.subset),
         texts=None if sample.texts is None else _short(sample.texts),

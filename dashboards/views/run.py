@@ -5,18 +5,17 @@ view = build_view(data)        # `dashboards.page.html` turns it into HTML
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from types import MappingProxyType
 
 from dashboards.charts.figures import Figure
-from dashboards.charts.run import INTERVAL, latency_figures, load_text, score_figures
+from dashboards.charts.run import INTERVAL, latency_figures, load_texts, score_figures
 from dashboards.data.run import RunData
-from dashboards.views.advice import Advice, advice_text
-from dashboards.views.episodes import LossRow, loss_rows
-from dashboards.views.evidence import EvidenceView, evidence
-from dashboards.views.findings import FindingRow, finding_rows
-from dashboards.views.glance import GlanceRow, glance
+from dashboards.views.conclusions import ConclusionsView, finding_rows, loss_rows
+from dashboards.views.evidence import evidence
+from dashboards.views.heading import GlanceRow, Heading, advice_text, glance, heading
 from dashboards.views.latency_verdicts import LatencyVerdicts, latency_verdicts
 from dashboards.views.ledger import LedgerView, ledger_view
 from dashboards.views.lost import Loss, losses_of
@@ -24,25 +23,24 @@ from dashboards.views.measured import MeasuredView, measured
 from dashboards.views.sweeps import SweepView, sweep_views
 from dashboards.views.tables import (
     Badge,
-    CostRow,
+    CostTable,
     LatencyRow,
     Trouble,
     VerdictTable,
     badge,
-    cost_rows,
+    cost_table,
     latency_rows,
     troubles,
     verdict_table,
 )
 from eval_jobs.types import BenchmarkFailure
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
-from tracker.domain.overview.costs import cost_text
-from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, headline, overview, standings
+from tracker.domain.forgetting.wording import steps_span_text
+from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
 from tracker.domain.records.display import baseline_text, count_text, one_line, score_text, signed_text, steps_text
 from tracker.domain.records.types import Baseline, Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_of, savings_text
 
-MAX_TILES = 12
 _DOUBTED = frozenset({*WORSE, VerdictWord.SUSPECT})
 
 
@@ -61,76 +59,84 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CurvesView:
+    """Scores and training loss by step."""
+
+    figures: tuple[Figure, ...]
+    phases: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgettingView:
+    """What was lost."""
+
+    ledger: LedgerView | None
+    losses: tuple[Loss, ...]
+    unshown: tuple[Loss, ...]
+    """Those of them that are too fresh for the ledger to show samples of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyView:
+    """Latency by step."""
+
+    figures: tuple[Figure, ...]
+    loads: tuple[str, ...]
+    rows: tuple[LatencyRow, ...]
+    verdicts: LatencyVerdicts | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunView:
     """Everything that the page shows, in its order."""
 
-    run_id: str
-    headline: str
-    facts: tuple[str, ...]
+    heading: Heading
     glance: tuple[GlanceRow, ...]
     tiles: tuple[Tile, ...]
-    more_tiles: int
-    advice: tuple[Advice, ...]
-    """What to do about losses."""
-    score_figures: tuple[Figure, ...]
-    phases: tuple[str, ...]
+    curves: CurvesView
     table: VerdictTable
-    findings: tuple[FindingRow, ...]
-    episodes: tuple[LossRow, ...]
-    evidence: tuple[EvidenceView, ...]
-    losses: tuple[Loss, ...]
-    untold: tuple[Loss, ...]
-    """Those of them that are too fresh for the ledger to show samples of."""
-    ledger: LedgerView | None
-    latency_figures: tuple[Figure, ...]
-    loads: tuple[str, ...]
-    latency: tuple[LatencyRow, ...]
-    latency_verdicts: LatencyVerdicts | None
+    conclusions: ConclusionsView
+    forgetting: ForgettingView
+    latency: LatencyView
     sweeps: tuple[SweepView, ...]
+    costs: CostTable | None
     troubles: tuple[Trouble, ...]
     measured: MeasuredView
-    costs: tuple[CostRow, ...]
-    cost_total: str
-    pages: Mapping[int, str]
-    """File names of the checkpoints' own pages, by step."""
-    made_at: str
 
 
-def build_view(data: RunData) -> RunView:
-    """Arrange everything for the page."""
-    view = overview(data.reports, data.gaps)
+def build_view(data: RunData, pages: Mapping[int, str] = MappingProxyType({})) -> RunView:
+    """Arrange everything for the page.
+
+    Args:
+        data: what it shows.
+        pages: file names of the checkpoints' own pages that lie beside this one, by step.
+    """
+    known = data.conclusions
+    view = overview(known.reports, known.gaps)
     found = standings(view)
-    losses, ledger = losses_of(data, view), ledger_view(data.ledger)
-    told = {one.benchmark for one in ledger.told} if ledger else set()
-    loads = {probe.load.name: probe.load for record in data.records for probe in record.probes}
+    advice = advice_text(data.run_id, found, known.champions)
     return RunView(
-        run_id=one_line(data.run_id),
-        headline=headline(view),
-        facts=_facts(data, view),
-        glance=glance(data),
-        tiles=tuple(_tile(view, standing) for standing in found[:MAX_TILES]),
-        more_tiles=max(0, len(found) - MAX_TILES),
-        advice=advice_text(data.run_id, found, data.champions),
-        score_figures=score_figures(data, view),
-        phases=tuple(f"{one_line(p.name)} from step {p.from_step}" for p in data.phases),
-        table=verdict_table(view, found),
-        findings=finding_rows(view),
-        episodes=loss_rows(data.episodes, data.acceptances),
-        evidence=evidence(view, found, data.repetitions),
-        losses=losses,
-        untold=tuple(loss for loss in losses if loss.benchmark not in told),
-        ledger=ledger,
-        latency_figures=latency_figures(data, view),
-        loads=tuple(f"{one_line(name)}: {load_text(load)}" for name, load in loads.items()),
-        latency=latency_rows(data.records),
-        latency_verdicts=latency_verdicts(data.reports),
+        heading=heading(data, view, facts=_facts(data, view), advice=advice),
+        glance=glance(known),
+        tiles=tuple(_tile(view, standing) for standing in found),
+        curves=CurvesView(figures=score_figures(data, view), phases=tuple(_phases(data))),
+        table=verdict_table(view, found, pages),
+        conclusions=ConclusionsView(
+            findings=finding_rows(view),
+            episodes=loss_rows(known.episodes, known.acceptances),
+            evidence=evidence(view, found, data.repetitions),
+        ),
+        forgetting=_forgetting(data, view),
+        latency=LatencyView(
+            figures=latency_figures(data, view),
+            loads=load_texts(data.records),
+            rows=latency_rows(data.records),
+            verdicts=latency_verdicts(known.reports),
+        ),
         sweeps=sweep_views(data.boards),
-        troubles=troubles(data.records, data.gaps),
+        costs=cost_table(data.costs),
+        troubles=troubles(data.records, known.gaps),
         measured=measured(data),
-        costs=cost_rows(data.costs),
-        cost_total="" if data.costs is None else cost_text(data.costs.total),
-        pages=data.pages,
-        made_at=f"{data.made_at:%Y-%m-%d %H:%M} UTC",
     )
 
 
@@ -149,37 +155,43 @@ def difference_text(found: Comparison) -> str:
 # --- private
 
 
-def _left(view: Overview) -> Iterator[str]:
-    """Yield what training left behind, once for each time it went back."""
-    for end in dict.fromkeys(end for _, end in view.left):
-        steps = sorted(c.step for c, went_to in view.left if went_to == end)
-        names = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
-        yield f"{names} left behind when training went back to step {end}"
-
-
-def _facts(data: RunData, view: Overview) -> tuple[str, ...]:
-    missing = sum(isinstance(o, BenchmarkFailure) for r in data.records for o in r.outcomes)
-    facts = [f"{count_text(len(view.steps), 'checkpoint')} evaluated{_range(view)}"]
-    facts.append(count_text(len(view.benchmarks), "benchmark"))
+def _facts(data: RunData, view: Overview) -> Iterator[str]:
+    span = f", {steps_span_text(view.steps)}" if view.steps else ""
+    yield f"{count_text(len(view.steps), 'checkpoint')} evaluated{span}"
+    yield count_text(len(view.benchmarks), "benchmark")
     if view.gaps:
-        facts.append(f"{count_text(len(view.gaps), 'checkpoint')} not evaluated")
+        yield f"{count_text(len(view.gaps), 'checkpoint')} not evaluated"
+    missing = sum(isinstance(o, BenchmarkFailure) for r in data.records for o in r.outcomes)
     if missing:
-        facts.append(f"{count_text(missing, 'result')} missing")
+        yield f"{count_text(missing, 'result')} missing"
     if data.unfinished:
-        facts.append(f"{count_text(data.unfinished, 'evaluation')} still to come")
-    facts += [one_line(unfit_text(one)) for one in data.repetitions.values() if is_unfit(one)]
-    facts += _left(view)
+        yield f"{count_text(data.unfinished, 'evaluation')} still to come"
+    yield from (one_line(unfit_text(one)) for one in data.repetitions.values() if is_unfit(one))
+    yield from _left(view)
     savings = savings_of(view.verdicts.values())
     if savings is not None:
-        facts.append(savings_text(savings))
-    return tuple(facts)
+        yield savings_text(savings)
 
 
-def _range(view: Overview) -> str:
-    if not view.steps:
-        return ""
-    first, last = view.steps[0], view.steps[-1]
-    return f", step {first}" if first == last else f", steps {first} to {last}"
+def _left(view: Overview) -> Iterator[str]:
+    """Yield what training left behind, once for each time it went back."""
+    by_end: dict[int, list[int]] = {}
+    for checkpoint, end in view.left:
+        by_end.setdefault(end, []).append(checkpoint.step)
+    for end, steps in by_end.items():
+        yield f"{steps_span_text(steps)} left behind when training went back to step {end}"
+
+
+def _phases(data: RunData) -> Iterator[str]:
+    for phase in data.training.phases:
+        yield f"{one_line(phase.name)} from step {phase.from_step}"
+
+
+def _forgetting(data: RunData, view: Overview) -> ForgettingView:
+    losses, ledger = losses_of(data, view), ledger_view(data.ledger)
+    shown = {one.benchmark for one in ledger.benchmarks} if ledger else set()
+    unshown = tuple(loss for loss in losses if loss.benchmark not in shown)
+    return ForgettingView(ledger=ledger, losses=losses, unshown=unshown)
 
 
 def _tile(view: Overview, standing: Standing) -> Tile:
@@ -203,16 +215,19 @@ def _note(standing: Standing, verdicts: Mapping[int, Verdict], doubted: Comparis
     part = verdicts[standing.step].screened
     if part is not None:
         return f"{part.asked} of {part.asked + part.left_out} samples were asked"
-    if doubted is not None and doubted.baseline is Baseline.PINNED:
-        return f"against {one_line(baseline_text(doubted.baseline, doubted.baseline_steps))}"
     before = _whole_scores(verdicts, standing.step)
-    best = sorted(before)[:1]
-    if doubted is not None and doubted.baseline_steps:
-        best = list(doubted.baseline_steps)
-    steps = [step for step in best if step in before]
+    if doubted is None:
+        return _was(before, sorted(before)[:1], standing.step)
+    if doubted.baseline is Baseline.PINNED:
+        return f"against {one_line(baseline_text(doubted.baseline, doubted.baseline_steps))}"
+    return _was(before, doubted.baseline_steps, standing.step)
+
+
+def _was(scores: Mapping[int, float], wanted: Sequence[int], step: int) -> str:
+    steps = [step for step in wanted if step in scores]
     if not steps:
-        return f"first result, step {standing.step}"
-    return f"was {score_text(fmean(before[step] for step in steps))} at {steps_text(steps)}"
+        return f"first result, step {step}"
+    return f"was {score_text(fmean(scores[step] for step in steps))} at {steps_text(steps)}"
 
 
 def _whole_scores(verdicts: Mapping[int, Verdict], before: int) -> dict[int, float]:

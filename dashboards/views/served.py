@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from eval_jobs.types import EngineInfo, EvalRecord
 from tracker.domain.overview.costs import tokens_text
@@ -20,14 +21,19 @@ _LOADED = {
 }
 
 
-def served_facts(record: EvalRecord) -> tuple[tuple[str, str], ...]:
-    """Return which engine answered, and how the weights got into it."""
-    return tuple(_served(record))
+@dataclass(frozen=True, kw_only=True)
+class ServedView:
+    """(name, value) pairs."""
+
+    facts: tuple[tuple[str, str], ...]
+    """Which engine answered, and how the weights got into it."""
+    costs: tuple[tuple[str, str], ...]
+    """What the evaluation took, part by part; nothing where it is not known."""
 
 
-def cost_facts(record: EvalRecord) -> tuple[tuple[str, str], ...]:
-    """Return what the evaluation took, part by part; nothing where it is not known."""
-    return tuple(_costs(record))
+def served(record: EvalRecord) -> ServedView:
+    """Return how a checkpoint was served, and what its evaluation took."""
+    return ServedView(facts=tuple(_served(record)), costs=tuple(_costs(record)))
 
 
 # --- private

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dashboards.charts.load_curve import CurveChart, curve_chart
-from eval_jobs.types import Percentiles, ProbeLoad
+from eval_jobs.types import Percentiles
 from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
 from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
-from tracker.domain.sweeps.board_text import first_text, signed_interval_text
+from tracker.domain.sweeps.board_text import first_text, load_size_text, signed_interval_text
 
 WHOLE = 0.995
 """Coverage from which on nothing is said of it."""
@@ -121,7 +121,7 @@ def _loads(board: Board) -> Iterator[LoadRow]:
         for probe in curve.probes:
             yield LoadRow(
                 target=one_line(curve.target),
-                load=_pace(probe.load),
+                load=load_size_text(probe.load),
                 requests_per_s=f"{probe.requests_per_s:.2f}",
                 tokens_per_s=f"{probe.output_tokens_per_s:.1f}",
                 ttft=_ms(probe.ttft_ms),
@@ -131,12 +131,11 @@ def _loads(board: Board) -> Iterator[LoadRow]:
         for failure in curve.failures:
             nothing = dict.fromkeys(("requests_per_s", "tokens_per_s", "ttft", "tpot"), NOTHING)
             yield LoadRow(
-                target=one_line(curve.target), load=_pace(failure.load), failed=one_line(failure.message), **nothing
+                target=one_line(curve.target),
+                load=load_size_text(failure.load),
+                failed=one_line(failure.message),
+                **nothing,
             )
-
-
-def _pace(load: ProbeLoad) -> str:
-    return f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} per second"
 
 
 def _ms(percentiles: Percentiles | None) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord, Percentiles, ProbeFailure, ProbeOutcome
-from tracker.domain.overview.costs import CostOfStep, RunCosts, tokens_text
+from tracker.domain.overview.costs import CostOfStep, RunCosts, cost_text, tokens_text
 from tracker.domain.overview.run import SYMBOLS, Overview, Standing
 from tracker.domain.records.display import (
     NOTHING,
@@ -53,6 +53,8 @@ class VerdictRow:
     cells: tuple[Cell, ...]
     gap: str = ""
     """Why it was not evaluated; then there are no cells."""
+    page: str = ""
+    """File name of the checkpoint's own page, where it lies beside this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,14 @@ class CostRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CostTable:
+    """What all evaluations of a run cost."""
+
+    total: str
+    rows: tuple[CostRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Trouble:
     """Something that was not measured, why, and what to do."""
 
@@ -119,21 +129,28 @@ def coverage_text(verdict: Verdict) -> str:
     return percent_text(verdict.coverage) if verdict.score is not None and verdict.coverage < 1 else ""
 
 
-def verdict_table(view: Overview, found: Sequence[Standing]) -> VerdictTable:
-    """Return steps by benchmarks, checkpoints that were not evaluated among them."""
+def verdict_table(view: Overview, found: Sequence[Standing], pages: Mapping[int, str]) -> VerdictTable:
+    """Return steps by benchmarks, checkpoints that were not evaluated among them.
+
+    Args:
+        view: the run.
+        found: where each benchmark stands.
+        pages: file names of the checkpoints' own pages, by step.
+    """
     wide = len(view.benchmarks) > WIDE
     names = tuple(s.benchmark for s in found) if wide else view.benchmarks
     rows = [VerdictRow(step=g.step, cells=(), gap=f"{one_line(g.message)} ({one_line(g.code)})") for g in view.gaps]
     for step in view.steps:
-        rows.append(VerdictRow(step=step, cells=tuple(_cell(view.at(step, name)) for name in names)))
+        cells = (_cell(view.at(step, name)) for name in names)
+        rows.append(VerdictRow(step=step, cells=tuple(cells), page=pages.get(step, "")))
     rows.sort(key=lambda row: row.step)
     used = {verdict.word for verdict in view.verdicts.values()}
     return VerdictTable(
-        benchmarks=tuple(one_line(name) for name in names),
+        benchmarks=tuple(map(one_line, names)),
         earlier=tuple(rows[:-RECENT_ROWS]),
         recent=tuple(rows[-RECENT_ROWS:]),
         wide=wide,
-        legend=tuple(badge(word) for word in VerdictWord if word in used),
+        legend=tuple(map(badge, sorted(used, key=list(VerdictWord).index))),
     )
 
 
@@ -142,9 +159,11 @@ def latency_rows(records: Iterable[EvalRecord]) -> tuple[LatencyRow, ...]:
     return tuple(_latency(r.plan.checkpoint.step, probe) for r in records for probe in r.probes)
 
 
-def cost_rows(costs: RunCosts | None) -> tuple[CostRow, ...]:
-    """Return what every evaluation of a run cost, by step; none where that is not known."""
-    return () if costs is None else tuple(_cost(one) for one in costs.checkpoints)
+def cost_table(costs: RunCosts | None) -> CostTable | None:
+    """Return what every evaluation of a run cost, by step; None where that is not known."""
+    if costs is None or not costs.checkpoints:
+        return None
+    return CostTable(total=cost_text(costs.total), rows=tuple(map(_cost, costs.checkpoints)))
 
 
 def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Trouble, ...]:

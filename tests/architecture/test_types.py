@@ -24,9 +24,6 @@ ROWS = {
     "CertificateScope": "stored as JSON: what a proof holds for",
     "LostBetween": "printed as JSON by `tracker bisect`",
     "Pin": "stored as JSON beside the weights",
-    "CheckpointView": "the context of the page's template",
-    "RunData": "what the page is made from: a field for each table of the history",
-    "RunView": "the context of the page's template",
 }
 MUTABLE = re.compile(r"\b(dict|list|set|deque|defaultdict|bytearray)\b")
 

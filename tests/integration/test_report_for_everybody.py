@@ -47,8 +47,10 @@ def _with_times_and_costs(run: RecordedRun) -> RecordedRun:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reports")
     run = _with_times_and_costs(judged_run())
-    data = replace(run_data(run), costs=run_costs(run.run_id, run.records), pages={700: "checkpoint.html"})
-    (folder / "run.html").write_text(render_page(build_view(data), version="0.1.0"), encoding="utf-8")
+    data = replace(run_data(run), costs=run_costs(run.run_id, run.records))
+    (folder / "run.html").write_text(
+        render_page(build_view(data, {700: "checkpoint.html"}), version="0.1.0"), encoding="utf-8"
+    )
     small = _with_times_and_costs(forgetting_run())
     one = replace(checkpoint_data(small, 700), run_page="run.html")
     html = render_checkpoint(build_checkpoint_view(one), version="0.1.0")
@@ -166,7 +168,7 @@ def test_changes_can_be_narrowed_to_one_kind_and_one_benchmark(page: Page, folde
 def test_the_ledger_can_be_narrowed_and_opens_its_folds(page: Page, tmp_path: Path) -> None:
     path = tmp_path / "wide.html"
     data = run_data(wide_run(checkpoints=40, benchmarks=20, samples=20))
-    path.write_text(render_page(build_view(data), version="0.1.0"), encoding="utf-8")
+    path.write_text(render_page(build_view(data, {700: "checkpoint.html"}), version="0.1.0"), encoding="utf-8")
     page.goto(path.as_uri())
     rows = page.locator("#forgetting .heat > .one:visible, #forgetting .heat > details .one:visible")
     names = page.locator("#forgetting select option").all_text_contents()

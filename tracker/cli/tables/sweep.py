@@ -11,10 +11,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from eval_jobs.types import Percentiles, ProbeLoad, ProbeResult
+from eval_jobs.types import Percentiles, ProbeResult
 from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
 from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
-from tracker.domain.sweeps.board_text import first_text, signed_interval_text
+from tracker.domain.sweeps.board_text import first_text, load_size_text, signed_interval_text
 from tracker.domain.sweeps.cron import next_time
 from tracker.domain.sweeps.types import Sweep, Turn, TurnState
 
@@ -123,11 +123,6 @@ def turn_change_text(turn: Turn) -> str:
 def time_text(time: datetime, zone: str = "UTC") -> str:
     """Return a time to the minute, with its zone's own short name."""
     return f"{time.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M %Z}"
-
-
-def load_size_text(load: ProbeLoad) -> str:
-    """Return how much a load asks for."""
-    return f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} per second"
 
 
 # --- private

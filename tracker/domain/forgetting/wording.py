@@ -73,6 +73,11 @@ def span_text(steps: Sequence[int]) -> str:
     return str(steps[0]) if steps[0] == steps[-1] else f"{steps[0]} to {steps[-1]}"
 
 
+def steps_span_text(steps: Sequence[int]) -> str:
+    """Return `step 100` or `steps 100 to 300`."""
+    return f"{'step' if steps[0] == steps[-1] else 'steps'} {span_text(steps)}"
+
+
 # --- private
 
 

@@ -1,9 +1,15 @@
-"""A leaderboard's differences in words, for a terminal and a page alike. Pure."""
+"""What a sweep's leaderboard says in words, for a terminal and a page alike. Pure."""
 
 from __future__ import annotations
 
+from eval_jobs.types import ProbeLoad
 from tracker.domain.records.display import signed_text
 from tracker.domain.sweeps.board import Board, ScoreDifference, variant_text
+
+
+def load_size_text(load: ProbeLoad) -> str:
+    """Return how much a load asks for."""
+    return f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} per second"
 
 
 def signed_interval_text(change: ScoreDifference) -> str:

@@ -101,7 +101,7 @@ def test_a_long_tail_does_not_hide_everything_else() -> None:
 def test_the_run_shows_the_middle_half_of_the_requests_around_each_median() -> None:
     run = replace(RUN, records=tuple(timed(record) for record in RUN.records))
     data = run_data(run)
-    (figure,) = latency_figures(data, overview(data.reports, data.gaps))
+    (figure,) = latency_figures(data, overview(data.conclusions.reports, data.conclusions.gaps))
     assert [panel.title[:12] for panel in figure.panels] == ["Time to firs", "Time per fur", "Time to last"]
     median = figure.panels[0].lines[1]
     assert [(p.low, p.high) for p in median.points][:2] == [(39.75, 59.25)] * 2

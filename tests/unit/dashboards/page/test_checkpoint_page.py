@@ -65,9 +65,9 @@ def test_the_first_screen_says_how_sure_a_change_is_and_what_to_type() -> None:
         "tracker compare tiny-forgetting@600 tiny-forgetting@700",
         "tracker accept tiny-forgetting@700 facts --reason WHY",
     ]
-    assert [one.command for one in view.advice] == commands
+    assert [one.command for one in view.heading.advice] == commands
     assert all(f"<code>{command}</code>" in html_of(data) for command in commands)
-    assert build_checkpoint_view(replace(data, left_for=600)).advice == ()
+    assert build_checkpoint_view(replace(data, left_for=600)).heading.advice == ()
     assert rows_of(RUN, 100)["facts"].sure == ""
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dashboards.page.html import render_page
-from dashboards.views.ledger import MAX_CHARS, MAX_TOLD, LedgerView, ledger_view
+from dashboards.views.ledger import MAX_CHARS, MAX_SHOWN, LedgerView, ledger_view
 from dashboards.views.run import build_view
 from tests.records import forgetting_run, wide_run
 from tests.reports import run_data
@@ -39,7 +39,7 @@ def test_what_only_rose_has_no_dip() -> None:
 
 
 def test_lost_samples_stand_beside_both_answers() -> None:
-    facts = VIEW.told[0]
+    facts = VIEW.benchmarks[0]
     assert (facts.benchmark, facts.lost, facts.by_chance, facts.more) == ("facts", "62 of 80 samples", "0.3", 59)
     assert (facts.before, facts.after, facts.before_step, facts.after_step) == ("500 to 600", "900 to 1000", 600, 1000)
     sample = facts.samples[0]
@@ -58,7 +58,7 @@ def test_long_texts_are_shortened_and_cleaned() -> None:
     assert detail.texts is not None
     long = replace(detail, texts=replace(detail.texts, prompt="\x1b" + "x" * 5000))
     view = view_of(replace(LEDGER, benchmarks=(replace(facts, details=(long,)),)))
-    texts = view.told[0].samples[0].texts
+    texts = view.benchmarks[0].samples[0].texts
     assert texts is not None
     assert len(texts.prompt) < MAX_CHARS + 60
     assert "\x1b" not in texts.prompt
@@ -69,7 +69,7 @@ def test_a_short_run_has_scores_and_says_why_there_is_no_more() -> None:
     assert [(e.best, e.change, e.lost) for e in view.entries] == [("-", "-", "-")] * 3
     assert {e.now for e in view.entries} == {"0.075", "0.050", "0.013"}
     assert view.notes[0].endswith("too few checkpoints or samples to tell what was forgotten")
-    assert view.told == ()
+    assert view.benchmarks == ()
 
 
 def test_subsets_are_told_by_benchmark() -> None:
@@ -83,7 +83,7 @@ def test_subsets_are_told_by_benchmark() -> None:
 
 
 def test_only_the_largest_losses_are_told_with_samples() -> None:
-    assert len(view_of(run_data(wide_run(checkpoints=40, benchmarks=80, samples=10)).ledger).told) == MAX_TOLD
+    assert len(view_of(run_data(wide_run(checkpoints=40, benchmarks=80, samples=10)).ledger).benchmarks) == MAX_SHOWN
 
 
 def test_the_page_shows_each_lost_sample_in_one_place() -> None:

@@ -52,8 +52,8 @@ def cells(view: RunView) -> dict[str, str]:
 def test_without_a_calibration_the_report_says_so_quietly_and_nowhere_else() -> None:
     view = view_with()
     assert set(cells(view).values()) == {"not calibrated"}
-    assert not any("repeating" in note for case in view.evidence for note in case.notes)
-    assert not any("unfit" in fact for fact in view.facts)
+    assert not any("repeating" in note for case in view.conclusions.evidence for note in case.notes)
+    assert not any("unfit" in fact for fact in view.heading.facts)
     page = render_page(view, version="1")
     assert page.count('<td class="text muted">not calibrated</td>') == 3
 
@@ -65,7 +65,7 @@ def test_what_repetition_does_stands_beside_the_difference() -> None:
         "sums": "not calibrated",
         "reversal": "not calibrated",
     }
-    notes = {case.benchmark: case.notes for case in view.evidence}
+    notes = {case.benchmark: case.notes for case in view.conclusions.evidence}
     assert notes["facts"][-1] == "repeating the evaluation flips 0.5 % of the samples, \u00b10.007"
     assert not any("repeating" in note for name in ("sums", "reversal") for note in notes[name])
 
@@ -73,7 +73,7 @@ def test_what_repetition_does_stands_beside_the_difference() -> None:
 def test_an_unfit_benchmark_is_named_in_the_first_lines() -> None:
     view = view_with(asked("sums", 80))
     said = "sums is unfit: repeating the evaluation alone moves it by \u00b10.044, and policy.min_effect is 0.01"
-    assert said in view.facts
+    assert said in view.heading.facts
     assert '<td class="text v-regressed">flips 20 % of the samples, \u00b10.044, unfit' in render_page(
         view, version="1"
     )
@@ -84,4 +84,4 @@ def test_a_calibration_of_another_version_is_shown_as_stale_and_makes_nothing_un
     view = view_with(asked("sums", 80), engine=replace(NEWEST.engine, version="0.31.0"))
     stale = "(stale: the engine is vllm 0.32.1, was vllm 0.31.0)"
     assert cells(view)["sums"] == f"flips 20 % of the samples, \u00b10.044 {stale} (step 1000, 2026-03-14)"
-    assert not any("unfit" in fact for fact in view.facts)
+    assert not any("unfit" in fact for fact in view.heading.facts)

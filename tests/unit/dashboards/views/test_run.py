@@ -24,19 +24,19 @@ def _row(step: int) -> VerdictRow:
 
 
 def test_the_title_counts_what_is_there_and_what_is_not() -> None:
-    assert VIEW.facts == (
+    assert VIEW.heading.facts == (
         "10 checkpoints evaluated, steps 100 to 1000",
         "3 benchmarks",
         "1 checkpoint not evaluated",
         "1 result missing",
         "2 evaluations still to come",
     )
-    assert VIEW.made_at == "2026-03-14 12:00 UTC"
+    assert VIEW.heading.made_at == "2026-03-14 12:00 UTC"
 
 
 def test_a_run_of_one_checkpoint_is_told_in_the_singular() -> None:
     one = RecordedRun(run_id="r", records=RUN.records[:1], reports=RUN.reports[:1])
-    assert build_view(run_data(one)).facts == ("1 checkpoint evaluated, step 100", "3 benchmarks")
+    assert build_view(run_data(one)).heading.facts == ("1 checkpoint evaluated, step 100", "3 benchmarks")
 
 
 def test_each_benchmark_says_what_it_fell_from_or_rose_from() -> None:
@@ -65,16 +65,16 @@ def test_what_may_be_getting_worse_is_held_against_its_best() -> None:
 
 
 def test_who_sees_a_loss_is_told_what_to_type() -> None:
-    reversal = champions_of(run_data(RUN).scores)[-1]
+    reversal = champions_of(DATA.scores)[-1]
     champions = (replace(reversal, alias="champion", checkpoint=RUN.records[5].plan.checkpoint),)
-    view = build_view(replace(run_data(RUN), run_id="it's", champions=champions))
-    assert [one.command for one in view.advice] == [
+    view = build_view(replace(DATA, run_id="it's", conclusions=replace(DATA.conclusions, champions=champions)))
+    assert [one.command for one in view.heading.advice] == [
         """tracker compare 'it'"'"'s@600' 'it'"'"'s@1000'""",
         """tracker report 'it'"'"'s@600'""",
         """tracker accept 'it'"'"'s@1000' facts --reason WHY""",
     ]
     healthy = RecordedRun(run_id="r", records=RUN.records[:6], reports=RUN.reports[:6])
-    assert build_view(run_data(healthy)).advice == ()
+    assert build_view(run_data(healthy)).heading.advice == ()
 
 
 def test_many_benchmarks_stand_on_paper_in_parts_of_about_one_size() -> None:
@@ -94,9 +94,9 @@ def test_a_first_result_and_a_missing_one_compare_with_nothing() -> None:
 
 def test_fresh_losses_are_shown_until_the_ledger_tells_them() -> None:
     fresh = build_view(run_data(RecordedRun(run_id="r", records=RUN.records[:7], reports=RUN.reports[:7])))
-    assert [loss.benchmark for loss in fresh.untold] == ["facts", "sums"]
-    assert [loss.benchmark for loss in VIEW.losses] == ["facts", "sums"]
-    assert VIEW.untold == ()
+    assert [loss.benchmark for loss in fresh.forgetting.unshown] == ["facts", "sums"]
+    assert [loss.benchmark for loss in VIEW.forgetting.losses] == ["facts", "sums"]
+    assert VIEW.forgetting.unshown == ()
 
 
 def test_the_verdict_table_has_every_step_and_a_row_for_the_gap() -> None:
@@ -138,11 +138,11 @@ def test_a_pinned_checkpoint_of_another_run_is_not_looked_up_in_this_one() -> No
     moved = replace(newest, verdicts=(replace(newest.verdicts[0], comparisons=pinned), *newest.verdicts[1:]))
     view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
     assert view.tiles[0].note == "against pinned, step 600"
-    assert [loss.benchmark for loss in view.losses] == ["sums"]
+    assert [loss.benchmark for loss in view.forgetting.losses] == ["sums"]
 
 
 def test_latency_rows_tell_failures_from_numbers() -> None:
-    measured, failed = VIEW.latency[6], VIEW.latency[7]
+    measured, failed = VIEW.latency.rows[6], VIEW.latency.rows[7]
     assert measured.numbers == ("35.6", "57.0", "5.8", "7.3", "217.5", "487")
     assert failed.numbers == ()
     assert failed.failure == "all 32 requests failed: connection reset by peer (E-PROBE)"
@@ -154,7 +154,7 @@ def test_requests_that_failed_are_counted_and_nothing_completed_is_no_number() -
     some = replace(probe, completed=30, failed=2)
     none = replace(probe, completed=0, failed=32, ttft_ms=None, tpot_ms=None, itl_ms=None, e2e_ms=None)
     records = (replace(DATA.records[0], probes=(some,)), replace(DATA.records[1], probes=(none,)))
-    rows = build_view(replace(DATA, records=records)).latency
+    rows = build_view(replace(DATA, records=records)).latency.rows
     assert [row.requests for row in rows] == ["30, 2 failed", "0, 32 failed"]
     assert rows[1].numbers == ("-",) * 6
 
@@ -179,7 +179,7 @@ def test_one_cause_that_took_everything_is_one_row() -> None:
     assert [(t.what, t.why) for t in view.troubles] == [
         ("facts, sums, reversal and latency under load default", "vLLM ended with code 1")
     ]
-    assert view.headline == "facts, sums and reversal have no result at step 100"
+    assert view.heading.headline == "facts, sums and reversal have no result at step 100"
 
 
 def test_a_long_run_folds_its_earlier_steps_and_many_benchmarks_are_sorted_by_urgency() -> None:
@@ -193,7 +193,7 @@ def test_a_long_run_folds_its_earlier_steps_and_many_benchmarks_are_sorted_by_ur
 
 def test_a_run_with_only_gaps_still_has_a_report() -> None:
     view = build_view(run_data(RecordedRun(run_id="r", records=(), reports=(), gaps=RUN.gaps)))
-    assert view.headline == "nothing was evaluated yet"
-    assert view.facts == ("0 checkpoints evaluated", "0 benchmarks", "1 checkpoint not evaluated")
-    assert (view.score_figures, view.tiles, view.evidence) == ((), (), ())
+    assert view.heading.headline == "nothing was evaluated yet"
+    assert view.heading.facts == ("0 checkpoints evaluated", "0 benchmarks", "1 checkpoint not evaluated")
+    assert (view.curves.figures, view.tiles, view.conclusions.evidence) == ((), (), ())
     assert len(view.troubles) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dashboards.page.html import render_page
 from dashboards.page.run import pages_beside, read_run
-from dashboards.views.glance import AT_MOST, glance
+from dashboards.views.heading import AT_MOST, glance
 from dashboards.views.run import build_view
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
@@ -35,7 +35,7 @@ def _alert(number: int) -> Alert:
 def test_the_best_checkpoint_and_what_is_lost_come_first() -> None:
     sources = sources_of(replace(judged_run(), records=RUN.records))
     sources.history.append_alert(_alert(1))
-    best, losses, alerts = glance(read_run(RUN.run_id, sources, now=MADE_AT))
+    best, losses, alerts = glance(read_run(RUN.run_id, sources, now=MADE_AT).conclusions)
     assert best.lines[0].startswith("step ")
     assert "the best block is steps" in best.lines[1]
     assert "facts, since step 700" in losses.lines
@@ -44,13 +44,13 @@ def test_the_best_checkpoint_and_what_is_lost_come_first() -> None:
 
 
 def test_of_many_alerts_the_rest_is_counted() -> None:
-    _, _, alerts = glance(replace(run_data(RUN), alerts=tuple(map(_alert, range(9)))))
+    _, _, alerts = glance(replace(run_data(RUN).conclusions, alerts=tuple(map(_alert, range(9)))))
     assert len(alerts.lines) == AT_MOST + 1
     assert alerts.lines[-1] == "and 5 others"
 
 
 def test_nothing_open_is_said_and_not_left_out() -> None:
-    best, losses, alerts = glance(run_data(replace(RUN, episodes=())))
+    best, losses, alerts = glance(run_data(replace(RUN, episodes=())).conclusions)
     assert best.lines == ("no checkpoint has scored answers of every benchmark",)
     assert (losses.lines, losses.is_bad) == (("none",), False)
     assert (alerts.lines, alerts.is_bad) == (("none",), False)
@@ -62,8 +62,8 @@ def test_a_run_without_results_has_a_page_without_them() -> None:
 
 
 def test_steps_link_to_the_pages_of_checkpoints_that_lie_beside() -> None:
-    data = replace(run_data(RUN), pages={600: "tiny-forgetting@600-abc.html"})
-    page = parsed(render_page(build_view(data), version="0.1.0"))
+    view = build_view(run_data(RUN), {600: "tiny-forgetting@600-abc.html"})
+    page = parsed(render_page(view, version="0.1.0"))
     assert [link for link in page.links if not link.startswith("#")] == ["data:,", "tiny-forgetting@600-abc.html"]
 
 

@@ -1,0 +1,139 @@
+"""What was concluded: evidence for the newest verdicts, findings besides the scores, losses over time. Pure.
+
+rows = finding_rows(view)                      # one for each subject, the newest first
+rows = loss_rows(data.episodes, acceptances)   # what lasts first, then the newest first
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dashboards.views.evidence import EvidenceView, ProofView, onset_text, proofs_of
+from dashboards.views.tables import Badge, badge
+from tracker.domain.overview.run import URGENCY, Overview
+from tracker.domain.records.display import count_text, one_line, subject_text
+from tracker.domain.records.types import Acceptance, Closing, Episode, Verdict, VerdictWord
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingRow:
+    """The newest finding on one subset, or on the answers of one benchmark: what a score alone does not show."""
+
+    step: int
+    times: str
+    """At how many checkpoints it was found."""
+    subject: str
+    badge: Badge
+    onset: str
+    reason: str
+    proof: ProofView | None
+    """The comparison that decided."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossRow:
+    """One loss, or a level that was accepted without one."""
+
+    subject: str
+    badge: Badge | None
+    """None: no loss was known when the level was accepted."""
+    onset: int
+    opened: int | None
+    """Step of the checkpoint that showed it; None: nothing did."""
+    lasts: bool
+    ended: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConclusionsView:
+    """What both pages show of it."""
+
+    findings: tuple[FindingRow, ...]
+    episodes: tuple[LossRow, ...]
+    evidence: tuple[EvidenceView, ...]
+
+
+def finding_rows(view: Overview) -> tuple[FindingRow, ...]:
+    """Return the newest finding on each subject: highest step first, then most urgent first."""
+    by_subject: dict[str, list[tuple[int, Verdict]]] = {}
+    for step, found in view.findings:
+        name = one_line(subject_text(found.benchmark, found.subset, found.measure))
+        by_subject.setdefault(name, []).append((step, found))
+    ranked = sorted(by_subject.items(), key=lambda item: _rank(*item[1][-1]))
+    return tuple(_finding(name, found) for name, found in ranked)
+
+
+def loss_rows(episodes: Iterable[Episode], acceptances: Iterable[Acceptance]) -> tuple[LossRow, ...]:
+    """Return every loss and every accepted level of a run."""
+    by_place: dict[tuple[str, int | None], Acceptance] = {(a.benchmark, a.step): a for a in acceptances}
+    rows: list[LossRow] = []
+    covered = set()
+    for episode in episodes:
+        place = episode.benchmark, episode.closed_step
+        rows.append(_loss(episode, by_place))
+        if episode.closed_by is Closing.ACCEPTED:
+            covered.add(place)
+    rows += [_level(accepted) for place, accepted in by_place.items() if place not in covered]
+    return tuple(sorted(rows, key=lambda row: (not row.lasts, -row.onset, row.subject)))
+
+
+# --- private: findings
+
+
+def _rank(step: int, verdict: Verdict) -> tuple[int, int]:
+    return -step, URGENCY.index(verdict.word)
+
+
+def _finding(name: str, found: list[tuple[int, Verdict]]) -> FindingRow:
+    step, verdict = found[-1]
+    return FindingRow(
+        step=step,
+        times=f"at {count_text(len(dict(found)), 'checkpoint')}",
+        subject=name,
+        badge=badge(verdict.word),
+        onset=onset_text(verdict),
+        reason=one_line(verdict.reason),
+        proof=next(iter(proofs_of(verdict)), None),
+    )
+
+
+# --- private: losses over time
+
+
+def _loss(episode: Episode, accepted: Mapping[tuple[str, int | None], Acceptance]) -> LossRow:
+    return LossRow(
+        subject=one_line(subject_text(episode.benchmark, episode.subset, episode.measure)),
+        badge=badge(VerdictWord.FORGOTTEN if episode.forgotten else VerdictWord.REGRESSED),
+        onset=episode.onset_step,
+        opened=episode.opened_step,
+        lasts=episode.closed_step is None,
+        ended=_end(episode, accepted.get((episode.benchmark, episode.closed_step))),
+    )
+
+
+def _end(episode: Episode, acceptance: Acceptance | None) -> str:
+    if episode.closed_step is None:
+        return "lasts"
+    if episode.closed_by is Closing.ACCEPTED:
+        return f"accepted at step {episode.closed_step}" if acceptance is None else _accepted(acceptance)
+    if episode.closed_by is Closing.SUPERSEDED:
+        return f"left behind when training went back to step {episode.closed_step}"
+    below = "" if episode.last_step is None else f", below until step {episode.last_step}"
+    return f"recovered at step {episode.closed_step}{below}"
+
+
+def _level(acceptance: Acceptance) -> LossRow:
+    return LossRow(
+        subject=one_line(acceptance.benchmark),
+        badge=None,
+        onset=acceptance.from_step,
+        opened=None,
+        lasts=False,
+        ended=_accepted(acceptance),
+    )
+
+
+def _accepted(acceptance: Acceptance) -> str:
+    day, reason = f"{acceptance.accepted_at:%Y-%m-%d}", one_line(acceptance.reason)
+    return f"level of step {acceptance.step} accepted on {day}: {reason}"

@@ -1,0 +1,119 @@
+"""The top of a page: the finding in a sentence, facts, what to do, and what to know who reads nothing else. Pure.
+
+steps = advice_text("sft", found, best)     # the questions, the checkpoint to go back to, how a level is accepted
+rows = glance(data.conclusions)             # best checkpoint, losses that last, alerts that are open
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dashboards.data.run import Conclusions, RunData
+from dashboards.views.conclusions import loss_rows
+from tracker.domain.best.champions import CHAMPION
+from tracker.domain.overview.run import WORSE, Overview, Standing, headline
+from tracker.domain.records.display import count_text, one_line
+from tracker.domain.records.tracking import Champion
+
+AT_MOST = 4
+"""Losses or alerts that are named; of more, how many more there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """One thing to do."""
+
+    says: str
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heading:
+    """What both pages begin with."""
+
+    run_id: str
+    headline: str
+    facts: tuple[str, ...]
+    advice: tuple[Advice, ...]
+    """What to do about losses; nothing about those of a checkpoint that was left behind."""
+    made_at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlanceRow:
+    """One thing to know."""
+
+    name: str
+    lines: tuple[str, ...]
+    is_bad: bool
+
+
+def heading(data: RunData, view: Overview, *, facts: Iterable[str], advice: tuple[Advice, ...]) -> Heading:
+    """Return what a page begins with."""
+    return Heading(
+        run_id=one_line(data.run_id),
+        headline=headline(view),
+        facts=tuple(facts),
+        advice=advice,
+        made_at=f"{data.made_at:%Y-%m-%d %H:%M} UTC",
+    )
+
+
+def advice_text(run_id: str, found: Sequence[Standing], champions: Iterable[Champion]) -> tuple[Advice, ...]:
+    """Return what to do about the most urgent benchmark that is worse; nothing where none is.
+
+    Args:
+        run_id: of the run.
+        found: where each benchmark stands, most urgent first.
+        champions: the best checkpoints of the run.
+    """
+    for standing in found:
+        if standing.word in WORSE:
+            return tuple(_advice(run_id, standing, _champion(champions)))
+    return ()
+
+
+def glance(known: Conclusions) -> tuple[GlanceRow, ...]:
+    """Return the best checkpoint, what is lost and lasts, and the alerts that are open."""
+    lasting = [f"{row.subject}, since step {row.onset}" for row in loss_rows(known.episodes, ()) if row.lasts]
+    alerts = [one_line(alert.message) for alert in known.alerts]
+    return (
+        GlanceRow(name="Best checkpoint", lines=_best(known), is_bad=False),
+        GlanceRow(name="Losses that last", lines=_named(lasting), is_bad=bool(lasting)),
+        GlanceRow(name="Open alerts", lines=_named(alerts), is_bad=bool(alerts)),
+    )
+
+
+# --- private
+
+
+def _champion(champions: Iterable[Champion]) -> Champion | None:
+    return next((c for c in champions if c.alias == CHAMPION), None)
+
+
+def _advice(run_id: str, worst: Standing, best: Champion | None) -> Iterator[Advice]:
+    def at(step: int) -> str:
+        return shlex.quote(f"{run_id}@{step}")
+
+    if worst.best_steps:
+        before, now = at(worst.best_steps[-1]), at(worst.step)
+        yield Advice(says="The questions that changed, with both answers:", command=f"tracker compare {before} {now}")
+    if best is not None and best.checkpoint.step < worst.step:
+        yield Advice(says="The best checkpoint, to go back to:", command=f"tracker report {at(best.checkpoint.step)}")
+    accepted = f"tracker accept {at(worst.step)} {shlex.quote(worst.benchmark)} --reason WHY"
+    yield Advice(says="If this level is meant:", command=accepted)
+
+
+def _best(known: Conclusions) -> tuple[str, ...]:
+    champion = _champion(known.champions)
+    if champion is None:
+        return ("no checkpoint has scored answers of every benchmark",)
+    return f"step {champion.checkpoint.step}", one_line(champion.reason)
+
+
+def _named(found: list[str]) -> tuple[str, ...]:
+    if len(found) > AT_MOST:
+        return (*found[:AT_MOST], f"and {count_text(len(found) - AT_MOST, 'other')}")
+    return tuple(found) or ("none",)
