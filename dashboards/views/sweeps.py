@@ -44,10 +44,10 @@ class LoadRow:
 
     target: str
     load: str
-    requests_per_s: str
-    tokens_per_s: str
-    ttft: str
-    tpot: str
+    requests_per_s: str = NOTHING
+    tokens_per_s: str = NOTHING
+    ttft: str = NOTHING
+    tpot: str = NOTHING
     failed: str
     """Requests, or why nothing was timed."""
 
@@ -129,13 +129,8 @@ def _loads(board: Board) -> Iterator[LoadRow]:
                 failed=str(probe.failed),
             )
         for failure in curve.failures:
-            nothing = dict.fromkeys(("requests_per_s", "tokens_per_s", "ttft", "tpot"), NOTHING)
-            yield LoadRow(
-                target=one_line(curve.target),
-                load=load_size_text(failure.load),
-                failed=one_line(failure.message),
-                **nothing,
-            )
+            load, why = load_size_text(failure.load), one_line(failure.message)
+            yield LoadRow(target=one_line(curve.target), load=load, failed=why)
 
 
 def _ms(percentiles: Percentiles | None) -> str:

@@ -21,7 +21,7 @@ CONTRACTS = {
 
 VIOLATIONS = {
     "packages": ("eval_jobs/types.py", "import tracker.domain.records.types"),
-    "command-line": ("dashboards/views/advice.py", "import tracker.cli.options"),
+    "command-line": ("dashboards/views/heading.py", "import tracker.cli.options"),
     "eval-jobs-layers": ("eval_jobs/probe/latency.py", "import eval_jobs.execute.worker.main"),
     "evaluate-layers": ("eval_jobs/evaluate/data/rows.py", "import eval_jobs.evaluate.lm_eval.results"),
     "serve-layers": ("eval_jobs/serve/weights/fingerprint.py", "import eval_jobs.serve.resident.vllm"),

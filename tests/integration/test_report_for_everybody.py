@@ -48,9 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reports")
     run = _with_times_and_costs(judged_run())
     data = replace(run_data(run), costs=run_costs(run.run_id, run.records))
-    (folder / "run.html").write_text(
-        render_page(build_view(data, {700: "checkpoint.html"}), version="0.1.0"), encoding="utf-8"
-    )
+    page = render_page(build_view(data, {700: "checkpoint.html"}), version="0.1.0")
+    (folder / "run.html").write_text(page, encoding="utf-8")
     small = _with_times_and_costs(forgetting_run())
     one = replace(checkpoint_data(small, 700), run_page="run.html")
     html = render_checkpoint(build_checkpoint_view(one), version="0.1.0")
