@@ -234,7 +234,7 @@ class _Nudged(Nudged):
     def __init__(self, clock: FakeClock) -> None:
         self.nap = clock.sleep  # type: ignore[method-assign]
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """The watcher looks for itself."""
 
 

@@ -59,6 +59,6 @@ class Nudged:
         else:
             self._is_alone = wait_for_nudge(self._in, max(seconds, NUDGED_IDLE_S))
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Nudge the process that started the worker."""
         nudge(self._out)

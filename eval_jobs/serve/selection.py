@@ -39,8 +39,8 @@ class EngineByKind:
 
     def used_cpu_s(self) -> float | None:
         """Return what all of them used, None when none tells."""
-        told = [used_s for engine in self._engines.values() if (used_s := engine.used_cpu_s()) is not None]
-        return sum(told) if told else None
+        known = [used_s for engine in self._engines.values() if (used_s := engine.used_cpu_s()) is not None]
+        return sum(known) if known else None
 
     def close(self) -> None:
         """Close all engines."""

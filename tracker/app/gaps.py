@@ -19,12 +19,12 @@ def remember_gaps(world: World, state: WatchState) -> tuple[Gap, ...]:
     new: list[Gap] = []
     for run_id in sorted({gap.run_id for gap in found}):
         of_run = (gap for gap in found if gap.run_id == run_id)
-        told = {alert.fingerprint for alert in world.history.open_alerts(run_id)}
+        firing = {alert.fingerprint for alert in world.history.open_alerts(run_id)}
         for gap in unsettled(of_run, world.history.gaps(run_id), world.history.records(run_id)):
             if world.history.append_gap(gap):
                 new.append(gap)
             alert = alert_of_gap(gap)
-            if alert.fingerprint not in told:  # not only for new gaps: a crash may have come before the alert
+            if alert.fingerprint not in firing:  # not only for new gaps: a crash may have come before the alert
                 world.dispatcher.dispatch([alert])
     state.notified.update(found)
     return tuple(new)

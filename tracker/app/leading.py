@@ -106,7 +106,7 @@ def stand_by(lead: Lead, run: str, *, output_dir: str, clock: Clock, show: Calla
         except StoreUnavailable as error:
             if not has_asked:
                 raise
-            trouble = _told(error, trouble)
+            trouble = _reported(error, trouble)
             show(None)
         clock.sleep(STAND_BY_S)
     _warn_of_other_folder(before, run, output_dir)
@@ -129,7 +129,7 @@ def _is_at(leader: Leader | None, output_dir: str) -> bool:
     return leader is None or leader.output_dir == output_dir
 
 
-def _told(error: StoreUnavailable, before: str) -> str:
+def _reported(error: StoreUnavailable, before: str) -> str:
     """Say once what is wrong."""
     if error.message != before:
         log.warning("%s; trying again", error)

@@ -47,7 +47,7 @@ def tick(world: World, state: WatchState, now: datetime) -> Tick:
         turns=turns,
         swept=swept,
         unsent=world.tracking.flush(),
-        untold=world.dispatcher.alerting.flush(),
+        pending_alerts=world.dispatcher.alerting.flush(),
     )
 
 

@@ -93,5 +93,5 @@ class Tick:
     """Evaluations of sweeps that were taken over."""
     unsent: int
     """Results that still wait for MLflow."""
-    untold: int = 0
+    pending_alerts: int = 0
     """Alerts that still wait for a channel."""

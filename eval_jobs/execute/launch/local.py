@@ -157,11 +157,11 @@ class LocalWorkers:
         if process.stdin is None or process.stdout is None:
             raise TypeError("workers are spoken to through pipes")
         os.set_blocking(process.stdin.fileno(), False)
-        told = process.stdout
+        output = process.stdout
 
         def listen() -> None:
-            with told:
-                pass_on(told.fileno(), self._on_news)
+            with output:
+                pass_on(output.fileno(), self._on_news)
 
         threading.Thread(target=listen, name=f"news of worker {process.pid}", daemon=True).start()
 

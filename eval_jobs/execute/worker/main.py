@@ -325,7 +325,7 @@ def _hand_in(record: EvalRecord, claim: Claim, worker: Worker) -> None:
     if not may_pass(record):
         worker.tools.evaluator.forget(claim.plan.id)  # else a later repair asks only what is missing
     if worker.nudged is not None:
-        worker.nudged.tell()
+        worker.nudged.report()
     log.info("plan %s finished", claim.plan.id)
 
 

@@ -51,7 +51,7 @@ class Pauses:
         self._clock = clock
         self._read_busy_pct = read_busy_pct
         self._runs: dict[str, _Paused] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._loads: tuple[Load, ...] = ()
 
     def reason(self, plan: EvalPlan) -> str:
@@ -59,12 +59,12 @@ class Pauses:
         run_id, only_when = plan.checkpoint.run_id, plan.serve.only_when
         if self._may_begin(only_when):
             self._runs.pop(run_id, None)
-            self._told.discard(run_id)
+            self._reported.discard(run_id)
             self._loads = ()
             return ""
         why = self._why(only_when)
-        if run_id not in self._told:
-            self._told.add(run_id)
+        if run_id not in self._reported:
+            self._reported.add(run_id)
             log.info("run %s %s", run_id, why)
         self._runs[run_id] = _Paused(only_when=only_when, looked_at_s=self._clock.monotonic_s(), why=why)
         return why

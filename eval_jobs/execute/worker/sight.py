@@ -19,7 +19,7 @@ class Sight:
 
     def __init__(self) -> None:
         self._unseen: dict[str, datetime] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def sees(self, plan: EvalPlan, now: datetime) -> bool:
         """Say whether the checkpoint can be read here, and once for each run if not.
@@ -30,11 +30,11 @@ class Sight:
         run_id, path = plan.checkpoint.run_id, Path(plan.checkpoint.uri)
         if path.exists() or path.parent.is_dir():
             self._unseen.pop(run_id, None)
-            self._told.discard(run_id)
+            self._reported.discard(run_id)
             return True
         self._unseen[run_id] = now
-        if run_id not in self._told:
-            self._told.add(run_id)
+        if run_id not in self._reported:
+            self._reported.add(run_id)
             log.warning(
                 "run %s: its checkpoints are not visible on this machine (%s); its plans are left to other workers, "
                 "and looked for here again every %.0f s",

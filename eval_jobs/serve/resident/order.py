@@ -146,8 +146,8 @@ def _has_numbers(file: BinaryIO, entry: TensorEntry) -> bool:
 def _wants_batch_invariance(spec: ServeSpec) -> bool:
     if spec.engine is EngineKind.SGLANG:
         return DETERMINISTIC in spec.args
-    told = os.environ.get(BATCH_INVARIANT)
-    return have_batch_invariance(os.environ.get(VISIBLE_DEVICES)) if told is None else told == "1"
+    setting = os.environ.get(BATCH_INVARIANT)
+    return have_batch_invariance(os.environ.get(VISIBLE_DEVICES)) if setting is None else setting == "1"
 
 
 def _model(folder: Path) -> tuple[Fingerprint | None, str]:

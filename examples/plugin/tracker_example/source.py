@@ -28,7 +28,7 @@ class ListOfFolders:
         self._run, self._list, self._pins_dir = run, Path(place), pins_dir
         self._seen: dict[Path, object] = {}
         self._gaps: dict[Path, Gap] = {}
-        self._told: set[str] = set()
+        self._returned: set[str] = set()
         self._woken = threading.Event()
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
@@ -47,8 +47,8 @@ class ListOfFolders:
             except CheckpointError as error:
                 self._gaps[folder] = self._gap(folder, error, now)
             self._seen[folder] = files
-        new = [checkpoint for uri, checkpoint in found.items() if uri not in self._told]
-        self._told |= {checkpoint.uri for checkpoint in new}
+        new = [checkpoint for uri, checkpoint in found.items() if uri not in self._returned]
+        self._returned |= {checkpoint.uri for checkpoint in new}
         return tuple(sorted(new, key=lambda checkpoint: checkpoint.step))
 
     def gaps(self) -> tuple[Gap, ...]:

@@ -109,10 +109,10 @@ class AlertLine:
             return
         due, behind = deliverable(self._rows(OUTBOX.c.sent.is_(False)), now.timestamp())
         self._put_off(behind, status=DeliveryStatus.BEHIND)
-        told, dropped = without_pairs(self._not_silenced(due, now))
+        news, dropped = without_pairs(self._not_silenced(due, now))
         self._update(dropped, sent=True)
         refused: set[str] = set()
-        for group in by_checkpoint(told):
+        for group in by_checkpoint(news):
             # Of a cause whose beginning was refused a moment ago nothing later is told before it.
             fit = tuple(one for one in group if one.alert.fingerprint not in refused)
             if not fit or self._is_sent(fit):

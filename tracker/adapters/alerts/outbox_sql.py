@@ -179,8 +179,8 @@ class AlertOutbox:
 
 def _queue(connection: Connection, channel: str, alert: Alert) -> None:
     """Queue the alert unless the channel heard, or will hear, just this; the end of something unheard is no news."""
-    told = select(OUTBOX.c.state).where(OUTBOX.c.channel == channel, OUTBOX.c.fingerprint == alert.fingerprint)
-    last = connection.scalar(told.order_by(OUTBOX.c.id.desc()).limit(1)) or AlertState.RESOLVED
+    states = select(OUTBOX.c.state).where(OUTBOX.c.channel == channel, OUTBOX.c.fingerprint == alert.fingerprint)
+    last = connection.scalar(states.order_by(OUTBOX.c.id.desc()).limit(1)) or AlertState.RESOLVED
     if last == alert.state:
         return
     row = {

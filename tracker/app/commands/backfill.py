@@ -2,7 +2,7 @@
 
     source = InTurn(places, queue=world.queue)
     watch(replace(quiet(world), source=source), ...)  # all else is what a watcher does
-    tell_what_lasts(world, run_ids)
+    notify_of_lasting(world, run_ids)
 
 A place is pinned when its turn comes, and not before: the weights of a whole run are long to read. What the queue or
 the history knows already is asked nothing, so a backfill that was killed goes on where it was.
@@ -112,11 +112,11 @@ class InTurn:
 
 
 def quiet(world: World) -> World:
-    """Return the world of a backfill: what single checkpoints show is the past, and told by `tell_what_lasts`."""
+    """Return the world of a backfill: what single checkpoints show is the past, and told by `notify_of_lasting`."""
     return replace(world, dispatcher=replace(world.dispatcher, held=OF_CHECKPOINTS))
 
 
-def tell_what_lasts(world: World, run_ids: Iterable[str]) -> None:
+def notify_of_lasting(world: World, run_ids: Iterable[str]) -> None:
     """Tell people what is wrong at the end of a backfill and what they were not told before; twice is harmless."""
     for run_id in run_ids:
         history = world.history

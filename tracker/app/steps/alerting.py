@@ -43,11 +43,11 @@ class AlertDispatcher:
             StoreError: they cannot be kept; nobody was told.
         """
         news = (a for a in alerts if not (a.kind in self.held and a.state is AlertState.FIRING))
-        told = tuple(news if record is None else (self._with_questions(alert, record) for alert in news))
-        if not told:
+        to_send = tuple(news if record is None else (self._with_questions(alert, record) for alert in news))
+        if not to_send:
             return
-        self.alerting.publish(told)
-        for alert in told:
+        self.alerting.publish(to_send)
+        for alert in to_send:
             level = logging.WARNING if alert.state is AlertState.FIRING else logging.INFO
             log.log(level, "%s: %s: %s", alert.state, alert.run_id, alert.message)
             self.alerts.append_alert(alert)  # after the outbox: a crash in between repeats it, and it is queued once

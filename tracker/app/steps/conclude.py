@@ -33,7 +33,7 @@ def take_calibration(record: EvalRecord, context: CalibrationContext) -> Calibra
     """
     calibration = calibration_of(record, min_coverage=context.policy.min_coverage)
     context.calibrations.append_calibration(calibration)
-    told = context.alerts.open_alerts(record.plan.checkpoint.run_id)
-    context.dispatch(alerts_of_calibration(calibration, told, min_effect=context.policy.min_effect))
+    firing = context.alerts.open_alerts(record.plan.checkpoint.run_id)
+    context.dispatch(alerts_of_calibration(calibration, firing, min_effect=context.policy.min_effect))
     context.queue.acknowledge(record.plan.id)  # in the end: a crash in between repeats it
     return calibration

@@ -18,7 +18,7 @@ from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in
 from tracker.api.opening import open_project
-from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
+from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, notify_of_lasting, quiet
 from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource
 from tracker.app.world import Tick, WatchState, World
@@ -173,7 +173,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     to_do = tuple(_to_do(project, world, job.places))
     source = InTurn(to_do, world.queue)
     progress = _Progress(job, source)
-    display.tells("backfill", progress.beginning(len(job.places) - len(to_do)))
+    display.show_event("backfill", progress.beginning(len(job.places) - len(to_do)))
     local = project.workers(asked.workers, on_news=source.wake)
     world = replace(world, source=LedSource(source, job.lead), wake_workers=local.nudge)
     past = quiet(world)
@@ -184,12 +184,12 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
     def show(passed: Tick, state: QueueState) -> None:
         display.show(passed, state)
         if passed.reports:
-            display.tells("progress", progress.text(world, passed.reports))
+            display.show_event("progress", progress.text(world, passed.reports))
 
     try:
         stop = StopRule(training_ended=lambda: True, quiet_s=0.0)
         watch(past, state, clock=SystemClock(), keep_workers=lambda: _keep(local), stop=stop, show=show)
-        tell_what_lasts(world, sorted({place.run_id for place in job.places}))
+        notify_of_lasting(world, sorted({place.run_id for place in job.places}))
     finally:
         local.stop()
         world.tracking.close()

@@ -50,5 +50,5 @@ def command(*, run: str | None, config_path: Path, as_json: bool, samples: int, 
     console = Console()
     console.print(ledger_tables(ledger, subsets=subsets))
     if names := benchmarks_without_samples(records):
-        told = f"imported without their samples, so nothing can be said of what they forgot: {names_text(names)}"
-        console.print(told, markup=False, highlight=False)
+        note = f"imported without their samples, so nothing can be said of what they forgot: {names_text(names)}"
+        console.print(note, markup=False, highlight=False)

@@ -109,12 +109,12 @@ def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:
         f"wrong at {span_text(window.after_steps)}",
     )
     for sample in benchmark.details:
-        yield _told(sample, window.before_steps[-1], window.after_steps[-1])
+        yield _sample_grid(sample, window.before_steps[-1], window.after_steps[-1])
     if flow.lost > len(benchmark.details):
         yield Text(f"and {flow.lost - len(benchmark.details)} more: --samples, --json", "dim")
 
 
-def _told(sample: LostSample, before: int, after: int) -> Table:
+def _sample_grid(sample: LostSample, before: int, after: int) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
     grid.add_column(overflow="fold")

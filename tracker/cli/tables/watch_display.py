@@ -81,7 +81,7 @@ class WatchDisplay:
             self._line("trusting", what, style="yellow")
         self._line("keeping", f"{config.run.state_dir} (Ctrl-C stops; the next start continues)")
 
-    def tells(self, word: str, text: str) -> None:
+    def show_event(self, word: str, text: str) -> None:
         """Print one line that its caller makes."""
         self._line(word, text)
 
@@ -141,8 +141,8 @@ def _status(passed: Tick, state: QueueState) -> Text:
         parts.append(_waiting(state))
     if passed.unsent:
         parts.append(f"{passed.unsent} results wait for MLflow")
-    if passed.untold:
-        parts.append(f"{count_text(passed.untold, 'alert')} to be told")
+    if passed.pending_alerts:
+        parts.append(f"{count_text(passed.pending_alerts, 'alert')} to be told")
     return Text(one_line(" | ".join(parts)) or "looking for checkpoints", style="dim")
 
 

@@ -1,8 +1,8 @@
 """What a channel is told next: in order, grouped by checkpoint, silences kept, failures waited for. Pure.
 
 due, behind = deliverable(waiting, now_s)       # nobody hears of an end before its beginning
-told, dropped = without_pairs(due)           # begun and over while it was silenced: nobody needs to know
-for group in by_checkpoint(told):
+news, dropped = without_pairs(due)           # begun and over while it was silenced: nobody needs to know
+for group in by_checkpoint(news):
     message = message_of(group, link)
 """
 

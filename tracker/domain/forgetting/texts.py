@@ -34,7 +34,7 @@ def with_texts(ledger: RunLedger, read: Read) -> RunLedger:
         for key, said in () if record is None else _samples(record):
             if key in wanted:
                 found.setdefault(key, said)  # the first repeat
-    return replace(ledger, benchmarks=tuple(_told(benchmark, found) for benchmark in ledger.benchmarks))
+    return replace(ledger, benchmarks=tuple(_with_texts(benchmark, found) for benchmark in ledger.benchmarks))
 
 
 # --- private
@@ -65,11 +65,11 @@ def _samples(record: EvalRecord) -> Iterator[tuple[_Key, _Said]]:
                 yield (record.plan.id, outcome.benchmark, sample.sample_id), _Said(sample=sample, answer=answer)
 
 
-def _told(benchmark: BenchmarkLedger, found: dict[_Key, _Said]) -> BenchmarkLedger:
-    return replace(benchmark, details=tuple(_with_texts(s, benchmark, found) for s in benchmark.details))
+def _with_texts(benchmark: BenchmarkLedger, found: dict[_Key, _Said]) -> BenchmarkLedger:
+    return replace(benchmark, details=tuple(_sample_with_texts(s, benchmark, found) for s in benchmark.details))
 
 
-def _with_texts(sample: LostSample, benchmark: BenchmarkLedger, found: dict[_Key, _Said]) -> LostSample:
+def _sample_with_texts(sample: LostSample, benchmark: BenchmarkLedger, found: dict[_Key, _Said]) -> LostSample:
     window = benchmark.window
     if window is None:
         return sample

@@ -46,7 +46,7 @@ def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
         except BadData as problem:
             plain[name] = VerdictWord.INCONCLUSIVE, problem.message
     judged = _judged(context, series)
-    return {name: judged[name] if name in judged else _told(result, *plain[name]) for name, result in own.items()}
+    return {name: judged[name] if name in judged else _verdict_of(result, *plain[name]) for name, result in own.items()}
 
 
 # --- private
@@ -95,7 +95,7 @@ def _judged(context: JudgingContext, series: Mapping[str, AggregateSeries]) -> d
 def _verdict(context: JudgingContext, result: EvalResult, case: _Case) -> Verdict:
     tests = case.tests
     if not tests:
-        return _told(result, VerdictWord.INCONCLUSIVE, reason_for_too_early())
+        return _verdict_of(result, VerdictWord.INCONCLUSIVE, reason_for_too_early())
     thresholds = thresholds_of(context.policy)
     learned = had_something_to_lose(case.series, tests)
     word = word_of(tests, thresholds)
@@ -103,7 +103,7 @@ def _verdict(context: JudgingContext, result: EvalResult, case: _Case) -> Verdic
     reason = _reason(case.series, shown, result)
     if word is VerdictWord.REGRESSED and not learned:
         reason += "; it never was above chance"
-    return _told(result, capped(word), reason)
+    return _verdict_of(result, capped(word), reason)
 
 
 def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Thresholds) -> Evidence:
@@ -152,7 +152,7 @@ def _mean(series: AggregateSeries, rows: IntArray, result: EvalResult) -> float:
     return mean if result.higher_is_better else 1.0 - mean
 
 
-def _told(result: EvalResult, word: VerdictWord, reason: str) -> Verdict:
+def _verdict_of(result: EvalResult, word: VerdictWord, reason: str) -> Verdict:
     known = summarise(result)
     return Verdict(
         benchmark=result.benchmark,

@@ -57,7 +57,7 @@ class BucketSource:
         self._gaps: tuple[Gap, ...] = ()
         self._returned: set[tuple[str, int, str, str]] = set()
         self._due: list[Pin] = []
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._outage: ConfigError | StoreError | None = None
         self._is_behind = True
         """Until the first look has ended, too."""
@@ -85,7 +85,7 @@ class BucketSource:
         with self._looking:
             if self._outage is None:
                 self._uploads.give_up(self._steady_time())
-            self._tell_gaps()
+            self._report_gaps()
 
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when a checkpoint has been published."""
@@ -115,7 +115,7 @@ class BucketSource:
             else:
                 self._came_back()
             finally:
-                self._tell_gaps()
+                self._report_gaps()
 
     # --- private
 
@@ -215,7 +215,7 @@ class BucketSource:
             self._wake.set()
         self._due.remove(pin)
 
-    def _tell_gaps(self) -> None:
+    def _report_gaps(self) -> None:
         with self._lock:
             self._gaps = self._uploads.gaps.found()
 
@@ -233,9 +233,9 @@ class BucketSource:
 
     def _say(self, error: ConfigError | StoreError) -> None:
         """Log a trouble of one checkpoint that lasts over many looks once."""
-        if error.message not in self._told:
+        if error.message not in self._reported:
             log.warning("%s", error)
-            self._told.add(error.message)
+            self._reported.add(error.message)
 
     def _is_first(self, checkpoint: Checkpoint) -> bool:
         key = (checkpoint.run_id, checkpoint.step, checkpoint.digest, checkpoint.files_digest)

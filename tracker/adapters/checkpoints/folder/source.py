@@ -155,10 +155,10 @@ class FilesystemSource:
         hints = None if self._options.polling else Hints(self._output_dir, self._hear)
         while not self._stopped.is_set():
             # What was written before the events began is looked for at once.
-            is_told = (hints is not None and hints.follow()) or self._hint.wait(self._pause_s())
+            is_notified = (hints is not None and hints.follow()) or self._hint.wait(self._pause_s())
             self._hint.clear()
             # Without a hint one look a second is enough, whoever has it: a call of `ready`, or this thread.
-            if (is_told or self._pause_s() <= PAUSE_S) and (self._sweep(self._steady_time()) or self._oversleeps()):
+            if (is_notified or self._pause_s() <= PAUSE_S) and (self._sweep(self._steady_time()) or self._oversleeps()):
                 self._wake.set()
             self._stopped.wait(PAUSE_S)
         if hints is not None:

@@ -10,7 +10,7 @@ from eval_jobs.queue_types import Backlog
 from eval_jobs.types import Checkpoint, Generation
 from tests.sweeping import CHECKPOINTS, NOW, sweep_of
 from tests.unit.tracker.app.fake_world import FakeWorld
-from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, quiet, tell_what_lasts
+from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, notify_of_lasting, quiet
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.alerts.rules import alert_of_gap
@@ -144,15 +144,15 @@ def test_losses_of_the_past_are_told_when_it_ends_as_they_are_then_and_once() ->
     assert not fill.fakes.alerting.alerts
     assert not fill.fakes.history.open_alerts(run)
     for _ in range(2):
-        tell_what_lasts(loud, [run])
-        told = fill.fakes.alerting.alerts
-        assert [(a.step, alert_subject_text(a.subject), a.state) for a in told] == [
+        notify_of_lasting(loud, [run])
+        notified = fill.fakes.alerting.alerts
+        assert [(a.step, alert_subject_text(a.subject), a.state) for a in notified] == [
             (1000, "facts", AlertState.FIRING),
             (1000, "sums", AlertState.FIRING),
         ]
-    assert "forgotten at step 1000" in told[0].message
-    assert told[0].evidence is not None
-    assert told[0].evidence.lost_samples
+    assert "forgotten at step 1000" in notified[0].message
+    assert notified[0].evidence is not None
+    assert notified[0].evidence.lost_samples
 
 
 def test_a_loss_that_was_over_within_the_past_is_not_told() -> None:
@@ -163,7 +163,7 @@ def test_a_loss_that_was_over_within_the_past_is_not_told() -> None:
     for episode in history.episodes(run):
         if episode.benchmark == "facts":
             history.append_episode(replace(episode, closed_step=900, closed_by=Closing.RECOVERED))
-    tell_what_lasts(loud, [run])
+    notify_of_lasting(loud, [run])
     assert [alert_subject_text(alert.subject) for alert in fill.fakes.alerting.alerts] == ["sums"]
 
 

@@ -49,5 +49,5 @@ def test_the_live_line_says_why_plans_wait() -> None:
 
 
 def test_the_live_line_says_what_is_still_on_its_way_to_mlflow_and_to_people() -> None:
-    passed = replace(NOTHING, unsent=3, untold=1)
+    passed = replace(NOTHING, unsent=3, pending_alerts=1)
     assert str(_status(passed, LOOKING)) == "waiting: step 200 | 3 results wait for MLflow | 1 alert to be told"
