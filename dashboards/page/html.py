@@ -9,7 +9,6 @@ The page forbids itself scripts and requests by a Content-Security-Policy, so ev
 from __future__ import annotations
 
 from functools import cache
-from itertools import groupby
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -22,7 +21,6 @@ from dashboards.charts.load_curve import CurveChart, draw_curve
 from dashboards.charts.svg import draw, legend_mark
 from dashboards.views.changes import MAX_TOLD
 from dashboards.views.checkpoint import CheckpointView
-from dashboards.views.lost import LostSampleView, Moment
 from dashboards.views.run import RunView
 from tracker.domain.records.display import clean
 
@@ -61,9 +59,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(
-        figure=_figure, small=_small, life=_life, strip=_strip, curve=_curve, ecdf=_ecdf, key=_key
-    )
+    environment.globals.update(figure=_figure, small=_small, strip=_strip, curve=_curve, ecdf=_ecdf, key=_key)
     environment.globals.update(first_cases=FIRST_CASES, first_tiles=FIRST_TILES)
     return environment
 
@@ -110,19 +106,3 @@ def _strip(row: HeatRow) -> Markup:
 
 def _markup(svg: str) -> Markup:
     return Markup(svg)  # noqa: S704 - dashboards.charts.svg and dashboards.charts.heatmap escape every text that they draw
-
-
-def _life(sample: LostSampleView) -> str:
-    """Say when a sample was right: `wrong at 100 to 200, right at 300 to 600, wrong at 700 to 1000`."""
-    words = {True: "right", False: "wrong", None: "no score"}
-    stretches = [(right, list(group)) for right, group in groupby(sample.moments, key=_right)]
-    return ", ".join(f"{words[right]} at {_span(group)}" for right, group in stretches)
-
-
-def _right(moment: Moment) -> bool | None:
-    return moment.right
-
-
-def _span(moments: list[Moment]) -> str:
-    first, last = moments[0].step, moments[-1].step
-    return str(first) if first == last else f"{first} to {last}"

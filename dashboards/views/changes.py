@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dashboards.views.texts import shown_answer, shown_text
 from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example
-from tracker.domain.records.display import clean, one_line, score_text, shortened
+from tracker.domain.records.display import one_line, score_text
 
 MAX_TOLD = 12
 """Benchmarks and earlier checkpoints whose changed samples are shown with their texts."""
-MAX_CHARS = 700
-"""Of a prompt, target or answer; a report is for looking, not for archiving."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +62,11 @@ def changes_of_views(views: Sequence[ComparisonView], order: Sequence[str]) -> t
         views: since the checkpoint before, then since better ones.
         order: benchmarks, the most urgent one first.
     """
-    found = [
-        _changed(one, view.before.step, is_best=at > 0)
-        for at, view in enumerate(views)
-        for one in view.benchmarks
-        if one.lost or one.gained
-    ]
+    found = []
+    for at, view in enumerate(views):
+        for one in view.benchmarks:
+            if one.lost or one.gained:
+                found.append(_changed(one, view.before.step, is_best=at > 0))
     place = {one_line(name): at for at, name in enumerate(order)}
     return tuple(sorted(found, key=lambda one: (place.get(one.benchmark, len(place)), one.is_best)))
 
@@ -99,8 +97,8 @@ def _sample(kind: str, example: Example, steps: tuple[int, ...]) -> ChangedSampl
     return ChangedSample(
         kind=kind,
         name="" if subset == "default" else subset,
-        prompt=_shown(example.prompt),
-        target=_shown(example.target),
+        prompt=shown_text(example.prompt),
+        target=shown_text(example.target),
         before=_said(example.answer_before, example.score_before, steps[0], is_better=kind == "lost"),
         after=_said(example.answer_after, example.score_after, steps[-1], is_better=kind == "gained"),
     )
@@ -111,9 +109,5 @@ def _said(answer: str | None, score: float, step: int, *, is_better: bool) -> An
     return AnswerAt(
         heading=f"{'✓' if is_better else '✗'} {word} at step {step}",
         is_better=is_better,
-        answer=None if answer is None else _shown(answer),
+        answer=shown_answer(answer),
     )
-
-
-def _shown(value: str) -> str:
-    return shortened(clean(value).strip(), MAX_CHARS)

@@ -9,19 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dashboards.charts.heatmap import HeatRow, heat_rows
+from dashboards.views.texts import LostSampleView, lost_sample
 from tracker.domain.forgetting.levels import Forgetting
 from tracker.domain.forgetting.sample_lives import Flow
-from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, LostSample, LostTexts, RunLedger
-from tracker.domain.forgetting.wording import chance_text, life_text, notes, span_text, transfer_sentences, whole_text
+from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
+from tracker.domain.forgetting.wording import chance_text, notes, span_text, transfer_sentences, whole_text
 from tracker.domain.records.display import (
     NOTHING,
-    clean,
     count_text,
     one_line,
     p_text,
     percent_text,
     score_text,
-    shortened,
     signed_text,
 )
 
@@ -29,8 +28,6 @@ LOST_SAMPLES = 3
 """Of each benchmark, that are shown with their texts."""
 MAX_SHOWN = 8
 """Benchmarks whose lost samples are shown."""
-MAX_CHARS = 700
-"""Of a prompt, target or answer; a report is for looking, not for archiving."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +53,6 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleLife:
-    """One lost sample."""
-
-    sample_id: str
-    subset: str
-    texts: LostTexts | None
-    """Cleaned and shortened."""
-    cells: tuple[str, ...]
-    """CSS class of every checkpoint: `r`, `w` or `n`, and `mark` where an answer is shown."""
-    life: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class LostSamples:
     """The lost samples of one benchmark."""
 
@@ -81,7 +65,7 @@ class LostSamples:
     after_step: int
     changes: str
     """How many changes of single samples there were along the run."""
-    samples: tuple[SampleLife, ...]
+    samples: tuple[LostSampleView, ...]
     more: int
 
 
@@ -190,41 +174,15 @@ def _lost_samples(ledger: RunLedger) -> Iterator[LostSamples]:
             before_step=before,
             after_step=after,
             changes=_changes(one),
-            samples=tuple(_sample(sample, one.steps, (before, after)) for sample in one.details),
+            samples=tuple(
+                lost_sample((x.sample_id, x.subset), x.texts, x.right, one.steps, (before, after)) for x in one.details
+            ),
             more=flow.lost - len(one.details),
         )
 
 
 def _changes(benchmark: BenchmarkLedger) -> str:
-    learned, forgotten, relearned = (
-        sum(getattr(event, name) for event in benchmark.events) for name in ("learned", "forgotten", "relearned")
-    )
+    learned = sum(event.learned for event in benchmark.events)
+    forgotten = sum(event.forgotten for event in benchmark.events)
+    relearned = sum(event.relearned for event in benchmark.events)
     return f"learned {learned} times, forgotten {forgotten} times, relearned {relearned} times"
-
-
-def _sample(sample: LostSample, steps: tuple[int, ...], shown: tuple[int, int]) -> SampleLife:
-    kinds = {True: "r", False: "w", None: "n"}
-    return SampleLife(
-        sample_id=one_line(sample.sample_id),
-        subset=one_line(sample.subset),
-        texts=None if sample.texts is None else _short(sample.texts),
-        cells=tuple(
-            kinds[right] + (" mark" if step in shown else "") for right, step in zip(sample.right, steps, strict=True)
-        ),
-        life=life_text(sample, steps),
-    )
-
-
-def _short(texts: LostTexts) -> LostTexts:
-    return LostTexts(
-        prompt=_shown(texts.prompt),
-        target=_shown(texts.target),
-        answer_before=None if texts.answer_before is None else _shown(texts.answer_before),
-        right_before=texts.right_before,
-        answer_after=None if texts.answer_after is None else _shown(texts.answer_after),
-        right_after=texts.right_after,
-    )
-
-
-def _shown(value: str) -> str:
-    return shortened(clean(value).strip(), MAX_CHARS)

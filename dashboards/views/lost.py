@@ -7,47 +7,24 @@ plans = plans_with_texts(data, view)  # the plan ids whose texts that needs
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from dashboards.data.run import RunData
+from dashboards.views.texts import LostSampleView, lost_sample
 from eval_jobs.types import EvalResult, SampleScore
+from tracker.domain.forgetting.types import LostTexts
 from tracker.domain.overview.run import Overview, Standing, standings
-from tracker.domain.records.display import clean, one_line, shortened
-from tracker.domain.records.types import Measure, VerdictWord
+from tracker.domain.records.display import one_line
+from tracker.domain.records.types import Measure
 from tracker.domain.scores.matrix import RIGHT, FloatArray, values_at
 from tracker.domain.scores.run_scores import BenchmarkSeries
 from tracker.domain.scores.summary import has_score
 
 MAX_BENCHMARKS = 8
 MAX_EXAMPLES = 3
-MAX_CHARS = 700
-"""Of a prompt, target or answer; a report is for looking, not for archiving."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moment:
-    """One sample at one checkpoint."""
-
-    step: int
-    right: bool | None
-    """None: it has no score there."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LostSampleView:
-    """One sample, then and now."""
-
-    subset: str
-    prompt: str
-    target: str
-    answer_then: str | None
-    """None: deleted to save space."""
-    answer_now: str | None
-    moments: tuple[Moment, ...]
-    """Its whole life, by step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +32,6 @@ class Loss:
     """What one benchmark lost between two checkpoints."""
 
     benchmark: str
-    word: VerdictWord
     then_step: int
     now_step: int
     compared: int
@@ -66,13 +42,15 @@ class Loss:
 
 def losses_of(data: RunData, view: Overview) -> tuple[Loss, ...]:
     """Return the losses of the benchmarks that stand worse, most urgent first."""
-    return tuple(_loss(data, sides) for sides in _pairs(data, view))
+    return tuple(_loss(data, pair) for pair in _pairs(data, view))
 
 
 def plans_with_texts(data: RunData, view: Overview) -> tuple[str, ...]:
     """Return the ids of the plans whose samples' texts the examples show."""
-    ids = (sides.series.plans[row].id for sides in _pairs(data, view) for row in (sides.then, sides.now))
-    return tuple(dict.fromkeys(ids))
+    ids: dict[str, None] = {}
+    for pair in _pairs(data, view):
+        ids |= dict.fromkeys((pair.series.plans[pair.then].id, pair.series.plans[pair.now].id))
+    return tuple(ids)
 
 
 # --- private
@@ -82,93 +60,89 @@ def plans_with_texts(data: RunData, view: Overview) -> tuple[str, ...]:
 class _Pair:
     """A benchmark that is worse, and both sides as rows of its series."""
 
-    standing: Standing
     series: BenchmarkSeries
+    benchmark: str
     then: int
     now: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Said:
+class _Answered:
     """One sample at one checkpoint."""
 
     sample: SampleScore
     answer: str | None
+    """None: deleted to save space."""
 
 
 def _pairs(data: RunData, view: Overview) -> list[_Pair]:
-    pairs = []
-    for standing in standings(view):
-        if standing.best_steps:
-            pairs += _sides(data, standing, standing.best_steps[-1])
-    return pairs[:MAX_BENCHMARKS]
+    found = (_pair(data, standing) for standing in standings(view) if standing.best_steps)
+    return [pair for pair in found if pair is not None][:MAX_BENCHMARKS]
 
 
-def _sides(data: RunData, standing: Standing, then_step: int) -> list[_Pair]:
-    """Return the two sides; none where they were not measured alike."""
-    rows = ((s, s.row_of(then_step), s.row_of(standing.step)) for s in data.scores.of(standing.benchmark))
-    return [
-        _Pair(standing=standing, series=series, then=then, now=now)
-        for series, then, now in rows
-        if then is not None and now is not None
-    ][-1:]
+def _pair(data: RunData, standing: Standing) -> _Pair | None:
+    """Return the newest two sides that were measured alike; None where there are none."""
+    for series in reversed(data.scores.of(standing.benchmark)):
+        then, now = series.row_of(standing.best_steps[-1]), series.row_of(standing.step)
+        if then is not None and now is not None:
+            return _Pair(series=series, benchmark=standing.benchmark, then=then, now=now)
+    return None
 
 
-def _loss(data: RunData, sides: _Pair) -> Loss:
-    values = values_at(sides.series.matrix(Measure.SCORE), np.arange(len(sides.series.steps)))
-    then, now = values[sides.then], values[sides.now]
+def _loss(data: RunData, pair: _Pair) -> Loss:
+    series = pair.series
+    values = values_at(series.matrix(Measure.SCORE), np.arange(len(series.steps)))
+    then, now = values[pair.then], values[pair.now]
     lost = np.flatnonzero((then > RIGHT) & (now <= RIGHT))
     return Loss(
-        benchmark=one_line(sides.standing.benchmark),
-        word=sides.standing.word,
-        then_step=sides.series.steps[sides.then],
-        now_step=sides.series.steps[sides.now],
+        benchmark=one_line(pair.benchmark),
+        then_step=series.steps[pair.then],
+        now_step=series.steps[pair.now],
         compared=int(np.count_nonzero(~np.isnan(then) & ~np.isnan(now))),
         lost=lost.size,
         gained=int(np.count_nonzero((then <= RIGHT) & (now > RIGHT))),
-        examples=_examples(data, sides, {sides.series.sample_ids[i]: values[:, i] for i in lost}),
+        examples=_examples(data, pair, {series.sample_ids[i]: values[:, i] for i in lost}),
     )
 
 
-def _examples(data: RunData, sides: _Pair, lost: Mapping[str, FloatArray]) -> tuple[LostSampleView, ...]:
-    then_texts, now_texts = (_texts(data, sides, row) for row in (sides.then, sides.now))
-    known = [key for key in lost if key in then_texts and key in now_texts]
-    steps = sides.series.steps
-    lives = {key: tuple(map(_moment, steps, lost[key].tolist())) for key in known}
+def _examples(data: RunData, pair: _Pair, lost: Mapping[str, FloatArray]) -> tuple[LostSampleView, ...]:
+    then, now, steps = _answered(data, pair, pair.then), _answered(data, pair, pair.now), pair.series.steps
+    lives = {key: tuple(map(_right, lost[key].tolist())) for key in lost if key in then and key in now}
+
+    def firmness(key: str) -> int:
+        return sum(right is (row <= pair.then) for row, right in enumerate(lives[key]))
+
+    shown = steps[pair.then], steps[pair.now]
     # The firmest losses first: always right until then, always wrong since.
-    ranked = sorted(known, key=lambda key: -_firmness(lives[key], steps[sides.then]))
-    return tuple(_example(then_texts[key], now_texts[key], lives[key]) for key in ranked[:MAX_EXAMPLES])
+    ranked = sorted(lives, key=firmness, reverse=True)[:MAX_EXAMPLES]
+    places = ((key, now[key].sample.subset) for key in ranked)
+    return tuple(lost_sample(at, _texts(then[at[0]], now[at[0]]), lives[at[0]], steps, shown) for at in places)
 
 
-def _example(then: _Said, now: _Said, moments: tuple[Moment, ...]) -> LostSampleView:
-    def shown(text: str) -> str:
-        return shortened(clean(text).strip(), MAX_CHARS)
-
-    return LostSampleView(
-        subset=one_line(now.sample.subset),
-        prompt=shown(now.sample.prompt),
-        target=shown(now.sample.target),
-        answer_then=None if then.answer is None else shown(then.answer),
-        answer_now=None if now.answer is None else shown(now.answer),
-        moments=moments,
+def _texts(then: _Answered, now: _Answered) -> LostTexts:
+    return LostTexts(
+        prompt=now.sample.prompt,
+        target=now.sample.target,
+        answer_before=then.answer,
+        right_before=True,
+        answer_after=now.answer,
+        right_after=False,
     )
 
 
-def _texts(data: RunData, sides: _Pair, row: int) -> dict[str, _Said]:
+def _answered(data: RunData, pair: _Pair, row: int) -> dict[str, _Answered]:
     """Return the first repeat that has a score of each sample; none when the texts were not fetched."""
-    full = data.texts.get(sides.series.plans[row].id)
-    found: dict[str, _Said] = {}
-    for outcome in full.outcomes if full else ():
-        if outcome.benchmark == sides.standing.benchmark and isinstance(outcome, EvalResult):
+    record = data.texts.get(pair.series.plans[row].id)
+    found: dict[str, _Answered] = {}
+    if record is None:
+        return found
+    for outcome in record.outcomes:
+        if outcome.benchmark == pair.benchmark and isinstance(outcome, EvalResult):
             for sample in filter(has_score, outcome.samples):
                 answer = sample.answer if outcome.has_texts else None
-                found.setdefault(sample.sample_id, _Said(sample=sample, answer=answer))
+                found.setdefault(sample.sample_id, _Answered(sample=sample, answer=answer))
     return found
 
 
-def _moment(step: int, score: float) -> Moment:
-    return Moment(step=step, right=None if math.isnan(score) else score > RIGHT)
-
-
-def _firmness(moments: Sequence[Moment], then_step: int) -> int:
-    return sum(m.right is (m.step <= then_step) for m in moments)
+def _right(score: float) -> bool | None:
+    return None if math.isnan(score) else score > RIGHT

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from operator import itemgetter
 
 from tracker.domain.forgetting.sample_lives import Event
 from tracker.domain.forgetting.transfer import BackwardTransfer
-from tracker.domain.forgetting.types import BenchmarkLedger, LostSample, RunLedger
+from tracker.domain.forgetting.types import BenchmarkLedger, RunLedger
 from tracker.domain.records.display import count_text, names_text, one_line, percent_text, signed_text
 
 _EVENTS = 6
@@ -58,12 +59,13 @@ def events_text(events: Sequence[Event]) -> str:
     return ", ".join([count_text(left_out, "earlier change"), *shown] if left_out else shown)
 
 
-def life_text(sample: LostSample, steps: Sequence[int]) -> str:
+def life_text(right: Sequence[bool | None], steps: Sequence[int]) -> str:
     """Return `wrong at 100 to 200, right at 300 to 600, wrong at 700 to 1000`, the newest stretches of many."""
     words = {True: "right", False: "wrong", None: "no score"}
-    moments = zip(sample.right, steps, strict=True)
-    stretches = [(right, [step for _, step in group]) for right, group in groupby(moments, key=lambda m: m[0])]
-    shown = [f"{words[right]} at {span_text(at)}" for right, at in stretches[-_STRETCHES:]]
+    stretches = []
+    for is_right, group in groupby(zip(right, steps, strict=True), key=itemgetter(0)):
+        stretches.append(f"{words[is_right]} at {span_text([step for _, step in group])}")
+    shown = stretches[-_STRETCHES:]
     left_out = len(stretches) - len(shown)
     return ", ".join([count_text(left_out, "earlier change"), *shown] if left_out else shown)
 

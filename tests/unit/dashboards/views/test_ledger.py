@@ -3,8 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dashboards.page.html import render_page
-from dashboards.views.ledger import MAX_CHARS, MAX_SHOWN, LedgerView, ledger_view
+from dashboards.views.ledger import MAX_SHOWN, LedgerView, ledger_view
 from dashboards.views.run import build_view
+from dashboards.views.texts import MAX_CHARS
 from tests.records import forgetting_run, wide_run
 from tests.reports import run_data
 from tracker.domain.forgetting.types import RunLedger

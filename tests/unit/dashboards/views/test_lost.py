@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dashboards.data.run import RunData
 from dashboards.views.lost import losses_of, plans_with_texts
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import run_data
+from tracker.domain.forgetting.types import LostTexts
 from tracker.domain.overview.run import overview
 
 RUN = forgetting_run()
@@ -45,17 +47,17 @@ def test_counts_agree_with_the_comparison_that_the_verdict_rests_on() -> None:
 
 def test_an_example_has_both_answers_and_the_whole_life_of_the_sample() -> None:
     example = losses_of(DATA, VIEW)[0].examples[0]
-    assert example.prompt.startswith("What colour is the ")
-    assert example.answer_then == example.target
-    assert example.answer_now == example.prompt.split()[-1].rstrip("?")[::-1]
-    assert [m.step for m in example.moments] == list(range(100, 1001, 100))
-    rights = {m.step: m.right for m in example.moments}
-    assert (rights[600], rights[1000]) == (True, False)
+    assert example.texts is not None
+    assert example.texts.prompt.startswith("What colour is the ")
+    assert example.texts.answer_before == example.texts.target
+    assert example.texts.answer_after == example.texts.prompt.split()[-1].rstrip("?")[::-1]
+    assert (len(example.cells), example.cells[5], example.cells[9]) == (10, "r mark", "w mark")
 
 
 def test_the_firmest_losses_come_first() -> None:
     def firmness(index: int) -> int:
-        return sum(m.right is (m.step <= 600) for m in losses_of(DATA, VIEW)[0].examples[index].moments)
+        cells = losses_of(DATA, VIEW)[0].examples[index].cells
+        return sum(cell[0] == ("r" if at < 6 else "w") for at, cell in enumerate(cells))
 
     assert firmness(0) >= firmness(1) >= firmness(2)
 
@@ -70,29 +72,33 @@ def test_without_texts_the_counts_remain() -> None:
     assert [(x.lost, x.examples) for x in losses] == [(70, ()), (53, ())]
 
 
+def _shown(data: RunData) -> LostTexts:
+    texts = losses_of(data, VIEW)[0].examples[0].texts
+    assert texts is not None
+    return texts
+
+
 def test_a_sample_without_a_score_at_a_step_is_neither_right_nor_wrong_there() -> None:
-    shown = losses_of(DATA, VIEW)[0].examples[0].prompt
+    shown = losses_of(DATA, VIEW)[0].examples[0].sample_id
     first = RUN.records[0].outcomes[0]
     assert isinstance(first, EvalResult)
     samples = tuple(
-        replace(s, score=None, status=SampleStatus.ERROR) if s.prompt == shown else s for s in first.samples
+        replace(s, score=None, status=SampleStatus.ERROR) if s.sample_id == shown else s for s in first.samples
     )
     record = replace(RUN.records[0], outcomes=(replace(first, samples=samples), *RUN.records[0].outcomes[1:]))
     data = run_data(replace(RUN, records=(record, *RUN.records[1:])))
-    example = next(x for x in losses_of(data, VIEW)[0].examples if x.prompt == shown)
-    assert {m.step: m.right for m in example.moments}[100] is None
+    example = next(x for x in losses_of(data, VIEW)[0].examples if x.sample_id == shown)
+    assert example.cells[0] == "n"
 
 
-def test_a_very_long_text_is_shortened() -> None:
-    data = replace(DATA, texts={k: _changed(r, "facts", prompt="x" * 100_000) for k, r in DATA.texts.items()})
-    prompt = losses_of(data, VIEW)[0].examples[0].prompt
+def test_a_very_long_text_is_shortened_and_control_characters_are_removed() -> None:
+    def changed(**fields: object) -> LostTexts:
+        return _shown(replace(DATA, texts={k: _changed(r, "facts", **fields) for k, r in DATA.texts.items()}))
+
+    prompt = changed(prompt="x" * 100_000).prompt
     assert len(prompt) < 800
     assert "99300 characters left out" in prompt
-
-
-def test_control_characters_are_removed() -> None:
-    data = replace(DATA, texts={k: _changed(r, "facts", answer="a\x1b[2Jb\x00") for k, r in DATA.texts.items()})
-    assert losses_of(data, VIEW)[0].examples[0].answer_now == "a\ufffd[2Jb\ufffd"
+    assert changed(answer="a\x1b[2Jb\x00").answer_after == "a\ufffd[2Jb\ufffd"
 
 
 def test_sides_that_were_measured_unlike_are_not_compared() -> None:
@@ -124,5 +130,5 @@ def test_where_lower_is_better_a_high_score_is_wrong() -> None:
     run = RecordedRun(run_id=RUN.run_id, records=tuple(map(flipped, RUN.records)), reports=RUN.reports)
     losses = losses_of(run_data(run), VIEW)
     assert [(x.benchmark, x.lost, x.gained) for x in losses] == [("facts", 70, 0), ("sums", 53, 0)]
-    right = {m.step: m.right for m in losses[0].examples[0].moments}
-    assert (right[600], right[1000]) == (True, False)
+    cells = losses[0].examples[0].cells
+    assert (cells[5], cells[9]) == ("r mark", "w mark")

@@ -1,0 +1,76 @@
+"""Samples with their texts as a page shows them: cleaned, shortened, and right or wrong at every checkpoint. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from tracker.domain.forgetting.types import LostTexts
+from tracker.domain.forgetting.wording import life_text
+from tracker.domain.records.display import clean, one_line, shortened
+
+MAX_CHARS = 700
+"""Of a prompt, target or answer; a report is for looking, not for archiving."""
+_CELLS = {True: "r", False: "w", None: "n"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostSampleView:
+    """One lost sample."""
+
+    sample_id: str
+    subset: str
+    texts: LostTexts | None
+    """Cleaned and shortened; None: not at hand."""
+    cells: tuple[str, ...]
+    """CSS class of every checkpoint: `r`, `w` or `n`, and `mark` where an answer is shown."""
+    life: str
+
+
+def lost_sample(
+    place: tuple[str, str],
+    texts: LostTexts | None,
+    right: Sequence[bool | None],
+    steps: Sequence[int],
+    shown: Collection[int],
+) -> LostSampleView:
+    """Return what is shown of a sample.
+
+    Args:
+        place: its id and its subset.
+        texts: as they were kept.
+        right: whether it was right at each of the steps; None: no score.
+        steps: of the checkpoints.
+        shown: those of them whose answers are shown.
+    """
+    marks = (" mark" * (step in shown) for step in steps)
+    return LostSampleView(
+        sample_id=one_line(place[0]),
+        subset=one_line(place[1]),
+        texts=None if texts is None else _cleaned(texts),
+        cells=tuple(_CELLS[is_right] + mark for is_right, mark in zip(right, marks, strict=True)),
+        life=life_text(right, steps),
+    )
+
+
+def shown_text(value: str) -> str:
+    """Return a text cleaned and shortened."""
+    return shortened(clean(value).strip(), MAX_CHARS)
+
+
+def shown_answer(value: str | None) -> str | None:
+    """Return an answer cleaned and shortened; None: it was not kept."""
+    return None if value is None else shown_text(value)
+
+
+# --- private
+
+
+def _cleaned(texts: LostTexts) -> LostTexts:
+    return replace(
+        texts,
+        prompt=shown_text(texts.prompt),
+        target=shown_text(texts.target),
+        answer_before=shown_answer(texts.answer_before),
+        answer_after=shown_answer(texts.answer_after),
+    )
