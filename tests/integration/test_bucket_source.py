@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import shutil
 import subprocess
@@ -226,14 +225,6 @@ def test_an_object_that_is_written_again_during_the_download_is_never_mixed(watc
     assert watched.reasons() == []
 
 
-def test_what_goes_before_it_was_downloaded_is_a_gap_with_the_reason(watched: WatchedBucket) -> None:
-    watched.save(10)
-    watched.look()
-    watched.uploads.delete("checkpoint-10/")
-    watched.look(FIRST_S)
-    assert watched.reasons() == [(10, "E-CKPT-VANISHED")]
-
-
 def test_what_goes_during_the_download_is_a_gap_and_leaves_nothing_behind(watched: WatchedBucket) -> None:
     bucket = watched.source.bucket
     watched.save(10)
@@ -325,28 +316,6 @@ def test_pins_are_taken_over_by_the_next_process(watched: WatchedBucket) -> None
     again.close()
     assert found == (checkpoint,)
     assert again.gaps() == ()
-
-
-def test_training_that_ended_leaves_a_gap_for_what_nobody_uploads_any_more(watched: WatchedBucket) -> None:
-    watched.save(10, names=["config.json"])
-    watched.look()
-    watched.source.give_up(watched.clock.now())
-    assert watched.reasons() == [(10, "E-CKPT-INCOMPLETE")]
-
-
-def test_a_gap_is_taken_back_when_the_upload_is_completed(
-    watched: WatchedBucket, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
-    folder = trainer.save(watched.local, 10)
-    watched.uploads.folder(folder, names=["config.json"])
-    watched.save(20)
-    assert watched.steps() == [20]
-    watched.look(FIRST_S)
-    assert watched.reasons() == [(10, "E-CKPT-INCOMPLETE")]
-    watched.uploads.folder(folder)
-    assert watched.steps() == [10]
-    assert watched.reasons() == []
 
 
 def test_its_own_thread_finds_checkpoints_while_the_trainer_uploads(

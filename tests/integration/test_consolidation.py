@@ -24,10 +24,11 @@ from tracker.adapters.checkpoints.consolidate.consolidator import CHILD, Consoli
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
 from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.adapters.checkpoints.pins.hold import hold
-from tracker.adapters.checkpoints.pins.manifest import Pin, read_pin
+from tracker.adapters.checkpoints.pins.manifest import read_pin
 from tracker.cli.commands.init import command as init
 from tracker.domain.checkpoints.completeness import Complete, WatchOptions, assess
 from tracker.domain.checkpoints.listing import Listing
+from tracker.domain.checkpoints.pin import Pin
 
 __all__ = ["states"]
 

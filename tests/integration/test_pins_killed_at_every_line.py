@@ -19,9 +19,10 @@ from tracker.adapters.checkpoints.pins import hold as filesystem_pins
 from tracker.adapters.checkpoints.pins import manifest as filesystem_manifest
 from tracker.adapters.checkpoints.pins import recovery as filesystem_recovery
 from tracker.adapters.checkpoints.pins import soundness as filesystem_soundness
-from tracker.adapters.checkpoints.pins.hold import HELD, Pin, hold, publish
+from tracker.adapters.checkpoints.pins.hold import HELD, hold, publish
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.completeness import Complete, assess
+from tracker.domain.checkpoints.pin import Pin
 
 # A killed process closes no file either; here the garbage collector finds them.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

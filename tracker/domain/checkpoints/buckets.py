@@ -12,6 +12,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from eval_jobs.errors import ConfigError
+from tracker.domain.checkpoints.completeness import SERVED_SUFFIXES, Complete
 from tracker.domain.checkpoints.listing import DCP_INDEX, LATEST, Facts, is_state_folder
 from tracker.domain.checkpoints.unusable import NotYet, not_yet
 from tracker.domain.checkpoints.watching import STALLED_S
@@ -91,3 +92,8 @@ def patience_s(names: Set[str], earlier: Set[str] | None, settle_s: float) -> fl
     if earlier is None:
         return max(settle_s, FIRST_S)
     return settle_s if earlier <= names else max(settle_s, STALLED_S)
+
+
+def late_files(names: Set[str], taken: Complete) -> tuple[str, ...]:
+    """Return what is there of a checkpoint and would be served with it, had it been there when it was taken."""
+    return tuple(sorted(name for name in names - set(taken.held) if name.endswith(SERVED_SUFFIXES)))

@@ -76,6 +76,13 @@ class Habits:
     trainer_state: bool = False
     ranks: int = 0
     """Number of rng_state_<rank>.pth files; 0: a single process, or unknown."""
+    small: frozenset[str] = frozenset()
+    """Names of what is held beside the weights."""
+
+    def after(self, complete: Complete) -> Habits:
+        """Return them with what a newer checkpoint had."""
+        has_state = self.trainer_state or complete.has_trainer_state
+        return Habits(trainer_state=has_state, ranks=complete.ranks, small=complete.small())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +108,10 @@ class Complete:
     """Sub-folder with the raw state; empty: the checkpoint itself."""
     config_from: str = ""
     """Folder with the configuration and tokenizer, where the checkpoint itself holds none."""
+
+    def small(self) -> frozenset[str]:
+        """Return the names of what is held beside the weights."""
+        return frozenset(self.held) - frozenset(self.weights)
 
 
 Readiness = Complete | NotYet | Rejected

@@ -1,11 +1,103 @@
-"""Which of the checkpoints that a source could not take are still to be told, by what is known of the run. Pure."""
+"""Checkpoints that will not be evaluated: once each, with the reason, until they become good. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
 
+from eval_jobs.errors import CheckpointError, CheckpointVanished
 from eval_jobs.types import EvalRecord
+from tracker.domain.checkpoints.listing import Site
+from tracker.domain.checkpoints.unusable import NotYet, Rejected
+from tracker.domain.checkpoints.watching import missed_steps
 from tracker.domain.records.types import Gap
+
+ROTATION_HINT = (
+    "keep more checkpoints (save_total_limit) or save less often, and let the tracker run while training runs"
+)
+
+
+class Gaps:
+    """The gaps of one output folder or bucket, and the steps from which further ones are inferred."""
+
+    def __init__(self) -> None:
+        self._gaps: dict[tuple[str, str], Gap] = {}
+        self._steps: dict[str, dict[int, int | None]] = {}
+        """Per run: every step seen, with the steps between two saves as its trainer_state.json says."""
+        self._joined: dict[str, int] = {}
+        """Per run: the step before which nothing is known of what the trainer did."""
+        self._places: dict[str, Site] = {}
+        self._untold: list[Gap] = []
+        self._is_first_look = True
+
+    def found(self) -> tuple[Gap, ...]:
+        """Return all gaps, by run and step."""
+        return tuple(sorted(self._gaps.values(), key=lambda g: (g.run_id, g.step, g.code)))
+
+    def untold(self) -> tuple[Gap, ...]:
+        """Return those that came since this was asked last, for the log."""
+        untold, self._untold = tuple(self._untold), []
+        return untold
+
+    def add(self, place: Site, error: CheckpointError, now: datetime) -> None:
+        """Add a gap that an error explains."""
+        self._add(place, code=error.code, message=error.message, hint=error.hint, now=now)
+
+    def add_unusable(self, place: Site, readiness: NotYet | Rejected, now: datetime) -> None:
+        """Add a folder that stays unusable."""
+        message = f"{place.uri} cannot be evaluated: {readiness.reason}"
+        self._add(place, code=readiness.code, message=message, hint=readiness.hint, now=now)
+
+    def add_vanished(self, place: Site, what: str, now: datetime) -> None:
+        """Add a folder that is gone, unless its trouble was reported while it was there."""
+        if not any(uri == place.uri for uri, _ in self._gaps):
+            message = f"{place.uri} {what}"
+            self._add(place, code=CheckpointVanished.code, message=message, hint=ROTATION_HINT, now=now)
+
+    def add_missed(self, now: datetime) -> None:
+        """Add the steps that the trainer must have saved and deleted between two looks at the disk."""
+        for run_id, known in self._steps.items():
+            if self._is_first_look:
+                self._joined.setdefault(run_id, max(known))
+            for step in missed_steps(known):
+                known[step] = None
+                if step > self._joined[run_id]:
+                    place = _sibling(self._places[run_id], step)
+                    self.add_vanished(place, "was never seen, though the trainer saves in this rhythm", now)
+        self._is_first_look = False
+
+    def remember_step(self, place: Site, save_every: int | None, *, was_watched: bool = False) -> None:
+        """Note that a step exists; `was_watched`: an earlier process watched this run from it on, if not before."""
+        known = self._steps.setdefault(place.run_id, {})
+        known[place.step] = save_every or known.get(place.step)
+        self._places[place.run_id] = place
+        if was_watched:
+            self._joined[place.run_id] = min(place.step, self._joined.get(place.run_id, place.step))
+        elif not self._is_first_look:
+            self._joined.setdefault(place.run_id, place.step)
+
+    def forget(self, uri: str) -> None:
+        """Take back what was said about a folder, because it has become a checkpoint."""
+        self._gaps = {key: gap for key, gap in self._gaps.items() if key[0] != uri}
+
+    # --- private
+
+    def _add(self, place: Site, *, code: str, message: str, hint: str, now: datetime) -> None:
+        if (place.uri, code) in self._gaps:
+            return
+        gap = Gap(
+            run_id=place.run_id,
+            step=place.step,
+            source_uri=place.uri,
+            code=code,
+            message=message,
+            hint=hint,
+            seen_at=now,
+            is_inferred=isinstance(place, _Missed),
+        )
+        self._gaps[place.uri, code] = gap
+        self._untold.append(gap)
 
 
 def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[EvalRecord]) -> Iterator[Gap]:
@@ -27,3 +119,17 @@ def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[Eval
         earlier = before.get(gap.code)
         if earlier is None or finished_at is None or finished_at <= earlier.seen_at:
             yield gap
+
+
+# --- private
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Missed:
+    run_id: str
+    step: int
+    uri: str
+
+
+def _sibling(place: Site, step: int) -> _Missed:
+    return _Missed(run_id=place.run_id, step=step, uri=place.uri.rstrip("0123456789") + str(step))

@@ -70,11 +70,6 @@ class Observation:
     """When the last file event came; None: none ever did, as on a file server that others write to."""
 
 
-def is_settled(complete: Complete, newest_ns: int, unchanged_since: datetime, look: Observation) -> bool:
-    """Return whether a complete folder has stopped changing."""
-    return settles_in_s(complete, newest_ns, unchanged_since, look) == 0
-
-
 def gap_is_due(
     readiness: NotYet | Rejected, unchanged_since: datetime, now: datetime, settle_s: float, *, is_passed: bool
 ) -> bool:
@@ -113,7 +108,7 @@ def missed_steps(known: Mapping[int, int | None]) -> tuple[int, ...]:
 
 
 def settles_in_s(complete: Complete, newest_ns: int, unchanged_since: datetime, look: Observation) -> float:
-    """Return in how many seconds `is_settled` becomes true if nothing changes, 0 when it is.
+    """Return in how many seconds a complete folder will have stopped changing, 0 when it has.
 
     File times count only where trainer_state.json has proven the end: a file server's clock may be wrong. Then a short
     wait is enough where its writing was heard of: whatever came after it would be heard of too. File times in whole

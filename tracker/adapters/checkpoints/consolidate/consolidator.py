@@ -40,8 +40,9 @@ from tracker.adapters.checkpoints.files.dcp_index import ALLOWED, read_index
 from tracker.adapters.checkpoints.files.listing import facts_of_folder, read_document
 from tracker.adapters.checkpoints.files.raw_files import model_files
 from tracker.adapters.checkpoints.pins.hold import demand_unchanged, remove_folder, store_error
-from tracker.adapters.checkpoints.pins.manifest import Pin, read_pin, write_manifest
+from tracker.adapters.checkpoints.pins.manifest import read_pin, write_manifest
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG, CONFIG, DCP_INDEX, LATEST, Broken, RawKind, StateIndex
+from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.raw_state import PICKLE_HINT
 
 log = logging.getLogger(__name__)

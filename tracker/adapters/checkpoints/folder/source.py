@@ -14,20 +14,17 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable
-from concurrent.futures import Future
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
-from eval_jobs.errors import CheckpointError, StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import Consolidations, Consolidator
 from tracker.adapters.checkpoints.folder.hints import Hints
-from tracker.adapters.checkpoints.folder.lifecycle import Folders
 from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs
-from tracker.adapters.checkpoints.pins.hold import Pin, publish
+from tracker.adapters.checkpoints.folder.sweep import Folders, remove_pins
+from tracker.adapters.checkpoints.pins.findings import Findings, SteadyClock, log_gaps
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.completeness import WatchOptions
 from tracker.domain.records.types import Gap
@@ -64,18 +61,16 @@ class FilesystemSource:
         self._output_dir = output_dir.absolute()
         self._pins_dir = pins_dir.absolute()
         self._options = options
-        self._clock = clock
-        self._began_at, self._began_s = clock.now(), clock.monotonic_s()
+        self._clock = SteadyClock(clock)
         self._folders = Folders(run_name, self._output_dir, self._pins_dir, options)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._findings = Findings(self._folders.watchlist, self._lock)
         self._hint, self._wake, self._stopped = threading.Event(), threading.Event(), threading.Event()
         consolidator = Consolidator(
             python=options.python, allow_pickle=options.allow_pickle, log_dir=self._pins_dir.with_name("consolidation")
         )
         self._consolidations = Consolidations(consolidator, self._wake.set)
         self._thread: threading.Thread | None = None
-        self._fresh: list[Checkpoint] = []
-        self._returned: set[tuple[str, int, str, str]] = set()
         self._swept_at: datetime | None = None
         self._looked_s = -math.inf
         """Reading of the monotonic clock at the last look of any kind."""
@@ -88,17 +83,15 @@ class FilesystemSource:
         """Return every checkpoint that is complete and pinned, lowest step first, new content only."""
         if self._thread is None:
             self._start(now)
-        steady = self._steady_time()
+        steady = self._clock.now()
         self._sweep(steady)
         self._publish_settled(steady)
-        fresh = sorted(self._fresh, key=lambda c: (c.step, c.run_id, c.ready_at))
-        self._fresh = []
-        return tuple(c for c in fresh if self._is_first(c))
+        return self._findings.take()
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return every checkpoint that cannot be evaluated, found so far by this process, with the reason."""
         with self._lock:
-            return self._folders.gaps.found()
+            return self._folders.watchlist.gaps.found()
 
     def is_behind(self) -> bool:
         """Return whether the file server is away, or a sharded state is being put together."""
@@ -106,9 +99,11 @@ class FilesystemSource:
             return self._folders.outage.is_on or self._consolidations.is_busy()
 
     def give_up(self, now: datetime) -> None:  # noqa: ARG002 - part of the port
-        """Make a gap of every checkpoint that is not finished."""
+        """Make a gap of every checkpoint that is not finished; what cannot be read now is none."""
         with self._lock:
-            self._folders.give_up(self._steady_time())
+            if not self._folders.outage.is_on:
+                self._folders.watchlist.give_up(self._clock.now())
+                log_gaps(self._folders.watchlist)
 
     def wait(self, timeout_s: float) -> None:
         """Return after `timeout_s`, or earlier when something may have changed on disk or a hold has settled."""
@@ -138,18 +133,10 @@ class FilesystemSource:
     def _start(self, now: datetime) -> None:
         pins = find_pins(self._pins_dir, self._run_name, self._output_dir, now)
         with self._lock:
-            self._folders.restore(pins, self._steady_time())
-        self._fresh = _newest(pin for pin in pins if not pin.released)
+            remove_pins(self._folders.watchlist.restore(pins, self._clock.now()))
+        self._findings.restore(pins)
         self._thread = threading.Thread(target=self._watch, name="checkpoint-watch", daemon=True)
         self._thread.start()
-
-    def _steady_time(self) -> datetime:
-        """Return the time without the jumps of the clock since the start.
-
-        After a jump forwards nothing may look settled that was written a moment ago; after one backwards nothing may
-        have to wait for hours.
-        """
-        return self._began_at + timedelta(seconds=self._clock.monotonic_s() - self._began_s)
 
     def _watch(self) -> None:
         hints = None if self._options.polling else Hints(self._output_dir, self._hear)
@@ -158,7 +145,7 @@ class FilesystemSource:
             is_notified = (hints is not None and hints.follow()) or self._hint.wait(self._pause_s())
             self._hint.clear()
             # Without a hint one look a second is enough, whoever has it: a call of `ready`, or this thread.
-            if (is_notified or self._pause_s() <= PAUSE_S) and (self._sweep(self._steady_time()) or self._oversleeps()):
+            if (is_notified or self._pause_s() <= PAUSE_S) and (self._sweep(self._clock.now()) or self._oversleeps()):
                 self._wake.set()
             self._stopped.wait(PAUSE_S)
         if hints is not None:
@@ -167,12 +154,12 @@ class FilesystemSource:
     def _hear(self, path: str) -> None:
         if len(self._heard) > MAX_HEARD:
             self._heard.clear()  # a checkpoint that is held at this moment waits for the long settle time
-        self._heard[path] = self._heard[os.path.dirname(path)] = self._steady_time()  # noqa: PTH120 - text to text
+        self._heard[path] = self._heard[os.path.dirname(path)] = self._clock.now()  # noqa: PTH120 - text to text
         self._hint.set()
 
     def _settles_in_s(self) -> float | None:
         with self._lock:
-            return self._folders.settles_in_s(self._steady_time(), self._heard)
+            return self._folders.watchlist.settles_in_s(self._clock.now(), self._heard)
 
     def _oversleeps(self) -> bool:
         """Say whether a hold settles before `wait` returns: the event that makes its wait short came after it began."""
@@ -198,48 +185,15 @@ class FilesystemSource:
 
     def _publish_settled(self, now: datetime) -> None:
         for held, conversion in self._consolidations.ended():
-            self._publish(held, now, conversion)
+            self._findings.publish(held, now, final=conversion.result)
         hashed = 0
         while hashed < HASHED_BYTES:
             with self._lock:
-                pin = self._folders.next_settled(now, self._heard)
+                pin = self._folders.watchlist.next_due(now, self._heard)
             if pin is None:
                 return
             if pin.complete.raw is not None or pin.raw_weights:
                 self._consolidations.start(pin)
                 continue
             hashed += sum(f.size for f in pin.weights())
-            self._publish(pin, now)
-
-    def _publish(self, pin: Pin, now: datetime, conversion: Future[Pin] | None = None) -> None:
-        try:
-            checkpoint = publish(pin if conversion is None else conversion.result())
-        except CheckpointError as error:
-            with self._lock:
-                self._folders.refused(pin, error, now)
-        except StoreError as error:
-            with self._lock:
-                self._folders.postponed(pin, error)
-        else:
-            with self._lock:
-                self._folders.published(pin)
-            self._fresh.append(checkpoint)
-
-    def _is_first(self, checkpoint: Checkpoint) -> bool:
-        key = (checkpoint.run_id, checkpoint.step, checkpoint.digest, checkpoint.files_digest)
-        is_first = key not in self._returned
-        self._returned.add(key)
-        return is_first
-
-
-# --- private
-
-
-def _newest(pins: Iterable[Pin]) -> list[Checkpoint]:
-    """Return the published checkpoints; of the same weights under other small files, the pin that was made last."""
-    found: dict[tuple[str, int, str], Checkpoint] = {}
-    for pin in sorted(pins, key=lambda p: p.ready_ns):
-        checkpoint = pin.checkpoint
-        if checkpoint is not None:
-            found[checkpoint.run_id, checkpoint.step, checkpoint.digest] = checkpoint
-    return list(found.values())
+            self._findings.publish(pin, now)

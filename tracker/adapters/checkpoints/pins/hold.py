@@ -28,17 +28,17 @@ from eval_jobs.identity import content_hash
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
 from tracker.adapters.checkpoints.files.safetensors_file import read_weights
-from tracker.adapters.checkpoints.pins.manifest import MANIFEST, Pin, is_unchanged, read_pin, write_manifest
+from tracker.adapters.checkpoints.pins.manifest import MANIFEST, is_unchanged, read_pin, write_manifest
 from tracker.adapters.checkpoints.pins.soundness import PUBLISHED, demand_sound
 from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.listing import TRAINER_STATE, Facts, FileFact, RawKind, Site
+from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.tensors import WeightsContent
 from tracker.domain.checkpoints.watching import FileChange, change_of, time_of_ns
 
 __all__ = [
     "HELD",
     "MANIFEST",
-    "Pin",
     "demand_unchanged",
     "hold",
     "new_hold",
@@ -265,7 +265,7 @@ def _final(pin: Pin, digest: str) -> tuple[Path, Checkpoint | None]:
     earlier = _published(usual)
     if earlier is None or _is_alike(pin, earlier):
         return usual, None if earlier is None else earlier.checkpoint
-    small = [[name, (held / name).read_bytes().hex()] for name in _small_files(pin)]
+    small = [[name, (held / name).read_bytes().hex()] for name in sorted(pin.complete.small())]
     other = usual.with_name(f"{usual.name}-{content_hash(small)[:8]}")
     known = _published(other)
     return other, None if known is None else known.checkpoint
@@ -278,18 +278,14 @@ def _published(folder: Path) -> Pin | None:
 
 
 def _is_alike(pin: Pin, earlier: Pin) -> bool:
-    names = _small_files(pin)
+    names = pin.complete.small()
     held, other = Path(pin.folder), Path(earlier.folder)
-    return names == _small_files(earlier) and all((held / n).read_bytes() == (other / n).read_bytes() for n in names)
-
-
-def _small_files(pin: Pin) -> list[str]:
-    return sorted(name for name in pin.complete.held if name not in pin.complete.weights)
+    return names == earlier.complete.small() and all((held / n).read_bytes() == (other / n).read_bytes() for n in names)
 
 
 def _files_digest(pin: Pin) -> str:
     """Return the hash of what is served beside the weights. What the trainer notes for itself changes no answer."""
-    held, served = Path(pin.folder), (name for name in _small_files(pin) if name != TRAINER_STATE)
+    held, served = Path(pin.folder), sorted(pin.complete.small() - {TRAINER_STATE})
     return content_hash([[name, hashlib.sha256((held / name).read_bytes()).hexdigest()] for name in served])
 
 

@@ -13,7 +13,8 @@ from eval_jobs.errors import CheckpointError
 from eval_jobs.records.run_scope import is_of
 from tracker.adapters.checkpoints.files.safetensors_file import digest_weights
 from tracker.adapters.checkpoints.pins.hold import HELD, owner_mark, remove_folder
-from tracker.adapters.checkpoints.pins.manifest import Pin, is_unchanged, read_pin
+from tracker.adapters.checkpoints.pins.manifest import is_unchanged, read_pin
+from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.watching import time_of_ns
 
 log = logging.getLogger(__name__)

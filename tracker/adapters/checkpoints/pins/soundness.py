@@ -14,8 +14,9 @@ from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUn
 from eval_jobs.types import CheckpointFormat
 from tracker.adapters.checkpoints.files.listing import read_document
 from tracker.adapters.checkpoints.files.safetensors_file import read_tensors
-from tracker.adapters.checkpoints.pins.manifest import Pin, read_pin
+from tracker.adapters.checkpoints.pins.manifest import read_pin
 from tracker.domain.checkpoints.listing import ADAPTER_CONFIG, CONFIG, Broken, Document
+from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.tensor_names import Earlier, absent_by_config, compare_weights, tensors_text
 from tracker.domain.checkpoints.tensors import WeightsContent, never_written
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.pins.hold import HELD, store_error
-from tracker.adapters.checkpoints.pins.manifest import MANIFEST, Pin, read_pin, write_manifest
+from tracker.adapters.checkpoints.pins.manifest import MANIFEST, read_pin, write_manifest
+from tracker.domain.checkpoints.pin import Pin
 from tracker.ports import HeldPin
 
 log = logging.getLogger(__name__)

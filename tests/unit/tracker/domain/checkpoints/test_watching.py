@@ -15,7 +15,6 @@ from tracker.domain.checkpoints.watching import (
     Observation,
     change_of,
     gap_is_due,
-    is_settled,
     missed_steps,
     settles_in_s,
     time_of_ns,
@@ -48,6 +47,10 @@ def file(name: str, *, mtime_ns: int = 1, inode: int = 1) -> FileFact:
 
 def facts(*files: FileFact) -> Facts:
     return Facts(path="/x", mtime_ns=0, files=files)
+
+
+def is_settled(complete: Complete, newest_ns: int, unchanged_since: datetime, look: Observation) -> bool:
+    return settles_in_s(complete, newest_ns, unchanged_since, look) == 0
 
 
 def test_new_files_beside_the_held_ones_change_nothing() -> None:

@@ -85,14 +85,6 @@ def test_a_checkpoint_deleted_right_after_it_was_held_is_not_lost(watched: Watch
     assert watched.source.gaps() == ()
 
 
-def test_a_hold_survives_a_deletion_that_is_only_half_done(watched: Watched) -> None:
-    folder = trainer.save(watched.out, 10)
-    watched.look()
-    (folder / "model.safetensors").unlink()
-    (folder / "config.json").unlink()
-    assert [c.step for c in watched.look()] == [10]
-
-
 def test_an_overwritten_step_is_a_new_checkpoint_with_another_digest(watched: Watched) -> None:
     trainer.save(watched.out, 10, seed=1)
     (first,) = watched.settle()
@@ -166,23 +158,6 @@ def test_a_tokenizer_that_comes_after_the_weights_is_in_the_pin(watched: Watched
     assert watched.look(SETTLE_S - 1) == ()
     (checkpoint,) = watched.look(RESCAN_S)
     assert (Path(checkpoint.uri) / "tokenizer_config.json").exists()
-
-
-def test_a_save_without_trainer_state_waits_until_its_files_are_quiet(watched: Watched) -> None:
-    trainer.save_model(watched.out / "checkpoint-10", seed=1)
-    assert watched.look() == ()
-    shutil.rmtree(watched.out / "checkpoint-10")
-    assert watched.settle() == ()
-    assert watched.reasons() == [(10, "E-CKPT-VANISHED")]
-
-
-def test_a_save_without_trainer_state_is_sure_once_a_later_one_is_begun(watched: Watched) -> None:
-    trainer.save_model(watched.out / "checkpoint-10", seed=1)
-    watched.look()
-    (watched.out / "checkpoint-20").mkdir()
-    watched.look()
-    shutil.rmtree(watched.out / "checkpoint-10")
-    assert [c.step for c in watched.look()] == [10]
 
 
 def test_runs_in_sub_folders_and_symbolic_links(watched: Watched) -> None:

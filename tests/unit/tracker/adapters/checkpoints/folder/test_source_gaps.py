@@ -46,47 +46,6 @@ def test_a_half_written_checkpoint_is_never_returned_and_is_a_gap_once_later_one
     assert gap.hint
 
 
-def test_a_gap_that_becomes_good_is_taken_and_is_no_gap_any_more(watched: Watched) -> None:
-    folder = trainer.save(watched.out, 10)
-    (folder / "trainer_state.json").unlink()
-    trainer.save(watched.out, 20)
-    watched.settle()
-    assert watched.reasons() == [(10, "E-CKPT-INCOMPLETE")]
-    trainer.write_json(folder / "trainer_state.json", trainer.trainer_state(10))
-    assert watched.steps() == [10]
-    assert watched.source.gaps() == ()
-
-
-def test_a_checkpoint_that_vanishes_half_written_is_a_gap_with_what_was_missing(watched: Watched) -> None:
-    folder = trainer.save(watched.out, 10)
-    (folder / "model.safetensors").unlink()
-    watched.look()
-    shutil.rmtree(folder)
-    watched.look()
-    (gap,) = watched.source.gaps()
-    assert gap.code == "E-CKPT-VANISHED"
-    assert "holds no weights" in gap.message
-    watched.settle()
-    assert len(watched.source.gaps()) == 1
-
-
-def test_a_lost_step_that_was_never_seen_is_inferred_from_the_rhythm(watched: Watched) -> None:
-    for step in (10, 20):
-        trainer.save(watched.out, step)
-        watched.settle()
-    trainer.save(watched.out, 50)
-    assert watched.steps() == [50]
-    assert watched.reasons() == [(30, "E-CKPT-VANISHED"), (40, "E-CKPT-VANISHED")]
-    assert watched.source.gaps()[0].source_uri == str(watched.out / "checkpoint-30")
-
-
-def test_holes_from_before_the_first_look_are_not_ours(watched: Watched) -> None:
-    for step in (10, 20, 50):
-        trainer.save(watched.out, step)
-    assert watched.steps() == [10, 20, 50]
-    assert watched.source.gaps() == ()
-
-
 def test_a_lost_step_that_only_a_killed_process_knew_of_is_found_again(tmp_path: Path) -> None:
     with watching(tmp_path) as watched:
         for step in (10, 20, 40):
@@ -152,14 +111,3 @@ def test_pins_that_cannot_be_written_lose_nothing_while_the_checkpoint_lives(wat
     assert watched.source.gaps() == ()
     watched.pins.parent.unlink()
     assert watched.steps() == [10]
-
-
-def test_a_checkpoint_that_could_not_be_pinned_before_it_vanished_is_a_gap_with_the_reason(watched: Watched) -> None:
-    trainer.save(watched.out, 10)
-    watched.pins.parent.write_text("a file where the folder of pins should be")
-    watched.look()
-    shutil.rmtree(watched.out / "checkpoint-10")
-    watched.look()
-    (gap,) = watched.source.gaps()
-    assert gap.code == "E-CKPT-VANISHED"
-    assert "cannot be pinned" in gap.message

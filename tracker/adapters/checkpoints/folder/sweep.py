@@ -1,0 +1,155 @@
+"""Looks at the trainer's checkpoint folders and holds what is complete, as `Watchlist` decides.
+
+Only our own pins are written. Not safe for threads: `FilesystemSource` holds a lock around every call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from eval_jobs.errors import StoreError
+from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
+from tracker.adapters.checkpoints.folder.outage import Outage
+from tracker.adapters.checkpoints.pins.findings import Complaints, log_gaps
+from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
+from tracker.domain.checkpoints.completeness import Complete, WatchOptions
+from tracker.domain.checkpoints.lifecycle import Watched
+from tracker.domain.checkpoints.listing import Facts
+from tracker.domain.checkpoints.pin import Pin
+from tracker.domain.checkpoints.unusable import not_yet
+from tracker.domain.checkpoints.watchlist import Watchlist
+
+log = logging.getLogger(__name__)
+
+_AWAY_HINT = "look at the file server or the disk; it is taken when it can be read again"
+
+
+class Folders:
+    """All checkpoint folders of one output folder."""
+
+    def __init__(self, run_name: str, output_dir: Path, pins_dir: Path, options: WatchOptions) -> None:
+        self._run_name = run_name
+        self._output_dir = output_dir
+        self._pins_dir = pins_dir
+        self._options = options
+        self._root = output_dir
+        """The same without symbolic links, as of the last sweep."""
+        self._complaints = Complaints()
+        self.watchlist = Watchlist(options, is_bucket=False)
+        self.outage = Outage()
+
+    def sweep(self, now: datetime, *, is_full: bool) -> bool:
+        """Look at every folder once and hold what is complete; return whether something happened.
+
+        Args:
+            now: the current time.
+            is_full: look into finished folders too, and not only whether their entries changed.
+        """
+        self.outage.begin_look()
+        places = self._places()
+        if places is None:
+            self.watchlist.all_unseen(now)
+            return False
+        if is_full:
+            self.watchlist.retry()
+        self._root = self._output_dir.resolve()
+        last = {place.run_id: place.step for place in places}
+        before = self.watchlist.news()
+        is_new = False
+        for place in places:
+            is_new |= self._look(place, now, is_full=is_full, is_passed=place.step < last[place.run_id])
+        remove_pins(self.watchlist.keep({place.uri for place in places}, now))
+        for one in self.watchlist.overdue(now):
+            self.watchlist.add_gap(one, now)
+        self.watchlist.gaps.add_missed(now)
+        log_gaps(self.watchlist)
+        return is_new or before != self.watchlist.news()
+
+    # --- private
+
+    def _places(self) -> tuple[CheckpointLocation, ...] | None:
+        places: tuple[CheckpointLocation, ...] = ()
+        try:
+            places = places_in(
+                self._output_dir, run_name=self._run_name, pattern=self._options.pattern, skip=self._pins_dir
+            )
+        except FileNotFoundError:
+            self._complaints.say(f"{self._output_dir} does not exist yet; waiting for the trainer to create it")
+        except OSError as error:
+            # Not the same as empty: a file server that is away for a moment has deleted nothing.
+            self._complaints.say(f"{self._output_dir} cannot be read: {error.strerror}; trying again")
+            self.outage.is_on = True
+            return None
+        if places:
+            self.outage.remember(self._output_dir)
+        elif self.outage.is_unmounted(self._output_dir):
+            self._complaints.say(f"{self._output_dir} is not mounted: waiting for the file system with its checkpoints")
+            self.outage.is_on = True
+            return None
+        return places
+
+    def _look(self, place: CheckpointLocation, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
+        """Look at one folder; return whether something new is held."""
+        try:
+            is_new = self._look_into(place, now, is_full=is_full, is_passed=is_passed)
+        except OSError as error:
+            why = error.strerror or str(error)
+            self.watchlist.unseen(place.uri, now)
+            self._complaints.say(f"{place.path} cannot be read: {why}; trying again")
+            if self.outage.note(place.path, now):
+                self.watchlist.gaps.add_unusable(place, not_yet(f"it cannot be read: {why}", hint=_AWAY_HINT), now)
+            return False
+        self.outage.end(place.path)
+        return is_new
+
+    def _look_into(self, place: CheckpointLocation, now: datetime, *, is_full: bool, is_passed: bool) -> bool:
+        one = self.watchlist.known(place.uri)
+        if one is not None and one.is_taken and not is_full and not _is_touched(place, one):
+            return False
+        facts = facts_of_folder(place.path, self._root)
+        if facts is None:
+            return False  # the next sweep finds it gone
+        step = self.watchlist.look(place, facts, now, is_full=is_full, is_passed=is_passed)
+        config_from = self._options.config_from
+        listing = read_listing(facts, place.step, config_from=config_from) if step.is_read else None
+        complete = self.watchlist.note(step, listing)
+        remove_pins(() if step.useless is None else (step.useless,))
+        return complete is not None and self._hold(place, facts, complete, is_copy=step.after.is_overwritten)
+
+    def _hold(self, place: CheckpointLocation, facts: Facts, complete: Complete, *, is_copy: bool) -> bool:
+        """Hold a complete folder; return whether that was possible."""
+        try:
+            pin = hold(place, facts, complete, self._pins_dir, copy_weights=is_copy)
+        except StoreError as error:
+            self._complaints.say(str(error))
+            self.watchlist.not_held(place.uri, error.message)
+            return False
+        if pin is None:
+            return False
+        log.info("%s step %d is complete and held", place.run_id, place.step)
+        self.watchlist.held(place.uri, pin)
+        if not pin.is_linked() and not is_copy:
+            self._complaints.say(
+                f"weights cannot be linked from {self._output_dir} to {self._pins_dir} and are copied instead, which "
+                "takes time and space: put run.state_dir on the file system of the checkpoints"
+            )
+        return True
+
+
+def remove_pins(useless: Iterable[Pin]) -> None:
+    """Delete holds that are of no use."""
+    for pin in useless:
+        remove_folder(Path(pin.folder))
+
+
+# --- private
+
+
+def _is_touched(place: CheckpointLocation, one: Watched) -> bool:
+    try:
+        return place.path.stat().st_mtime_ns != one.facts.mtime_ns
+    except OSError:
+        return True

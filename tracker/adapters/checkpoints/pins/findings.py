@@ -1,0 +1,115 @@
+"""What every source does with its holds: publishes them, and tells each content once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from eval_jobs.errors import CheckpointError, ConsolidationFailed, StoreError
+from eval_jobs.ports import Clock
+from eval_jobs.types import Checkpoint
+from tracker.adapters.checkpoints.pins.hold import publish, remove_folder
+from tracker.domain.checkpoints.pin import Pin
+from tracker.domain.checkpoints.watchlist import Watchlist
+
+log = logging.getLogger(__name__)
+
+
+class SteadyClock:
+    """The time without the jumps of the clock since the start.
+
+    After a jump forwards nothing may look settled that was written a moment ago; after one backwards nothing may have
+    to wait for hours.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_at, self._began_s = clock.now(), clock.monotonic_s()
+
+    def now(self) -> datetime:
+        """Return the time."""
+        return self._began_at + timedelta(seconds=self._clock.monotonic_s() - self._began_s)
+
+
+class Complaints:
+    """Logs a trouble that lasts over many looks once."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def say(self, message: str) -> None:
+        """Log it, unless it was said before."""
+        if message not in self._said:
+            log.warning("%s", message)
+            self._said.add(message)
+
+
+class Findings:
+    """Checkpoints that were published and that nobody has been told of yet. Safe to use from several threads."""
+
+    def __init__(self, watchlist: Watchlist, lock: threading.RLock) -> None:
+        """Publish what `watchlist` hands out, which `lock` guards."""
+        self._watchlist = watchlist
+        self._watchlist_lock = lock
+        self._lock = threading.Lock()
+        self._complaints = Complaints()
+        self._fresh: list[Checkpoint] = []
+        self._returned: set[tuple[str, int, str, str]] = set()
+
+    def restore(self, pins: Sequence[Pin]) -> None:
+        """Take over what was published before; of the same weights under other small files, what was pinned last."""
+        newest: dict[tuple[str, int, str], Checkpoint] = {}
+        for pin in sorted(pins, key=lambda p: p.ready_ns):
+            checkpoint = pin.checkpoint
+            if checkpoint is not None and not pin.released:
+                newest[checkpoint.run_id, checkpoint.step, checkpoint.digest] = checkpoint
+        self._fresh = list(newest.values())
+
+    def publish(self, pin: Pin, now: datetime, *, final: Callable[[], Pin] | None = None) -> None:
+        """Publish a hold that is due; what is useless becomes a gap, and what fails here and now is postponed.
+
+        Args:
+            pin: as it was handed out.
+            now: the current time.
+            final: gives what is published in its place, or raises as publishing does.
+        """
+        try:
+            checkpoint = publish(pin if final is None else final())
+        except CheckpointError as error:
+            with self._watchlist_lock:
+                self._watchlist.gaps.add(pin, error, now)
+                log_gaps(self._watchlist)
+            if not isinstance(error, ConsolidationFailed):
+                remove_folder(Path(pin.folder))
+        except StoreError as error:
+            self._complaints.say(str(error))
+            with self._watchlist_lock:
+                self._watchlist.postponed(pin)
+        else:
+            with self._watchlist_lock:
+                self._watchlist.gaps.forget(pin.uri)  # nothing is wrong with its source any more
+            with self._lock:
+                self._fresh.append(checkpoint)
+
+    def take(self) -> tuple[Checkpoint, ...]:
+        """Return what is new, lowest step first, each content once."""
+        with self._lock:
+            fresh, self._fresh = sorted(self._fresh, key=lambda c: (c.step, c.run_id, c.ready_at)), []
+            return tuple(checkpoint for checkpoint in fresh if self._is_first(checkpoint))
+
+    # --- private
+
+    def _is_first(self, checkpoint: Checkpoint) -> bool:
+        key = (checkpoint.run_id, checkpoint.step, checkpoint.digest, checkpoint.files_digest)
+        is_first = key not in self._returned
+        self._returned.add(key)
+        return is_first
+
+
+def log_gaps(watchlist: Watchlist) -> None:
+    """Log the gaps that are new."""
+    for gap in watchlist.gaps.untold():
+        log.warning("%s step %d is a gap: %s (%s)", gap.run_id, gap.step, gap.message, gap.hint)
