@@ -28,17 +28,17 @@ class Gaps:
         self._joined: dict[str, int] = {}
         """Per run: the step before which nothing is known of what the trainer did."""
         self._places: dict[str, Site] = {}
-        self._untold: list[Gap] = []
+        self._unreported: list[Gap] = []
         self._is_first_look = True
 
     def found(self) -> tuple[Gap, ...]:
         """Return all gaps, by run and step."""
         return tuple(sorted(self._gaps.values(), key=lambda g: (g.run_id, g.step, g.code)))
 
-    def untold(self) -> tuple[Gap, ...]:
+    def unreported(self) -> tuple[Gap, ...]:
         """Return those that came since this was asked last, for the log."""
-        untold, self._untold = tuple(self._untold), []
-        return untold
+        unreported, self._unreported = tuple(self._unreported), []
+        return unreported
 
     def add(self, place: Site, error: CheckpointError, now: datetime) -> None:
         """Add a gap that an error explains."""
@@ -97,7 +97,7 @@ class Gaps:
             is_inferred=isinstance(place, _Missed),
         )
         self._gaps[place.uri, code] = gap
-        self._untold.append(gap)
+        self._unreported.append(gap)
 
 
 def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[EvalRecord]) -> Iterator[Gap]:

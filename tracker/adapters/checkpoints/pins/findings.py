@@ -111,5 +111,5 @@ class Findings:
 
 def log_gaps(watchlist: Watchlist) -> None:
     """Log the gaps that are new."""
-    for gap in watchlist.gaps.untold():
+    for gap in watchlist.gaps.unreported():
         log.warning("%s step %d is a gap: %s (%s)", gap.run_id, gap.step, gap.message, gap.hint)

@@ -53,8 +53,8 @@ def test_a_rest_cost_what_its_checkpoint_cost_until_then() -> None:
         assert with_cost_so_far(record, known) is record
     assert [with_cost_so_far(r, known).cost for r in (rest, later)] == [total([COST] * 2), total([COST] * 3)]
     assert with_cost_so_far(replace(rest, cost=None), known).cost is None
-    untold = replace(screen, cost=None)
-    assert with_cost_so_far(rest, (untold, rest)).cost == COST
+    unreported = replace(screen, cost=None)
+    assert with_cost_so_far(rest, (unreported, rest)).cost == COST
 
 
 def test_what_nobody_told_is_not_shown_as_nothing() -> None:

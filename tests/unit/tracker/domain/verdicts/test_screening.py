@@ -176,9 +176,9 @@ def test_the_history_marks_what_rests_on_a_part_and_says_what_was_saved() -> Non
 
 def test_nothing_is_said_of_savings_where_nothing_was_screened() -> None:
     assert savings_of([verdict(VerdictWord.INCONCLUSIVE)]) is None
-    untold = savings_of([verdict(VerdictWord.INCONCLUSIVE, replace(PART, tokens=None))])
-    assert untold is not None
-    assert "tokens" not in savings_text(untold)
+    unreported = savings_of([verdict(VerdictWord.INCONCLUSIVE, replace(PART, tokens=None))])
+    assert unreported is not None
+    assert "tokens" not in savings_text(unreported)
 
 
 def test_a_part_survives_being_written_down() -> None:
