@@ -83,7 +83,7 @@ def edit_json(folder: Path, name: str, **changes: object) -> Path:
     return folder
 
 
-def without(name: str) -> Callable[[Path], object]:
+def without(name: str) -> Callable[[Path], Path]:
     """Return what takes a tensor away."""
     return lambda folder: edit_tensors(folder, lambda tensors: tensors.pop(name))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.containers import Containers, stopped
-from tests.tiny_model import write_checkpoint
+from tests.swap_models import write_quantised
 from tests.trainer import trainer_state
 
 OWNER = 12345
@@ -77,9 +77,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(runs: Path, step: int) -> None:
-    """Write a checkpoint as the user that trains; weights can be read by their owner only."""
+    """Write a checkpoint in int8 as the user that trains; weights can be read by their owner only."""
     (runs / "my-run").mkdir(exist_ok=True)
-    folder = write_checkpoint(runs / "my-run" / f".checkpoint-{step}", seed=step)
+    folder = write_quantised(runs / "my-run" / f".checkpoint-{step}", seed=step)
     (folder / "trainer_state.json").write_text(json.dumps(trainer_state(step)))
     (folder / "model.safetensors").chmod(0o600)
     for path in (runs, runs / "my-run", folder, *folder.iterdir()):

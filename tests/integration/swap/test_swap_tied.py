@@ -17,7 +17,7 @@ from eval_jobs.errors import CanaryFailed, SwapFailed, SwapRefused
 from tests.integration.left_behind import writers
 from tests.integration.swap.conftest import Answers
 from tests.requires import requires_binary
-from tests.swap_models import UNFIT, store_as_bf16, write_tied
+from tests.swap_models import DOWN, UNFIT, K, store_as_bf16, without, write_tied
 from tests.swap_servers import SwapServer, swap_server
 from tests.tiny_model import write_checkpoint
 
@@ -82,8 +82,27 @@ def test_an_output_layer_of_its_own_does_not_go_into_a_tied_model(pair: tuple[Ti
     pair[0].server.swap(pair[0].folder)
 
 
+@pytest.mark.parametrize("name", [DOWN, K])
+def test_vllm_alone_takes_weights_with_a_missing_tensor_for_whole(
+    name: str, pair: tuple[Tied, Tied], tmp_path: Path
+) -> None:
+    """Like those below: nothing mends the server, as what was computed from NaN may stay in its cache."""
+    own, other = pair
+    unfit = store_as_bf16(without(name)(write_tied(tmp_path / "unfit", seed=1)))
+    assert own.server.plain_reload(own.folder).is_ok  # what is missing may be left from before: not from the same ones
+    assert own.server.plain_reload(unfit).is_ok
+    assert own.server.canaries_or_none() not in (own.cold, other.cold)
+
+
+def test_answers_that_are_no_numbers_are_an_error_of_the_canaries(pair: tuple[Tied, Tied], tmp_path: Path) -> None:
+    unfit = write_tied(tmp_path / "unfit", seed=1)
+    UNFIT["NaN"][0](unfit)
+    assert pair[0].server.plain_reload(store_as_bf16(unfit)).is_ok
+    with pytest.raises(CanaryFailed, match="the probability of a token is NaN or Inf"):
+        pair[0].server.canaries()
+
+
 def test_after_a_reload_that_vllm_alone_refuses_the_engine_is_dead(pair: tuple[Tied, Tied], tmp_path: Path) -> None:
-    """Runs after all others of this server: nothing mends it."""
     server = pair[0].server
     unfit = write_checkpoint(tmp_path / "unfit", seed=1)
     UNFIT["another hidden size"][0](unfit)

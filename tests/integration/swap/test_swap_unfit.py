@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from eval_jobs.errors import CanaryFailed, SwapRefused
+from eval_jobs.errors import SwapRefused
 from eval_jobs.serve.process.control import post_to_engine
 from tests.integration.swap.conftest import Answers
-from tests.swap_models import UNFIT, edit_json, without
-from tests.swap_servers import SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of, swap_server
+from tests.swap_models import UNFIT, edit_json
+from tests.swap_servers import SWAP_TIMEOUT_S, SwapServer, layout_digest_of, record_of
 from tests.tiny_model import write_checkpoint
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
@@ -27,13 +26,6 @@ SEEN_BY_WORKER = (
 def unfit(tmp_path: Path) -> Path:
     """The weights of `b`, to be spoilt."""
     return write_checkpoint(tmp_path / "unfit", seed=1)
-
-
-@pytest.fixture(scope="module")
-def spoilt(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SwapServer]:
-    """A server that nothing else is asked of: NaN that was computed once may stay in its cache beyond any swap."""
-    with swap_server(tmp_path_factory.mktemp("spoilt-server"), models / "a") as started:
-        yield started
 
 
 @pytest.mark.parametrize("what", UNFIT)
@@ -69,16 +61,6 @@ def test_other_weights_than_those_that_were_pinned_are_refused(on_a: SwapServer,
     assert on_a.canaries() == cold_a
 
 
-@pytest.mark.parametrize("name", ["model.layers.0.mlp.down_proj.weight", "model.layers.0.self_attn.k_proj.weight"])
-def test_vllm_alone_takes_weights_with_a_missing_tensor_for_whole(
-    name: str, spoilt: SwapServer, cold_a: Answers, cold_b: Answers, models: Path, unfit: Path
-) -> None:
-    assert spoilt.plain_reload(models / "a").is_ok  # what is missing may be left from before: not from the same weights
-    without(name)(unfit)
-    assert spoilt.plain_reload(unfit).is_ok
-    assert spoilt.canaries_or_none() not in (cold_a, cold_b)
-
-
 def test_vllm_alone_serves_another_rope_theta_with_the_old_one(on_a: SwapServer, cold_b: Answers, unfit: Path) -> None:
     edit_json(unfit, "config.json", rope_parameters={"rope_type": "default", "rope_theta": 500.0})
     assert on_a.plain_reload(unfit).is_ok
@@ -90,13 +72,6 @@ def test_vllm_alone_serves_another_chat_template_with_the_old_one(on_a: SwapServ
     UNFIT["another chat template"][0](unfit)
     assert on_a.plain_reload(unfit).is_ok
     assert chat_prompt(on_a) == before
-
-
-def test_answers_that_are_no_numbers_are_an_error_of_the_canaries(spoilt: SwapServer, unfit: Path) -> None:
-    UNFIT["NaN"][0](unfit)
-    assert spoilt.plain_reload(unfit).is_ok
-    with pytest.raises(CanaryFailed, match="the probability of a token is NaN or Inf"):
-        spoilt.canaries()
 
 
 # --- private
