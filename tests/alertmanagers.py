@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests import starts
 from tests.requires import requires_binary
+from tests.shared_servers import alone_with, free_port, start_detached, stop_detached
 
 PATIENCE_S = 60.0
 """Far more than it needs on a machine that does much else."""
 
 
 class AlertmanagerServer:
-    """A server that a test may stop and start again on the same address."""
+    """A server that a test may stop and start again on the same address; it forgets its alerts then."""
 
-    def __init__(self, folder: Path, *, receiver: str = "", password_hash: str = "") -> None:
-        self._program = requires_binary("prometheus-alertmanager")
+    NAME = "alertmanager"
+
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(exist_ok=True)
+        self._auth: tuple[str, str] | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://{self._address}"
+
+    def start(self, *, receiver: str = "", password_hash: str = "") -> None:
+        """Start it, with an address that news are sent to, and with a password of the user `me`, or without."""
         hooks = [{"url": receiver, "send_resolved": True}] if receiver else []
         route = {"receiver": "us", "group_by": ["run"], "group_wait": "200ms", "group_interval": "1s"}
         config = {"route": route, "receivers": [{"name": "us", "webhook_configs": hooks}]}
-        (folder / "config.yml").write_text(json.dumps(config))  # JSON is YAML
-        (folder / "web.yml").write_text(
-            json.dumps({"basic_auth_users": {"me": password_hash}} if password_hash else {})
-        )
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._address = f"127.0.0.1:{probe.getsockname()[1]}"
+        (self._folder / "config.yml").write_text(json.dumps(config))  # JSON is YAML
+        users = {"me": password_hash} if password_hash else {}
+        (self._folder / "web.yml").write_text(json.dumps({"basic_auth_users": users} if users else {}))
         self._auth = ("me", "secret") if password_hash else None
-        self.url = f"http://{self._address}"
-
-    def start(self) -> None:
+        if not (self._folder / "address").exists():
+            (self._folder / "address").write_text(f"127.0.0.1:{free_port()}")
         options = {
             "config.file": self._folder / "config.yml",
             "storage.path": self._folder / "data",
@@ -47,15 +50,12 @@ class AlertmanagerServer:
             "web.listen-address": self._address,
             "cluster.listen-address": "",
         }
-        command = [str(self._program), *(f"--{key}={value}" for key, value in options.items())]
-        starts.note("alertmanager")
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        eventually(self._is_ready)
+        command = [str(requires_binary("prometheus-alertmanager")), *(f"--{k}={v}" for k, v in options.items())]
+        start_detached(command, self._folder, self._is_ready)
 
     def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait()
+        """Stop it."""
+        stop_detached(self._folder)
 
     def alerts(self) -> list[dict[str, Any]]:
         """Return what is firing, as its own page asks."""
@@ -64,8 +64,11 @@ class AlertmanagerServer:
         found: list[dict[str, Any]] = reply.json()
         return found
 
+    @property
+    def _address(self) -> str:
+        return (self._folder / "address").read_text()
+
     def _is_ready(self) -> bool:
-        assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
             return httpx.get(f"{self.url}/-/ready", auth=self._auth, trust_env=False).status_code == 200
         except httpx.TransportError:
@@ -80,3 +83,16 @@ def eventually(condition: Callable[[], bool]) -> None:
             return
         pause.wait(0.05)
     raise AssertionError(f"not within {PATIENCE_S} s")
+
+
+@contextmanager
+def alertmanager(*, receiver: str = "", password_hash: str = "") -> Iterator[AlertmanagerServer]:
+    """Have the server that all tests share to oneself, with settings of its own and without alerts."""
+    with alone_with(AlertmanagerServer) as server:
+        server.stop()
+        server.start(receiver=receiver, password_hash=password_hash)
+        try:
+            yield server
+        finally:
+            server.stop()
+            server.start()

@@ -1,4 +1,4 @@
-"""A real headless Chromium for tests that look at pages.
+"""The real headless Chromium of all tests, for those that look at pages.
 
     with open_page("http://127.0.0.1:5000") as page:
         wait_for_texts(page, "facts", "train/loss")
@@ -17,10 +17,14 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from tests import starts
 from tests.requires import requires_binary
+from tests.shared_servers import alone_with, start_detached
 
 CHROMIUM_ARGS = (
+    "--headless",
+    "--hide-scrollbars",
+    "--force-color-profile=srgb",
+    "--remote-debugging-port=0",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -57,6 +61,25 @@ LOW_CONTRAST = """() => {
 """Script for `page.evaluate`: the elements whose visible text has a contrast below 4.5 to what is behind it."""
 
 
+class Chromium:
+    """The browser of all tests, one of which uses it at a time."""
+
+    NAME = "chromium"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._profile = folder / "profile"
+
+    @property
+    def url(self) -> str:
+        """Where it is told what to do."""
+        return f"http://127.0.0.1:{(self._profile / 'DevToolsActivePort').read_text().split()[0]}"
+
+    def start(self) -> None:
+        command = [str(requires_binary("chromium")), *CHROMIUM_ARGS, f"--user-data-dir={self._profile}", "about:blank"]
+        start_detached(command, self._folder, (self._profile / "DevToolsActivePort").exists)
+
+
 @contextmanager
 def open_page(
     url: str,
@@ -75,12 +98,11 @@ def open_page(
         height: of the window, in pixels.
         fail_on_page_error: whether an uncaught error in the page's scripts fails the test.
     """
-    chromium = requires_binary("chromium")
-    starts.note("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=list(CHROMIUM_ARGS))
+    with alone_with(Chromium) as chromium, sync_playwright() as playwright:
+        browser = playwright.chromium.connect_over_cdp(chromium.url)
+        context = browser.new_context(viewport={"width": width, "height": height})
         try:
-            page = browser.new_page(viewport={"width": width, "height": height})
+            page = context.new_page()
             page.set_default_timeout(TIMEOUT_MS)
             errors: list[str] = []
             page.on("pageerror", lambda error: errors.append(str(error)))
@@ -89,6 +111,7 @@ def open_page(
             page.goto(url)
             yield page
         finally:
+            context.close()
             browser.close()
     assert not (fail_on_page_error and errors), f"the page threw: {errors}"
 

@@ -21,18 +21,15 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import starts
+from tests import shared_servers, starts
 from tests.deep import sized
 
 if TYPE_CHECKING:
     from tests.vllm_series import Series
 
 VLLM_CACHE = "VLLM_CACHE_ROOT"
-TOGETHER = {
-    "vllm": ("pytest.mark.vllm",),
-    "postgresql": ("tests.postgres import", "postgres_url", "reopen", "tests.contract.queues import"),
-}
-"""Groups of files that share a server, and what stands in a file of each; two vLLM also need twice the memory."""
+TOGETHER = {"vllm": ("pytest.mark.vllm",)}
+"""Groups of files that share a server of one process, and what stands in a file of each."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     settings.load_profile("patient")
     starts.begin(config)
+    shared_servers.begin(config)
     if VLLM_CACHE not in os.environ:  # else vLLM starts a Python more to inspect the model's class, each time anew
         folder = tempfile.mkdtemp(prefix="vllm-cache-")
         os.environ[VLLM_CACHE] = folder

@@ -1,87 +1,99 @@
-"""A PostgreSQL server of our own for tests, run as the user `postgres` because initdb refuses to run as root."""
+"""The PostgreSQL server of all tests, run as the user `postgres` because initdb refuses to run as root.
+
+with shared(PostgresServer) as server:
+    url = server.new_database()
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-import socket
+import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
+import psycopg
 from sqlalchemy import text
 
 from eval_jobs.queue.database_sql import open_database
-from tests import starts
 from tests.requires import requires_binary
+from tests.shared_servers import free_port, start_detached, stop_detached
+
+WITH_PASSWORD = "who_needs_a_password"  # noqa: S105 - a name
+"""The role of users who enter with a password only."""
 
 
 class PostgresServer:
-    """A server that a test may stop and start again. `url` has no name of a database."""
+    """A server that a test may stop and start again."""
 
-    def __init__(self) -> None:
-        self._programs = requires_binary("initdb", "postgresql").parent
-        # Not pytest's folder: its parents are closed to other users.
-        self._home = Path(tempfile.mkdtemp(prefix="tracker-postgres-"))
+    NAME = "postgresql"
+
+    def __init__(self, folder: Path) -> None:
+        self._programs = requires_binary("postgres", "postgresql").parent
+        self._folder = folder
         self._as_postgres: list[str] = []
         if os.geteuid() == 0:
             self._as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-            shutil.chown(self._home, "postgres", "postgres")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
-        self.url = f"postgresql+psycopg://postgres@127.0.0.1:{self._port}"
 
-    def create(self) -> None:
-        self._run("initdb", "-A", "trust", "-U", "postgres", "--no-sync")
+    @property
+    def url(self) -> str:
+        """Address of the server, without a name of a database."""
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        options = f"-p {self._port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off"
-        starts.note("postgresql")
-        self._run("pg_ctl", "-o", options, "-l", str(self._home / "log"), "-w", "start")
+        """Start it, the first time with a new cluster."""
+        is_new = not (self._folder / "data").exists()
+        if is_new:
+            self._create()
+        program = [*self._as_postgres, str(self._programs / "postgres"), "-D", str(self._folder / "data")]
+        options = ["-p", self._port, "-k", str(self._folder), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]
+        start_detached([*program, *options], self._folder, self._is_ready)
+        if is_new:
+            self._run_sql(f"CREATE ROLE {WITH_PASSWORD}")
 
-    def add_user(self, name: str, password: str) -> None:
-        """Add a user who enters with a password only."""
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it; by SIGQUIT as in a crash."""
+        stop_detached(self._folder, how)
+
+    def new_database(self, owner: str = "postgres") -> str:
+        """Return the URL of a new, empty database that its owner enters."""
+        name = f"test_{uuid4().hex}"
+        self._run_sql(f"CREATE DATABASE {name} OWNER {owner}")
+        return f"{self.url.replace('postgres@', f'{owner}@')}/{name}"
+
+    def new_user(self, password: str) -> str:
+        """Return the name of a new user who enters with this password only."""
+        name = f"user_{uuid4().hex}"
+        self._run_sql(f"CREATE ROLE {name} LOGIN PASSWORD '{password}' IN ROLE {WITH_PASSWORD}")
+        return name
+
+    # --- private
+
+    @property
+    def _port(self) -> str:
+        return (self._folder / "port").read_text()
+
+    def _create(self) -> None:
+        (self._folder / "port").write_text(str(free_port()))
+        if self._as_postgres:
+            shutil.chown(self._folder, "postgres", "postgres")
+        command = [str(self._programs / "initdb"), "-A", "trust", "-U", "postgres", "--no-sync"]
+        command += ["-D", str(self._folder / "data")]
+        subprocess.run([*self._as_postgres, *command], cwd=self._folder, check=True, stdout=subprocess.DEVNULL)
+        hba = self._folder / "data" / "pg_hba.conf"
+        hba.write_text(f"host all +{WITH_PASSWORD} 127.0.0.1/32 scram-sha-256\n{hba.read_text()}")
+
+    def _is_ready(self) -> bool:
+        try:
+            psycopg.connect(host="127.0.0.1", port=int(self._port), user="postgres", dbname="postgres").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run_sql(self, *statements: str) -> None:
         engine = open_database(f"{self.url}/postgres")
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            hba = Path(str(connection.scalar(text("SHOW hba_file"))))
-            hba.write_text(f"host all {name} 127.0.0.1/32 scram-sha-256\n{hba.read_text()}")
-            connection.execute(text("SELECT pg_reload_conf()"))
-            connection.execute(text(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'"))
-            connection.execute(text(f"GRANT ALL ON SCHEMA public TO {name}"))
+            for statement in statements:
+                connection.execute(text(statement))
         engine.dispose()
-
-    def stop(self, mode: str = "fast") -> None:
-        """Stop it; `immediate` is like a crash."""
-        self._run("pg_ctl", "-m", mode, "stop")
-
-    def remove(self) -> None:
-        shutil.rmtree(self._home, ignore_errors=True)
-
-    def _run(self, program: str, *args: str) -> None:
-        command = [*self._as_postgres, str(self._programs / program), "-D", str(self._home / "data"), *args]
-        subprocess.run(command, cwd=self._home, check=True, stdout=subprocess.DEVNULL)
-
-
-@contextmanager
-def postgres_server() -> Iterator[str]:
-    """Run a server and yield the URL of its database without a name: `postgresql+psycopg://postgres@127.0.0.1:PORT`."""
-    with restartable_postgres() as server:
-        yield server.url
-
-
-@contextmanager
-def restartable_postgres() -> Iterator[PostgresServer]:
-    """Run a server that the test may stop and start; it must run in the end."""
-    server = PostgresServer()
-    try:
-        server.create()
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
-    finally:
-        server.remove()

@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 VARIABLE = "TESTS_START_SERVERS"
-BY_LOG = {"vllm": ("*.log", b"Application startup complete"), "evaluator": ("evaluator*.log", b"")}
+BY_LOG = {
+    "vllm": ("*.log", b"Application startup complete"),
+    "mlflow": ("mlflow-server.log", b"Application startup complete"),
+    "evaluator": ("evaluator*.log", b""),
+}
 """How a log is called that the product leaves at each start, and what stands in it."""
 
 

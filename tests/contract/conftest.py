@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
 from eval_jobs.ports import Queue
 from eval_jobs.queue.database_sql import open_database
@@ -15,32 +14,20 @@ from eval_jobs.queue.sql_queue import SqlQueue
 from tests.contract.queues import Reopen
 from tests.fakes.history import FakeHistory
 from tests.fakes.queue import FakeQueue
-from tests.postgres import postgres_server
+from tests.postgres import PostgresServer
+from tests.shared_servers import shared
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.ports import History
-
-_NUMBERS = count(1)
 
 ReopenHistory = Callable[[], History]
 """Another handle on the same history, as another process has it."""
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """URL of a PostgreSQL server, without a database name."""
-    with postgres_server() as url:
-        yield url
-
-
 @pytest.fixture
-def postgres_url(postgres: str) -> str:
+def postgres_url() -> Iterator[str]:
     """URL of a fresh, empty PostgreSQL database."""
-    name = f"test_{next(_NUMBERS)}"
-    engine = open_database(f"{postgres}/postgres")
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return f"{postgres}/{name}"
+    with shared(PostgresServer) as server:
+        yield server.new_database()
 
 
 @pytest.fixture(params=["fake", "sqlite", "postgresql"])

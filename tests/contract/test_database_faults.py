@@ -27,7 +27,8 @@ from eval_jobs.queue import migrate_sql
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.patience_sql import PatientConnection
 from eval_jobs.queue.sql_queue import SqlQueue
-from tests.postgres import PostgresServer, restartable_postgres
+from tests.postgres import PostgresServer
+from tests.shared_servers import alone_with, shared
 from tracker.adapters.database.lock_sql import named_lock
 
 NOBODY = 65534
@@ -187,16 +188,23 @@ def test_a_url_that_cannot_be_read_is_refused() -> None:
         open_database("postgresql://host:port/runs")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    with restartable_postgres() as running:
+    """A server that nobody else uses now."""
+    with alone_with(PostgresServer) as running:
         yield running
 
 
-def test_a_server_that_is_away_may_be_asked_again_and_is_used_when_it_is_back(server: PostgresServer) -> None:
-    engine = open_database(f"{server.url}/postgres", password="sesame")  # noqa: S106 - it asks for none
+@pytest.fixture
+def url(server: PostgresServer) -> str:
+    """Address of a new database, which asks for no password."""
+    return server.new_database()
+
+
+def test_a_server_that_is_away_may_be_asked_again_and_is_used_when_it_is_back(server: PostgresServer, url: str) -> None:
+    engine = open_database(url, password="sesame")  # noqa: S106 - it asks for none
     queue = SqlQueue(engine)
-    server.stop("immediate")
+    server.stop(signal.SIGQUIT)
     for _ in range(2):
         error = error_of(queue.state)
         assert isinstance(error, StoreUnavailable)
@@ -207,8 +215,8 @@ def test_a_server_that_is_away_may_be_asked_again_and_is_used_when_it_is_back(se
     engine.dispose()
 
 
-def test_a_server_that_is_frozen_is_noticed_and_used_again_when_it_goes_on(server: PostgresServer) -> None:
-    engine = open_database(f"{server.url}/postgres?connect_timeout=3")
+def test_a_server_that_is_frozen_is_noticed_and_used_again_when_it_goes_on(url: str) -> None:
+    engine = open_database(f"{url}?connect_timeout=3")
     connections = connections_of(engine)
     queue, lock = patiently(lambda: SqlQueue(engine)), named_lock(engine, "lead")
     assert patiently(lock.take)
@@ -226,10 +234,8 @@ def test_a_server_that_is_frozen_is_noticed_and_used_again_when_it_goes_on(serve
     engine.dispose()
 
 
-def test_tables_are_changed_however_long_that_takes(server: PostgresServer) -> None:
-    engine, other = (open_database(f"{server.url}/postgres", silence_s=s) for s in (0.5, 30.0))
-    with transaction(other) as connection:
-        connection.execute(text("DROP TABLE IF EXISTS eval_plans, eval_jobs_version"))
+def test_tables_are_changed_however_long_that_takes(postgres_url: str) -> None:
+    engine, other = (open_database(postgres_url, silence_s=s) for s in (0.5, 30.0))
     with ThreadPoolExecutor(1) as pool:
         with transaction(other) as connection:
             connection.execute(text(f"SELECT pg_advisory_xact_lock({migrate_sql._POSTGRES_LOCK})"))
@@ -291,22 +297,24 @@ def _each(processes: list[psutil.Process], action: Callable[[psutil.Process], No
             action(process)
 
 
-def test_connections_that_were_cut_are_replaced_before_they_are_used(server: PostgresServer) -> None:
-    engine, other = open_database(f"{server.url}/postgres"), open_database(f"{server.url}/template1")
+def test_connections_that_were_cut_are_replaced_before_they_are_used(postgres_url: str) -> None:
+    address, _, name = postgres_url.rpartition("/")
+    engine, other = open_database(postgres_url), open_database(f"{address}/postgres")
     queue = SqlQueue(engine)
+    assert queue.state().waiting == ()
     with transaction(other) as connection:
-        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres'"
+        cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"  # noqa: S608
         assert connection.scalars(text(cut)).all() == [True]
     assert queue.state().waiting == ()
     engine.dispose()
     other.dispose()
 
 
-def test_what_the_server_forbids_is_an_error_that_waiting_does_not_mend(server: PostgresServer) -> None:
-    engine = open_database(f"{server.url}/postgres")
-    with transaction(engine) as connection:
-        connection.execute(text("CREATE ROLE reader LOGIN"))
-    reader = open_database(f"{server.url.replace('postgres@', 'reader@')}/postgres")
+def test_what_the_server_forbids_is_an_error_that_waiting_does_not_mend() -> None:
+    with shared(PostgresServer) as server:
+        url, reader_name = server.new_database(), server.new_user("sesame")
+    engine = open_database(url)
+    reader = open_database(url.replace("postgres@", f"{reader_name}@"), password="sesame")  # noqa: S106
     SqlQueue(engine)
     error = error_of(lambda: SqlQueue(reader).state())
     assert type(error) is StoreError

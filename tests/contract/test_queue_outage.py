@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +20,8 @@ from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.queue_types import Backlog, Claim
 from tests.contract.queues import LEASE_END, NOW, RECORDS, plan_at
-from tests.postgres import PostgresServer, restartable_postgres
+from tests.postgres import PostgresServer
+from tests.shared_servers import alone_with
 
 STEPS = 160
 WORKERS = 3
@@ -29,9 +31,10 @@ OUTAGES = (25, 70, 115)
 T = TypeVar("T")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    with restartable_postgres() as running:
+    """A server that nobody else uses now."""
+    with alone_with(PostgresServer) as running:
         yield running
 
 
@@ -92,7 +95,7 @@ class Site:
 
 @pytest.mark.timeout(600)
 def test_a_server_that_crashes_in_the_middle_loses_and_doubles_nothing(server: PostgresServer) -> None:
-    site = Site(url=f"{server.url}/postgres")
+    site = Site(url=server.new_database())
     with opened(site.url):
         pass
     with ThreadPoolExecutor(WORKERS + 1) as pool:
@@ -101,7 +104,7 @@ def test_a_server_that_crashes_in_the_middle_loses_and_doubles_nothing(server: P
             while sum(site.finished.values()) < finished:
                 assert not any(one.done() and one.exception() for one in done)
                 threading.Event().wait(0.002)
-            server.stop("immediate")
+            server.stop(signal.SIGQUIT)
             server.start()
         for one in done:
             one.result()

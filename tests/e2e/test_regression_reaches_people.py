@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.numpy import save_file
@@ -32,9 +33,11 @@ from tests.evaluating import evaluate_one
 from tests.fakes.chat_rules import DingTalkRules
 from tests.fakes.chat_services import ChatService
 from tests.integration.left_behind import record_of, writers
+from tests.shared_servers import shared
 from tests.tiny_model import checkpoint_record, random_tensors, write_checkpoint
 from tests.vllm_series import Series
 
+RUN = "sft"
 GOOD, BAD = 1, 2
 PATIENCE_S = 400.0
 CONFIG = """
@@ -68,10 +71,9 @@ url = "{alertmanager}"
 @pytest.mark.vllm
 @pytest.mark.timeout(1200)
 def test_a_planted_loss_turns_the_gate_red_and_is_told_until_it_is_over(tmp_path: Path, plain: Series) -> None:
-    on_call = AlertmanagerServer(tmp_path / "alertmanager")
-    on_call.start()
     project = tmp_path / "project"
-    with ChatService(DingTalkRules(secret=SECRET, keyword="step")) as chat:
+    rules = DingTalkRules(secret=SECRET, keyword="step")
+    with shared(AlertmanagerServer) as on_call, ChatService(rules) as chat:
         _write_project(project, chat, on_call)
         _save(project, 100, GOOD)
         _teach_what_the_model_says(project, plain)
@@ -80,16 +82,15 @@ def test_a_planted_loss_turns_the_gate_red_and_is_told_until_it_is_over(tmp_path
                 _save(project, step, GOOD)
             _save(project, 600, BAD)
             _until(lambda: len(chat.taken) == 1, project)
-            _until(lambda: len(on_call.alerts()) == 1, project)
+            _until(lambda: len(_alerts(on_call)) == 1, project)
             _check_what_is_told(chat, on_call)
             _check_gate(project)
             _check_mlflow_and_report(project)
             for step in (700, 800):
                 _save(project, step, GOOD)
             _until(lambda: len(chat.taken) == 2, project)
-            _until(lambda: on_call.alerts() == [], project)
+            _until(lambda: _alerts(on_call) == [], project)
             _check_that_nothing_is_left(watch, project / ".tracker" / "work")
-    on_call.stop()
     assert "sft step 800" in chat.taken[1].json()["markdown"]["title"]
     assert len(chat.asked) == 2  # every message was taken at once, and signed
     assert "nothing is wrong" in tracker(project, "alerts", "list")
@@ -176,13 +177,17 @@ def _check_that_nothing_is_left(watch: subprocess.Popen[bytes], work_dir: Path) 
     assert not Path(record.tmp_dir).exists()
 
 
+def _alerts(on_call: AlertmanagerServer) -> list[dict[str, Any]]:
+    return [alert for alert in on_call.alerts() if alert["labels"]["run"] == RUN]
+
+
 def _check_what_is_told(chat: ChatService, on_call: AlertmanagerServer) -> None:
     text = chat.taken[0].json()["markdown"]["text"]
     assert "sft step 600" in chat.taken[0].json()["markdown"]["title"]
     assert "echo" in text
     assert "What is" in text  # a lost question
     assert "tracker compare" in text
-    (alert,) = on_call.alerts()
+    (alert,) = _alerts(on_call)
     labels = {name: alert["labels"][name] for name in ("alertname", "run", "subject", "kind")}
     assert labels == {"alertname": "CheckpointRegressed", "run": "sft", "subject": "echo", "kind": "loss"}
 

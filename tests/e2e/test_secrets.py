@@ -26,7 +26,8 @@ from sqlalchemy import inspect, text
 
 from eval_jobs.queue.database_sql import open_database
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
-from tests.postgres import restartable_postgres
+from tests.postgres import PostgresServer
+from tests.shared_servers import shared
 from tests.tiny_model import write_checkpoint
 
 TRACKER = Path(sys.executable).parent / "tracker"
@@ -229,9 +230,8 @@ def fail_in_every_way(site: Site, mlflow: str) -> None:
 
 def test_no_key_or_password_is_stored_logged_shown_or_passed_on(tmp_path: Path) -> None:
     sampler = Sampler(str(tmp_path))
-    with restartable_postgres() as postgres, refusing_mlflow() as mlflow, OpenAIServer(sampler.answer) as server:
-        postgres.add_user("tracker", DATABASE)
-        site = Site(tmp_path, server, f"{postgres.url.replace('postgres@', 'tracker@')}/postgres")
+    with shared(PostgresServer) as postgres, refusing_mlflow() as mlflow, OpenAIServer(sampler.answer) as server:
+        site = Site(tmp_path, server, postgres.new_database(owner=postgres.new_user(DATABASE)))
         sampler.start()
         fail_in_every_way(site, mlflow)
         sampler.ended.set()

@@ -22,8 +22,9 @@ from sqlalchemy import text
 from eval_jobs.queue.database_sql import open_database, transaction
 from eval_jobs.queue.sql_queue import SqlQueue
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
-from tests.postgres import PostgresServer, restartable_postgres
+from tests.postgres import PostgresServer
 from tests.records import forgetting_run
+from tests.shared_servers import alone_with, shared
 from tests.tables import open_all
 from tests.tiny_model import write_checkpoint
 
@@ -66,29 +67,11 @@ def server() -> Iterator[OpenAIServer]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A server that the user `tracker` enters with a password only."""
-    with restartable_postgres() as server:
-        engine = open_database(f"{server.url}/postgres")
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            hba = Path(str(connection.scalar(text("SHOW hba_file"))))
-            hba.write_text("host all tracker 127.0.0.1/32 scram-sha-256\n" + hba.read_text())
-            connection.execute(text("SELECT pg_reload_conf()"))
-            connection.execute(text(f"CREATE ROLE tracker LOGIN PASSWORD '{SECRET}'"))
-        engine.dispose()
-        yield server
-
-
 @pytest.fixture
-def database(postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
+def database() -> Iterator[str]:
     """URL of a new database that its user enters with a password only."""
-    name = f"runs_{abs(hash(request.node.nodeid))}"
-    engine = open_database(f"{postgres.url}/postgres")
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text(f"CREATE DATABASE {name} OWNER tracker"))
-    engine.dispose()
-    return f"{postgres.url.replace('postgres@', 'tracker@')}/{name}"
+    with shared(PostgresServer) as postgres:
+        yield postgres.new_database(owner=postgres.new_user(SECRET))
 
 
 def answer(request: Request) -> Reply:
@@ -228,8 +211,14 @@ def test_a_second_watcher_stands_by_and_takes_over_when_the_first_is_killed(
 
 
 def test_rotation_loses_nothing_while_postgresql_is_away_and_one_watcher_leads_when_it_is_back(
-    tmp_path: Path, server: OpenAIServer, postgres: PostgresServer, database: str
+    tmp_path: Path, server: OpenAIServer
 ) -> None:
+    with alone_with(PostgresServer) as postgres:
+        rotate_while_away(tmp_path, server, postgres)
+
+
+def rotate_while_away(tmp_path: Path, server: OpenAIServer, postgres: PostgresServer) -> None:
+    database = postgres.new_database(owner=postgres.new_user(SECRET))
     site = Site(tmp_path, server, more=f'[store]\ndatabase = "{database}"\npassword_env = "RUNS_PASSWORD"')
     (tmp_path / "out").mkdir()
     watchers = ("first.out", "second.out")
@@ -238,7 +227,7 @@ def test_rotation_loses_nothing_while_postgresql_is_away_and_one_watcher_leads_w
         site.until(lambda: "watching" in site.said("first.out"), "the first one watches")
         site.start("second.out", "watch", "--workers", "0", RUNS_PASSWORD=SECRET)
         site.until(lambda: "takes over" in site.said("second.out"), "the second one stands by")
-        postgres.stop("immediate")
+        postgres.stop(signal.SIGQUIT)
         site.until(lambda: all("trying again" in site.said(name) for name in watchers), "both miss the database")
         checkpoint = write_checkpoint(tmp_path / "out" / "checkpoint-100", seed=1)
         site.until(lambda: list((tmp_path / ".tracker" / "pins").glob("*/[!.]*/.pin.json")), "it is pinned")

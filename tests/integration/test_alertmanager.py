@@ -13,7 +13,7 @@ import pytest
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
 from eval_jobs.host.clock import SystemClock
 from tests.alert_messages import alert, hostile, huge, message_of
-from tests.alertmanagers import AlertmanagerServer, eventually
+from tests.alertmanagers import AlertmanagerServer, alertmanager, eventually
 from tests.fakes.chat_services import Asked, ChatService, Said
 from tracker.adapters.alerts.opening import open_channels
 from tracker.domain.records.alerts import AlertMessage, AlertState
@@ -50,12 +50,9 @@ def receiver() -> Receiver:
 
 
 @pytest.fixture
-def server(tmp_path: Path, receiver: Receiver) -> Iterator[AlertmanagerServer]:
-    with ChatService(receiver) as service:
-        server = AlertmanagerServer(tmp_path / "am", receiver=service.url)
-        server.start()
+def server(receiver: Receiver) -> Iterator[AlertmanagerServer]:
+    with ChatService(receiver) as service, alertmanager(receiver=service.url) as server:
         yield server
-        server.stop()
 
 
 def channel_to(url: str, **more: Any) -> Notifier:
@@ -130,17 +127,13 @@ def test_what_others_wrote_is_only_text_to_it(server: AlertmanagerServer) -> Non
 
 
 def test_who_asks_for_a_password_lets_nobody_else_in(tmp_path: Path) -> None:
-    server = AlertmanagerServer(tmp_path / "am", password_hash=HASH_OF_SECRET)
-    server.start()
-    try:
+    with alertmanager(password_hash=HASH_OF_SECRET) as server:
         (tmp_path / "password").write_text("secret")
         with pytest.raises(ChannelRefused, match="401"):
             channel_to(server.url).notify(message(AlertState.FIRING, 1))
         channel = channel_to(server.url, user="me", secret_place=SecretSource(file=tmp_path / "password"))
         channel.notify(message(AlertState.FIRING, 1))
         assert subjects(server) == {"part-1"}
-    finally:
-        server.stop()
 
 
 def test_somebody_else_at_the_address_is_no_alertmanager(server: AlertmanagerServer) -> None:

@@ -15,10 +15,10 @@ import pytest
 from eval_jobs.queue.database_sql import open_database
 from tests.fakes.clock import FakeClock
 from tests.fakes.http_proxy import Fault, FaultyProxy
-from tests.mlflow_stores import MlflowFiles
+from tests.mlflow_stores import MlflowFiles, MlflowServer
 from tests.records import forgetting_run
+from tests.shared_servers import shared
 from tracker.adapters.mlflow.runs import run_key
-from tracker.adapters.mlflow.server import running_server
 from tracker.adapters.mlflow.store import MlflowStore
 from tracker.adapters.tracking.outbox_sql import BACKOFF, OutboxTracking
 
@@ -44,10 +44,9 @@ def patience() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    files = MlflowFiles(tmp_path_factory.mktemp("server"))
-    with running_server(files.uri, files.artifacts) as server, FaultyProxy(server.url) as proxy:
-        yield Served(files=files, proxy=proxy)
+def served() -> Iterator[Served]:
+    with shared(MlflowServer) as server, FaultyProxy(server.url) as proxy:
+        yield Served(files=server.files, proxy=proxy)
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,10 @@ from eval_jobs.errors import PortTaken, TrackingUnreachable
 from eval_jobs.queue.database_sql import open_database
 from tests.browser import open_page, screenshot, wait_for_texts
 from tests.fakes.clock import FakeClock
-from tests.mlflow_stores import EXPERIMENT, MlflowFiles
+from tests.fakes.http_proxy import Fault, FaultyProxy
+from tests.mlflow_stores import EXPERIMENT, MlflowFiles, MlflowServer
 from tests.records import forgetting_run
+from tests.shared_servers import shared
 from tracker.adapters.mlflow.runs import TrackingSettings
 from tracker.adapters.mlflow.samples import write_pages
 from tracker.adapters.mlflow.server import page_links, running_server, serve_ui
@@ -56,22 +58,21 @@ def patience() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A store to which a whole run was sent over HTTP while the server went away and came back."""
-    files = MlflowFiles(tmp_path_factory.mktemp("pages"))
-    clock = FakeClock()
-    with running_server(files.uri, files.artifacts) as server:
-        port = int(server.url.rpartition(":")[2])
-        store = MlflowStore(files.settings(uri=server.url))
-        tracking = OutboxTracking(open_database(f"sqlite:///{files.folder}/tracker.db"), store, clock)
+    folder, clock = tmp_path_factory.mktemp("pages"), FakeClock()
+    with shared(MlflowServer) as server, FaultyProxy(server.url) as proxy:
+        store = MlflowStore(server.files.settings(uri=proxy.url))
+        tracking = OutboxTracking(open_database(f"sqlite:///{folder}/tracker.db"), store, clock)
         _publish(tracking, 0, 5)
         assert tracking.flush() == 0
-    _publish(tracking, 5, 10)
-    assert tracking.flush() == 10
-    with running_server(files.uri, files.artifacts, port) as server:
+        proxy.always = Fault.REFUSED
+        _publish(tracking, 5, 10)
+        assert tracking.flush() == 10
+        proxy.always = None
         assert tracking.flush() == 10  # it does not ask again at once
         clock.advance(BACKOFF.longest_s)
         assert tracking.flush() == 0
         tracking.close()
-        yield Served(files=files, url=server.url)
+        yield Served(files=server.files, url=server.url)
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_a_server_that_was_away_leaves_the_same_store_as_one_that_was_not(files:
 def test_the_link_opens_charts_of_the_loss_and_every_benchmark_by_step(
     files: MlflowFiles, url: str, tmp_path: Path
 ) -> None:
-    (link,) = page_links(files.uri, url)
+    (link,) = (link for link in page_links(files.uri, url) if f"/experiments/{_experiment(files)}" in link)
     # High enough for all charts: those below the window's end are not drawn.
     with open_page(link, local_storage=NO_ASSISTANT, height=2200) as page:
         wait_for_texts(page, "Training loss and benchmarks", "Latency", "Coverage")
@@ -109,27 +110,27 @@ def test_the_link_opens_charts_of_the_loss_and_every_benchmark_by_step(
 
 
 @pytest.mark.chromium
-def test_the_models_page_has_one_row_a_checkpoint(url: str) -> None:
-    with open_page(_page(url, "models"), local_storage=NO_ASSISTANT) as page:
+def test_the_models_page_has_one_row_a_checkpoint(files: MlflowFiles, url: str) -> None:
+    with open_page(_page(files, url, "models"), local_storage=NO_ASSISTANT) as page:
         wait_for_texts(page, *(f"{EXPERIMENT}-step-{step}" for step in STEPS))
         wait_for_texts(page, "bench/facts")
 
 
 @pytest.mark.chromium
 def test_the_runs_page_shows_the_verdicts_in_words(files: MlflowFiles, url: str) -> None:
-    run = files.runs()[0].info.run_id
-    with open_page(_page(url, f"runs/{run}"), local_storage=NO_ASSISTANT) as page:
+    run = files.runs(EXPERIMENT)[0].info.run_id
+    with open_page(_page(files, url, f"runs/{run}"), local_storage=NO_ASSISTANT) as page:
         wait_for_texts(page, "Verdict at step 1000", "forgotten", "verdict/facts")
 
 
 @pytest.mark.chromium
 def test_the_note_of_a_run_leads_to_its_best_checkpoints(files: MlflowFiles, url: str, tmp_path: Path) -> None:
-    run, checkpoint = files.runs()[0].info.run_id, RUN.records[4].plan.checkpoint
+    run, checkpoint = files.runs(EXPERIMENT)[0].info.run_id, RUN.records[4].plan.checkpoint
     best = Champion(
         alias="champion", checkpoint=checkpoint, plan_id="p", reason="3 benchmarks: the best block is steps 400-600"
     )
     MlflowStore(files.settings(uri=url)).send(ChampionBatch(checkpoint=checkpoint, champions=(best,)))
-    with open_page(_page(url, f"runs/{run}"), local_storage=NO_ASSISTANT) as page:
+    with open_page(_page(files, url, f"runs/{run}"), local_storage=NO_ASSISTANT) as page:
         wait_for_texts(page, "Curves", "All checkpoints", "Best checkpoints")
         screenshot(page, tmp_path / "run.png")
         link = page.get_by_role("link", name="Best checkpoints").get_attribute("href")
@@ -155,14 +156,14 @@ def test_two_checkpoints_are_shown_question_by_question(files: MlflowFiles, url:
         assert page.locator("[role=row]").filter(has_text=re.compile("What colour")).count() > 5
         screenshot(page, tmp_path / "samples.png")
     run = files.runs(EXPERIMENT)[0].info.run_id
-    with open_page(_page(url, f"runs/{run}"), local_storage=NO_ASSISTANT) as page:
+    with open_page(_page(files, url, f"runs/{run}"), local_storage=NO_ASSISTANT) as page:
         wait_for_texts(page, "Samples before and after")
 
 
 def test_files_can_be_read_through_the_server(files: MlflowFiles, url: str) -> None:
-    path = next(name for name in files.files() if name.endswith("report.json"))
+    path = next(name for name in files.files(EXPERIMENT) if name.endswith("report.json"))
     answer = httpx.get(
-        f"{url}/get-artifact", params={"path": path, "run_uuid": files.runs()[0].info.run_id}, timeout=120
+        f"{url}/get-artifact", params={"path": path, "run_uuid": files.runs(EXPERIMENT)[0].info.run_id}, timeout=120
     )
     assert answer.json()["value"]["run_id"] == RUN.run_id
 
@@ -176,13 +177,14 @@ def test_a_port_that_is_taken_is_named(files: MlflowFiles) -> None:
             pass
 
 
-def test_for_a_server_that_runs_already_only_its_links_are_given(url: str, tmp_path: Path) -> None:
+def test_for_a_server_that_runs_already_only_its_links_are_given(files: MlflowFiles, url: str, tmp_path: Path) -> None:
     links: list[str] = []
     assert serve_ui(url, tmp_path, 0, links.append) == 0
-    assert [link.startswith(f"{url}/#/experiments/") for link in links] == [True]
+    assert len([link for link in links if link.startswith(f"{url}/#/experiments/{_experiment(files)}?")]) == 1
 
 
-def test_ctrl_c_stops_the_server_and_all_its_processes(files: MlflowFiles) -> None:
+def test_ctrl_c_stops_the_server_and_all_its_processes(tmp_path: Path) -> None:
+    files = MlflowFiles(tmp_path)
     program = (
         "import sys; from pathlib import Path; from tracker.adapters.mlflow.server import serve_ui\n"
         f"sys.exit(serve_ui({files.uri!r}, Path({str(files.artifacts)!r}), 0, lambda link: print(link, flush=True)))"
@@ -230,8 +232,13 @@ def _direct(files: MlflowFiles) -> OutboxTracking:
     return OutboxTracking(database, MlflowStore(files.settings()), FakeClock())
 
 
-def _page(url: str, page: str) -> str:
-    return f"{url}/#/experiments/1/{page}?workflowType=machine_learning"
+def _experiment(files: MlflowFiles) -> str:
+    """Return the id of the experiment, which others share the server with."""
+    return str(files.runs(EXPERIMENT)[0].info.experiment_id)
+
+
+def _page(files: MlflowFiles, url: str, page: str) -> str:
+    return f"{url}/#/experiments/{_experiment(files)}/{page}?workflowType=machine_learning"
 
 
 def _send_one(address: str) -> None:

@@ -20,17 +20,6 @@ def test_the_tests_of_a_file_stay_together(scheduler: FileByFile) -> None:
     assert first != other
 
 
-@pytest.mark.parametrize(
-    ("group", "files"),
-    [
-        (
-            "vllm",
-            ("e2e/test_regression_reaches_people.py", "integration/test_vllm.py", "integration/test_warm_vllm.py"),
-        ),
-        ("postgresql", ("contract/test_history.py", "contract/test_queue.py", "e2e/test_workers.py")),
-    ],
-)
-def test_all_files_that_share_a_server_go_to_one_process(
-    group: str, files: tuple[str, ...], scheduler: FileByFile
-) -> None:
-    assert {scheduler._split_scope(f"tests/{file}::test_a") for file in files} == {group}
+def test_all_files_that_share_a_server_of_one_process_go_to_one(scheduler: FileByFile) -> None:
+    files = ("e2e/test_regression_reaches_people.py", "integration/test_vllm.py", "integration/test_warm_vllm.py")
+    assert {scheduler._split_scope(f"tests/{file}::test_a") for file in files} == {"vllm"}
