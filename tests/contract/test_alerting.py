@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,9 +17,8 @@ from tests.alerts import RUN, alert, end_of
 from tests.fakes.alerting import FakeAlerting, FakeChannel
 from tests.fakes.clock import FakeClock
 from tracker.adapters.alerts.outbox_sql import AlertOutbox
-from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, AlertSubject, Silence, SubjectKind
+from tracker.domain.records.alerts import AlertMessage, AlertState, Silence, SubjectKind
 from tracker.domain.records.display import alert_subject_text
-from tracker.domain.records.types import Measure
 from tracker.ports import Alerting
 
 FIRING, RESOLVED = AlertState.FIRING, AlertState.RESOLVED
@@ -53,12 +52,6 @@ class Site:
         )
         self.reopen().silence(silence)
         return silence
-
-
-def about(kind: SubjectKind, name: str = "", *, subset: str = "", measure: Measure = Measure.SCORE) -> Alert:
-    """Return an alert about what is no whole benchmark."""
-    subject = AlertSubject(kind=kind, name=name, subset=subset, measure=measure)
-    return replace(alert(f"{kind} {name} {subset} {measure}"), subject=subject)
 
 
 @pytest.fixture(params=["fake", "sqlite", "postgresql"])
@@ -200,18 +193,6 @@ def test_the_end_of_what_was_just_refused_waits_for_its_beginning(site: Site) ->
     assert site.team.told()[1:] == [("sums", 100, FIRING), ("sums", 200, RESOLVED)]
 
 
-def test_no_end_goes_before_its_beginning_in_the_message_of_another_checkpoint(site: Site) -> None:
-    site.team.trouble = AWAY
-    alerting = site.reopen()
-    alerting.publish([alert("facts", 200), alert("sums", 100), end_of("sums", 200), alert("words", 100)])
-    alerting.close()
-    site.team.trouble = None
-    site.later()
-    site.later()
-    of_sums = [(step, state) for subject, step, state in site.team.told() if subject == "sums"]
-    assert of_sums == [(100, FIRING), (200, RESOLVED)]
-
-
 def test_what_is_silenced_is_told_when_the_silence_ends_if_it_lasts(site: Site) -> None:
     silence = site.silence("sums", 3600)
     alerting = site.reopen()
@@ -239,20 +220,6 @@ def test_what_began_and_ended_in_silence_is_not_told(site: Site) -> None:
     assert alerting.flush() == 0
 
 
-def test_what_came_and_went_several_times_in_silence_is_not_told(site: Site) -> None:
-    site.silence("*", 3600)
-    alerting = site.reopen()
-    for step in (100, 300, 500):
-        alerting.publish([alert("sums", step)])
-        alerting.close()
-        alerting.publish([end_of("sums", step + 100)])
-        alerting.close()
-    alerting.publish([alert("sums", 700)])
-    alerting.close()
-    site.later(3600)
-    assert site.team.told() == [("sums", 700, FIRING)]
-
-
 def test_what_was_told_before_a_silence_is_told_to_be_over_after_it(site: Site) -> None:
     alerting = site.reopen()
     alerting.publish([alert("sums", 100)])
@@ -263,35 +230,6 @@ def test_what_was_told_before_a_silence_is_told_to_be_over_after_it(site: Site) 
     assert len(site.team.messages) == 1
     site.later(3600)
     assert site.team.told() == [("sums", 100, FIRING), ("sums", 200, RESOLVED)]
-
-
-def test_a_silence_means_subsets_measures_and_sub_folders_and_nothing_else(site: Site) -> None:
-    site.silence("sums", 3600)
-    meant = [
-        about(SubjectKind.BENCHMARK, "sums", subset="carry"),
-        about(SubjectKind.BENCHMARK, "sums", measure=Measure.COMPLETENESS),
-        alert("sums", run_id=f"{RUN}/a"),
-    ]
-    others = [
-        alert("sums / carry"),  # a benchmark may be called so
-        about(SubjectKind.LATENCY, "sums"),
-    ]
-    site.silence("math-*", 3600, id_="b")
-    meant.append(alert("math-hard"))
-    others += [alert("sums2", 100), alert("math", 100)]
-    alerting = site.reopen()
-    alerting.publish([*meant, *others])
-    alerting.close()
-    assert [subject for subject, _, _ in site.team.told()] == ["sums / carry", "latency, load sums", "sums2", "math"]
-
-
-def test_a_benchmark_may_be_called_like_a_kind_of_alert(site: Site) -> None:
-    site.silence("checkpoint", 3600)
-    alerting = site.reopen()
-    alerting.publish([alert("checkpoint"), about(SubjectKind.CHECKPOINT)])
-    alerting.close()
-    (told,) = site.team.messages
-    assert [one.subject.kind for one in told.alerts] == [SubjectKind.CHECKPOINT]
 
 
 def test_a_silence_that_is_ended_lets_everything_go_at_once(site: Site) -> None:

@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from eval_jobs.errors import ChannelRefused, ChannelUnreachable, TrackerError
+from eval_jobs.errors import ChannelRefused, TrackerError
 from eval_jobs.ports import Clock
 from tests.fakes.clock import FakeClock
 from tracker.domain.alerts.delivery import (
-    BACKOFF,
     BY_SILENCE,
     DeliveryStatus,
     QueuedAlert,
-    by_checkpoint,
     channel_state,
-    deliverable,
+    is_news,
     message_of,
-    silence_of,
-    without_pairs,
+    next_turn,
+    without_causes,
 )
+from tracker.domain.alerts.pace import Pace
 from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, ChannelState, Silence
 from tracker.domain.records.display import alert_subject_text
 from tracker.ports import Notifier
@@ -71,7 +70,7 @@ class FakeAlerting:
         self._link = link
         self._queue: list[_Queued] = []
         self._silences: dict[str, Silence] = {}
-        self._rests_until_s: dict[str, float] = {}
+        self._paces = {channel.name: Pace() for channel in self._channels}
 
     @property
     def alerts(self) -> list[Alert]:
@@ -83,7 +82,7 @@ class FakeAlerting:
             for alert in alerts:
                 of_channel = (q.alert for q in self._queue if q.channel == channel.name)
                 known = [a.state for a in of_channel if a.fingerprint == alert.fingerprint]
-                if alert.state is not (known[-1] if known else AlertState.RESOLVED):
+                if is_news(alert, known[-1] if known else None):
                     self._queue.append(_Queued(channel=channel.name, alert=alert))
 
     def flush(self) -> int:
@@ -130,46 +129,35 @@ class FakeAlerting:
     # --- private
 
     def _send(self, channel: Notifier) -> None:
-        now = self._clock.now()
-        if now.timestamp() < self._rests_until_s.get(channel.name, 0.0):
+        now, refused = self._clock.now(), set[str]()
+        if self._paces[channel.name].rests(now):
             return
-        refused: set[str] = set()
-        for group in by_checkpoint(self._due(channel, now)):
-            fit = [one for one in group if one.alert.fingerprint not in refused]
+        waiting = [_view(i, q) for i, q in enumerate(self._queue) if q.channel == channel.name and not q.is_sent]
+        turn = next_turn(waiting, self._silences.values(), now)
+        for index, (until_s, status) in turn.put_off.items():
+            self._queue[index].retry_at_s, self._queue[index].status = until_s, status
+        self._mark_sent(turn.dropped)
+        for group in turn.groups:
+            fit = without_causes(group, refused)
             if not fit:
                 continue
             try:
                 channel.notify(message_of(fit, self._link))
             except TrackerError as error:
-                retry_at_s = self._wait(fit, error, now)
+                self._wait(channel, fit, error, now)
                 refused |= {one.alert.fingerprint for one in fit}
-                if isinstance(error, ChannelUnreachable):
-                    self._rests_until_s[channel.name] = retry_at_s
+                if self._paces[channel.name].rests(now):
                     return
             else:
                 self._mark_sent(one.id for one in fit)
 
-    def _due(self, channel: Notifier, now: datetime) -> tuple[QueuedAlert, ...]:
-        waiting = [_view(i, q) for i, q in enumerate(self._queue) if q.channel == channel.name and not q.is_sent]
-        due, behind = deliverable(waiting, now.timestamp())
-        for index, until_s in behind.items():
-            self._queue[index].retry_at_s, self._queue[index].status = until_s, DeliveryStatus.BEHIND
-        held = {one.id: s for one in due if (s := silence_of(one.alert, self._silences.values(), now)) is not None}
-        for index, silence in held.items():
-            self._queue[index].retry_at_s = silence.ends_at.timestamp()
-            self._queue[index].status = DeliveryStatus.SILENCED
-        told, dropped = without_pairs([one for one in due if one.id not in held])
-        self._mark_sent(dropped)
-        return told
-
-    def _wait(self, group: Sequence[QueuedAlert], error: TrackerError, now: datetime) -> float:
+    def _wait(self, channel: Notifier, group: Sequence[QueuedAlert], error: TrackerError, now: datetime) -> None:
         attempts = max(one.attempts for one in group) + 1
-        retry_at_s = now.timestamp() + BACKOFF.wait_s(attempts)
+        self._paces[channel.name], retry = self._paces[channel.name].after_failure(error, attempts, now)
         for one in group:
             queued = self._queue[one.id]
-            queued.attempts, queued.last_error, queued.retry_at_s = attempts, str(error), retry_at_s
+            queued.attempts, queued.last_error, queued.retry_at_s = attempts, str(error), retry.at.timestamp()
             queued.status = DeliveryStatus.FAILED
-        return retry_at_s
 
     def _mark_sent(self, indexes: Iterable[int]) -> None:
         for index in indexes:

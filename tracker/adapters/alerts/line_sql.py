@@ -6,11 +6,12 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, Engine, and_, func, select, update
 
-from eval_jobs.errors import ChannelRefused, ChannelUnreachable, StoreError, TrackerError
+from eval_jobs.errors import StoreError, TrackerError
 from eval_jobs.host.unforeseen import error_text, report_unforeseen
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, transaction
@@ -18,15 +19,14 @@ from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
 from tracker.adapters.database.codec import from_json
 from tracker.adapters.database.lock_sql import named_lock
 from tracker.domain.alerts.delivery import (
-    BACKOFF,
     DeliveryStatus,
     QueuedAlert,
     by_checkpoint,
-    deliverable,
     message_of,
-    silence_of,
-    without_pairs,
+    next_turn,
+    without_causes,
 )
+from tracker.domain.alerts.pace import Pace
 from tracker.domain.records.alerts import Alert, AlertState, Silence
 from tracker.ports import Notifier
 
@@ -42,15 +42,11 @@ class AlertLine:
     def __init__(self, engine: Engine, channel: Notifier, clock: Clock, *, run: str, link: str) -> None:
         self._engine = engine
         self._channel = channel
-        self._repeat_s = channel.repeat_s  # once: it may come from another package, and break
+        self._pace = Pace(repeat_s=channel.repeat_s)  # once: it may come from another package, and break
         self._clock = clock
         self._run = run
         self._link = link
         self._thread: threading.Thread | None = None
-        self._repeated_at: datetime | None = None
-        self._rests: tuple[datetime, datetime] | None = None
-        """From when until when nothing is asked of a channel that was away."""
-        self._is_in_trouble = False
         self._unreadable: set[int] = set()
         self._broken = ""
 
@@ -66,14 +62,9 @@ class AlertLine:
         if self._thread is not None:
             self._thread.join(max(0.0, timeout_s))
 
-    def rests(self, now: datetime) -> bool:
-        """Say whether the channel was away a moment ago: nothing else would fare better now."""
-        return self._rests is not None and self._rests[0] <= now < self._rests[1]  # a clock may be set back
-
-    def repeats_now(self, now: datetime) -> bool:
-        """Say whether the service must hear again what is firing."""
-        every_s, last = self._repeat_s, self._repeated_at
-        return every_s is not None and (last is None or not timedelta() <= now - last < timedelta(seconds=every_s))
+    def is_asked(self, now: datetime, first_due_s: float | None) -> bool:
+        """Say whether there is something to send now; `first_due_s`: when the first that waits is due."""
+        return self._pace.is_asked(now, first_due_s)
 
     def send_due(self) -> None:
         """Send what is due, and what the service must hear again.
@@ -105,60 +96,50 @@ class AlertLine:
 
     def _send_news(self) -> None:
         now = self._clock.now()
-        if self.rests(now):
+        if self._pace.rests(now):
             return
-        due, behind = deliverable(self._rows(OUTBOX.c.sent.is_(False)), now.timestamp())
-        self._put_off(behind, status=DeliveryStatus.BEHIND)
-        news, dropped = without_pairs(self._not_silenced(due, now))
-        self._update(dropped, sent=True)
+        turn = next_turn(self._rows(OUTBOX.c.sent.is_(False)), self._silences(now), now)
+        self._put_off(turn.put_off)
+        self._update(turn.dropped, sent=True)
         refused: set[str] = set()
-        for group in by_checkpoint(news):
-            # Of a cause whose beginning was refused a moment ago nothing later is told before it.
-            fit = tuple(one for one in group if one.alert.fingerprint not in refused)
+        for group in turn.groups:
+            fit = without_causes(group, refused)
             if not fit or self._is_sent(fit):
                 continue
-            if self.rests(self._clock.now()):
+            if self._pace.rests(self._clock.now()):
                 return
             refused |= {one.alert.fingerprint for one in fit}
 
     def _is_sent(self, group: Sequence[QueuedAlert]) -> bool:
         """Send one message; False where the channel did not take it."""
-        ids = tuple(one.id for one in group)
         try:
             self._channel.notify(message_of(group, self._link))
         except Exception as error:  # noqa: BLE001 - a channel may come from another package
-            self._wait(ids, max(one.attempts for one in group) + 1, error)
+            self._wait(group, error)
             return False
-        self._update(ids, sent=True, status=DeliveryStatus.WAITING, last_error="")
-        if self._is_in_trouble:
+        self._update([one.id for one in group], sent=True, status=DeliveryStatus.WAITING, last_error="")
+        if self._pace.is_in_trouble:
             log.warning("channel %s takes alerts again", self._channel.name)
-        self._is_in_trouble = False
+        self._pace = replace(self._pace, is_in_trouble=False)
         return True
 
-    def _wait(self, ids: Sequence[int], attempts: int, error: Exception) -> None:
-        is_away = isinstance(error, ChannelUnreachable)
-        retry_after_s = error.context.get("retry_after_s") if isinstance(error, ChannelUnreachable) else None
-        wait = BACKOFF.wait_s(attempts, float(retry_after_s) if retry_after_s is not None else None)
-        now = self._clock.now()
-        retry_at = now + timedelta(seconds=wait)
-        trouble = str(error) if isinstance(error, TrackerError) else error_text(error)
+    def _wait(self, group: Sequence[QueuedAlert], error: Exception) -> None:
+        attempts = max(one.attempts for one in group) + 1
+        self._pace, retry = self._pace.after_failure(error, attempts, self._clock.now())
+        trouble, until_s = str(error) if isinstance(error, TrackerError) else error_text(error), retry.at.timestamp()
         failed = {"status": DeliveryStatus.FAILED, "last_error": trouble}
-        self._update(ids, attempts=attempts, retry_at_s=retry_at.timestamp(), **failed)
-        if is_away:
-            self._rests = (now, retry_at)
-            self._let_rest_until(retry_at.timestamp())
-        is_known = self._is_in_trouble and not isinstance(error, ChannelRefused)
+        self._update([one.id for one in group], attempts=attempts, retry_at_s=until_s, **failed)
+        if retry.is_for_all:
+            self._let_rest_until(until_s)
         log.log(
-            logging.DEBUG if is_known else logging.WARNING,
+            logging.WARNING if retry.is_news else logging.DEBUG,
             "channel %s does not take an alert, it is tried again in %.0f s: %s",
             self._channel.name,
-            wait,
+            retry.wait_s,
             trouble,
         )
-        self._is_in_trouble = True
 
     def _let_rest_until(self, until_s: float) -> None:
-        """Let all that waits for the channel wait as long, so that it is told in order by whoever comes next."""
         earlier = and_(self._is_ours(), OUTBOX.c.sent.is_(False), OUTBOX.c.retry_at_s < until_s)
         with transaction(self._engine) as connection:
             connection.execute(update(OUTBOX).where(earlier).values(retry_at_s=until_s))
@@ -166,9 +147,9 @@ class AlertLine:
     def _repeat(self) -> None:
         """Tell the service again what it has taken and what lasts, without a word in the outbox."""
         now = self._clock.now()
-        if self.rests(now) or not self.repeats_now(now):
+        if not self._pace.repeats(now):
             return
-        self._repeated_at = now
+        self._pace = replace(self._pace, repeated_at=now)
         for group in by_checkpoint(self._standing()):
             try:
                 self._channel.notify(message_of(group, self._link))
@@ -199,25 +180,18 @@ class AlertLine:
             found.append(QueuedAlert(id=row.id, alert=alert, status=DeliveryStatus(row.status), **tried))
         return tuple(found)
 
-    def _not_silenced(self, due: Sequence[QueuedAlert], now: datetime) -> tuple[QueuedAlert, ...]:
-        """Return what may be told now; the rest is looked at again when its silence ends."""
-        if not due:
-            return ()
+    def _silences(self, now: datetime) -> tuple[Silence, ...]:
         lasting = select(SILENCES.c.silence).where(SILENCES.c.ends_at > now)
         with transaction(self._engine) as connection:
-            silences = tuple(from_json(Silence, text) for text in connection.scalars(lasting))
-        held = {one.id: found for one in due if (found := silence_of(one.alert, silences, now)) is not None}
-        until_s = {id_: silence.ends_at.timestamp() for id_, silence in held.items()}
-        self._put_off(until_s, status=DeliveryStatus.SILENCED)
-        return tuple(one for one in due if one.id not in held)
+            return tuple(from_json(Silence, text) for text in connection.scalars(lasting))
 
-    def _put_off(self, until_s: Mapping[int, float], **values: str) -> None:
+    def _put_off(self, put_off: Mapping[int, tuple[float, DeliveryStatus]]) -> None:
         """Let rows wait, each until its own time."""
-        ids: defaultdict[float, list[int]] = defaultdict(list)
-        for id_, at_s in until_s.items():
-            ids[at_s].append(id_)
-        for at_s, of_time in ids.items():
-            self._update(of_time, retry_at_s=at_s, **values)
+        alike: defaultdict[tuple[float, DeliveryStatus], list[int]] = defaultdict(list)
+        for id_, until in put_off.items():
+            alike[until].append(id_)
+        for (until_s, status), ids in alike.items():
+            self._update(ids, retry_at_s=until_s, status=status)
 
     def _update(self, ids: Sequence[int], **values: str | float | bool) -> None:
         for begin in range(0, len(ids), MAX_IDS):

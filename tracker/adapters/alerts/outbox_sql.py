@@ -23,7 +23,7 @@ from tracker.adapters.alerts.line_sql import AlertLine
 from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
 from tracker.adapters.database.codec import from_json, to_json
 from tracker.adapters.database.tables import TRACKER_TABLES
-from tracker.domain.alerts.delivery import BY_SILENCE, Delivery, DeliveryStatus, channel_state
+from tracker.domain.alerts.delivery import BY_SILENCE, Delivery, DeliveryStatus, channel_state, is_news
 from tracker.domain.records.alerts import Alert, AlertState, ChannelState, Silence
 from tracker.domain.records.display import count_text
 from tracker.ports import Notifier
@@ -73,10 +73,9 @@ class AlertOutbox:
         with transaction(self._engine) as connection:
             rows = connection.execute(due.where(self._is_waiting()).group_by(OUTBOX.c.channel)).all()
         now = self._clock.now()
-        first = {row.channel: row.at for row in rows}
+        first_due_s = {row.channel: row.at for row in rows}
         for name, line in self._lines.items():
-            is_due = first.get(name, now.timestamp() + 1) <= now.timestamp() or line.repeats_now(now)
-            if is_due and not line.rests(now):
+            if line.is_asked(now, first_due_s.get(name)):
                 line.start()
         return sum(row.n for row in rows if row.channel in self._lines)
 
@@ -178,10 +177,10 @@ class AlertOutbox:
 
 
 def _queue(connection: Connection, channel: str, alert: Alert) -> None:
-    """Queue the alert unless the channel heard, or will hear, just this; the end of something unheard is no news."""
+    """Queue the alert unless the channel heard, or will hear, just this."""
     states = select(OUTBOX.c.state).where(OUTBOX.c.channel == channel, OUTBOX.c.fingerprint == alert.fingerprint)
-    last = connection.scalar(states.order_by(OUTBOX.c.id.desc()).limit(1)) or AlertState.RESOLVED
-    if last == alert.state:
+    last = connection.scalar(states.order_by(OUTBOX.c.id.desc()).limit(1))
+    if not is_news(alert, None if last is None else AlertState(last)):
         return
     row = {
         "run_id": alert.run_id,

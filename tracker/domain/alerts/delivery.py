@@ -1,25 +1,21 @@
-"""What a channel is told next: in order, grouped by checkpoint, silences kept, failures waited for. Pure.
+"""What a channel is told next: in order, grouped by checkpoint, silences kept. When it is asked, `pace` says. Pure.
 
-due, behind = deliverable(waiting, now_s)       # nobody hears of an end before its beginning
-news, dropped = without_pairs(due)           # begun and over while it was silenced: nobody needs to know
-for group in by_checkpoint(news):
+turn = next_turn(waiting, silences, now)
+for group in turn.groups:
     message = message_of(group, link)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from urllib.parse import quote
 
-from eval_jobs.backoff import Backoff
 from eval_jobs.records.run_scope import is_of
 from tracker.domain.records.alerts import Alert, AlertMessage, AlertState, ChannelState, Silence
-
-BACKOFF = Backoff(first_s=5.0, longest_s=300.0)
 
 
 class DeliveryStatus(StrEnum):
@@ -51,6 +47,18 @@ class QueuedAlert:
     status: DeliveryStatus
 
 
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What is done with all that waits for one channel."""
+
+    groups: tuple[tuple[QueuedAlert, ...], ...]
+    """What goes into one message each, in order."""
+    put_off: Mapping[int, tuple[float, DeliveryStatus]]
+    """What waits: ids -> the POSIX time at which it is looked at again, and why it waits."""
+    dropped: tuple[int, ...]
+    """Ids of what began and ended while it was silenced: nobody needs to know."""
+
+
 Delivery = tuple[DeliveryStatus, str]
 """Why an alert waits, and what its channel said last; empty: nothing."""
 
@@ -67,49 +75,35 @@ def channel_state(name: str, waiting: Sequence[Delivery], *, is_configured: bool
     )
 
 
-def silence_of(alert: Alert, silences: Iterable[Silence], now: datetime) -> Silence | None:
-    """Return the silence that holds the alert back now, the one that ends last, or None."""
-    found = [s for s in silences if s.begins_at <= now < s.ends_at and _is_meant(alert, s)]
-    return max(found, key=lambda s: s.ends_at, default=None)
-
-
-def deliverable(queued: Sequence[QueuedAlert], now_s: float) -> tuple[tuple[QueuedAlert, ...], dict[int, float]]:
-    """Return what may be tried now, and until when those wait that are due but have one of their cause before them.
+def is_news(alert: Alert, last: AlertState | None) -> bool:
+    """Return whether a channel is to hear of it: the end of something unheard is no news.
 
     Args:
-        queued: all that waits for one channel, oldest first.
-        now_s: POSIX time.
+        alert: what was raised.
+        last: the state in which it was queued for the channel last; None: never.
     """
-    due: list[QueuedAlert] = []
-    behind: dict[int, float] = {}
-    until_s: dict[str, float] = {}
-    for one in queued:
-        cause = one.alert.fingerprint
-        if one.retry_at_s > now_s:
-            until_s[cause] = max(one.retry_at_s, until_s.get(cause, 0.0))
-        elif cause in until_s:
-            behind[one.id] = until_s[cause]
+    return alert.state is not (last or AlertState.RESOLVED)
+
+
+def next_turn(queued: Sequence[QueuedAlert], silences: Iterable[Silence], now: datetime) -> Turn:
+    """Return what is done with `queued`, all that waits for one channel, oldest first."""
+    due, behind = _deliverable(queued, now.timestamp())
+    put_off = {id_: (until_s, DeliveryStatus.BEHIND) for id_, until_s in behind.items()}
+    audible: list[QueuedAlert] = []
+    lasting = [silence for silence in silences if silence.begins_at <= now < silence.ends_at]
+    for one in due:
+        ends = [silence.ends_at for silence in lasting if _is_meant(one.alert, silence)]
+        if ends:
+            put_off[one.id] = (max(ends).timestamp(), DeliveryStatus.SILENCED)
         else:
-            due.append(one)
-    return tuple(due), behind
+            audible.append(one)
+    news, dropped = _without_pairs(audible)
+    return Turn(groups=by_checkpoint(news), put_off=put_off, dropped=dropped)
 
 
-def without_pairs(queued: Sequence[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...], tuple[int, ...]]:
-    """Return what is to be told, and the ids of what is not: it began and ended while it was silenced."""
-    dropped: set[int] = set()
-    begun: dict[str, QueuedAlert] = {}
-    silenced: set[str] = set()
-    for one in queued:
-        cause = one.alert.fingerprint
-        if one.alert.state is AlertState.FIRING:
-            begun[cause] = one
-            if one.status is DeliveryStatus.SILENCED:
-                silenced.add(cause)
-            elif one.status is not DeliveryStatus.BEHIND:
-                silenced.discard(cause)
-        elif (first := begun.pop(cause, None)) is not None and cause in silenced:
-            dropped |= {first.id, one.id}
-    return tuple(one for one in queued if one.id not in dropped), tuple(sorted(dropped))
+def without_causes(group: Sequence[QueuedAlert], refused: Set[str]) -> tuple[QueuedAlert, ...]:
+    """Return what of a group may be told: of a cause whose beginning was refused nothing later is told before it."""
+    return tuple(one for one in group if one.alert.fingerprint not in refused)
 
 
 def by_checkpoint(queued: Iterable[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...], ...]:
@@ -146,6 +140,45 @@ def message_of(group: Sequence[QueuedAlert], link: str) -> AlertMessage:
 
 
 # --- private
+
+
+def _deliverable(queued: Sequence[QueuedAlert], now_s: float) -> tuple[tuple[QueuedAlert, ...], dict[int, float]]:
+    """Return what may be tried now, and until when those wait that are due but have one of their cause before them.
+
+    Args:
+        queued: all that waits for one channel, oldest first.
+        now_s: POSIX time.
+    """
+    due: list[QueuedAlert] = []
+    behind: dict[int, float] = {}
+    until_s: dict[str, float] = {}
+    for one in queued:
+        cause = one.alert.fingerprint
+        if one.retry_at_s > now_s:
+            until_s[cause] = max(one.retry_at_s, until_s.get(cause, 0.0))
+        elif cause in until_s:
+            behind[one.id] = until_s[cause]
+        else:
+            due.append(one)
+    return tuple(due), behind
+
+
+def _without_pairs(queued: Sequence[QueuedAlert]) -> tuple[tuple[QueuedAlert, ...], tuple[int, ...]]:
+    """Return what is to be told, and the ids of what is not: it began and ended while it was silenced."""
+    dropped: set[int] = set()
+    begun: dict[str, QueuedAlert] = {}
+    silenced: set[str] = set()
+    for one in queued:
+        cause = one.alert.fingerprint
+        if one.alert.state is AlertState.FIRING:
+            begun[cause] = one
+            if one.status is DeliveryStatus.SILENCED:
+                silenced.add(cause)
+            elif one.status is not DeliveryStatus.BEHIND:
+                silenced.discard(cause)
+        elif (first := begun.pop(cause, None)) is not None and cause in silenced:
+            dropped |= {first.id, one.id}
+    return tuple(one for one in queued if one.id not in dropped), tuple(sorted(dropped))
 
 
 def _is_meant(alert: Alert, silence: Silence) -> bool:

@@ -129,21 +129,6 @@ def test_a_service_that_forgets_hears_again_what_lasts(engine: Engine) -> None:
     assert told == [*first, ["facts"], ["sums"], ["sums"]]
 
 
-def test_a_service_that_asks_for_time_gets_it(engine: Engine) -> None:
-    clock, channel = FakeClock(), FakeChannel(name="team")
-    channel.trouble = ChannelUnreachable("too many requests", hint="wait", retry_after_s=120)
-    outbox = AlertOutbox(engine, (channel,), clock, run=RUN)
-    outbox.publish([alert()])
-    outbox.close()
-    channel.trouble = None
-    clock.advance(119)
-    outbox.close()
-    assert channel.messages == []
-    clock.advance(1)
-    outbox.close()
-    assert len(channel.messages) == 1
-
-
 def test_a_fault_in_a_channel_is_said_and_tried_again(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     clock, channel = FakeClock(), FakeChannel(name="team")
     channel.trouble = KeyError("chat_id")
