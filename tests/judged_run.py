@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.records import RUN, RecordedRun, forgetting_run
+from tracker.domain.records.reasons import AgainstReference, Compared, TooEarly
 from tracker.domain.records.types import (
     Acceptance,
     Baseline,
@@ -115,7 +116,7 @@ def _trivia(step: int) -> Verdict:
     return Verdict(
         benchmark="trivia",
         word=word,
-        reason=f"{word} at step {step}, says the made-up judge",
+        reason=TooEarly() if unscored else Compared(before=0.614, now=0.61, margin=0.01, in_a_row=3),
         score=None if word is VerdictWord.MISSING else 0.61,
         stderr=0.02,
         coverage=1.0,
@@ -128,14 +129,14 @@ def _trivia(step: int) -> Verdict:
 def _findings(step: int, subset: str) -> tuple[Verdict, ...]:
     base = replace(_trivia(600), comparisons=(_comparison(step, -0.11),), score=0.4)
     return (
-        replace(base, subset=subset, lost_since=600, reason=f"0.51 -> 0.40 (mean of the newest 4) since {step - 400}"),
+        replace(base, subset=subset, lost_since=600, reason=Compared(before=0.51, now=0.4, margin=0.01, in_a_row=3)),
         replace(
             base,
             benchmark="sums",
             measure=Measure.OUTPUT_LENGTH,
             word=VerdictWord.REGRESSED,
             lost_since=700,
-            reason="answers, as a share of the longest allowed: 0.25 -> 0.36",
+            reason=Compared(before=0.25, now=0.36, margin=0.01),
         ),
     )
 
@@ -158,7 +159,7 @@ def _latency_verdict(metric: LatencyMetric, quantile: float, word: VerdictWord) 
         metric=metric,
         quantile=quantile,
         word=word,
-        reason=f"{100 * (ratio - 1):.1f} % slower than the reference, step 100, mean of 2 checkpoints",
+        reason=AgainstReference(learning=5),
         method=LatencyMethod.INTERLEAVED,
         reference_step=100,
         candidate_ms=6.7,

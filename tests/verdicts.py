@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult, Outcome
 from tracker.domain.overview.run import WORSE
+from tracker.domain.records.reasons import Compared, Failed, NothingEarlier
 from tracker.domain.records.types import Baseline, Comparison, Report, Verdict, VerdictWord
 
 ALPHA_TEST = 0.05 / (100 * 3 * 2)
@@ -47,7 +48,7 @@ def _verdict(outcome: Outcome, step: int, earlier: list[_Scores]) -> Verdict:
     base = Verdict(
         benchmark=outcome.benchmark,
         word=VerdictWord.MISSING,
-        reason="",
+        reason=None,
         score=None,
         stderr=None,
         coverage=0.0,
@@ -56,7 +57,7 @@ def _verdict(outcome: Outcome, step: int, earlier: list[_Scores]) -> Verdict:
         mde=None,
     )
     if isinstance(outcome, BenchmarkFailure):
-        return replace(base, reason=f"no result: {outcome.message}")
+        return replace(base, reason=Failed(message=outcome.message, error=outcome.code))
     scores = _scores(outcome, step)
     values = list(scores.by_sample.values())
     base = replace(base, score=scores.mean, stderr=_stderr(values), coverage=len(values) / len(outcome.samples))
@@ -67,19 +68,19 @@ def _verdict(outcome: Outcome, step: int, earlier: list[_Scores]) -> Verdict:
 
 def _compared(base: Verdict, scores: _Scores, earlier: Sequence[_Scores]) -> Verdict:
     if not earlier:
-        return replace(base, word=VerdictWord.FIRST, reason="nothing earlier to compare with")
+        return replace(base, word=VerdictWord.FIRST, reason=NothingEarlier())
     best = max(earlier, key=lambda item: item.mean)
     comparisons = (
         _compare(Baseline.RECENT, earlier[-1], scores, tried=1),
         _compare(Baseline.PEAK, best, scores, tried=len(earlier)),
     )
     word = _word_for(comparisons, steps_since_best=sum(item.step > best.step for item in earlier))
-    reason, shown = _reason(word, comparisons[1]), _deciding_first(word, comparisons)
+    shown = _deciding_first(word, comparisons)
     lost_since = next((item.step for item in earlier if item.step > best.step), scores.step)
     return replace(
         base,
         word=word,
-        reason=reason,
+        reason=Compared(before=scores.mean - shown[0].delta, now=scores.mean, margin=0.02, in_a_row=3),
         comparisons=shown,
         mde=2.8 * 0.03,
         mde_pooled=1.6 * 0.03,
@@ -143,11 +144,3 @@ def _word_for(comparisons: tuple[Comparison, Comparison], *, steps_since_best: i
     if max(abs(previous.ci_low), abs(previous.ci_high)) < 0.02:
         return VerdictWord.EQUIVALENT
     return VerdictWord.INCONCLUSIVE
-
-
-def _reason(word: VerdictWord, best: Comparison) -> str:
-    if word in (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN):
-        return f"{-best.delta:.3f} below step {best.baseline_steps[-1]}, {best.n_lost} samples lost"
-    if word is VerdictWord.IMPROVED:
-        return f"{best.delta:.3f} above step {best.baseline_steps[-1]}"
-    return f"within noise of step {best.baseline_steps[-1]}"

@@ -17,6 +17,7 @@ from dashboards.data.run import RunData, measurement_changes
 from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeResult
 from tracker.domain.overview.run import SYMBOLS, Overview, Standing, standings
 from tracker.domain.records.display import one_line, score_text
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import CurvePoint, Gap, Verdict, VerdictWord
 from tracker.domain.sweeps.board_text import load_size_text
 
@@ -132,7 +133,7 @@ def _score_points(step: int, verdict: Verdict) -> Iterable[Point]:
 
 def _score_absences(view: Overview, benchmarks: Sequence[str], gaps: Sequence[Gap]) -> tuple[Absence, ...]:
     missing = (
-        Absence(step=step, text=f"step {step}, {name}: {verdict.reason}", slot=slot)
+        Absence(step=step, text=f"step {step}, {name}: {reason_text(verdict)}", slot=slot)
         for slot, name in enumerate(benchmarks)
         for step, verdict in view.of(name)
         if verdict.word is VerdictWord.MISSING

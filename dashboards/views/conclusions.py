@@ -13,6 +13,7 @@ from dashboards.views.evidence import EvidenceView, ProofView, onset_text, proof
 from dashboards.views.tables import Badge, badge
 from tracker.domain.overview.run import URGENCY, Overview
 from tracker.domain.records.display import count_text, one_line, subject_text
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Acceptance, Closing, Episode, Verdict, VerdictWord
 
 
@@ -93,7 +94,7 @@ def _finding(name: str, found: list[tuple[int, Verdict]]) -> FindingRow:
         subject=name,
         badge=badge(verdict.word),
         onset=onset_text(verdict),
-        reason=one_line(verdict.reason),
+        reason=one_line(reason_text(verdict)),
         proof=next(iter(proofs_of(verdict)), None),
     )
 

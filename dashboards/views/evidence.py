@@ -23,6 +23,7 @@ from tracker.domain.records.display import (
     signed_text,
     steps_text,
 )
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
 
@@ -107,7 +108,7 @@ def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> Evidence
         benchmark=one_line(verdict.benchmark),
         step=step,
         badge=badge(verdict.word),
-        reason=one_line(verdict.reason),
+        reason=one_line(reason_text(verdict)),
         score=f"{mean_text(verdict)} ({coverage} of samples)" if coverage else mean_text(verdict),
         notes=tuple(note for note in (onset_text(verdict), _unseen(verdict), repeated) if note),
         proofs=proofs_of(verdict),

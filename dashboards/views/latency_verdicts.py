@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dashboards.views.tables import Badge, badge
 from tracker.domain.records.display import NOTHING, count_text, one_line, p_text
+from tracker.domain.records.reason_text import latency_reason_text
 from tracker.domain.records.types import LatencyMethod, LatencyVerdict, Report, VerdictWord
 
 TOLD = frozenset({VerdictWord.REGRESSED, VerdictWord.IMPROVED, VerdictWord.SUSPECT})
@@ -79,7 +80,7 @@ def _row(step: int, verdict: LatencyVerdict) -> LatencyVerdictRow:
         level=p_text(verdict.alpha_test),
         against=_against(verdict),
         method=_method(verdict),
-        reason=one_line(verdict.reason),
+        reason=one_line(latency_reason_text(verdict)),
     )
 
 

@@ -15,6 +15,7 @@ from tracker.domain.records.display import (
     one_line,
     percent_text,
 )
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Gap, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
 
@@ -189,7 +190,7 @@ def _cell(verdict: Verdict | None) -> Cell:
         badge=badge(verdict.word),
         score=mean_text(verdict),
         coverage=coverage_text(verdict),
-        reason="" if verdict.word in _CALM else one_line(verdict.reason),
+        reason="" if verdict.word in _CALM else one_line(reason_text(verdict)),
     )
 
 

@@ -16,6 +16,7 @@ from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.review import review
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.display import alert_subject_text
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import VerdictWord
 
 COUNT = 20
@@ -44,8 +45,8 @@ def test_too_few_answers_are_a_missing_verdict_that_is_told_as_a_blind_spot(tmp_
     (verdict,) = report.verdicts
     assert verdict.word is VerdictWord.MISSING
     assert verdict.coverage == (COUNT - REFUSED) / COUNT
-    assert f"only {COUNT - REFUSED} of {COUNT} samples have a score (80.0%, 95% needed)" in verdict.reason
-    assert "maximum context length" in verdict.reason
+    assert f"only {COUNT - REFUSED} of {COUNT} samples have a score (80.0%, 95% needed)" in reason_text(verdict)
+    assert "maximum context length" in reason_text(verdict)
     (alert,) = fakes.alerting.alerts
     assert (alert_subject_text(alert.subject), alert.state) == ("sums", AlertState.FIRING)
     assert f"only {COUNT - REFUSED} of {COUNT} samples have a score" in alert.message

@@ -16,6 +16,7 @@ from tests.browser import LOW_CONTRAST, screenshot, wait_for_texts
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run, wide_run
 from tests.reports import run_data
+from tracker.domain.records.reasons import Failed
 from tracker.domain.records.types import Phase
 
 pytestmark = pytest.mark.chromium
@@ -200,7 +201,12 @@ def test_the_keyboard_reaches_everything(page: Page, report: Path) -> None:
 def test_text_of_a_model_runs_nothing(page: Page, tmp_path: Path) -> None:
     run = forgetting_run(run_id=HOSTILE, samples=20)
     reports = tuple(
-        replace(r, verdicts=tuple(replace(v, reason=HOSTILE) for v in r.verdicts), run_id=HOSTILE) for r in run.reports
+        replace(
+            r,
+            verdicts=tuple(replace(v, reason=Failed(message=HOSTILE, error="E-X")) for v in r.verdicts),
+            run_id=HOSTILE,
+        )
+        for r in run.reports
     )
     hostile = RecordedRun(
         run_id=HOSTILE,
@@ -223,13 +229,13 @@ def test_text_of_a_model_runs_nothing(page: Page, tmp_path: Path) -> None:
 
 def test_names_without_a_place_to_break_never_widen_the_page(page: Page, tmp_path: Path) -> None:
     name = "a_name_without_any_place_to_break_" * 6
-    run = judged_run(subset=name, reason=name)
+    run, failed = judged_run(subset=name, reason=name), Failed(message=name, error="E-X")
     reports = tuple(
         replace(
             r,
-            verdicts=tuple(replace(v, benchmark=name + v.benchmark, reason=name) for v in r.verdicts),
-            findings=tuple(replace(f, benchmark=name + f.benchmark, reason=name) for f in r.findings),
-            latency=tuple(replace(v, load=name, reason=name) for v in r.latency),
+            verdicts=tuple(replace(v, benchmark=name + v.benchmark, reason=failed) for v in r.verdicts),
+            findings=tuple(replace(f, benchmark=name + f.benchmark, reason=failed) for f in r.findings),
+            latency=tuple(replace(v, load=name, reason=failed) for v in r.latency),
         )
         for r in run.reports
     )

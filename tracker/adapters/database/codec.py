@@ -88,7 +88,7 @@ def _outlined(row: Sequence[Any]) -> Verdict:
     return Verdict(
         benchmark=benchmark,
         word=_WORDS[word],
-        reason="",
+        reason=None,
         score=score,
         stderr=None,
         coverage=coverage,

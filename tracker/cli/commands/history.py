@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -13,10 +14,11 @@ from tracker.api.opening import open_project
 from tracker.api.references import known_run
 from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
+from tracker.cli.tables.report_json import report_document
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import open_gaps
 from tracker.domain.records.display import one_line
-from tracker.domain.records.types import Gap, Report
+from tracker.domain.records.types import Report
 from tracker.ports import MeasurementStore
 
 
@@ -34,9 +36,9 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     history, policy = project.history, project.config.policy
     runs = (known_run(history, run),) if run else history.runs()
     if as_json:
-        reports = tuple(report for name in runs for report in history.reports(name))
+        reports = tuple(report_document(report) for name in runs for report in history.reports(name))
         gaps = tuple(gap for name in runs for gap in open_gaps(history.reports(name), history.gaps(name)))
-        click.echo(json_text(dict[str, tuple[Report | Gap, ...]], {"reports": reports, "gaps": gaps}))
+        click.echo(json_text(dict[str, tuple[Any, ...]], {"reports": reports, "gaps": gaps}))
         return
     console = Console()
     if not runs:

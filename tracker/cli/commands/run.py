@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -13,6 +14,7 @@ from tracker.api.opening import open_project
 from tracker.cli.evaluating import evaluate_now
 from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.tables.render import report_lines
+from tracker.cli.tables.report_json import report_document
 from tracker.domain.records.types import Measure, Report, Verdict, VerdictWord
 
 BAD_NEWS = {VerdictWord.REGRESSED, VerdictWord.FORGOTTEN}
@@ -33,7 +35,7 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
     results = evaluate_now(project, checkpoint, console)
     reports = tuple(report for _, report in results)
     if as_json:
-        click.echo(json_text(tuple[Report, ...], reports))
+        click.echo(json_text(list[dict[str, Any]], list(map(report_document, reports))))
     for report in reports:
         console.print(*report_lines(report), sep="\n")
     return _exit_code(tuple(record for record, _ in results), reports)

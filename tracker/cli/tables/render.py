@@ -30,6 +30,7 @@ from tracker.domain.records.display import (
     score_text,
     subject_text,
 )
+from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_of, savings_text
 
@@ -256,7 +257,8 @@ def _subject(verdict: Verdict) -> str:
 
 def _latency_line(verdict: LatencyVerdict) -> Text:
     name = f"{verdict.metric} p{verdict.quantile * 100:.0f}"
-    return Text.assemble(" " * 10, name, "  ", _word(verdict.word), (f"  {one_line(verdict.reason)}", "dim"))
+    reason = (f"  {one_line(latency_reason_text(verdict))}", "dim")
+    return Text.assemble(" " * 10, name, "  ", _word(verdict.word), reason)
 
 
 def _score(verdict: Verdict) -> Text:
@@ -289,8 +291,8 @@ def _remark(verdict: Verdict) -> str:
         return ""
     if verdict.word is VerdictWord.INCONCLUSIVE:
         unseen = "" if verdict.mde is None else f"  (losses under {score_text(verdict.mde)} can go unseen)"
-        return unseen if verdict.comparisons else f"  {one_line(verdict.reason)}"
-    return f"  {one_line(verdict.reason)}{_onset(verdict)}"
+        return unseen if verdict.comparisons else f"  {one_line(reason_text(verdict))}"
+    return f"  {one_line(reason_text(verdict))}{_onset(verdict)}"
 
 
 def _repeated(verdict: Verdict) -> str:

@@ -20,6 +20,7 @@ from tracker.domain.calibration.repetition_text import is_unfit, repetition_text
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
 from tracker.domain.records.display import alert_subject_text
+from tracker.domain.records.reason_text import latency_reason_text, reason_text
 from tracker.domain.records.types import (
     Acceptance,
     Closing,
@@ -126,7 +127,7 @@ def _of_losses(report: Report) -> Iterator[Alert]:
         elif verdict is None:
             message = f"{shown} is lost again: training went back to before its recovery"
         else:
-            message = f"{shown} {verdict.word} at step {report.step}: {verdict.reason}"
+            message = f"{shown} {verdict.word} at step {report.step}: {reason_text(verdict)}"
         yield Alert(
             fingerprint=_fingerprint_of(episode),
             run_id=report.run_id,
@@ -149,7 +150,7 @@ def _of_latency(report: Report) -> Iterator[Alert]:
         slower = [v for v in verdicts if v.word is VerdictWord.REGRESSED]
         if not slower and not all(_is_no_slower(v) for v in verdicts if v.quantile == _MEDIAN):
             continue
-        said = "; ".join(v.reason for v in slower) or "no longer slower"
+        said = "; ".join(map(latency_reason_text, slower)) or "no longer slower"
         yield Alert(
             fingerprint=content_hash([report.run_id, "latency", load]),
             run_id=report.run_id,
@@ -191,7 +192,7 @@ def _is_missing(verdict: Verdict) -> bool:
 
 
 def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
-    missing = _is_missing(verdict)
+    missing, said = _is_missing(verdict), reason_text(verdict)
     return Alert(
         fingerprint=content_hash([report.run_id, verdict.benchmark, VerdictWord.MISSING]),
         run_id=report.run_id,
@@ -199,7 +200,7 @@ def _of_blind_spot(report: Report, verdict: Verdict) -> Alert:
         kind=AlertKind.MISSING,
         subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=verdict.benchmark),
         state=AlertState.FIRING if missing else AlertState.RESOLVED,
-        message=f"{verdict.benchmark} {'' if missing else 'no longer '}missing at step {report.step}: {verdict.reason}",
+        message=f"{verdict.benchmark} {'' if missing else 'no longer '}missing at step {report.step}: {said}",
         command=f"tracker run {shlex.quote(report.checkpoint.uri)}",
         raised_at=report.created_at,
     )

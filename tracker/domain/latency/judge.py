@@ -16,15 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeResult, ReferenceProbe
-from tracker.domain.latency.reasons import (
-    reason_for_constant,
-    reason_for_few,
-    reason_for_history,
-    reason_for_missing,
-    reason_for_reference,
-    reason_for_short_history,
-)
-from tracker.domain.latency.rules import POOLS, SUSPECT_P, Limits, decisions, word_of_history
+from tracker.domain.latency.rules import LEARNING, POOLS, SUSPECT_P, Limits, decisions, word_of_history
 from tracker.domain.latency.series import (
     REQUESTS_NEEDED,
     Key,
@@ -38,6 +30,14 @@ from tracker.domain.latency.series import (
     series_of,
 )
 from tracker.domain.latency.statistics import BASE, WINDOW, LatencyContrast, faster_p, history_spread, slower_p
+from tracker.domain.records.reasons import (
+    AgainstHistory,
+    AgainstReference,
+    Failed,
+    FewRequests,
+    NoScatter,
+    ShortHistory,
+)
 from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
 from tracker.domain.scores.statistics import FloatArray, Spread, interval, mde
 
@@ -103,7 +103,7 @@ class _Case:
             metric=self.key[0],
             quantile=self.key[1],
             word=VerdictWord.INCONCLUSIVE,
-            reason="",
+            reason=None,
             method=method,
             requests=requests,
             alpha_test=self.limits(method).alpha_test,
@@ -118,13 +118,10 @@ def _judged(case: _Case) -> LatencyVerdict:
     if probe is None:
         failure = next((p for p in case.record.probes if p.load == case.load and isinstance(p, ProbeFailure)), None)
         blank = case.blank(LatencyMethod.HISTORY, 0)
-        return replace(blank, word=VerdictWord.MISSING, reason=reason_for_missing(failure))
-    verdict = _against_history(case, probe)
-    if found is None:
-        return verdict
-    return replace(
-        verdict, reason=f"{verdict.reason}; no comparison with the reference: {found.message} ({found.code})"
-    )
+        reason = Failed() if failure is None else Failed(message=failure.message, error=failure.code)
+        return replace(blank, word=VerdictWord.MISSING, reason=reason)
+    missed = None if found is None else Failed(message=found.message, error=found.code)
+    return replace(_against_history(case, probe), without_reference=missed)
 
 
 def _against_reference(case: _Case, probe: ReferenceProbe) -> LatencyVerdict:
@@ -134,22 +131,21 @@ def _against_reference(case: _Case, probe: ReferenceProbe) -> LatencyVerdict:
     blank = replace(case.blank(LatencyMethod.INTERLEAVED, pairs), reference_step=probe.reference_step)
     contrast = contrasts_of(probe, case.record.plan.id).get(case.key)
     if contrast is None:
-        return replace(blank, reason=reason_for_few(pairs, case.needed, pairs=True))
+        return replace(blank, reason=FewRequests(needed=case.needed))
     blank = replace(
         blank,
         candidate_ms=_mean_quantile([block.candidate for block in blocks], quantile),
         baseline_ms=_mean_quantile([block.reference for block in blocks], quantile),
     )
     if contrast.stderr <= NO_SCATTER:
-        return replace(blank, reason=reason_for_constant(pairs))
+        return replace(blank, reason=NoScatter())
     limits = case.limits(LatencyMethod.INTERLEAVED)
     series = [*_earlier_contrasts(case, probe), contrasts_of(probe, case.record.plan.id)]
     decision = decisions([c[case.key] for c in series], limits, [c[metric, MEDIAN] for c in series])[-1]
     noise = decision.noise
     blank = replace(blank, word=decision.word, sessions=decision.sessions, overdispersion=noise.factor)
     blank = replace(blank, between_starts=math.sqrt(noise.between), learned_from=len(series) - 1)
-    verdict = _with_evidence(blank, decision.spread, limits)
-    return replace(verdict, reason=reason_for_reference(verdict))
+    return _with_evidence(replace(blank, reason=AgainstReference(learning=LEARNING)), decision.spread, limits)
 
 
 def _earlier_contrasts(case: _Case, probe: ReferenceProbe) -> list[Mapping[Key, LatencyContrast]]:
@@ -167,7 +163,7 @@ def _against_history(case: _Case, probe: ProbeResult) -> LatencyVerdict:
     blank = case.blank(LatencyMethod.HISTORY, probe.completed)
     time_ms = quantile_of(probe, *case.key)
     if time_ms is None or probe.completed < case.needed:
-        return replace(blank, reason=reason_for_few(probe.completed, case.needed, pairs=False))
+        return replace(blank, reason=FewRequests(needed=case.needed))
     blank = replace(blank, candidate_ms=time_ms)
     probes = (probe_of(r, case.load) for r in case.before)
     enough = (p for p in probes if p is not None and p.completed >= case.needed)
@@ -175,10 +171,10 @@ def _against_history(case: _Case, probe: ProbeResult) -> LatencyVerdict:
     blank = replace(blank, learned_from=len(past))
     if len(past) < BASE:
         word = VerdictWord.INCONCLUSIVE if past else VerdictWord.FIRST
-        return replace(blank, word=word, reason=reason_for_short_history(len(past)))
+        return replace(blank, word=word, reason=ShortHistory(needed=BASE))
     spread, limits = history_spread(math.log(time_ms), past), case.limits(LatencyMethod.HISTORY)
     verdict = _with_evidence(replace(blank, word=word_of_history(spread, limits)), spread, limits)
-    return replace(verdict, reason=reason_for_history(verdict), baseline_ms=time_ms / math.exp(spread.centre))
+    return replace(verdict, reason=AgainstHistory(checkpoints=BASE), baseline_ms=time_ms / math.exp(spread.centre))
 
 
 def _with_evidence(verdict: LatencyVerdict, spread: Spread, limits: Limits) -> LatencyVerdict:

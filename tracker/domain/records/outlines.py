@@ -49,7 +49,7 @@ def _outline(verdict: Verdict) -> Verdict:
     return Verdict(
         benchmark=verdict.benchmark,
         word=verdict.word,
-        reason="",
+        reason=None,
         score=verdict.score,
         stderr=None,
         coverage=verdict.coverage,

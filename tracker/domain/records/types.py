@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from eval_jobs.types import Checkpoint, Cost
 from tracker.domain.records.calibration import Repetition
+from tracker.domain.records.reasons import Failed, LatencyReason, Reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +192,8 @@ class Verdict:
     """Empty: the whole benchmark."""
     measure: Measure = Measure.SCORE
     word: VerdictWord
-    reason: str
-    """One sentence for a person."""
+    reason: Reason | None
+    """`records.reason_text.reason_text` words it; None: an outline keeps none."""
     score: float | None
     """Mean over scored samples, as the benchmark reports it; of a subset or another measure, its own mean."""
     stderr: float | None
@@ -260,8 +261,10 @@ class LatencyVerdict:
     """.5 or .95."""
     word: VerdictWord
     """REGRESSED, IMPROVED, SUSPECT, INCONCLUSIVE, FIRST, or MISSING when nothing was timed."""
-    reason: str
-    """One sentence for a person."""
+    reason: LatencyReason | None
+    """`records.reason_text.latency_reason_text` words it; None: not decided yet."""
+    without_reference: Failed | None = None
+    """Why there is no comparison with the reference that was to be timed."""
     method: LatencyMethod
     reference_step: int | None = None
     """Step of the reference; None without one."""

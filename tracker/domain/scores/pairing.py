@@ -15,19 +15,12 @@ import numpy as np
 from eval_jobs.identity import score_settings, serve_settings
 from eval_jobs.types import Benchmark, EvalPlan, EvalResult
 from tracker.domain.records.grouping import cluster_index
+from tracker.domain.records.reason_text import difference_text
+from tracker.domain.records.reasons import Difference
 from tracker.domain.scores.statistics import FloatArray, IntArray
 from tracker.domain.scores.summary import sample_means
 
 _SHOWN_CHARS = 60
-
-_IN_WORDS = {
-    "data_digest": "the content of the data",
-    "adapter": "the benchmark's adapter",
-    "few_shot": "the number of examples in the prompt (few_shot)",
-    "limit": "the number of samples (limit)",
-    "scoring_version": "this program's own prompts and scorers (scoring_version)",
-    "concurrency": "the number of requests in flight (concurrency)",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,16 +74,23 @@ def served_alike(candidate: EvalPlan, baseline: EvalPlan) -> bool:
 
 def explain_difference(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> tuple[str, ...]:
     """Return one phrase for every setting of `benchmark` or its serving that differs and can change its scores."""
+    for plan in (candidate, baseline):
+        if _benchmark_of(plan, benchmark) is None:
+            return (f"step {plan.checkpoint.step} was evaluated without {benchmark}",)
+    return tuple(map(difference_text, differences_of(candidate, baseline, benchmark)))
+
+
+def differences_of(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> tuple[Difference, ...]:
+    """Return every setting of `benchmark` or its serving that differs and can change its scores, where both have it."""
     now, before = _benchmark_of(candidate, benchmark), _benchmark_of(baseline, benchmark)
     if now is None or before is None:
-        missing = candidate if now is None else baseline
-        return (f"step {missing.checkpoint.step} was evaluated without {benchmark}",)
+        return ()
     if bool(now.measured_with) != bool(before.measured_with):  # what else differs is what one of them does not have
         return _differences({"adapter": now.adapter}, {"adapter": before.adapter})
-    phrases = _differences(score_settings(now, candidate.suite), score_settings(before, baseline.suite))
-    phrases += _serve_differences(candidate, baseline)
+    found = _differences(score_settings(now, candidate.suite), score_settings(before, baseline.suite))
+    found += _serve_differences(candidate, baseline)
     # Equal settings under unlike fingerprints: another version of this program wrote one of them.
-    return phrases or (f"{_IN_WORDS['scoring_version']} changed between the two",)
+    return found or (Difference(setting="scoring_version"),)
 
 
 # --- private
@@ -105,26 +105,21 @@ def _benchmark_of(plan: EvalPlan, name: str) -> Benchmark | None:
     return next((b for b in plan.suite.benchmarks if b.name == name), None)
 
 
-def _differences(settings: Mapping[str, object], earlier: Mapping[str, object], prefix: str = "") -> tuple[str, ...]:
+def _differences(
+    settings: Mapping[str, object], earlier: Mapping[str, object], prefix: str = ""
+) -> tuple[Difference, ...]:
     return tuple(
-        _phrase(prefix + name, settings.get(name), earlier.get(name))
+        Difference(setting=prefix + name, now=_shown(settings.get(name)), before=_shown(earlier.get(name)))
         for name in sorted(settings.keys() | earlier.keys())
         if settings.get(name) != earlier.get(name)
     )
 
 
-def _serve_differences(candidate: EvalPlan, baseline: EvalPlan) -> tuple[str, ...]:
+def _serve_differences(candidate: EvalPlan, baseline: EvalPlan) -> tuple[Difference, ...]:
     now, before = serve_settings(candidate.serve), serve_settings(baseline.serve)
     if now["engine"] != before["engine"]:  # what else differs is what one of them does not have
         return _differences({"engine": now["engine"]}, {"engine": before["engine"]}, "serve.")
     return _differences(now, before, "serve.")
-
-
-def _phrase(name: str, value: object, earlier: object) -> str:
-    words = _IN_WORDS.get(name, name)
-    if name == "data_digest":
-        return f"{words} differs"
-    return f"{words} is {_shown(value)}, was {_shown(earlier)}"
 
 
 def _shown(value: object) -> str:

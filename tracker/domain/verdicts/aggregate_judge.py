@@ -8,23 +8,30 @@ A loss is `suspect` at most, shown and never told.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eval_jobs.errors import BadData
 from eval_jobs.types import EvalPlan, EvalResult
-from tracker.domain.records.display import score_text, steps_text
+from tracker.domain.records.reasons import (
+    ComparedMeans,
+    MeasuredOtherwise,
+    NothingEarlier,
+    NotOfAScore,
+    Reason,
+    TooEarly,
+)
 from tracker.domain.records.types import Baseline, Policy, Verdict, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.scores.matrix import IntArray
 from tracker.domain.scores.mean_series import NO_MEANS, Means, MeanSeries, means_of
+from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.summary import summarise
 from tracker.domain.verdicts.aggregate_verdict import capped, had_something_to_lose
 from tracker.domain.verdicts.candidates import JudgingContext, thresholds_of
 from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
-from tracker.domain.verdicts.reasons import reason_for_first, reason_for_too_early, reason_for_unlike
 
 
 def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
@@ -35,7 +42,7 @@ def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
         return {}
     known = means_of(context.run_context.records) if context.run_context.means is None else context.run_context.means
     series: dict[str, AggregateSeries] = {}
-    plain: dict[str, tuple[VerdictWord, str]] = {}
+    plain: dict[str, tuple[VerdictWord, Reason]] = {}
     for name, result in own.items():
         points = _points(context, result, known)
         if points.steps.size == 1:
@@ -44,7 +51,7 @@ def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
         try:
             series[name] = _series(points, result, context.policy)
         except BadData as problem:
-            plain[name] = VerdictWord.INCONCLUSIVE, problem.message
+            plain[name] = VerdictWord.INCONCLUSIVE, NotOfAScore(problem=problem.message)
     judged = _judged(context, series)
     return {name: judged[name] if name in judged else _verdict_of(result, *plain[name]) for name, result in own.items()}
 
@@ -95,15 +102,12 @@ def _judged(context: JudgingContext, series: Mapping[str, AggregateSeries]) -> d
 def _verdict(context: JudgingContext, result: EvalResult, case: _Case) -> Verdict:
     tests = case.tests
     if not tests:
-        return _verdict_of(result, VerdictWord.INCONCLUSIVE, reason_for_too_early())
+        return _verdict_of(result, VerdictWord.INCONCLUSIVE, TooEarly())
     thresholds = thresholds_of(context.policy)
-    learned = had_something_to_lose(case.series, tests)
     word = word_of(tests, thresholds)
-    shown = _deciding(word, tests, thresholds)
-    reason = _reason(case.series, shown, result)
-    if word is VerdictWord.REGRESSED and not learned:
-        reason += "; it never was above chance"
-    return _verdict_of(result, capped(word), reason)
+    is_guessing = word is VerdictWord.REGRESSED and not had_something_to_lose(case.series, tests)
+    reason = _compared_means(case.series, _deciding(word, tests, thresholds), result)
+    return _verdict_of(result, capped(word), replace(reason, never_above_chance=is_guessing))
 
 
 def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Thresholds) -> Evidence:
@@ -118,12 +122,13 @@ def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Threshol
     return tests[0]
 
 
-def _alone(context: JudgingContext, result: EvalResult) -> tuple[VerdictWord, str]:
+def _alone(context: JudgingContext, result: EvalResult) -> tuple[VerdictWord, Reason]:
     """Return what is said of a result that has nothing to be compared with."""
     plan = max(_plans_before(context, result.benchmark), key=lambda p: p.checkpoint.step, default=None)
-    if plan is not None:
-        return VerdictWord.INCOMPARABLE, reason_for_unlike(context.record.plan, plan, result.benchmark)
-    return VerdictWord.FIRST, reason_for_first(summarise(result).mean or 0.0)
+    if plan is None:
+        return VerdictWord.FIRST, NothingEarlier()
+    differences = differences_of(context.record.plan, plan, result.benchmark)
+    return VerdictWord.INCOMPARABLE, MeasuredOtherwise(step=plan.checkpoint.step, differences=differences)
 
 
 def _plans_before(context: JudgingContext, benchmark: str) -> Iterator[EvalPlan]:
@@ -135,16 +140,19 @@ def _plans_before(context: JudgingContext, benchmark: str) -> Iterator[EvalPlan]
             yield record.plan
 
 
-def _reason(series: AggregateSeries, shown: Evidence, result: EvalResult) -> str:
-    """Say what changed, and that it rests on means alone."""
-    before, now = (_mean(series, rows, result) for rows in (shown.blocks.base, shown.blocks.new))
-    steps = tuple(int(series.steps[row]) for row in shown.blocks.base)
-    peak = ", the peak" if shown.blocks.baseline is Baseline.PEAK else ""
-    pooled = f" (mean of the newest {shown.m})" if shown.m > 1 else ""
+def _compared_means(series: AggregateSeries, shown: Evidence, result: EvalResult) -> ComparedMeans:
     low, high = shown.test.interval()
-    change = f"{score_text(before)} -> {score_text(now)}{pooled} since {steps_text(steps)}{peak}"
-    p = min(shown.p_worse, shown.p_better)
-    return f"{change}; change {low:+.3f} to {high:+.3f}, p = {p:.1g}, from means without samples"
+    return ComparedMeans(
+        before=_mean(series, shown.blocks.base, result),
+        now=_mean(series, shown.blocks.new, result),
+        pooled=shown.m,
+        baseline_steps=tuple(int(series.steps[row]) for row in shown.blocks.base),
+        is_peak=shown.blocks.baseline is Baseline.PEAK,
+        ci_low=low,
+        ci_high=high,
+        p=min(shown.p_worse, shown.p_better),
+        never_above_chance=False,
+    )
 
 
 def _mean(series: AggregateSeries, rows: IntArray, result: EvalResult) -> float:
@@ -152,7 +160,7 @@ def _mean(series: AggregateSeries, rows: IntArray, result: EvalResult) -> float:
     return mean if result.higher_is_better else 1.0 - mean
 
 
-def _verdict_of(result: EvalResult, word: VerdictWord, reason: str) -> Verdict:
+def _verdict_of(result: EvalResult, word: VerdictWord, reason: Reason) -> Verdict:
     known = summarise(result)
     return Verdict(
         benchmark=result.benchmark,

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tracker.domain.records.reasons import Compared, Reason
 from tracker.domain.records.types import Baseline, Comparison, Measure, Verdict, VerdictWord
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.scores.matrix import IntArray, flips, values_at
 from tracker.domain.scores.statistics import standard_error
 from tracker.domain.verdicts.candidates import Candidate
 from tracker.domain.verdicts.decision import Decision
+from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER, RECOVERED_AFTER
 from tracker.domain.verdicts.hypothesis import Hypothesis
-from tracker.domain.verdicts.reasons import reason_for
 
 POOLED_T = "pooled-t"
 
@@ -26,28 +27,30 @@ _COIN = 0.5
 def verdict_of(decision: Decision, hypothesis: Hypothesis, candidate: Candidate) -> Verdict:
     """Return the verdict on a subject, with its evidence."""
     deciding = decision.shown[0]
-    comparisons = tuple(_comparison(e, hypothesis) for e in decision.shown)
-    before, now = (_compared(hypothesis, candidate, rows) for rows in (deciding.blocks.base, deciding.blocks.new))
-    detectable = _detectable(decision.tests, _ALONE, hypothesis)
     return Verdict(
         benchmark=hypothesis.subject.benchmark,
         subset=hypothesis.subject.subset,
         measure=hypothesis.subject.measure,
         word=decision.word,
-        reason=reason_for(decision.word, comparisons[0], (before, now), hypothesis, detectable),
+        reason=Compared(
+            before=_compared(hypothesis, candidate, deciding.blocks.base),
+            now=_compared(hypothesis, candidate, deciding.blocks.new),
+            margin=hypothesis.thresholds.equivalence_margin,
+            in_a_row=_IN_A_ROW.get(decision.word, 0),
+        ),
         score=own_mean(hypothesis, candidate, hypothesis.track.rows[-1:]),
         stderr=_stderr(hypothesis, candidate),
         coverage=float(candidate.series.coverage[candidate.row]),
-        comparisons=comparisons,
+        comparisons=tuple(_comparison(e, hypothesis) for e in decision.shown),
         alpha_test=deciding.alpha_test,
-        mde=detectable,
+        mde=_detectable(decision.tests, _ALONE, hypothesis),
         mde_pooled=_detectable(decision.tests, _POOLED, hypothesis),
         lost_since=decision.lost_since,
         repetition=None if hypothesis.subject.subset else candidate.repetition,
     )
 
 
-def untested(hypothesis: Hypothesis, candidate: Candidate, word: VerdictWord, reason: str) -> Verdict:
+def untested(hypothesis: Hypothesis, candidate: Candidate, word: VerdictWord, reason: Reason) -> Verdict:
     """Return the verdict on a result that nothing could be compared with."""
     return Verdict(
         benchmark=hypothesis.subject.benchmark,
@@ -67,6 +70,8 @@ def own_mean(hypothesis: Hypothesis, candidate: Candidate, rows: IntArray) -> fl
 
 
 # --- private
+
+_IN_A_ROW = {VerdictWord.FORGOTTEN: FORGOTTEN_AFTER, VerdictWord.RECOVERED: RECOVERED_AFTER}
 
 
 def _compared(hypothesis: Hypothesis, candidate: Candidate, rows: IntArray) -> float:

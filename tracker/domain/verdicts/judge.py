@@ -17,11 +17,22 @@ from datetime import datetime
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Outcome
 from tracker.domain.latency.judge import judge_latency
 from tracker.domain.records.imported import stands_for_import
+from tracker.domain.records.reasons import (
+    Failed,
+    FewInCommon,
+    FewSamples,
+    FewScores,
+    MeasuredOtherwise,
+    NothingEarlier,
+    Reason,
+    TooEarly,
+)
 from tracker.domain.records.types import Episode, Measure, Policy, Report, Screened, Verdict, VerdictWord
-from tracker.domain.regression.detector import jitter_of
+from tracker.domain.regression.detector import Evidence, jitter_of
 from tracker.domain.regression.jitter import Jitter
+from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.run_scores import RunScores
-from tracker.domain.scores.summary import summarise
+from tracker.domain.scores.summary import ScoreSummary, has_score, summarise
 from tracker.domain.verdicts.aggregate_judge import judge_aggregates
 from tracker.domain.verdicts.candidates import (
     Candidate,
@@ -31,20 +42,11 @@ from tracker.domain.verdicts.candidates import (
     chance_of,
     hypothesis_of,
 )
-from tracker.domain.verdicts.decision import comparable, decide, decide_screened
+from tracker.domain.verdicts.decision import MIN_COMMON, MIN_SAMPLES, comparable, decide, decide_screened
 from tracker.domain.verdicts.episodes import subject_of
-from tracker.domain.verdicts.evidence import own_mean, untested, verdict_of
+from tracker.domain.verdicts.evidence import untested, verdict_of
 from tracker.domain.verdicts.findings import findings_of
 from tracker.domain.verdicts.hypothesis import Subject
-from tracker.domain.verdicts.reasons import (
-    reason_for_coverage,
-    reason_for_failure,
-    reason_for_first,
-    reason_for_screen,
-    reason_for_too_early,
-    reason_for_too_few_common,
-    reason_for_unlike,
-)
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
 
 
@@ -122,21 +124,37 @@ def _of_part(judged: _Judged, candidate: Candidate | None, outcome: Outcome) -> 
     if outcome.input_tokens is not None and outcome.output_tokens is not None:
         tokens = outcome.input_tokens + outcome.output_tokens
     part = Screened(asked=candidate.asked, left_out=candidate.left_out, tokens=tokens, seconds=outcome.duration_s)
-    reason = reason_for_screen(judged.verdict, part)
-    return replace(judged, verdict=replace(judged.verdict, reason=reason, screened=part))
+    return replace(judged, verdict=replace(judged.verdict, screened=part))
 
 
 def _missing(context: JudgingContext, outcome: Outcome) -> Verdict:
+    reason: Reason
     if isinstance(outcome, BenchmarkFailure):
-        return _plain(outcome.benchmark, VerdictWord.MISSING, reason_for_failure(outcome))
-    summary = summarise(outcome)
-    reason = reason_for_coverage(outcome, summary, context.policy.min_coverage)
-    verdict = _plain(outcome.benchmark, VerdictWord.MISSING, reason)
-    return replace(verdict, score=summary.mean, stderr=summary.stderr, coverage=summary.coverage)
+        reason, score, stderr, coverage = Failed(message=outcome.message, error=outcome.code), None, None, 0.0
+    else:
+        summary = summarise(outcome)
+        reason = _few_scores(outcome, summary, context.policy.min_coverage)
+        score, stderr, coverage = summary.mean, summary.stderr, summary.coverage
+    return Verdict(
+        benchmark=outcome.benchmark,
+        word=VerdictWord.MISSING,
+        reason=reason,
+        score=score,
+        stderr=stderr,
+        coverage=coverage,
+        alpha_test=0.0,
+    )
 
 
-def _plain(benchmark: str, word: VerdictWord, reason: str) -> Verdict:
-    return Verdict(benchmark=benchmark, word=word, reason=reason, score=None, stderr=None, coverage=0.0, alpha_test=0.0)
+def _few_scores(result: EvalResult, summary: ScoreSummary, needed: float) -> FewScores:
+    return FewScores(
+        with_score=summary.scored + summary.truncated,
+        planned=summary.planned,
+        errors=summary.error,
+        unscored=summary.unscored,
+        needed=needed,
+        detail=next((s.detail for s in result.samples if not has_score(s) and s.detail), ""),
+    )
 
 
 def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> _Judged:
@@ -151,18 +169,30 @@ def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) 
         decision = decide(hypothesis, evidence, candidate.open_episode, run_id=context.scores.run_id, chance=chance)
         change = decision.change if candidate.newest else None
         return _Judged(verdict=verdict_of(decision, hypothesis, candidate), change=change)
-    mean = own_mean(hypothesis, candidate, hypothesis.track.rows[-1:])
-    earlier = _measured_otherwise(context, candidate)
-    if tests:
-        word, reason = VerdictWord.INCOMPARABLE, reason_for_too_few_common(tests)
-    elif hypothesis.track.rows.size > 1:
-        word, reason = VerdictWord.INCONCLUSIVE, reason_for_too_early()
-    elif earlier is not None:
-        reason = reason_for_unlike(context.record.plan, earlier, candidate.subject.benchmark)
-        word = VerdictWord.INCOMPARABLE
-    else:
-        word, reason = VerdictWord.FIRST, reason_for_first(mean)
+    word, reason = _incomparable(context, candidate, tests)
     return _Judged(verdict=untested(hypothesis, candidate, word, reason))
+
+
+def _incomparable(
+    context: JudgingContext, candidate: Candidate, tests: Sequence[Evidence]
+) -> tuple[VerdictWord, Reason]:
+    """Return what is said where no test may be called on."""
+    if tests:
+        return VerdictWord.INCOMPARABLE, _too_few_common(tests)
+    if candidate.track.rows.size > 1:
+        return VerdictWord.INCONCLUSIVE, TooEarly()
+    earlier = _measured_otherwise(context, candidate)
+    if earlier is None:
+        return VerdictWord.FIRST, NothingEarlier()
+    differences = differences_of(context.record.plan, earlier, candidate.subject.benchmark)
+    return VerdictWord.INCOMPARABLE, MeasuredOtherwise(step=earlier.checkpoint.step, differences=differences)
+
+
+def _too_few_common(tests: Sequence[Evidence]) -> FewInCommon | FewSamples:
+    most = max(tests, key=lambda e: e.test.n).test
+    if most.n < MIN_SAMPLES and most.common_fraction >= MIN_COMMON:
+        return FewSamples(samples=most.n, needed=MIN_SAMPLES)
+    return FewInCommon(samples=most.n, share=most.common_fraction, needed=MIN_COMMON)
 
 
 def _measured_otherwise(context: JudgingContext, candidate: Candidate) -> EvalPlan | None:

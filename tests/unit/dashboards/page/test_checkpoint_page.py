@@ -20,6 +20,7 @@ from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import MADE_AT, checkpoint_data, sources_of
 from tests.unit.dashboards.page.test_html import ANY_TEXT, Page, parsed
+from tracker.domain.records.reasons import Failed
 
 RUN = forgetting_run()
 BY_STEP = {report.step: report for report in RUN.reports}
@@ -186,7 +187,8 @@ def hostile(text: str) -> CheckpointData:
     """Return a checkpoint of which every text that comes from outside is `text`."""
     run = forgetting_run(run_id=text, samples=12)
     records = tuple(_said(record, text) for record in run.records)
-    reports = tuple(replace(r, verdicts=tuple(replace(v, reason=text) for v in r.verdicts)) for r in run.reports)
+    failed = Failed(message=text, error="E-X")
+    reports = tuple(replace(r, verdicts=tuple(replace(v, reason=failed) for v in r.verdicts)) for r in run.reports)
     return replace(checkpoint_data(replace(run, records=records, reports=reports), 700), run_page="run.html")
 
 

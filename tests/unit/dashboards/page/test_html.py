@@ -17,6 +17,7 @@ from tests.reports import run_data
 from tests.verdicts import reports_of
 from tracker.domain.overview.run import SYMBOLS
 from tracker.domain.records.display import clean
+from tracker.domain.records.reasons import Failed
 from tracker.domain.records.types import Phase, VerdictWord
 
 RUN = forgetting_run()
@@ -61,15 +62,16 @@ def parsed(html: str) -> Page:
 
 def hostile(text: str) -> RunData:
     """Return a run in which every text that comes from outside is `text`."""
+    failed = Failed(message=text, error="E-X")
     small, judged = forgetting_run(samples=10), judged_run(subset=text, reason=text)
     records = tuple(_hostile_record(record, text) for record in small.records)
     reports = tuple(
         replace(
             report,
             run_id=text,
-            verdicts=tuple(replace(v, reason=text, benchmark=f"{v.benchmark}{text}") for v in report.verdicts),
-            findings=tuple(replace(f, reason=text, benchmark=f"{f.benchmark}{text}") for f in told.findings),
-            latency=tuple(replace(v, reason=text, load=text) for v in told.latency),
+            verdicts=tuple(replace(v, reason=failed, benchmark=f"{v.benchmark}{text}") for v in report.verdicts),
+            findings=tuple(replace(f, reason=failed, benchmark=f"{f.benchmark}{text}") for f in told.findings),
+            latency=tuple(replace(v, reason=failed, load=text) for v in told.latency),
         )
         for report, told in zip(small.reports, judged.reports, strict=True)
     )

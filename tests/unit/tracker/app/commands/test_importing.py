@@ -20,6 +20,7 @@ from tracker.app.commands.importing import JudgedImport, import_results, policy_
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import ImportedCheckpoint, ImportTarget, checkpoints_of
 from tracker.domain.imports.types import Sheet
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Policy, Report, VerdictWord
 from tracker.domain.scores.mean_series import means_of
 from tracker.domain.scores.run_scores import RunScores
@@ -190,7 +191,7 @@ def _kind(statement: str) -> str:
 
 
 def _said(report: Report) -> tuple[int, VerdictWord, str]:
-    return report.step, report.verdicts[0].word, report.verdicts[0].reason
+    return report.step, report.verdicts[0].word, reason_text(report.verdicts[0])
 
 
 def _plan(published: tuple[EvalRecord, Report]) -> str:

@@ -117,7 +117,7 @@ def verdict(baseline: Baseline = Baseline.PEAK) -> Verdict:
     return Verdict(
         benchmark="facts",
         word=VerdictWord.REGRESSED,
-        reason="",
+        reason=None,
         score=0.5,
         stderr=0.08,
         coverage=1.0,

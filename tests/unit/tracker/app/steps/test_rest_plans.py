@@ -40,7 +40,7 @@ def suspect(benchmark: str, *against: int, screened: Screened | None = None) -> 
     return Verdict(
         benchmark=benchmark,
         word=VerdictWord.SUSPECT,
-        reason="",
+        reason=None,
         score=0.6,
         stderr=0.02,
         coverage=1.0,

@@ -30,6 +30,7 @@ from tracker.app.review import review
 from tracker.app.tick import tick
 from tracker.domain.records.alerts import AlertState
 from tracker.domain.records.display import alert_subject_text
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.verdicts.screening import is_screen, savings_of
 
@@ -130,7 +131,7 @@ def test_a_screen_opens_and_ends_no_loss() -> None:
     assert verdict.word is VerdictWord.SUSPECT
     assert verdict.screened is not None
     assert (verdict.screened.asked, verdict.screened.left_out) == (100, SAMPLES - 100)
-    assert verdict.reason.endswith("100 of 400 samples were asked, the others are asked next")
+    assert reason_text(verdict).endswith("100 of 400 samples were asked, the others are asked next")
     assert not bench.fakes.history.episodes(RUN)
     assert not bench.firing()
 
@@ -179,7 +180,7 @@ def test_a_rest_whose_screen_is_gone_says_so() -> None:
     rest = next(plan for plan in bench.plans if plan.suite.part is not None and plan.suite.part.is_rest)
     lonely = Bench()
     report = review(lonely.world, bench.record_of(rest), bench.fakes.clock.now())
-    assert [(v.word, "first part" in v.reason) for v in report.verdicts] == [(VerdictWord.MISSING, True)]
+    assert [(v.word, "first part" in reason_text(v)) for v in report.verdicts] == [(VerdictWord.MISSING, True)]
 
 
 def test_what_was_saved_is_what_was_not_asked() -> None:

@@ -11,6 +11,7 @@ from tracker.cli.tables.comparison import comparison_table
 from tracker.cli.tables.render import STYLES, gaps_table, history_table, report_lines
 from tracker.domain.compare.view import RunNoise, compare_records
 from tracker.domain.records.outlines import outlined
+from tracker.domain.records.reasons import Failed
 from tracker.domain.records.types import Policy, VerdictWord
 
 RUN = forgetting_run()
@@ -231,7 +232,11 @@ def test_checkpoints_of_two_runs_are_told_apart() -> None:
 
 def test_foreign_text_can_neither_style_nor_control_the_terminal() -> None:
     report = RUN.reports[-1]
-    hostile = replace(report.verdicts[0], benchmark="[red]\x1b[31mfacts\x07", reason="[/]\x1b]0;title\x07\nline")
+    hostile = replace(
+        report.verdicts[0],
+        benchmark="[red]\x1b[31mfacts\x07",
+        reason=Failed(message="[/]\x1b]0;title\x07\nline", error="E-X"),
+    )
     text = shown(
         history_table([replace(report, run_id="\x1b[2J[bold]run", verdicts=(hostile,))]),
         *report_lines(replace(report, verdicts=(hostile,))),

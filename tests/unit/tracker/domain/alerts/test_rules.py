@@ -13,6 +13,7 @@ from tests.records import checkpoint_of, forgetting_run
 from tracker.domain.alerts.rules import alert_of_acceptance, alert_of_gap, alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.display import alert_subject_text
+from tracker.domain.records.reasons import Failed, NoScatter
 from tracker.domain.records.types import (
     Acceptance,
     Closing,
@@ -38,7 +39,7 @@ def verdict_of(benchmark: str, word: VerdictWord, subset: str = "", measure: Mea
         subset=subset,
         measure=measure,
         word=word,
-        reason="0.93 -> 0.02 since step 600",
+        reason=Failed(message="the server went away", error="E-X"),
         score=0.5,
         stderr=None,
         coverage=1.0,
@@ -264,7 +265,7 @@ def latency_of(word: VerdictWord, ci_high: float | None, quantile: float = 0.5) 
         metric=LatencyMetric.TTFT,
         quantile=quantile,
         word=word,
-        reason="12 % slower",
+        reason=NoScatter(),
         method=LatencyMethod.INTERLEAVED,
         ci_high=ci_high,
         alpha_test=0.001,

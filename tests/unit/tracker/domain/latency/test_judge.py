@@ -21,6 +21,7 @@ from tests.unit.tracker.domain.latency_records import (
     with_engine,
 )
 from tracker.domain.latency.judge import judge_latency
+from tracker.domain.records.reason_text import latency_reason_text
 from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
 
 POLICY = LatencyPolicy(planned_checkpoints=20)
@@ -63,8 +64,8 @@ def test_a_much_slower_checkpoint_is_found_at_once_and_with_its_evidence() -> No
     assert verdict.ratio == pytest.approx(verdict.candidate_ms / verdict.baseline_ms)
     assert 1.4 < verdict.ci_low < verdict.ratio < verdict.ci_high < 1.9
     assert verdict.p_slower < verdict.alpha_test == pytest.approx(0.05 / (20 * 3 * 2 * 3))
-    assert verdict.reason.startswith(f"{100 * (verdict.ratio - 1):.1f} % slower (+")
-    assert "than the reference, step 0" in verdict.reason
+    assert latency_reason_text(verdict).startswith(f"{100 * (verdict.ratio - 1):.1f} % slower (+")
+    assert "than the reference, step 0" in latency_reason_text(verdict)
 
 
 def test_until_the_noise_is_known_a_slow_checkpoint_is_at_most_suspect_and_a_fast_one_nothing() -> None:
@@ -77,14 +78,14 @@ def test_until_the_noise_is_known_a_slow_checkpoint_is_at_most_suspect_and_a_fas
         assert words(fast, sessions(earlier)) == fast_words
     verdict = judged(slow, sessions(4))[LatencyMetric.E2E, 0.5]
     assert verdict.learned_from == 4
-    assert verdict.reason.endswith("the noise between starts is known after 5 checkpoints, so far 4")
+    assert latency_reason_text(verdict).endswith("the noise between starts is known after 5 checkpoints, so far 4")
 
 
 def test_a_faster_checkpoint_is_an_improvement() -> None:
     [fast] = sessions(1, slow=1 / 1.6, from_step=50)
     verdict = judged(fast, sessions(12))[LatencyMetric.TTFT, 0.5]
     assert verdict.word is VerdictWord.IMPROVED
-    assert "% faster" in verdict.reason
+    assert "% faster" in latency_reason_text(verdict)
 
 
 def test_a_small_slowdown_is_confirmed_by_the_checkpoints_after_it() -> None:
@@ -93,7 +94,7 @@ def test_a_small_slowdown_is_confirmed_by_the_checkpoints_after_it() -> None:
     assert found[0].word is not VerdictWord.REGRESSED
     assert found[-1].word is VerdictWord.REGRESSED
     assert found[-1].sessions > 1
-    assert f"mean of {found[-1].sessions} checkpoints" in found[-1].reason
+    assert f"mean of {found[-1].sessions} checkpoints" in latency_reason_text(found[-1])
 
 
 def test_a_slowdown_that_stays_is_not_taken_for_noise_in_the_end() -> None:
@@ -113,7 +114,7 @@ def test_equal_sides_say_how_small_a_slowdown_could_hide() -> None:
     assert verdict.word is VerdictWord.INCONCLUSIVE
     assert verdict.detectable is not None
     assert 1.03 < verdict.detectable < 1.3
-    assert f"below +{100 * (verdict.detectable - 1):.1f} % can go unseen" in verdict.reason
+    assert f"below +{100 * (verdict.detectable - 1):.1f} % can go unseen" in latency_reason_text(verdict)
 
 
 def test_no_verdict_from_too_few_pairs() -> None:
@@ -124,7 +125,7 @@ def test_no_verdict_from_too_few_pairs() -> None:
     assert found[LatencyMetric.E2E, 0.95].word is VerdictWord.INCONCLUSIVE
     assert found[LatencyMetric.E2E, 0.95].ratio is None
     assert "150 pairs of requests were timed, 200 are needed: raise probe.requests to 100" in (
-        found[LatencyMetric.E2E, 0.95].reason
+        latency_reason_text(found[LatencyMetric.E2E, 0.95])
     )
     assert words(replace(slow, reference_probes=(_cut(slow, 99),))) == {VerdictWord.INCONCLUSIVE}
 
@@ -133,7 +134,7 @@ def test_no_verdict_when_one_half_was_lost() -> None:
     [slow] = sessions(1, slow=3.0)
     lost = replace(slow, reference_probes=(replace(_cut(slow, 200), first_pairs=180),))
     assert words(lost) == {VerdictWord.INCONCLUSIVE}
-    assert "almost all are of one half" in judged(lost)[LatencyMetric.E2E, 0.5].reason
+    assert "almost all are of one half" in latency_reason_text(judged(lost)[LatencyMetric.E2E, 0.5])
 
 
 def test_requests_of_unknown_length_leave_tpot_out_and_nothing_else() -> None:
@@ -229,7 +230,7 @@ def test_without_a_reference_a_slow_checkpoint_is_at_most_suspect() -> None:
     assert verdict.candidate_ms is not None
     assert verdict.baseline_ms is not None
     assert verdict.ratio == pytest.approx(verdict.candidate_ms / verdict.baseline_ms)
-    assert "set probe.reference to tell" in verdict.reason
+    assert "set probe.reference to tell" in latency_reason_text(verdict)
 
 
 def test_without_a_reference_a_fast_checkpoint_says_nothing() -> None:
@@ -242,7 +243,7 @@ def test_a_history_begins_with_first_and_is_too_short_for_a_while() -> None:
     assert words(run[0]) == {VerdictWord.FIRST}
     assert words(run[9], run[:9]) == {VerdictWord.INCONCLUSIVE}
     verdict = judged(run[9], run[:9])[LatencyMetric.TTFT, 0.5]
-    assert (verdict.ratio, verdict.reason[:21]) == (None, "9 earlier checkpoints")
+    assert (verdict.ratio, latency_reason_text(verdict)[:21]) == (None, "9 earlier checkpoints")
     assert judged(run[10], run[:10])[LatencyMetric.TTFT, 0.5].ratio is not None
 
 
@@ -255,8 +256,10 @@ def test_too_few_requests_say_how_many_are_needed() -> None:
     [record] = quiet_alone(1, requests=32)
     found = judged(record)
     assert words(record) == {VerdictWord.INCONCLUSIVE}
-    assert "32 requests were timed, 100 are needed: raise probe.requests to 100" in found[LatencyMetric.E2E, 0.5].reason
-    assert "raise probe.requests to 200" in found[LatencyMetric.E2E, 0.95].reason
+    assert "32 requests were timed, 100 are needed: raise probe.requests to 100" in latency_reason_text(
+        found[LatencyMetric.E2E, 0.5]
+    )
+    assert "raise probe.requests to 200" in latency_reason_text(found[LatencyMetric.E2E, 0.95])
 
 
 # --- what failed
@@ -268,7 +271,7 @@ def test_a_reference_that_failed_leaves_the_history_and_says_why() -> None:
     spoiled = replace(slow, reference_probes=(failure,))
     verdict = judged(spoiled, quiet_alone(20))[LatencyMetric.E2E, 0.5]
     assert (verdict.word, verdict.method) == (VerdictWord.SUSPECT, LatencyMethod.HISTORY)
-    assert verdict.reason.endswith("no comparison with the reference: the engine ended (E-SERVE-DIED)")
+    assert latency_reason_text(verdict).endswith("no comparison with the reference: the engine ended (E-SERVE-DIED)")
 
 
 def test_a_load_that_could_not_be_timed_is_missing_with_its_reason() -> None:
@@ -276,7 +279,7 @@ def test_a_load_that_could_not_be_timed_is_missing_with_its_reason() -> None:
     failure = ProbeFailure(load=LOAD, code="E-PROBE", message="all requests failed", hint="see the log")
     verdict = judged(replace(record, probes=(failure,)))[LatencyMetric.E2E, 0.5]
     assert (verdict.word, verdict.requests) == (VerdictWord.MISSING, 0)
-    assert verdict.reason == "nothing was timed: all requests failed (E-PROBE)"
+    assert latency_reason_text(verdict) == "nothing was timed: all requests failed (E-PROBE)"
 
 
 def test_without_a_load_there_is_no_verdict_and_two_loads_share_the_level() -> None:

@@ -13,6 +13,7 @@ from tests.imported import fields, given, lm_eval
 from tracker.domain.imports.lm_eval import sheets_of_lm_eval
 from tracker.domain.imports.records import ImportTarget, checkpoints_of
 from tracker.domain.imports.types import Sheet
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Acceptance, Policy, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.candidates import RunContext
@@ -51,8 +52,8 @@ def test_a_quiet_run_begins_with_first_and_finds_nothing() -> None:
 def test_a_loss_is_suspect_at_most_and_says_that_samples_are_missing() -> None:
     verdict = judged(records_of([*LEVEL, 0.40, 0.40, 0.40]))
     assert (verdict.word, verdict.score, verdict.stderr) == (VerdictWord.SUSPECT, 0.40, 0.007)
-    assert "0.604 -> 0.453 (mean of the newest 4)" in verdict.reason
-    assert "from means without samples" in verdict.reason
+    assert "0.604 -> 0.453 (mean of the newest 4)" in reason_text(verdict)
+    assert "from means without samples" in reason_text(verdict)
     assert verdict.comparisons == ()
 
 
@@ -82,14 +83,14 @@ def test_results_measured_in_another_way_are_not_compared() -> None:
     moved = records_of([*LEVEL[:3], 0.3], versions={"lambada": 2.0})[-1]
     verdict = judged([*before, moved])
     assert verdict.word is VerdictWord.INCOMPARABLE
-    assert "task_version is 2.0, was 1.0" in verdict.reason
+    assert "task_version is 2.0, was 1.0" in reason_text(verdict)
     assert after.plan.checkpoint.step == 1000
 
 
 def test_an_error_that_is_not_known_makes_no_verdict() -> None:
     records = records_of(LEVEL[:4], stderr="N/A", **{"n-samples": {}})
     verdict = judged(records)
-    assert (verdict.word, verdict.reason) == (VerdictWord.INCONCLUSIVE, "standard errors are missing")
+    assert (verdict.word, reason_text(verdict)) == (VerdictWord.INCONCLUSIVE, "standard errors are missing")
 
 
 def test_a_run_that_begins_at_nothing_has_a_first_result() -> None:

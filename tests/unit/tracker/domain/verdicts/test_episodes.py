@@ -13,6 +13,7 @@ from tests.unit.tracker.domain.judging import NOW, followed, judged, remembering
 from tests.unit.tracker.domain.making import record_of, suite_of
 from tracker.domain.alerts.rules import alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Acceptance, Baseline, Closing, Episode, Pinned, Policy, Report, VerdictWord
 from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.episodes import accepted, counting, episodes_at, open_of
@@ -84,7 +85,7 @@ def test_a_loss_that_comes_back_ends_at_the_second_checkpoint_that_is_back() -> 
     )
     verdict = reports[16].verdicts[0]
     assert (verdict.word, verdict.lost_since) == (VerdictWord.RECOVERED, 1300)
-    assert verdict.reason.endswith("back for 2 checkpoints in a row")
+    assert reason_text(verdict).endswith("back for 2 checkpoints in a row")
     assert told(reports) == [(1300, "firing"), (1700, "resolved")]
 
 

@@ -12,6 +12,7 @@ from eval_jobs.types import EvalRecord, EvalResult, SampleStatus
 from tests.unit.tracker.domain.judging import followed, run_of
 from tests.unit.tracker.domain.making import record_of
 from tests.unit.tracker.domain.regression.tables import flipping
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Measure, Policy, Report, Verdict, VerdictWord
 from tracker.domain.scores.matrix import FloatArray
 
@@ -129,8 +130,8 @@ def test_answers_that_double_in_length_are_a_finding_and_the_score_is_not() -> N
     first = found(reports)[0]
     assert first.score is not None
     assert first.score > 0.2  # as a share of the longest answer allowed
-    assert first.reason.startswith("answers, as a share of the longest allowed: 0.31 -> 0.6")
-    assert "lost" not in first.reason
+    assert reason_text(first).startswith("answers, as a share of the longest allowed: 0.31 -> 0.6")
+    assert "lost" not in reason_text(first)
 
 
 def test_longer_answers_that_score_better_are_no_finding() -> None:
@@ -154,7 +155,7 @@ def test_answers_that_are_cut_off_are_a_finding() -> None:
     losses = found(reports)
     assert {(v.measure, v.word) for v in losses} == {(Measure.COMPLETENESS, VerdictWord.REGRESSED)}
     assert losses[0].score == pytest.approx(0.2)
-    assert losses[0].reason.startswith("answers cut off: 0.00 -> 0.20")
+    assert reason_text(losses[0]).startswith("answers cut off: 0.00 -> 0.20")
 
 
 @pytest.mark.parametrize("seed", range(3))

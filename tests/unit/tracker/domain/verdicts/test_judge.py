@@ -12,6 +12,7 @@ from eval_jobs.types import ServeSpec
 from tests.records import forgetting_run
 from tests.unit.tracker.domain.judging import NOW, POLICY, followed, judged, right, run_of, scores_of, words
 from tests.unit.tracker.domain.making import Scores, failure_of, record_of, suite_of
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Baseline, Policy, VerdictWord
 from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
@@ -27,25 +28,25 @@ def test_the_first_usable_result_has_nothing_to_compare_with() -> None:
     verdict = judged(run_of(140))
     assert (verdict.word, verdict.comparisons, verdict.mde) == (VerdictWord.FIRST, (), None)
     assert verdict.score == pytest.approx(0.7)
-    assert verdict.reason == "0.7, the first usable result of this run"
+    assert reason_text(verdict) == "0.7, the first usable result of this run"
 
 
 def test_the_second_one_is_too_early_to_judge() -> None:
     verdict = judged(run_of(190, 10))
     assert (verdict.word, verdict.comparisons) == (VerdictWord.INCONCLUSIVE, ())
-    assert verdict.reason == "verdicts begin with the third checkpoint"
+    assert reason_text(verdict) == "verdicts begin with the third checkpoint"
 
 
 def test_a_failed_benchmark_is_missing_and_says_why() -> None:
     verdict = judged(run_of(100, failure_of()))
     assert (verdict.word, verdict.score, verdict.coverage) == (VerdictWord.MISSING, None, 0.0)
-    assert verdict.reason == "no result: vLLM ended while loading /pins/7 (E-SERVE-DIED)"
+    assert reason_text(verdict) == "no result: vLLM ended while loading /pins/7 (E-SERVE-DIED)"
 
 
 def test_too_few_scored_samples_are_missing_and_never_a_lower_score() -> None:
     verdict = judged(run_of(200, 200, [1.0] * 150 + [None] * 50))
     assert verdict.word is VerdictWord.MISSING
-    assert verdict.reason == (
+    assert reason_text(verdict) == (
         "only 150 of 200 samples have a score (75.0%, 95% needed): 50 errors, 0 unscored;"
         " the first: the server went away"
     )
@@ -60,14 +61,17 @@ def test_other_settings_are_incomparable_and_named() -> None:
     after = record_of(300, {"sums": right(20)}, suite=suite_of(["sums"], few_shot=0))
     verdict = judged([*before, after])
     assert verdict.word is VerdictWord.INCOMPARABLE
-    assert verdict.reason == "not measured like step 200: the number of examples in the prompt (few_shot) is 0, was 5"
+    assert (
+        reason_text(verdict)
+        == "not measured like step 200: the number of examples in the prompt (few_shot) is 0, was 5"
+    )
 
 
 def test_other_serving_is_incomparable_and_named() -> None:
     serve = ServeSpec(dtype="float32", args=("--quantization", "fp8"), port=8123)
     verdict = judged([*run_of(190, 190), record_of(300, {"sums": right(20)}, serve=serve)])
     assert verdict.word is VerdictWord.INCOMPARABLE
-    assert verdict.reason == (
+    assert reason_text(verdict) == (
         "not measured like step 200: serve.args is --quantization, fp8, was the default;"
         " serve.dtype is float32, was auto"
     )
@@ -78,14 +82,14 @@ def test_too_few_common_samples_are_incomparable() -> None:
     after: Scores = [1.0] * 190 + [None] * 10
     verdict = judged(run_of(before, before, after))
     assert verdict.word is VerdictWord.INCOMPARABLE
-    assert verdict.reason == "only 180 samples have a score on both sides (90.0%, 95% needed)"
+    assert reason_text(verdict) == "only 180 samples have a score on both sides (90.0%, 95% needed)"
 
 
 @pytest.mark.parametrize("n", [1, 2, 9])
 def test_a_handful_of_samples_shows_no_spread_to_judge_by(n: int) -> None:
     verdict = judged(run_of([1.0] * n, [1.0] * n, [0.0] * n))
     assert verdict.word is VerdictWord.INCOMPARABLE
-    assert verdict.reason == f"too few samples to judge by: {n} have a score on both sides, 10 are needed"
+    assert reason_text(verdict) == f"too few samples to judge by: {n} have a score on both sides, 10 are needed"
 
 
 def test_ten_samples_are_judged() -> None:
@@ -96,7 +100,8 @@ def test_a_drop_is_regressed_and_counted_in_samples() -> None:
     verdict = judged(run_of(186, 186, 186, 186, 4))
     assert verdict.word is VerdictWord.REGRESSED
     assert (
-        verdict.reason == "0.93 -> 0.02 since steps 100-400; lost 182 of 200 (right at most of those steps), gained 0"
+        reason_text(verdict)
+        == "0.93 -> 0.02 since steps 100-400; lost 182 of 200 (right at most of those steps), gained 0"
     )
     assert [c.baseline for c in verdict.comparisons] == [Baseline.RECENT, Baseline.PEAK]
     assert ONE_CHECKPOINT / 100 < verdict.alpha_test < ONE_CHECKPOINT
@@ -110,8 +115,8 @@ def test_what_was_learned_and_stays_lost_is_forgotten_at_the_third_checkpoint() 
     lost = [v.word.value for v in facts].index("regressed")
     assert "forgotten" in [v.word.value for v in facts[lost : lost + 5]]
     forgotten = next(v for v in facts if v.word is VerdictWord.FORGOTTEN)
-    assert forgotten.reason.endswith("below the peak at 3 checkpoints in a row")
-    assert ", the peak" in forgotten.reason
+    assert reason_text(forgotten).endswith("below the peak at 3 checkpoints in a row")
+    assert ", the peak" in reason_text(forgotten)
     assert forgotten.comparisons[0].baseline is Baseline.PEAK
 
 
@@ -124,26 +129,26 @@ def test_what_was_there_from_the_start_was_not_learned_and_is_only_regressed() -
 def test_a_gain_is_improved() -> None:
     verdict = judged(run_of(20, 20, 120))
     assert verdict.word is VerdictWord.IMPROVED
-    assert verdict.reason == "0.10 -> 0.60 since steps 100-200; lost 0 of 200, gained 100"
+    assert reason_text(verdict) == "0.10 -> 0.60 since steps 100-200; lost 0 of 200, gained 100"
 
 
 def test_the_same_answers_of_enough_samples_are_equivalent() -> None:
     verdict = judged(run_of(*[140] * 8))
     assert verdict.word is VerdictWord.EQUIVALENT
-    assert verdict.reason == "0.700 -> 0.700 since steps 100-700: shown to be within 0.01"
+    assert reason_text(verdict) == "0.700 -> 0.700 since steps 100-700: shown to be within 0.01"
 
 
 def test_the_same_answers_of_few_samples_conclude_nothing() -> None:
     verdict = judged(run_of(*[14] * 8, n=20))
     assert verdict.word is VerdictWord.INCONCLUSIVE
-    assert "too little to conclude from 20 samples" in verdict.reason
+    assert "too little to conclude from 20 samples" in reason_text(verdict)
 
 
 def test_a_loss_that_one_checkpoint_alone_would_flag_is_suspect() -> None:
     verdict = judged(run_of(*[140] * 6, 131))
     assert verdict.word is VerdictWord.SUSPECT
-    assert "lost 9 of 200 (right at most of those steps), gained 0: looks worse (p = " in verdict.reason
-    assert verdict.reason.endswith("an alarm over a whole run needs less")
+    assert "lost 9 of 200 (right at most of those steps), gained 0: looks worse (p = " in reason_text(verdict)
+    assert reason_text(verdict).endswith("an alarm over a whole run needs less")
     assert verdict.comparisons[0].p_worse < 0.01
 
 
@@ -154,7 +159,7 @@ def test_a_change_within_noise_is_inconclusive_and_says_what_could_hide() -> Non
     assert verdict.word is VerdictWord.INCONCLUSIVE
     assert verdict.mde is not None
     assert 0.05 < verdict.mde < 0.3
-    assert f"a true loss below {verdict.mde:.2g} can go unseen" in verdict.reason
+    assert f"a true loss below {verdict.mde:.2g} can go unseen" in reason_text(verdict)
 
 
 def test_four_checkpoints_together_see_smaller_losses_than_one() -> None:
@@ -167,7 +172,7 @@ def test_four_checkpoints_together_see_smaller_losses_than_one() -> None:
 
 def test_no_reason_ever_says_no_change() -> None:
     for run in (run_of(*[140] * 8), run_of(*[14] * 4, n=20), run_of(140, 140, 139)):
-        assert all("no change" not in r.verdicts[0].reason.lower() for r in followed(run))
+        assert all("no change" not in reason_text(r.verdicts[0]).lower() for r in followed(run))
 
 
 # --- order of the rules
@@ -203,7 +208,10 @@ def test_lower_is_better_is_judged_the_other_way_round() -> None:
     assert words(run_of(190, 190, 10, suite=suite))[2] == "improved"
     verdict = judged(run_of(10, 10, 10, 10, 100, suite=suite))
     assert verdict.word is VerdictWord.REGRESSED
-    assert verdict.reason == "0.05 -> 0.50 since steps 100-400; lost 90 of 200 (right at most of those steps), gained 0"
+    assert (
+        reason_text(verdict)
+        == "0.05 -> 0.50 since steps 100-400; lost 90 of 200 (right at most of those steps), gained 0"
+    )
     assert verdict.score == 0.5
     assert verdict.comparisons[0].delta == pytest.approx(-0.45)
 

@@ -9,6 +9,7 @@ import pytest
 from eval_jobs.types import EvalRecord, ServeSpec
 from tests.unit.tracker.domain.judging import NOW, POLICY, judged, right, run_of, scores_of, words
 from tests.unit.tracker.domain.making import failure_of, record_of, suite_of
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Acceptance, Baseline, Phase, Pinned, Policy, Verdict, VerdictWord
 from tracker.domain.verdicts.candidates import RunContext
 from tracker.domain.verdicts.judge import judge
@@ -132,7 +133,7 @@ def test_a_pinned_model_is_compared_with_from_the_first_checkpoint_on() -> None:
     policy, run_context = pinned_to(run_of(190), 100)
     verdict = judged(run_of(100), policy=policy, run_context=run_context)
     assert verdict.word is VerdictWord.REGRESSED
-    assert verdict.reason == "0.95 -> 0.50 since step 100, the pinned model; lost 90 of 200, gained 0"
+    assert reason_text(verdict) == "0.95 -> 0.50 since step 100, the pinned model; lost 90 of 200, gained 0"
     assert verdict.alpha_test < 0.05 * 0.9 / 50 / 3
 
 

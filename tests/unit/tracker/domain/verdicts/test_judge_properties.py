@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from eval_jobs.types import EvalRecord, EvalResult
 from tests.unit.tracker.domain.judging import NOW, POLICY, followed, judged, remembering, run_of, scores_of
 from tests.unit.tracker.domain.regression.tables import flipping
+from tracker.domain.records.reason_text import reason_text
 from tracker.domain.records.types import Baseline, Policy, Report, Verdict, VerdictWord
 from tracker.domain.scores.run_scores import RunScores
 from tracker.domain.verdicts.candidates import RunContext
@@ -26,7 +27,7 @@ seeds = st.integers(0, 10_000)
 def assert_same_reports(one: Report, other: Report) -> None:
     """Equal, but for rounding in the last digits: sums were made in another order."""
     assert [v.word for v in one.verdicts] == [v.word for v in other.verdicts]
-    assert [v.reason for v in one.verdicts] == [v.reason for v in other.verdicts]
+    assert [reason_text(v) for v in one.verdicts] == [reason_text(v) for v in other.verdicts]
     assert one.episodes == other.episodes
     assert len(one.findings) == len(other.findings)
     for a, b in zip((*one.verdicts, *one.findings), (*other.verdicts, *other.findings), strict=True):

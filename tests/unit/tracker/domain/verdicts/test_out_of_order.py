@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from eval_jobs.types import EvalRecord
 from tests.records import checkpoint_of, forgetting_run
+from tracker.domain.records.reasons import Failed
 from tracker.domain.records.types import Report, Verdict, VerdictWord
 from tracker.domain.verdicts.out_of_order import NEAREST, overtaken_by, rejudged
 
@@ -49,7 +50,15 @@ def test_what_was_trained_before_the_run_went_back_is_not_overtaken() -> None:
 
 
 def verdict(benchmark: str, word: VerdictWord) -> Verdict:
-    return Verdict(benchmark=benchmark, word=word, reason=word, score=None, stderr=None, coverage=0.0, alpha_test=0.0)
+    return Verdict(
+        benchmark=benchmark,
+        word=word,
+        reason=Failed(message=word),
+        score=None,
+        stderr=None,
+        coverage=0.0,
+        alpha_test=0.0,
+    )
 
 
 def test_what_is_missing_stays_missing_for_the_same_reason() -> None:
@@ -62,9 +71,9 @@ def test_what_is_missing_stays_missing_for_the_same_reason() -> None:
         created_at=NOW,
     )
     found = (
-        replace(verdict("a", VerdictWord.MISSING), reason="made without samples"),
+        replace(verdict("a", VerdictWord.MISSING), reason=Failed(message="made without samples")),
         verdict("b", VerdictWord.REGRESSED),
     )
     after = rejudged(before, replace(before, verdicts=found, created_at=NOW + timedelta(1)))
-    assert [v.reason for v in after.verdicts] == ["missing", "regressed"]
+    assert [v.reason for v in after.verdicts] == [Failed(message="missing"), Failed(message="regressed")]
     assert after.created_at == NOW + timedelta(1)

@@ -73,7 +73,7 @@ def results_of(record: EvalRecord) -> list[EvalResult]:
 
 
 def verdict(word: VerdictWord, screened: Screened | None = None, **more: object) -> Verdict:
-    fields = {"benchmark": "sums", "reason": "", "score": 0.61, "stderr": 0.1, "coverage": 1.0, "alpha_test": 0.0}
+    fields = {"benchmark": "sums", "reason": None, "score": 0.61, "stderr": 0.1, "coverage": 1.0, "alpha_test": 0.0}
     return Verdict(word=word, screened=screened, **fields | more)  # type: ignore[arg-type]
 
 

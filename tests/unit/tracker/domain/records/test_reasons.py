@@ -1,0 +1,102 @@
+"""Why a verdict has its word: kept as a code with numbers, worded where it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+from tests.judged_run import judged_run
+from tracker.adapters.database.codec import from_json, to_json
+from tracker.cli.tables.report_json import report_document
+from tracker.domain.records.outlines import outline_of
+from tracker.domain.records.reason_text import latency_reason_text, reason_text
+from tracker.domain.records.reasons import (
+    AgainstHistory,
+    AgainstReference,
+    Compared,
+    ComparedMeans,
+    Difference,
+    Failed,
+    FewInCommon,
+    FewRequests,
+    FewSamples,
+    FewScores,
+    LatencyReason,
+    MeasuredOtherwise,
+    NoScatter,
+    NothingEarlier,
+    NotOfAScore,
+    Reason,
+    ShortHistory,
+    TooEarly,
+)
+from tracker.domain.records.types import Report
+
+REPORT = judged_run().reports[-1]
+REASONS: tuple[Reason, ...] = (
+    Failed(message="the server went away", error="E-EVAL-ENDPOINT"),
+    FewScores(with_score=80, planned=100, errors=20, unscored=0, needed=0.95, detail="too long"),
+    NothingEarlier(),
+    TooEarly(),
+    MeasuredOtherwise(step=5, differences=(Difference(setting="few_shot", now="0", before="5"),)),
+    FewInCommon(samples=180, share=0.9, needed=0.95),
+    FewSamples(samples=5, needed=10),
+    Compared(before=0.5, now=0.4, margin=0.01),
+    ComparedMeans(
+        before=0.6,
+        now=0.4,
+        pooled=4,
+        baseline_steps=(1, 2),
+        is_peak=True,
+        ci_low=-0.3,
+        ci_high=-0.1,
+        p=0.01,
+        never_above_chance=True,
+    ),
+    NotOfAScore(problem="a mean is not in [0, 1]"),
+)
+LATENCY: tuple[LatencyReason, ...] = (
+    Failed(),
+    FewRequests(needed=100),
+    NoScatter(),
+    ShortHistory(needed=10),
+    AgainstReference(learning=5),
+    AgainstHistory(checkpoints=10),
+)
+
+
+def test_every_reason_is_stored_and_read_as_it_was() -> None:
+    assert {type(one) for one in REASONS} == set(get_args(Reason))
+    assert {type(one) for one in LATENCY} == set(get_args(LatencyReason))
+    report = replace(
+        REPORT,
+        verdicts=tuple(replace(REPORT.verdicts[0], reason=one) for one in REASONS),
+        latency=tuple(replace(REPORT.latency[0], reason=one, without_reference=Failed()) for one in LATENCY),
+    )
+    assert from_json(Report, to_json(report)) == report
+    assert len({one.code for one in (*REASONS, *LATENCY)}) == len({*map(type, REASONS), *map(type, LATENCY)})
+
+
+def test_no_sentence_is_stored() -> None:
+    stored = to_json(REPORT)
+    sentences = [*map(reason_text, REPORT.verdicts), *map(latency_reason_text, REPORT.latency)]
+    assert [text for text in sentences if not text or text in stored] == []
+
+
+def test_what_a_script_reads_has_the_sentence_the_code_and_the_numbers() -> None:
+    document = report_document(REPORT)
+    for part, texts in {
+        "verdicts": map(reason_text, REPORT.verdicts),
+        "findings": map(reason_text, REPORT.findings),
+        "latency": map(latency_reason_text, REPORT.latency),
+    }.items():
+        shown = document[part]
+        assert isinstance(shown, list)
+        assert [one["reason"] for one in shown] == list(texts)
+        assert {one["reason_code"] for one in shown} == {"against-reference" if part == "latency" else "compared"}
+    assert isinstance(document["findings"], list)
+    assert document["findings"][0]["reason_fields"] == {"before": 0.51, "now": 0.4, "margin": 0.01, "in_a_row": 3}
+
+
+def test_an_outline_has_no_reason_and_says_none() -> None:
+    assert {reason_text(verdict) for verdict in outline_of(REPORT).verdicts} == {""}

@@ -1,0 +1,26 @@
+"""A report as `--json` prints it. Pure."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pydantic import TypeAdapter
+
+from tracker.domain.records.reason_text import latency_reason_text, reason_text
+from tracker.domain.records.types import Report
+
+
+def report_document(report: Report) -> dict[str, object]:
+    """Return a report in which the reason of every verdict is a sentence, beside its code and its numbers."""
+    document = TypeAdapter(Report).dump_python(report, mode="json")
+    sentences = {
+        "verdicts": map(reason_text, report.verdicts),
+        "findings": map(reason_text, report.findings),
+        "latency": map(latency_reason_text, report.latency),
+    }
+    for part, texts in sentences.items():
+        for verdict, text in zip(document[part], texts, strict=True):
+            verdict["reason_fields"] = verdict["reason"] or {"code": ""}
+            verdict["reason_code"] = verdict["reason_fields"].pop("code")
+            verdict["reason"] = text
+    return cast("dict[str, object]", document)
