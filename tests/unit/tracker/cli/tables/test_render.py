@@ -151,18 +151,20 @@ not evaluated   why                              what to do
 
 def test_a_report_has_one_line_per_benchmark() -> None:
     assert (
-        shown(*report_lines(RUN.reports[3]))
+        shown(*report_lines(RUN.reports[3]), width=100)
         == """\
    judged step 400
-          facts     0.628  ▲  improved (97 % answered)  0.359 above step 300
-          sums      0.338  ▲  improved  0.287 above step 200
+          facts     0.628  ▲  improved (97 % answered)  0.27 -> 0.63 since step 300; lost 0 of 78, gained 28
+          sums      0.338  ▲  improved  0.05 -> 0.34 since step 200; lost 0 of 80, gained 23
           reversal  0.013  ~  inconclusive  (losses under 0.084 can go unseen)
 """
     )
 
 
 def test_a_loss_says_in_the_report_since_when_it_lasts() -> None:
-    assert "below step 600, 70 samples lost; lost since step 700\n" in shown(*report_lines(RUN.reports[-1]), width=120)
+    assert "gained 0; below the peak at 3 checkpoints in a row; lost since step 700\n" in shown(
+        *report_lines(RUN.reports[-1]), width=120
+    )
 
 
 def test_findings_of_the_newest_checkpoint_stand_under_the_history() -> None:

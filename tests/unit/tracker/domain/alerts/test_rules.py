@@ -13,7 +13,7 @@ from tests.records import checkpoint_of, forgetting_run
 from tracker.domain.alerts.rules import alert_of_acceptance, alert_of_gap, alerts_for
 from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.display import alert_subject_text
-from tracker.domain.records.reasons import Failed, NoScatter
+from tracker.domain.records.reasons import ComparedMeans, NoScatter
 from tracker.domain.records.types import (
     Acceptance,
     Closing,
@@ -29,6 +29,18 @@ from tracker.domain.records.types import (
 )
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
+LOST = ComparedMeans(
+    before=0.93,
+    now=0.02,
+    pooled=1,
+    baseline_steps=(600,),
+    is_peak=False,
+    ci_low=-0.95,
+    ci_high=-0.87,
+    p=1e-9,
+    never_above_chance=False,
+)
+SAID = "0.930 -> 0.020 since step 600; change -0.950 to -0.870, p = 1e-09, from means without samples"
 W = VerdictWord
 LOSS = Episode(run_id="run", suite="skills", benchmark="sums", opened_step=700, opened_digest="of it", onset_step=600)
 
@@ -39,7 +51,7 @@ def verdict_of(benchmark: str, word: VerdictWord, subset: str = "", measure: Mea
         subset=subset,
         measure=measure,
         word=word,
-        reason=Failed(message="the server went away", error="E-X"),
+        reason=LOST,
         score=0.5,
         stderr=None,
         coverage=1.0,
@@ -88,7 +100,7 @@ def test_a_loss_is_told_once_however_many_checkpoints_show_it() -> None:
 
 def test_the_message_says_what_where_and_by_how_much() -> None:
     (alert,) = alerts_for(report_of(700, LOSS, sums=W.REGRESSED), ())
-    assert alert.message == "sums regressed at step 700: 0.93 -> 0.02 since step 600"
+    assert alert.message == f"sums regressed at step 700: {SAID}"
     assert (alert_subject_text(alert.subject), alert.step, alert.run_id, alert.raised_at) == ("sums", 700, "run", NOW)
 
 
@@ -142,7 +154,7 @@ def test_subsets_and_cut_answers_are_losses_of_their_own_and_longer_answers_tell
     alerts = alerts_for(report, ())
     assert [alert_subject_text(a.subject) for a in alerts] == ["sums", "sums / anatomy", "sums, completeness"]
     assert len({a.fingerprint for a in alerts}) == 3
-    assert alerts[1].message == "sums / anatomy regressed at step 700: 0.93 -> 0.02 since step 600"
+    assert alerts[1].message == f"sums / anatomy regressed at step 700: {SAID}"
 
 
 def test_suites_runs_and_benchmarks_are_told_apart() -> None:
