@@ -49,7 +49,8 @@ def test_each_subject_has_one_row_with_its_newest_finding() -> None:
         (1000, "trivia / history", "forgotten", "lost since step 600", "at 3 checkpoints"),
         (1000, "sums, output length", "regressed", "lost since step 700", "at 3 checkpoints"),
     ]
-    assert rows[1].reason == "answers, as a share of the longest allowed: 0.25 -> 0.36"
+    change = "0.25 -> 0.36 (mean of the newest 4) since steps 410-500, the peak"
+    assert rows[1].reason == f"answers, as a share of the longest allowed: {change}"
 
 
 def test_a_finding_has_the_comparison_that_decided() -> None:

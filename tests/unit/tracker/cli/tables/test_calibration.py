@@ -97,7 +97,7 @@ def test_where_nothing_was_measured_only_the_reasons_stand() -> None:
 
 def test_a_judged_checkpoint_says_behind_each_difference_what_repetition_does() -> None:
     said = " ".join(shown(*report_lines(REPORT)).split())
-    assert "0.875 below step 600, 70 samples lost; lost since step 700 (repeating it flips nothing)" in said
+    assert "below the peak at 3 checkpoints in a row; lost since step 700 (repeating it flips nothing)" in said
     assert "(losses under 0.084 can go unseen) (repeating it alone: ±0.020)" in said
     assert said.count("is unfit") == 1
     assert "repeating" not in shown(*report_lines(RUN.reports[-1]))

@@ -151,7 +151,7 @@ not evaluated   why                              what to do
 
 def test_a_report_has_one_line_per_benchmark() -> None:
     assert (
-        shown(*report_lines(RUN.reports[3]), width=100)
+        shown(*report_lines(RUN.reports[3]), width=120)
         == """\
    judged step 400
           facts     0.628  ▲  improved (97 % answered)  0.27 -> 0.63 since step 300; lost 0 of 78, gained 28
@@ -162,9 +162,8 @@ def test_a_report_has_one_line_per_benchmark() -> None:
 
 
 def test_a_loss_says_in_the_report_since_when_it_lasts() -> None:
-    assert "gained 0; below the peak at 3 checkpoints in a row; lost since step 700\n" in shown(
-        *report_lines(RUN.reports[-1]), width=120
-    )
+    said = shown(*report_lines(RUN.reports[-1]), width=200)
+    assert "below the peak at 3 checkpoints in a row; lost since step 700\n" in said
 
 
 def test_findings_of_the_newest_checkpoint_stand_under_the_history() -> None:
