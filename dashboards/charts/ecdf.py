@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboards.charts.figures import Frame, ticks
-from dashboards.charts.svg import text
+from dashboards.charts.svg import text, value_axis
 
 HEIGHT = 190
 PLOT = 140
@@ -99,10 +99,7 @@ def _range(curves: Sequence[Curve]) -> tuple[float, float]:
 
 
 def _axes(frame: Frame, low: float, high: float) -> Iterator[str]:
-    for share in SHARES:
-        y = frame.y(share)
-        yield f'<path class="grid" d="M{frame.left} {y:.1f}H{frame.right}"/>'
-        yield f'<text class="tick" text-anchor="end" x="{frame.left - 6}" y="{y:.1f}" dy="4">{share} %</text>'
+    yield from value_axis(frame, SHARES, unit=" %")
     for time in ticks(low, high, at_most=5):
         x = frame.x((time - low) / (high - low))
         yield f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{frame.bottom}" dy="16">{time:g}</text>'

@@ -103,7 +103,7 @@ class Frame:
     low: float
     high: float
     x_min: int
-    x_max: int
+    x_max: float
     labelled: bool
     """Whether there is room for names at the lines' ends."""
 

@@ -9,9 +9,11 @@ lost after it. A checkpoint without a score is a thin line, never a colour.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 
 from dashboards.charts.svg import text
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, RunLedger
@@ -86,22 +88,20 @@ class _Place:
 
 
 def _row(place: _Place) -> HeatRow:
-    subsets = (
-        _heat_row(replace(place, ident=f"{place.ident}-{at}"), row) for at, row in enumerate(place.benchmark.subsets)
-    )
+    subsets = []
+    for at, row in enumerate(place.benchmark.subsets):
+        subsets.append(_heat_row(replace(place, ident=f"{place.ident}-{at}"), row))
     return replace(_heat_row(place, place.benchmark.whole), subsets=tuple(subsets))
 
 
 def _heat_row(place: _Place, row: LedgerRow) -> HeatRow:
-    found = row.forgetting
-    newest = next((mean for mean in reversed(row.means) if mean is not None), None)
-    return HeatRow(
-        name=one_line(row.subset or place.benchmark.benchmark),
-        strip=_strip(place, row),
-        now=score_text(newest if found is None else found.last.mean),
-        change=NOTHING if found is None else signed_text(-found.forgetting),
-        lost=found is not None and found.ci_low > 0,
-    )
+    name, strip, found = one_line(row.subset or place.benchmark.benchmark), _strip(place, row), row.forgetting
+    if found is None:
+        known = [mean for mean in row.means if mean is not None]
+        now = score_text(known[-1]) if known else NOTHING
+        return HeatRow(name=name, strip=strip, now=now, change=NOTHING, lost=False)
+    change, now = signed_text(-found.forgetting), score_text(found.last.mean)
+    return HeatRow(name=name, strip=strip, now=now, change=change, lost=found.ci_low > 0)
 
 
 def _cells(benchmark: BenchmarkLedger, row: LedgerRow, columns: Sequence[tuple[int, ...]]) -> list[_Cell]:
@@ -134,23 +134,25 @@ def _scale_of(row: LedgerRow, up: float) -> tuple[float, float]:
 def _kind(row: LedgerRow, step: int, shade: int) -> str:
     if not shade:
         return "best"
-    is_after = row.forgetting is not None and step > row.forgetting.peak.last_step
-    return f"{'a' if is_after else 'b'}{shade}"
+    if row.forgetting is None or step <= row.forgetting.peak.last_step:
+        return f"b{shade}"
+    return f"a{shade}"
 
 
-def _peak(row: LedgerRow, columns: Sequence[tuple[int, ...]]) -> tuple[int, int] | None:
-    """Return the first column of the best block and the one behind it."""
+def _peak(row: LedgerRow, columns: Sequence[tuple[int, ...]]) -> Iterator[str]:
+    """Yield a frame around the columns of the best block."""
     if row.forgetting is None:
-        return None
+        return
     peak = row.forgetting.peak
-    at = [i for i, steps in enumerate(columns) if steps[-1] >= peak.first_step and steps[0] <= peak.last_step]
-    return at[0], at[-1] + 1
+    first, last = (bisect_left(columns, step, key=itemgetter(-1)) for step in (peak.first_step, peak.last_step))
+    yield f'<path class="peak" d="M{first} 0H{last + 1}V1H{first}z"/>'
 
 
-def _borders(columns: Sequence[tuple[int, ...]], phases: Sequence[Phase]) -> list[int]:
-    """Return the columns before which a phase begins; the checkpoint at a border belongs to the phase before."""
-    starts = (sum(steps[-1] <= phase.from_step for steps in columns) for phase in phases)
-    return sorted({at for at in starts if 0 < at < len(columns)})
+def _borders(columns: Sequence[tuple[int, ...]], phases: Sequence[Phase]) -> Iterator[str]:
+    """Yield a line before each column with which a phase begins; the checkpoint at a border is of the phase before."""
+    starts = {bisect_right(columns, phase.from_step, key=itemgetter(-1)) for phase in phases}
+    for at in sorted(starts - {0, len(columns)}):
+        yield f'<path class="border" d="M{at} 0v1"/>'
 
 
 # --- private: drawing
@@ -159,14 +161,13 @@ def _borders(columns: Sequence[tuple[int, ...]], phases: Sequence[Phase]) -> lis
 def _strip(place: _Place, row: LedgerRow) -> str:
     cells = _cells(place.benchmark, row, place.columns)
     size = f'viewBox="0 0 {len(cells)} 1" preserveAspectRatio="none"'
-    peak = _peak(row, place.columns)
     return "".join(
         [
             f'<svg class="strip" {size} role="img" aria-labelledby="{place.ident}">',
             f'<desc id="{place.ident}">{text(_description(cells))}</desc>',
             *_stretches(cells),
-            *(f'<path class="border" d="M{at} 0v1"/>' for at in _borders(place.columns, place.phases)),
-            f'<path class="peak" d="M{peak[0]} 0H{peak[1]}V1H{peak[0]}z"/>' if peak else "",
+            *_borders(place.columns, place.phases),
+            *_peak(row, place.columns),
             "</svg>",
         ]
     )
@@ -176,7 +177,9 @@ def _stretches(cells: Sequence[_Cell]) -> Iterator[str]:
     at = 0
     for kind, group in groupby(cells, key=lambda cell: cell.kind):
         stretch = list(group)
-        path = f"M{at} .5h{len(stretch)}" if kind == "none" else f"M{at} 0h{len(stretch)}v1h-{len(stretch)}z"
+        path = f"M{at} 0h{len(stretch)}v1h-{len(stretch)}z"
+        if kind == "none":
+            path = f"M{at} .5h{len(stretch)}"
         yield f'<path class="{kind}" d="{path}"><title>{text(_said(stretch))}</title></path>'
         at += len(stretch)
 
@@ -189,11 +192,13 @@ def _said(stretch: Sequence[_Cell]) -> str:
 
 
 def _description(cells: Sequence[_Cell]) -> str:
-    stretches = [(word, list(group)) for word, group in groupby(cells, key=_word)]
-    return "; ".join(f"{word} at {_said(stretch)}" for word, stretch in stretches)
+    return "; ".join(f"{word} at {_said(list(stretch))}" for word, stretch in groupby(cells, key=_word))
+
+
+_WORDS = {"none": "not measured", "best": "at its best", "a": "lost", "b": "still learning"}
 
 
 def _word(cell: _Cell) -> str:
-    if cell.kind in ("none", "best"):
-        return {"none": "not measured", "best": "at its best"}[cell.kind]
-    return "lost" if cell.kind.startswith("a") else "still learning"
+    if cell.kind in _WORDS:
+        return _WORDS[cell.kind]
+    return _WORDS[cell.kind[0]]

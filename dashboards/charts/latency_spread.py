@@ -92,13 +92,14 @@ class _Side:
 def _spread(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad, ident: str) -> LoadSpread:
     name = one_line(load.name)
     sides, note = _sides(record, before, load)
-    figures = (_figure(f"{ident}-{metric.name}", name, metric, sides) for metric in METRICS)
-    return LoadSpread(
-        load=name,
-        note=note,
-        figures=tuple(figure for figure in figures if figure.curves),
-        rows=tuple(row for metric in METRICS for side in sides for row in _rows(metric, side)),
-    )
+    figures: list[Ecdf] = []
+    rows: list[SpreadRow] = []
+    for metric in METRICS:
+        curves = tuple(_curves(metric, sides))
+        if curves:
+            figures.append(_figure(f"{ident}-{metric.name}", name, metric, curves))
+        rows += [_row(metric, curve) for curve in curves]
+    return LoadSpread(load=name, note=note, figures=tuple(figures), rows=tuple(rows))
 
 
 def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tuple[tuple[_Side, ...], str]:
@@ -116,45 +117,46 @@ def _sides(record: EvalRecord, before: EvalRecord | None, load: ProbeLoad) -> tu
     if own is None or not own.requests:
         return (), "Only percentiles are known of it, no single requests."
     side = _Side(name=f"step {step}", requests=own.requests)
-    earlier = None if before is None else _earlier_side(before, load)
-    if earlier is None:
+    earlier = tuple(_earlier_side(before, load))
+    if not earlier:
         return (side,), "Nothing earlier was measured under the same load."
-    return (side, earlier), "Measured at different hours: what the machine did besides is part of the difference."
+    return (side, *earlier), "Measured at different hours: what the machine did besides is part of the difference."
 
 
-def _earlier_side(before: EvalRecord, load: ProbeLoad) -> _Side | None:
-    earlier = _probe(before, load)
-    if not isinstance(earlier, ProbeResult) or earlier.load != load or not earlier.requests:
-        return None
-    return _Side(name=f"step {before.plan.checkpoint.step}, before it", requests=earlier.requests)
+def _earlier_side(before: EvalRecord | None, load: ProbeLoad) -> Iterator[_Side]:
+    if before is None:
+        return
+    for probe in before.probes:
+        if probe.load == load and isinstance(probe, ProbeResult) and probe.requests:
+            yield _Side(name=f"step {before.plan.checkpoint.step}, before it", requests=probe.requests)
 
 
 def _probe(record: EvalRecord, load: ProbeLoad) -> ProbeResult | ProbeFailure | None:
     return next((probe for probe in record.probes if probe.load.name == load.name), None)
 
 
-def _figure(ident: str, load: str, metric: RequestTime, sides: Sequence[_Side]) -> Ecdf:
-    curves = [
-        Curve(name=side.name, slot=slot, values=times)
-        for slot, side in enumerate(sides)
-        if (times := times_of(side.requests, metric))
-    ]
+def _curves(metric: RequestTime, sides: Sequence[_Side]) -> Iterator[Curve]:
+    for slot, side in enumerate(sides):
+        times = times_of(side.requests, metric)
+        if times:
+            yield Curve(name=side.name, slot=slot, values=times)
+
+
+def _figure(ident: str, load: str, metric: RequestTime, curves: tuple[Curve, ...]) -> Ecdf:
     medians = ", ".join(f"{curve.name} has a median of {float(np.median(curve.values)):.3g} ms" for curve in curves)
     return Ecdf(
         ident=ident,
         title=metric.title,
         description=f"Share of the requests under load {load} that were faster than a time; {medians}.",
-        curves=tuple(curves),
+        curves=curves,
     )
 
 
-def _rows(metric: RequestTime, side: _Side) -> Iterator[SpreadRow]:
-    times = times_of(side.requests, metric)
-    if times:
-        found = [*np.percentile(times, SHOWN).tolist(), times[-1]]
-        yield SpreadRow(
-            metric=metric.name,
-            side=side.name,
-            requests=len(times),
-            percentiles=tuple(f"{value:.2f}" if value < 10 else f"{value:.1f}" for value in found),
-        )
+def _row(metric: RequestTime, side: Curve) -> SpreadRow:
+    found = (*np.percentile(side.values, SHOWN).tolist(), side.values[-1])
+    percentiles = tuple(map(_short, found))
+    return SpreadRow(metric=metric.name, side=side.name, requests=len(side.values), percentiles=percentiles)
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from dashboards.charts.figures import ticks
-from dashboards.charts.svg import legend_mark, marker, text
+from dashboards.charts.figures import Frame, ticks
+from dashboards.charts.svg import legend_mark, marker, text, value_axis
 from eval_jobs.types import Percentiles, ProbeResult
 from tracker.domain.records.display import one_line
 from tracker.domain.sweeps.board import LoadCurve
@@ -97,18 +98,16 @@ def draw_curve(chart: CurveChart, *, width: int) -> str:
 
 
 def _lines(curves: Sequence[LoadCurve], figure: Callable[[ProbeResult], Percentiles | None]) -> tuple[CurveLine, ...]:
-    return tuple(
-        CurveLine(
-            name=curve.target,
-            slot=slot % SLOTS,
-            points=tuple(
-                LoadPoint(tokens_per_s=p.output_tokens_per_s, value_ms=found.p50, tip=_tip(curve, p, found))
-                for p in curve.probes
-                if (found := figure(p)) is not None
-            ),
-        )
-        for slot, curve in enumerate(curves)
-    )
+    lines = []
+    for slot, curve in enumerate(curves):
+        points = []
+        for probe in curve.probes:
+            found = figure(probe)
+            if found is not None:
+                tip = _tip(curve, probe, found)
+                points.append(LoadPoint(tokens_per_s=probe.output_tokens_per_s, value_ms=found.p50, tip=tip))
+        lines.append(CurveLine(name=curve.target, slot=slot % SLOTS, points=tuple(points)))
+    return tuple(lines)
 
 
 def _tip(curve: LoadCurve, probe: ProbeResult, found: Percentiles) -> str:
@@ -124,31 +123,26 @@ def _described(chart: CurveChart) -> Iterator[str]:
 
 
 def _panel(panel: CurvePanel, *, top: float, right: float) -> Iterator[str]:
-    points = [point for line in panel.lines for point in line.points]
-    most_x = max((point.tokens_per_s for point in points), default=0.0) * 1.05 or 1.0
-    most_y = max((point.value_ms for point in points), default=0.0) * 1.1 or 1.0
+    points = list(chain.from_iterable(line.points for line in panel.lines))
+    fastest = max((point.tokens_per_s for point in points), default=0.0) * 1.05 or 1.0
+    slowest = max((point.value_ms for point in points), default=0.0) * 1.1 or 1.0
     bottom = top + PANEL_HEIGHT
-
-    def x(rate: float) -> float:
-        return LEFT + rate / most_x * (right - LEFT)
-
-    def y(value: float) -> float:
-        return bottom - value / most_y * PANEL_HEIGHT
-
+    frame = Frame(
+        left=LEFT, right=right, top=top, bottom=bottom, low=0.0, high=slowest, x_min=0, x_max=fastest, labelled=False
+    )
     yield f'<text class="ptitle" x="{LEFT}" y="{top - 9:.1f}">{text(panel.title)}</text>'
-    for value in ticks(0.0, most_y, at_most=5):
-        yield f'<path class="grid" d="M{LEFT} {y(value):.1f}H{right:.1f}"/>'
-        yield f'<text class="tick" text-anchor="end" x="{LEFT - 6}" y="{y(value):.1f}" dy="4">{value:g}</text>'
-    for rate in ticks(0.0, most_x, at_most=max(3, int((right - LEFT) // 90))):
-        yield f'<text class="tick" text-anchor="middle" x="{x(rate):.1f}" y="{bottom:.1f}" dy="14">{rate:g}</text>'
+    yield from value_axis(frame, ticks(0.0, slowest, at_most=5))
+    for rate in ticks(0.0, fastest, at_most=max(3, int((right - LEFT) // 90))):
+        x = f"{frame.x(rate):.1f}"
+        yield f'<text class="tick" text-anchor="middle" x="{x}" y="{bottom:.1f}" dy="14">{rate:g}</text>'
     name = "output tokens per second"
     yield f'<text class="tick" text-anchor="end" x="{right:.1f}" y="{bottom:.1f}" dy="28">{name}</text>'
     for line in panel.lines:
-        places = [(x(point.tokens_per_s), y(point.value_ms)) for point in line.points]
-        yield from _curve(line, places)
+        yield from _curve(line, frame)
 
 
-def _curve(line: CurveLine, places: Sequence[tuple[float, float]]) -> Iterator[str]:
+def _curve(line: CurveLine, frame: Frame) -> Iterator[str]:
+    places = [(frame.x(point.tokens_per_s), frame.y(point.value_ms)) for point in line.points]
     if places:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         yield f'<path class="line s{line.slot}" d="M{path}"/>'

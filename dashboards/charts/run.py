@@ -14,7 +14,7 @@ import numpy as np
 from dashboards.charts.figures import Absence, Figure, Line, Panel, Point, ticks
 from dashboards.charts.latency_spread import METRICS, RequestTime, times_of
 from dashboards.data.run import RunData, measurement_changes
-from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeResult
+from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeOutcome
 from tracker.domain.overview.run import SYMBOLS, Overview, Standing, standings
 from tracker.domain.records.display import one_line, score_text
 from tracker.domain.records.reason_text import reason_text
@@ -33,23 +33,18 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
     """Return one figure with all scores and the loss, or, for many benchmarks, one each, most urgent first."""
     if not view.steps:
         return ()
-    found = {standing.benchmark: standing for standing in standings(view)}
-    changes = measurement_changes(data.records)
-    lines: list[Line] = []
-    units: set[tuple[float, float]] = set()
-    for slot, name in enumerate(view.benchmarks):
-        line = _score_line(changes.get(name, ()), view, found[name], slot)
-        lines.append(line)
-        if line.points:
-            units.add(_unit(line))
-    together = len(lines) <= MAX_TOGETHER and units <= {(0.0, 1.0)}
-    loss = _loss_panel(data.training.curves, height=110 if together else 120)
-    if together:
+    found, changes = standings(view), measurement_changes(data.records)
+    by_name = {one.benchmark: one for one in found}
+    lines = {
+        name: _score_line(changes.get(name, ()), view, by_name[name], slot) for slot, name in enumerate(view.benchmarks)
+    }
+    if len(lines) <= MAX_TOGETHER and set(map(_unit, lines.values())) <= {(0.0, 1.0)}:
         absences = _score_absences(view, view.benchmarks, view.gaps)
-        scores = _score_panel("Score", lines, height=280, absences=absences)
+        scores = _score_panel("Score", tuple(lines.values()), height=280, absences=absences)
+        loss = _loss_panel(data.training.curves, height=110)
         return (_figure("scores", "Scores and training loss by step", data, view, (scores, *loss)),)
-    by_name = dict(zip(view.benchmarks, lines, strict=True))
-    small = [_small(data, view, index, replace(by_name[name], slot=0), found[name]) for index, name in enumerate(found)]
+    small = [_small(data, view, index, lines[one.benchmark], one) for index, one in enumerate(found)]
+    loss = _loss_panel(data.training.curves, height=120)
     if loss:
         small.insert(0, replace(_figure("loss", "Training loss by step", data, view, loss), tips=False))
     return tuple(small)
@@ -57,23 +52,16 @@ def score_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
 
 def latency_figures(data: RunData, view: Overview) -> tuple[Figure, ...]:
     """Return one figure for each load: how the times of its requests are spread, by step."""
-    names = dict.fromkeys(probe.load.name for record in data.records for probe in record.probes)
-    return tuple(
-        _figure(
-            f"latency-{index}",
-            f"Latency by step, load {name}",
-            data,
-            view,
-            tuple(_latency_panel(metric, data.records, name) for metric in METRICS),
-        )
-        for index, name in enumerate(names)
-    )
+    figures: list[Figure] = []
+    for name, records in _by_load(data.records).items():
+        panels = tuple(_latency_panel(metric, records) for metric in METRICS)
+        figures.append(_figure(f"latency-{len(figures)}", f"Latency by step, load {name}", data, view, panels))
+    return tuple(figures)
 
 
 def load_texts(records: Iterable[EvalRecord]) -> tuple[str, ...]:
     """Return what each load sends, in words; of loads with one name, the newest."""
-    loads = {probe.load.name: probe.load for record in records for probe in record.probes}
-    return tuple(map(_load_text, loads.values()))
+    return tuple(_load_text(timed[-1][1].load) for timed in _by_load(records).values())
 
 
 def thinned(points: Sequence[tuple[int, float]], at_most: int) -> list[tuple[int, float]]:
@@ -98,15 +86,18 @@ def _load_text(load: ProbeLoad) -> str:
 
 
 def _score_line(changes: Sequence[int], view: Overview, standing: Standing, slot: int) -> Line:
-    verdicts = view.of(standing.benchmark)
+    points: list[Point] = []
+    breaks = list(changes)
+    for step, verdict in view.of(standing.benchmark):
+        if verdict.word is VerdictWord.MISSING:
+            breaks.append(step)
+        else:
+            points += _score_points(step, verdict)
     return Line(
         name=one_line(standing.benchmark),
         slot=slot,
-        points=tuple(point for step, verdict in verdicts for point in _score_points(step, verdict)),
-        breaks=(
-            *(step for step, verdict in verdicts if verdict.word is VerdictWord.MISSING),
-            *changes,
-        ),
+        points=tuple(points),
+        breaks=tuple(breaks),
         ring_step=standing.best_steps[-1] if standing.best_steps else None,
         label=_title(standing),
     )
@@ -118,9 +109,8 @@ def _title(standing: Standing) -> str:
 
 def _score_points(step: int, verdict: Verdict) -> Iterable[Point]:
     score, stderr = verdict.score, verdict.stderr
-    if score is None or not math.isfinite(score) or verdict.word is VerdictWord.MISSING:
-        return
-    if verdict.screened is not None:  # the mean of a part is no point of this line
+    # The mean of a part is no point of this line.
+    if score is None or not math.isfinite(score) or verdict.screened is not None:
         return
     word = f"{SYMBOLS[verdict.word]} {verdict.word}"
     if stderr is None:
@@ -132,13 +122,14 @@ def _score_points(step: int, verdict: Verdict) -> Iterable[Point]:
 
 
 def _score_absences(view: Overview, benchmarks: Sequence[str], gaps: Sequence[Gap]) -> tuple[Absence, ...]:
-    missing = (
-        Absence(step=step, text=f"step {step}, {name}: {reason_text(verdict)}", slot=slot)
-        for slot, name in enumerate(benchmarks)
-        for step, verdict in view.of(name)
-        if verdict.word is VerdictWord.MISSING
-    )
-    return (*missing, *(Absence(step=g.step, text=f"step {g.step} was not evaluated: {g.message}") for g in gaps))
+    found = []
+    for slot, name in enumerate(benchmarks):
+        for step, verdict in view.of(name):
+            if verdict.word is VerdictWord.MISSING:
+                found.append(Absence(step=step, text=f"step {step}, {name}: {reason_text(verdict)}", slot=slot))
+    for gap in gaps:
+        found.append(Absence(step=gap.step, text=f"step {gap.step} was not evaluated: {gap.message}"))
+    return tuple(found)
 
 
 def _score_panel(title: str, lines: Sequence[Line], *, height: int, absences: tuple[Absence, ...]) -> Panel:
@@ -148,10 +139,14 @@ def _score_panel(title: str, lines: Sequence[Line], *, height: int, absences: tu
 
 def _unit(*lines: Line) -> tuple[float, float]:
     """Return the value axis: 0 to 1 for shares, else round values around all points."""
-    values = [p.value for line in lines for p in line.points]
-    if not values or (min(values) >= 0 and max(values) <= 1):
-        return 0.0, 1.0
-    return _round_range(min(values), max(values))
+    low, high = min(_values(lines), default=0.0), max(_values(lines), default=1.0)
+    return (0.0, 1.0) if low >= 0 and high <= 1 else _round_range(low, high)
+
+
+def _values(lines: Iterable[Line]) -> Iterator[float]:
+    for line in lines:
+        for point in line.points:
+            yield point.value
 
 
 def _round_range(low: float, high: float) -> tuple[float, float]:
@@ -164,7 +159,7 @@ def _round_range(low: float, high: float) -> tuple[float, float]:
 def _small(data: RunData, view: Overview, index: int, line: Line, standing: Standing) -> Figure:
     absences = _score_absences(view, (standing.benchmark,), ())
     title = _title(standing)
-    panel = _score_panel(title, (replace(line, label=""),), height=120, absences=absences)
+    panel = _score_panel(title, (replace(line, slot=0, label=""),), height=120, absences=absences)
     figure = _figure(f"score-{index}", title, data, view, (panel,))
     return replace(figure, tips=len(line.points) <= MAX_TOGETHER * 5)
 
@@ -173,54 +168,58 @@ def _small(data: RunData, view: Overview, index: int, line: Line, standing: Stan
 
 
 def _loss_panel(curves: Sequence[CurvePoint], *, height: int) -> tuple[Panel, ...]:
-    keys = [key for key in dict.fromkeys(p.key for p in curves) if "loss" in key.lower()][:MAX_LOSS_CURVES]
-    if not keys:
+    by_key: dict[str, list[tuple[int, float]]] = {}
+    for point in curves:
+        if "loss" in point.key.lower():
+            by_key.setdefault(point.key, []).append((point.step, point.value))
+    if not by_key:
         return ()
-    lines = tuple(_curve(key, slot, curves) for slot, key in enumerate(keys))
-    values = [p.value for line in lines for p in line.points]
-    low, high = _round_range(min(0.0, *values), max(values))
+    lines = tuple(map(_curve, list(by_key.items())[:MAX_LOSS_CURVES], range(MAX_LOSS_CURVES)))
+    low, high = _round_range(min(0.0, *_values(lines)), max(_values(lines)))
     return (Panel(title="Training loss", lines=lines, low=low, high=high, height=height),)
 
 
-def _curve(key: str, slot: int, curves: Sequence[CurvePoint]) -> Line:
-    points = sorted((p.step, p.value) for p in curves if p.key == key and math.isfinite(p.value))
-    kept = (Point(step=step, value=value) for step, value in thinned(points, MAX_CURVE_POINTS))
-    name = one_line(key)
-    return Line(name=name, points=tuple(kept), slot=slot, marked=False, label=name)
+def _curve(known: tuple[str, Sequence[tuple[int, float]]], slot: int) -> Line:
+    name, values = one_line(known[0]), known[1]
+    kept = thinned(sorted(point for point in values if math.isfinite(point[1])), MAX_CURVE_POINTS)
+    points = tuple(Point(step=step, value=value) for step, value in kept)
+    return Line(name=name, points=points, slot=slot, marked=False, label=name)
 
 
 # --- private: latency
 
 
-def _latency_panel(metric: RequestTime, records: Sequence[EvalRecord], load: str) -> Panel:
+def _latency_panel(metric: RequestTime, timed: Sequence[tuple[int, ProbeOutcome]]) -> Panel:
     tail: list[Point] = []
     half: list[Point] = []
     reasons: dict[int, str] = {}
-    for step, probe in _probes_under(load, records):
-        known = metric.percentiles(probe) if isinstance(probe, ProbeResult) else None
+    for step, probe in timed:
         if isinstance(probe, ProbeFailure):
             reasons[step] = probe.message
-        elif known is None:
+        elif (known := metric.percentiles(probe)) is None:
             reasons.setdefault(step, "no request completed")
         else:
             tail.append(Point(step=step, value=known.p95, tip=f"{known.p95:.3g} ms"))
             half.append(_half(step, times_of(probe.requests, metric), known.p50))
-    missing = tuple(sorted(reasons.keys() - {point.step for point in tail}))
+    for point in tail:
+        reasons.pop(point.step, None)
+    missing = tuple(sorted(reasons))
     lines = (
         Line(name="p95", slot=1, dashed=True, points=tuple(tail), breaks=missing, label="p95"),
         Line(name="p50", slot=0, points=tuple(half), breaks=missing, label="p50"),
     )
     absences = tuple(Absence(step=step, text=f"step {step}: {reasons[step]}") for step in missing)
-    top = max((point.value for point in (*tail, *half)), default=1.0)
-    high = _round_range(0.0, top)[1]
+    high = _round_range(0.0, max(_values(lines), default=1.0))[1]
     return Panel(title=metric.title, lines=lines, low=0.0, high=high, height=130, absences=absences)
 
 
-def _probes_under(load: str, records: Sequence[EvalRecord]) -> Iterator[tuple[int, ProbeResult | ProbeFailure]]:
+def _by_load(records: Iterable[EvalRecord]) -> dict[str, list[tuple[int, ProbeOutcome]]]:
+    """Return what was timed under each load, by its name, with the steps."""
+    found: dict[str, list[tuple[int, ProbeOutcome]]] = {}
     for record in records:
         for probe in record.probes:
-            if probe.load.name == load:
-                yield record.plan.checkpoint.step, probe
+            found.setdefault(probe.load.name, []).append((record.plan.checkpoint.step, probe))
+    return found
 
 
 def _half(step: int, times: Sequence[float], median: float) -> Point:
@@ -235,12 +234,12 @@ def _half(step: int, times: Sequence[float], median: float) -> Point:
 
 
 def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple[Panel, ...]) -> Figure:
-    measured = (record.plan.checkpoint.step for record in data.records)
-    steps = [*view.steps, *measured, *(g.step for g in view.gaps), *(p.step for p in data.training.curves)]
+    steps = [*view.steps, *(record.plan.checkpoint.step for record in data.records)]
+    steps += [*(gap.step for gap in view.gaps), *(point.step for point in data.training.curves)]
     return Figure(
         ident=ident,
         title=title,
-        description=_description(panels),
+        description=" ".join(map(_description, panels)),
         panels=panels,
         x_min=min(steps),
         x_max=max(steps),
@@ -248,13 +247,12 @@ def _figure(ident: str, title: str, data: RunData, view: Overview, panels: tuple
     )
 
 
-def _description(panels: Sequence[Panel]) -> str:
-    sentences = []
-    for panel in panels:
-        ends = [(line.name, line.points[0], line.points[-1]) for line in panel.lines if line.points]
-        words = (f"{name} from {_place(first)} to {_place(last)}" for name, first, last in ends)
-        sentences.append(f"{panel.title}: {', '.join(words) or 'no values'}.")
-    return " ".join(sentences)
+def _description(panel: Panel) -> str:
+    words = []
+    for line in panel.lines:
+        if line.points:
+            words.append(f"{line.name} from {_place(line.points[0])} to {_place(line.points[-1])}")
+    return f"{panel.title}: {', '.join(words) or 'no values'}."
 
 
 def _place(point: Point) -> str:

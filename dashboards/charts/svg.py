@@ -9,7 +9,7 @@ the pointer is CSS too. All text is cleaned and escaped here.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 
@@ -83,6 +83,14 @@ def text(value: str) -> str:
     return escape(one_line(value))
 
 
+def value_axis(frame: Frame, values: Iterable[float], *, unit: str = "") -> Iterator[str]:
+    """Yield a line across the plot and a number beside it for each value."""
+    for value in values:
+        y = _n(frame.y(value))
+        yield f'<path class="grid" d="M{frame.left} {y}H{_n(frame.right)}"/>'
+        yield f'<text class="tick" text-anchor="end" x="{frame.left - 6}" y="{y}" dy="4">{value:g}{unit}</text>'
+
+
 # --- private: what is drawn
 
 
@@ -93,10 +101,7 @@ def _slot(slot: int) -> int:
 def _panel(panel: Panel, frame: Frame) -> Iterator[str]:
     title = _cut(panel.title, int((frame.right - frame.left) / TITLE_CHAR_WIDTH))
     yield f'<text class="ptitle" x="{frame.left}" y="{_n(frame.top - 9)}">{text(title)}</text>'
-    for value in ticks(panel.low, panel.high, at_most=6 if panel.height > 150 else 5):
-        y = _n(frame.y(value))
-        yield f'<path class="grid" d="M{frame.left} {y}H{_n(frame.right)}"/>'
-        yield f'<text class="tick" text-anchor="end" x="{frame.left - 6}" y="{y}" dy="4">{value:g}</text>'
+    yield from value_axis(frame, ticks(panel.low, panel.high, at_most=6 if panel.height > 150 else 5))
     for line in panel.lines:
         yield from _band(line, frame)
     for line in panel.lines:
@@ -108,22 +113,25 @@ def _panel(panel: Panel, frame: Frame) -> Iterator[str]:
 
 def _band(line: Line, frame: Frame) -> Iterator[str]:
     for run in runs(line):
-        ranged = [(frame.x(p.step), p.low, p.high) for p in run if p.low is not None and p.high is not None]
-        if len(ranged) < 2:
-            continue
-        upper = [f"{_n(x)} {_n(frame.y(high))}" for x, _, high in ranged]
-        lower = [f"{_n(x)} {_n(frame.y(low))}" for x, low, _ in reversed(ranged)]
-        yield f'<path class="band s{_slot(line.slot)}" d="M{"L".join(upper + lower)}Z"/>'
+        upper: list[str] = []
+        lower: list[str] = []
+        for p in run:
+            if p.low is not None and p.high is not None:
+                upper.append(f"{_n(frame.x(p.step))} {_n(frame.y(p.high))}")
+                lower.insert(0, f"{_n(frame.x(p.step))} {_n(frame.y(p.low))}")
+        if len(upper) > 1:
+            yield f'<path class="band s{_slot(line.slot)}" d="M{"L".join(upper + lower)}Z"/>'
 
 
 def _line(line: Line, frame: Frame) -> Iterator[str]:
+    # A point between two breaks has no line to be seen by, and is marked.
     marked: list[Point] = []
     for run in runs(line):
         path = "L".join(f"{_n(frame.x(p.step))} {_n(frame.y(p.value))}" for p in run)
         yield f'<path class="{_kind(line)}" d="M{path}"/>'
-        if len(run) == 1:  # a point between two breaks has no line to be seen by
-            marked.append(run[0])
-    if line.marked and len(line.points) <= MAX_MARKED:
+        if len(run) == 1:
+            marked += run
+    if _has_markers(line):
         marked = list(line.points)
     for point in marked:
         yield marker(line.slot, frame.x(point.step), frame.y(point.value))
@@ -131,6 +139,10 @@ def _line(line: Line, frame: Frame) -> Iterator[str]:
         if point.step == line.ring_step:
             x, y = _n(frame.x(point.step)), _n(frame.y(point.value))
             yield f'<circle class="ring s{_slot(line.slot)}" cx="{x}" cy="{y}" r="8"/>'
+
+
+def _has_markers(line: Line) -> bool:
+    return line.marked and len(line.points) <= MAX_MARKED
 
 
 def _kind(line: Line) -> str:
@@ -158,12 +170,11 @@ def _absences(panel: Panel, frame: Frame) -> Iterator[str]:
 
 def _labels(panel: Panel, frame: Frame) -> Iterator[str]:
     """Write each line's name at its end, pushed apart where they would overlap."""
-    ends = sorted(
-        (frame.y(line.points[-1].value), index) for index, line in enumerate(panel.lines) if line.label and line.points
-    )
+    labelled = [line for line in panel.lines if line.label and line.points]
+    ends = sorted((frame.y(line.points[-1].value), index) for index, line in enumerate(labelled))
     places = apart([y for y, _ in ends], low=frame.top, high=frame.bottom, distance=LINE_HEIGHT)
     for place, (_, index) in zip(places, ends, strict=True):
-        line = panel.lines[index]
+        line = labelled[index]
         yield _key(line, frame.right + 18, place)
         label = text(_cut(line.label, LABEL_CHARS))
         yield f'<text class="label" x="{_n(frame.right + 29)}" y="{_n(place)}" dy="4">{label}</text>'
