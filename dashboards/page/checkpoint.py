@@ -79,27 +79,27 @@ def _views(
     if not path:
         return
     noise = known_noise or noise_of_run(report.run_id, sources.history, sources.policy)
-    by_step = {record.plan.checkpoint.step: record for record in path}
-    last = path[-1].plan.checkpoint.step
-    wanted: dict[int, list[str]] = {last: [o.benchmark for o in whole.outcomes]}
+    for before, benchmarks in _wanted(report, whole, path):
+        earlier = sources.history.record(before.plan.id, benchmarks)
+        if earlier is not None:  # it may have been given up since it was listed
+            left, right = _only(earlier, benchmarks), _only(whole, benchmarks)
+            yield compare_what_can_be(left, right, sources.policy, noise, examples=EXAMPLES)
+
+
+def _wanted(
+    report: Report, whole: EvalRecord, path: Sequence[EvalRecord]
+) -> Iterator[tuple[EvalRecord, Sequence[str]]]:
+    """Yield the checkpoint before with every benchmark, then others with those that they are the best of."""
+    *others, last = path
+    yield last, [outcome.benchmark for outcome in whole.outcomes]
+    by_step = {record.plan.checkpoint.step: record for record in others}
+    wanted: dict[int, list[str]] = {}
     for verdict in report.verdicts:
         step = best_step(verdict, report.step)
-        if step in by_step and step != last:
+        if step in by_step:
             wanted.setdefault(step, []).append(verdict.benchmark)
     for step, benchmarks in wanted.items():
-        view = _view(by_step[step], whole, benchmarks, noise, sources)
-        if view is not None:
-            yield view
-
-
-def _view(
-    before: EvalRecord, whole: EvalRecord, benchmarks: Sequence[str], noise: RunNoise, sources: Sources
-) -> ComparisonView | None:
-    earlier = sources.history.record(before.plan.id, benchmarks)
-    if earlier is None:  # given up between two readings
-        return None
-    left, right = _only(earlier, benchmarks), _only(whole, benchmarks)
-    return compare_what_can_be(left, right, sources.policy, noise, examples=EXAMPLES)
+        yield by_step[step], benchmarks
 
 
 def _only(record: EvalRecord, benchmarks: Sequence[str]) -> EvalRecord:

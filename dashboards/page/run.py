@@ -65,21 +65,13 @@ def write_report(config_path: Path, *, named: str | None, output: Path | None, w
     """
     project = open_project(config_path)
     known = project.history.runs()
-    if named is not None and named not in known and is_reference(named):
-        if with_checkpoints:
-            hint = "name the run, or leave --checkpoints out"
-            raise ConfigError(f"{named} names one checkpoint, and --checkpoints is for those of a run", hint=hint)
-        return _write_checkpoint(project, named_checkpoint(project, named), output)
-    run_id = choose_run(known, named, own=project.config.run.name)
-    data = read_run(run_id, _sources(project), now=SystemClock().now())
-    if run_id == project.config.run.name:
-        data = replace(data, boards=newest_boards(project.sweep_store, [one.name for one in project.config.schedule]))
-    path = (output or project.state_dir / "reports" / report_file_name(run_id)).absolute()
+    if named is None or named in known or not is_reference(named):
+        run_id = choose_run(known, named, own=project.config.run.name)
+        return _write_run(project, run_id, output, with_checkpoints=with_checkpoints)
     if with_checkpoints:
-        _write_checkpoints(project, data, path)
-    view = build_view(data, pages_beside(path.parent, data.records))
-    write_page(render_page(view, version=version("checkpoint-tracker")), path)
-    return path
+        hint = "name the run, or leave --checkpoints out"
+        raise ConfigError(f"{named} names one checkpoint, and --checkpoints is for those of a run", hint=hint)
+    return _write_checkpoint(project, named_checkpoint(project, named), output)
 
 
 def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
@@ -107,8 +99,11 @@ def read_run(run_id: str, sources: Sources, *, now: datetime) -> RunData:
 
 def newest_boards(sweeps: Sweeps, names: Sequence[str]) -> tuple[Board, ...]:
     """Return what came of the newest turn of each of these sweeps; one that never asked anything is left out."""
-    newest = [next((turn for turn in sweeps.turns(name) if turn.plans), None) for name in names]
-    return tuple(board_of(t, sweeps.results([plan.id for plan in t.plans])) for t in newest if t is not None)
+    boards = []
+    for name in names:
+        for turn in [turn for turn in sweeps.turns(name) if turn.plans][:1]:
+            boards.append(board_of(turn, sweeps.results([plan.id for plan in turn.plans])))
+    return tuple(boards)
 
 
 def report_file_name(run_id: str) -> str:
@@ -127,8 +122,12 @@ def checkpoint_file_name(checkpoint: Checkpoint) -> str:
 
 def pages_beside(folder: Path, records: Iterable[EvalRecord]) -> Mapping[int, str]:
     """Return the file names of the checkpoints' own pages that are in a folder, by step."""
-    names = {r.plan.checkpoint.step: checkpoint_file_name(r.plan.checkpoint) for r in records}
-    return {step: name for step, name in names.items() if (folder / name).is_file()}
+    found = {}
+    for checkpoint in (record.plan.checkpoint for record in records):
+        name = checkpoint_file_name(checkpoint)
+        if (folder / name).is_file():
+            found[checkpoint.step] = name
+    return found
 
 
 def write_page(html: str, path: Path) -> None:
@@ -181,12 +180,26 @@ def _training(records: Sequence[EvalRecord], sources: Sources) -> Training:
     return Training(curves=curves, phases=sources.policy.phases)
 
 
+def _write_run(project: Project, run_id: str, output: Path | None, *, with_checkpoints: bool) -> Path:
+    data = read_run(run_id, _sources(project), now=SystemClock().now())
+    if run_id == project.config.run.name:
+        data = replace(data, boards=newest_boards(project.sweep_store, [one.name for one in project.config.schedule]))
+    path = (output or project.state_dir / "reports" / report_file_name(run_id)).absolute()
+    if with_checkpoints:
+        _write_checkpoints(project, data, path)
+    view = build_view(data, pages_beside(path.parent, data.records))
+    write_page(render_page(view, version=version("checkpoint-tracker")), path)
+    return path
+
+
 def _write_checkpoint(project: Project, report: Report, output: Path | None) -> Path:
     data = collect_checkpoint(report, _sources(project), now=SystemClock().now())
     checkpoint = data.record.plan.checkpoint
     path = (output or project.state_dir / "reports" / checkpoint_file_name(checkpoint)).absolute()
     run_page = report_file_name(checkpoint.run_id)
-    _write_page_of(replace(data, run_page=run_page if (path.parent / run_page).is_file() else ""), path)
+    if (path.parent / run_page).is_file():
+        data = replace(data, run_page=run_page)
+    _write_page_of(data, path)
     return path
 
 

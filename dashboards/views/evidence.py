@@ -5,7 +5,7 @@ cases = evidence(view, found)         # the newest verdict on each benchmark, mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -78,13 +78,17 @@ def evidence(
         found: where each benchmark stands.
         repetitions: what repeating the evaluation alone changes, by benchmark.
     """
-    newest = ((s.step, view.at(s.step, s.benchmark)) for s in found)
-    return tuple(_evidence(step, v, repetitions.get(v.benchmark)) for step, v in newest if v is not None)
+    cases = []
+    for standing in found:
+        verdict = view.verdicts[standing.step, standing.benchmark]
+        cases.append(_evidence(standing.step, verdict, repetitions.get(standing.benchmark)))
+    return tuple(cases)
 
 
 def proofs_of(verdict: Verdict) -> tuple[ProofView, ...]:
     """Return the comparisons of a verdict, the deciding one first."""
-    return tuple(_proof(c, verdict.alpha_test if at == 0 else None) for at, c in enumerate(verdict.comparisons))
+    first = (_proof(comparison, verdict.alpha_test) for comparison in verdict.comparisons[:1])
+    return (*first, *(_proof(comparison, None) for comparison in verdict.comparisons[1:]))
 
 
 def onset_text(verdict: Verdict) -> str:
@@ -102,48 +106,52 @@ def onset_text(verdict: Verdict) -> str:
 
 
 def _evidence(step: int, verdict: Verdict, known: Repetition | None) -> EvidenceView:
-    coverage = coverage_text(verdict)
-    repeated = "" if known is None or not verdict.comparisons else one_line(repetition_text(known))
+    score, coverage = mean_text(verdict), coverage_text(verdict)
     return EvidenceView(
         benchmark=one_line(verdict.benchmark),
         step=step,
         badge=badge(verdict.word),
         reason=one_line(reason_text(verdict)),
-        score=f"{mean_text(verdict)} ({coverage} of samples)" if coverage else mean_text(verdict),
-        notes=tuple(note for note in (onset_text(verdict), _unseen(verdict), repeated) if note),
+        score=f"{score} ({coverage} of samples)" if coverage else score,
+        notes=tuple(_notes(verdict, known)),
         proofs=proofs_of(verdict),
     )
 
 
-def _unseen(verdict: Verdict) -> str:
-    if verdict.word is not VerdictWord.INCONCLUSIVE or verdict.mde is None:
-        return ""
-    together = "" if verdict.mde_pooled is None else f", {score_text(verdict.mde_pooled)} by four together"
-    return f"smallest loss to be seen: {score_text(verdict.mde)} alone{together}"
+def _notes(verdict: Verdict, known: Repetition | None) -> Iterator[str]:
+    if verdict.lost_since is not None:
+        yield onset_text(verdict)
+    if verdict.word is VerdictWord.INCONCLUSIVE and verdict.mde is not None:
+        together = "" if verdict.mde_pooled is None else f", {score_text(verdict.mde_pooled)} by four together"
+        yield f"smallest loss to be seen: {score_text(verdict.mde)} alone{together}"
+    if known is not None and verdict.comparisons:
+        yield one_line(repetition_text(known))
 
 
 def _proof(comparison: Comparison, level: float | None) -> ProofView:
-    better, pooled = comparison.delta > 0, len(comparison.pooled_steps)
+    pooled = len(comparison.pooled_steps)
+    p, p_items = f"{p_text(comparison.p_worse)} worse", f"samples alone {p_text(comparison.p_worse_items)}"
+    if comparison.delta > 0:
+        p, p_items = f"{p_text(comparison.p_better)} better", ""
     return ProofView(
         against=baseline_text(comparison.baseline, comparison.baseline_steps),
-        chosen=_chosen(comparison),
+        chosen=", ".join(_chosen(comparison)),
         newest=steps_text(comparison.pooled_steps),
         pooled=f"mean of {pooled}" if pooled > 1 else "",
         delta=signed_text(comparison.delta),
         interval=f"{signed_text(comparison.ci_low)} to {signed_text(comparison.ci_high)}",
         flips=f"{comparison.n_lost} / {comparison.n_gained}",
         common=f"of {comparison.n_common}",
-        p=f"{p_text(comparison.p_better if better else comparison.p_worse)} {'better' if better else 'worse'}",
-        p_items="" if better else f"samples alone {p_text(comparison.p_worse_items)}",
+        p=p,
+        p_items=p_items,
         level="" if level is None else p_text(level),
         jitter=f"{100 * comparison.jitter:.2f}" if comparison.jitter > 0 else NOTHING,
     )
 
 
-def _chosen(comparison: Comparison) -> str:
+def _chosen(comparison: Comparison) -> Iterator[str]:
     width, blocks = len(comparison.baseline_steps), comparison.selected_from
-    parts = (
-        f"mean of {width}" if width > 1 else "",
-        f"best of {count_text(blocks, 'block')}" if blocks > 1 else "",
-    )
-    return ", ".join(part for part in parts if part)
+    if width > 1:
+        yield f"mean of {width}"
+    if blocks > 1:
+        yield f"best of {count_text(blocks, 'block')}"

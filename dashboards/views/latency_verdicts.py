@@ -52,16 +52,14 @@ def latency_verdicts(reports: Iterable[Report]) -> LatencyVerdicts | None:
 
     Where a step was judged twice, the newest report counts.
     """
-    by_step = {r.step: r.latency for r in sorted(reports, key=lambda r: r.created_at) if r.latency}
+    by_step = {r.step: r.latency for r in sorted(reports, key=lambda r: (r.step, r.created_at)) if r.latency}
     if not by_step:
         return None
-    newest = max(by_step)
-    changes = ((step, v) for step in sorted(by_step, reverse=True) for v in by_step[step] if v.word in TOLD)
-    return LatencyVerdicts(
-        step=newest,
-        newest=tuple(_row(newest, verdict) for verdict in by_step[newest]),
-        earlier=tuple(_row(step, verdict) for step, verdict in changes if step != newest),
-    )
+    newest, verdicts = by_step.popitem()
+    earlier: list[LatencyVerdictRow] = []
+    for step, found in reversed(by_step.items()):
+        earlier += [_row(step, verdict) for verdict in found if verdict.word in TOLD]
+    return LatencyVerdicts(step=newest, newest=tuple(_row(newest, v) for v in verdicts), earlier=tuple(earlier))
 
 
 # --- private
@@ -85,15 +83,18 @@ def _row(step: int, verdict: LatencyVerdict) -> LatencyVerdictRow:
 
 
 def _p(verdict: LatencyVerdict) -> str:
-    slower = verdict.ratio is not None and verdict.ratio >= 1
-    p = verdict.p_slower if slower else verdict.p_faster
-    return NOTHING if p is None else f"{p_text(p)} {'slower' if slower else 'faster'}"
+    p, which = verdict.p_faster, "faster"
+    if verdict.ratio is not None and verdict.ratio >= 1:
+        p, which = verdict.p_slower, "slower"
+    return NOTHING if p is None else f"{p_text(p)} {which}"
 
 
 def _against(verdict: LatencyVerdict) -> str:
-    if verdict.method is LatencyMethod.HISTORY:
-        return count_text(verdict.learned_from, "checkpoint") if verdict.learned_from else NOTHING
-    return NOTHING if verdict.reference_step is None else f"step {verdict.reference_step}"
+    if verdict.method is LatencyMethod.HISTORY and verdict.learned_from:
+        return count_text(verdict.learned_from, "checkpoint")
+    if verdict.method is not LatencyMethod.HISTORY and verdict.reference_step is not None:
+        return f"step {verdict.reference_step}"
+    return NOTHING
 
 
 def _method(verdict: LatencyVerdict) -> str:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 from urllib.parse import urlsplit
 
@@ -71,9 +72,13 @@ def measured(data: RunData) -> MeasuredView:
 
 def plans_with_counts(data: RunData) -> tuple[str, ...]:
     """Return the ids of the plans whose samples are counted: of each benchmark, the newest that gave a result."""
-    benchmarks = data.records[-1].plan.suite.benchmarks if data.records else ()
-    found = (_newest(data, benchmark.name) for benchmark in benchmarks)
-    return tuple(dict.fromkeys(newest[0] for newest in found if newest is not None))
+    found: dict[str, None] = {}
+    for record in data.records[-1:]:
+        for benchmark in record.plan.suite.benchmarks:
+            newest = _newest(data, benchmark.name)
+            if newest is not None:
+                found[newest[0]] = None
+    return tuple(found)
 
 
 # --- private
@@ -113,9 +118,11 @@ def _engines_text(records: Sequence[EvalRecord]) -> str:
 
 def _loads_text(records: Sequence[EvalRecord]) -> str:
     methods = Counter(record.engine.load_method for record in records if record.engine is not None)
-    failed = sum(record.engine is None for record in records)
     parts = [f"{one_line(method)} {count_text(count, 'time')}" for method, count in methods.most_common()]
-    return ", ".join([*parts, *([f"failed {count_text(failed, 'time')}"] if failed else [])])
+    failed = len(records) - methods.total()
+    if failed:
+        parts.append(f"failed {count_text(failed, 'time')}")
+    return ", ".join(parts)
 
 
 def _serve_text(spec: ServeSpec) -> str:
@@ -127,14 +134,15 @@ def _serve_text(spec: ServeSpec) -> str:
 
 def _trust_facts(records: Sequence[EvalRecord]) -> Iterator[tuple[str, str]]:
     """Yield what was allowed to run code of others, with the steps; nothing where nothing was."""
-    trusting = {
-        r.plan.checkpoint.step
-        for r in records
-        if r.plan.serve.trust_remote_code and r.plan.serve.engine is not EngineKind.REMOTE
-    }
+    trusting, unpickled = set(), set()
+    for record in records:
+        serve, checkpoint = record.plan.serve, record.plan.checkpoint
+        if serve.trust_remote_code and serve.engine is not EngineKind.REMOTE:
+            trusting.add(checkpoint.step)
+        if checkpoint.unpickled:
+            unpickled.add(checkpoint.step)
     if trusting:
         yield ("Code of the checkpoint", f"trusted (serve.trust_remote_code), {_steps_text(trusting)}")
-    unpickled = {r.plan.checkpoint.step for r in records if r.plan.checkpoint.unpickled}
     if unpickled:
         yield ("Pickles", f"weights were unpickled (watch.allow_pickle), {_steps_text(unpickled)}")
 
@@ -160,11 +168,15 @@ def with_keys_hidden(args: Iterable[str]) -> tuple[str, ...]:
     secret = False
     for arg in args:
         name, equals, _ = arg.partition("=")
-        if not arg.startswith("-"):
-            shown.append("***" if secret else arg)
-            continue
-        secret = _SECRET.search(name) is not None  # and stays so: `--api-key` takes several
-        shown.append(f"{name}=***" if secret and equals else arg)
+        is_option = arg.startswith("-")
+        if is_option:
+            secret = _SECRET.search(name) is not None  # and stays so: `--api-key` takes several
+        if not secret:
+            shown.append(arg)
+        elif not is_option:
+            shown.append("***")
+        else:
+            shown.append(f"{name}=***" if equals else name)
     return tuple(shown)
 
 
@@ -190,18 +202,25 @@ def _cost_facts(data: RunData) -> Iterator[tuple[str, str]]:
 
 def _benchmark(benchmark: Benchmark, data: RunData, changed_at: tuple[int, ...]) -> MeasuredBenchmark:
     newest, known = _newest(data, benchmark.name), data.repetitions.get(benchmark.name)
-    fingerprints = (o.fingerprint for r in reversed(data.records) for o in r.outcomes if o.benchmark == benchmark.name)
+    metric, samples = NOTHING, NOTHING
+    if newest is not None:
+        metric, samples = one_line(newest[1].metric), _samples_text(data, newest[0], benchmark.name)
     return MeasuredBenchmark(
         name=one_line(benchmark.name),
         adapter=one_line(_asked_by(benchmark)),
-        metric=one_line(newest[1].metric) if newest else NOTHING,
-        samples=_samples_text(data, newest[0], benchmark.name) if newest else NOTHING,
-        settings=_settings_text(benchmark),
-        fingerprint=next(fingerprints)[:FINGERPRINT_CHARS],
+        metric=metric,
+        samples=samples,
+        settings=", ".join((*_asked_with(benchmark), *_measured_with(benchmark))),
+        fingerprint=_fingerprint(data, benchmark.name)[:FINGERPRINT_CHARS],
         repeated=_repeated_text(known),
         is_unfit=is_unfit(known),
         changed_at=changed_at,
     )
+
+
+def _fingerprint(data: RunData, benchmark: str) -> str:
+    outcomes = chain.from_iterable(record.outcomes for record in reversed(data.records))
+    return next(outcome.fingerprint for outcome in outcomes if outcome.benchmark == benchmark)
 
 
 def _asked_by(benchmark: Benchmark) -> str:
@@ -212,25 +231,33 @@ def _asked_by(benchmark: Benchmark) -> str:
 def _newest(data: RunData, benchmark: str) -> tuple[str, EvalResult] | None:
     """Return a benchmark's newest result and its plan id."""
     for record in reversed(data.records):
-        for outcome in record.outcomes:
-            if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
-                return record.plan.id, outcome
+        result = _result_of(record, benchmark)
+        if result is not None:
+            return record.plan.id, result
+    return None
+
+
+def _result_of(record: EvalRecord | None, benchmark: str) -> EvalResult | None:
+    for outcome in record.outcomes if record else ():
+        if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
+            return outcome
     return None
 
 
 def _samples_text(data: RunData, plan_id: str, benchmark: str) -> str:
     """Return the counts of samples; only the kinds that occurred."""
-    full = data.texts.get(plan_id)
-    for outcome in full.outcomes if full else ():
-        if outcome.benchmark == benchmark and isinstance(outcome, EvalResult):
-            summary = summarise(outcome)
-            kinds = (
-                (summary.truncated, "cut at the token limit"),
-                (summary.unscored, "without a score"),
-                (summary.error, "never answered"),
-            )
-            return ", ".join([str(summary.planned), *(f"{count} {words}" for count, words in kinds if count)])
-    return NOTHING
+    result = _result_of(data.texts.get(plan_id), benchmark)
+    if result is None:
+        return NOTHING
+    found = summarise(result)
+    parts = [str(found.planned)]
+    if found.truncated:
+        parts.append(f"{found.truncated} cut at the token limit")
+    if found.unscored:
+        parts.append(f"{found.unscored} without a score")
+    if found.error:
+        parts.append(f"{found.error} never answered")
+    return ", ".join(parts)
 
 
 def _repeated_text(known: Repetition | None) -> str:
@@ -241,21 +268,23 @@ def _repeated_text(known: Repetition | None) -> str:
     return f"{one_line(effect_text(known))}{verdict} ({when})"
 
 
-def _settings_text(benchmark: Benchmark) -> str:
-    parts = []
+def _asked_with(benchmark: Benchmark) -> Iterator[str]:
     if benchmark.subsets:
-        parts.append(f"subsets {', '.join(map(one_line, benchmark.subsets))}")
+        yield f"subsets {', '.join(map(one_line, benchmark.subsets))}"
     if benchmark.limit is not None:
-        parts.append(f"at most {benchmark.limit} per subset")
+        yield f"at most {benchmark.limit} per subset"
     if benchmark.few_shot is not None:
-        parts.append(f"{benchmark.few_shot} examples in the prompt")
+        yield f"{benchmark.few_shot} examples in the prompt"
     if benchmark.repeats != 1:
-        parts.append(f"{benchmark.repeats} answers each")
+        yield f"{benchmark.repeats} answers each"
     if benchmark.max_tokens is not None:
-        parts.append(f"at most {benchmark.max_tokens} tokens")
+        yield f"at most {benchmark.max_tokens} tokens"
     if benchmark.prompt_template is not None:
-        parts.append("own prompt template")
-    parts += [f"{one_line(name)} {one_line(value)}" for name, value in benchmark.measured_with]
+        yield "own prompt template"
+
+
+def _measured_with(benchmark: Benchmark) -> Iterator[str]:
+    for name, value in benchmark.measured_with:
+        yield f"{one_line(name)} {one_line(value)}"
     if not benchmark.higher_is_better:
-        parts.append("lower is better")
-    return ", ".join(parts)
+        yield "lower is better"

@@ -33,7 +33,7 @@ from dashboards.views.tables import (
     troubles,
     verdict_table,
 )
-from eval_jobs.types import BenchmarkFailure
+from eval_jobs.types import BenchmarkFailure, EvalRecord
 from tracker.domain.calibration.repetition_text import is_unfit, unfit_text
 from tracker.domain.forgetting.wording import steps_span_text
 from tracker.domain.overview.run import WORSE, Overview, Standing, decisive_comparison, overview, standings
@@ -161,16 +161,21 @@ def _facts(data: RunData, view: Overview) -> Iterator[str]:
     yield count_text(len(view.benchmarks), "benchmark")
     if view.gaps:
         yield f"{count_text(len(view.gaps), 'checkpoint')} not evaluated"
-    missing = sum(isinstance(o, BenchmarkFailure) for r in data.records for o in r.outcomes)
+    missing = sum(map(_missing, data.records))
     if missing:
         yield f"{count_text(missing, 'result')} missing"
     if data.unfinished:
         yield f"{count_text(data.unfinished, 'evaluation')} still to come"
-    yield from (one_line(unfit_text(one)) for one in data.repetitions.values() if is_unfit(one))
+    for one in filter(is_unfit, data.repetitions.values()):
+        yield one_line(unfit_text(one))
     yield from _left(view)
     savings = savings_of(view.verdicts.values())
     if savings is not None:
         yield savings_text(savings)
+
+
+def _missing(record: EvalRecord) -> int:
+    return sum(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes)
 
 
 def _left(view: Overview) -> Iterator[str]:
@@ -189,7 +194,9 @@ def _phases(data: RunData) -> Iterator[str]:
 
 def _forgetting(data: RunData, view: Overview) -> ForgettingView:
     losses, ledger = losses_of(data, view), ledger_view(data.ledger)
-    shown = {one.benchmark for one in ledger.benchmarks} if ledger else set()
+    if ledger is None:
+        return ForgettingView(ledger=None, losses=losses, unshown=losses)
+    shown = {one.benchmark for one in ledger.benchmarks}
     unshown = tuple(loss for loss in losses if loss.benchmark not in shown)
     return ForgettingView(ledger=ledger, losses=losses, unshown=unshown)
 
@@ -197,14 +204,18 @@ def _forgetting(data: RunData, view: Overview) -> ForgettingView:
 def _tile(view: Overview, standing: Standing) -> Tile:
     verdicts = dict(view.of(standing.benchmark))
     newest = verdicts[standing.step]
-    doubted = decisive_comparison(newest) if newest.word in _DOUBTED else None
+    doubted, sure = None, ""
+    if newest.word in _DOUBTED:
+        doubted = decisive_comparison(newest)
+    if doubted is not None:
+        sure = difference_text(doubted)
     return Tile(
         benchmark=one_line(standing.benchmark),
         badge=badge(standing.word),
         score=mean_text(newest),
         interval=interval_text(newest),
         note=_note(standing, verdicts, doubted),
-        sure="" if doubted is None else difference_text(doubted),
+        sure=sure,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from dashboards.charts.load_curve import CurveChart, curve_chart
 from eval_jobs.types import Percentiles
@@ -77,7 +78,7 @@ def sweep_views(boards: Sequence[Board]) -> tuple[SweepView, ...]:
 
 
 def _view(board: Board, ident: str) -> SweepView:
-    axes = tuple(dict.fromkeys(axis for row in board.rows for axis, _ in row.variant))
+    axes = tuple(dict(chain.from_iterable(row.variant for row in board.rows)))
     left = f", {count_text(board.unanswered, 'evaluation')} still to come" if board.unanswered else ""
     return SweepView(
         name=one_line(board.sweep),
@@ -107,10 +108,9 @@ def _cell(score: BoardScore | None) -> ScoreCell:
         return ScoreCell(score=NOTHING, note="not asked yet")
     if score.mean is None:
         return ScoreCell(score=NOTHING, note=one_line(score.failure))
-    is_known = score.low is not None and score.high is not None
     return ScoreCell(
         score=score_text(score.mean),
-        interval=f"{score_text(score.low)} to {score_text(score.high)}" if is_known else "",
+        interval="" if score.low is None else f"{score_text(score.low)} to {score_text(score.high)}",
         change="" if score.change is None else signed_interval_text(score.change),
         note="" if score.coverage >= WHOLE else f"{percent_text(score.coverage)} answered",
     )

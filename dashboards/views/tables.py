@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eval_jobs.types import BenchmarkFailure, EvalRecord, Percentiles, ProbeFailure, ProbeOutcome
+from eval_jobs.types import BenchmarkFailure, Cost, EvalRecord, Percentiles, ProbeFailure, ProbeOutcome
 from tracker.domain.overview.costs import CostOfStep, RunCosts, cost_text, tokens_text
 from tracker.domain.overview.run import SYMBOLS, Overview, Standing
 from tracker.domain.records.display import (
@@ -127,7 +127,9 @@ def badge(word: VerdictWord) -> Badge:
 
 def coverage_text(verdict: Verdict) -> str:
     """Return the share of samples that the score rests on; empty where that is all, or there is no score."""
-    return percent_text(verdict.coverage) if verdict.score is not None and verdict.coverage < 1 else ""
+    if verdict.score is None or verdict.coverage >= 1:
+        return ""
+    return percent_text(verdict.coverage)
 
 
 def verdict_table(view: Overview, found: Sequence[Standing], pages: Mapping[int, str]) -> VerdictTable:
@@ -138,9 +140,12 @@ def verdict_table(view: Overview, found: Sequence[Standing], pages: Mapping[int,
         found: where each benchmark stands.
         pages: file names of the checkpoints' own pages, by step.
     """
-    wide = len(view.benchmarks) > WIDE
-    names = tuple(s.benchmark for s in found) if wide else view.benchmarks
-    rows = [VerdictRow(step=g.step, cells=(), gap=f"{one_line(g.message)} ({one_line(g.code)})") for g in view.gaps]
+    names, wide = view.benchmarks, len(view.benchmarks) > WIDE
+    if wide:
+        names = tuple(standing.benchmark for standing in found)
+    rows = []
+    for gap in view.gaps:
+        rows.append(VerdictRow(step=gap.step, cells=(), gap=f"{one_line(gap.message)} ({one_line(gap.code)})"))
     for step in view.steps:
         cells = (_cell(view.at(step, name)) for name in names)
         rows.append(VerdictRow(step=step, cells=tuple(cells), page=pages.get(step, "")))
@@ -157,7 +162,10 @@ def verdict_table(view: Overview, found: Sequence[Standing], pages: Mapping[int,
 
 def latency_rows(records: Iterable[EvalRecord]) -> tuple[LatencyRow, ...]:
     """Return every load at every checkpoint."""
-    return tuple(_latency(r.plan.checkpoint.step, probe) for r in records for probe in r.probes)
+    found: list[LatencyRow] = []
+    for record in records:
+        found += [_latency(record.plan.checkpoint.step, probe) for probe in record.probes]
+    return tuple(found)
 
 
 def cost_table(costs: RunCosts | None) -> CostTable | None:
@@ -169,12 +177,15 @@ def cost_table(costs: RunCosts | None) -> CostTable | None:
 
 def troubles(records: Iterable[EvalRecord], gaps: Iterable[Gap]) -> tuple[Trouble, ...]:
     """Return everything that was not measured, by step; what failed for one reason is one row."""
-    found = [_trouble(g.step, ["the whole checkpoint"], (g.message, g.code, g.hint)) for g in gaps]
+    found = []
+    for gap in gaps:
+        found.append(_trouble(gap.step, ["the whole checkpoint"], (gap.message, gap.code, gap.hint)))
     for record in records:
         by_cause: dict[tuple[str, str, str], list[str]] = {}
         for what, cause in _failures(record):
             by_cause.setdefault(cause, []).append(what)
-        found += [_trouble(record.plan.checkpoint.step, what, cause) for cause, what in by_cause.items()]
+        for cause, parts in by_cause.items():
+            found.append(_trouble(record.plan.checkpoint.step, parts, cause))
     return tuple(sorted(found, key=lambda trouble: trouble.step))
 
 
@@ -214,18 +225,22 @@ def _latency(step: int, probe: ProbeOutcome) -> LatencyRow:
 
 def _cost(one: CostOfStep) -> CostRow:
     cost = one.cost
-    parts = (cost.wall_s, cost.loading_s, cost.evaluating_s, cost.probing_s)
-    computed = f"{duration_text(cost.gpu_s)} of GPUs" if cost.gpu_s is not None else NOTHING
-    if cost.gpu_s is None and cost.cpu_s is not None:
-        computed = f"{duration_text(cost.cpu_s)} of CPUs"
     known = [count for count in (cost.input_tokens, cost.output_tokens) if count is not None]
     return CostRow(
         step=one.step,
         asked=one.asked.value,
-        times=tuple(duration_text(seconds) for seconds in parts),
+        times=tuple(map(duration_text, (cost.wall_s, cost.loading_s, cost.evaluating_s, cost.probing_s))),
         tokens=tokens_text(sum(known) if known else None),
-        computed=computed,
+        computed=_computed(cost),
     )
+
+
+def _computed(cost: Cost) -> str:
+    if cost.gpu_s is not None:
+        return f"{duration_text(cost.gpu_s)} of GPUs"
+    if cost.cpu_s is not None:
+        return f"{duration_text(cost.cpu_s)} of CPUs"
+    return NOTHING
 
 
 def _p50_p95(percentiles: Percentiles | None) -> tuple[str, str]:
@@ -244,5 +259,5 @@ def _failures(record: EvalRecord) -> Iterator[tuple[str, tuple[str, str, str]]]:
 
 
 def _trouble(step: int, what: list[str], cause: tuple[str, str, str]) -> Trouble:
-    message, code, hint = (one_line(part) for part in cause)
+    message, code, hint = map(one_line, cause)
     return Trouble(step=step, what=names_text(what), why=message, code=code, hint=hint)
