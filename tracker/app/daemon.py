@@ -11,10 +11,11 @@ from datetime import datetime
 from eval_jobs.errors import StoreError
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import QueueState
-from tracker.app.stall_monitor import StallMonitor
+from tracker.app.stall_monitor import stall_monitor
 from tracker.app.tick import tick
 from tracker.app.world import Tick, WatchState, World
 from tracker.domain.records.display import count_text
+from tracker.ports import CheckpointSource
 
 log = logging.getLogger(__name__)
 
@@ -47,47 +48,65 @@ def watch(
     that refuses (a full disk, a database that is away) is said once and asked again: pinning must go on, or rotation
     takes the checkpoints.
     """
-    stores, quiet, monitor = _Stores(), _QuietTime(stop.quiet_s), _monitor(world)
+    stores, quiet = _Stores(), _QuietTime(stop.quiet_s)
+    monitor = stall_monitor(world.keeping.run, world.dispatcher, world.curves, world.queue.holds)
+
+    def do_pass(now: datetime) -> tuple[Tick, QueueState]:
+        passed, queued = tick(world, state, now), world.queue.state()
+        show(passed, queued)
+        return passed, queued
+
     has_begun = was_idle = False
     while True:
         has_ended = stop.training_ended()  # asked before the look at the disk, which then sees what it left
         started_at, is_quiet, is_idle, is_done = clock.now(), False, False, False
         with stores.asked():
             has_begun = has_begun or _revive(world)  # before the first plans are added: they bring today's settings
-            passed, queued = tick(world, state, started_at), world.queue.state()
-            show(passed, queued)
+            passed, queued = do_pass(started_at)
             monitor.look(passed, queued, started_at, is_training=not has_ended)
-            is_quiet = not (passed.checkpoints or passed.gaps or world.source.is_behind())
+            is_quiet = has_ended and _has_no_news(passed, world.source)
             is_idle = not (queued.waiting or queued.running)
             # What is handed in after a pass has looked for it is judged by the next one, and may ask for more.
-            is_done = was_idle and is_idle and not (passed.skipped or passed.reports)
+            is_done = was_idle and is_idle and not _asks_more(passed)
         was_idle = is_idle
         keep_workers()
         # The trainer's folder is quiet while the last checkpoints are still being evaluated: both at once.
-        was_quiet = quiet.is_over(started_at if is_quiet and has_ended else None, clock.now())
-        if was_quiet and is_done:
+        if quiet.is_over(started_at, clock.now(), is_quiet=is_quiet) and is_done:
             break
         world.source.wait(TICK_S)
     world.source.give_up(clock.now())
-    passes_left = LAST_PASSES
-    while passes_left:
-        with stores.asked():
-            passed = tick(world, state, clock.now())
-            show(passed, world.queue.state())
-            passes_left = passes_left - 1 if passed.unsent else 0
-        if passes_left:
-            keep_workers()
-            world.source.wait(TICK_S)
+    _send_what_is_left(world.source, stores, lambda: do_pass(clock.now())[0], keep_workers)
 
 
 # --- private
+
+
+def _asks_more(passed: Tick) -> bool:
+    return bool(passed.skipped or passed.reports)
+
+
+def _has_no_news(passed: Tick, source: CheckpointSource) -> bool:
+    return not (passed.checkpoints or passed.gaps or source.is_behind())
+
+
+def _send_what_is_left(
+    source: CheckpointSource, stores: _Stores, do_pass: Callable[[], Tick], keep_workers: Callable[[], None]
+) -> None:
+    """Do passes until nothing waits for the tracking store, or it has been away for too many of them."""
+    passes_left = LAST_PASSES
+    while passes_left:
+        with stores.asked():
+            passes_left = passes_left - 1 if do_pass().unsent else 0
+        if passes_left:
+            keep_workers()
+            source.wait(TICK_S)
 
 
 class _Stores:
     """Says once that a store refuses, and once that it works again."""
 
     def __init__(self) -> None:
-        self._trouble = ""
+        self._error_code = ""
 
     @contextmanager
     def asked(self) -> Iterator[None]:
@@ -96,13 +115,13 @@ class _Stores:
             yield
         except StoreError as error:
             # By its code: what a database says of one and the same fault differs from try to try.
-            if error.code != self._trouble:
+            if error.code != self._error_code:
                 log.warning("%s; trying again", error)
-            self._trouble = error.code
+            self._error_code = error.code
             return
-        if self._trouble:
+        if self._error_code:
             log.warning("the stores work again")
-        self._trouble = ""
+        self._error_code = ""
 
 
 class _QuietTime:
@@ -113,27 +132,18 @@ class _QuietTime:
         self._since: datetime | None = None
         self._quiet_s = 0.0
 
-    def is_over(self, quiet_at: datetime | None, now: datetime) -> bool:
-        """Say whether it was quiet for long enough; `quiet_at`: start of a quiet pass, None for a busy one."""
-        if quiet_at is None:
+    def is_over(self, started_at: datetime, now: datetime, *, is_quiet: bool) -> bool:
+        """Say whether it was quiet for long enough, after a pass that began at `started_at`."""
+        if not is_quiet:
             self._since, self._quiet_s = None, 0.0
             return False
         if self._since is None:
             self._since = now
             return False
-        passed_s = (quiet_at - self._since).total_seconds()
+        passed_s = (started_at - self._since).total_seconds()
         self._quiet_s += min(max(0.0, passed_s), MAX_PASS_S)
-        self._since = quiet_at
+        self._since = started_at
         return self._quiet_s >= self._enough_s
-
-
-def _monitor(world: World) -> StallMonitor:
-    return StallMonitor(
-        run=world.keeping.run,
-        dispatcher=world.dispatcher,
-        curves=world.curves,
-        holds=world.queue.holds,
-    )
 
 
 def _revive(world: World) -> bool:

@@ -13,7 +13,7 @@ from tests.fakes.alerting import FakeAlerting
 from tests.fakes.curves import FakeCurves
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
-from tracker.app.stall_monitor import StallMonitor
+from tracker.app.stall_monitor import stall_monitor
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.world import Tick
 from tracker.domain.records.alerts import AlertKind, AlertState, Patience
@@ -88,14 +88,10 @@ class Tower:
         self.state, self.is_training = IDLE, True
         points = (CurvePoint(key="train/loss", step=0, value=1.0),)
         self.curves = FakeCurves(points, last_step=self.last_step)
-        self.monitor = StallMonitor(
-            run=RUN,
-            dispatcher=AlertDispatcher(
-                alerts=self.history, records=self.history, alerting=self.alerting, patience=self.patience
-            ),
-            curves=self.curves,
-            holds=self.holds,
+        dispatcher = AlertDispatcher(
+            alerts=self.history, records=self.history, alerting=self.alerting, patience=self.patience
         )
+        self.monitor = stall_monitor(RUN, dispatcher, self.curves, self.holds)
 
     def holds(self) -> tuple[Hold, ...]:
         until = seconds((self.looked_s or 0) + self.lease_s)

@@ -1,0 +1,111 @@
+"""What a watcher has seen of each run: how it saves, for how long nothing came, and whether its trainer still logs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from eval_jobs.types import Checkpoint
+from tracker.app.world import Tick
+from tracker.domain.alerts.stalls import KEPT, Rhythm, overdue
+from tracker.domain.records.alerts import Alert
+from tracker.ports import CurveReader
+
+
+@dataclass(kw_only=True)
+class SeenRun:
+    """What was seen of one run."""
+
+    rhythm: Rhythm
+    newest: Checkpoint | None = None
+    end_step: int | None = None
+    """At which step the training ends, by the word of its newest checkpoint; None: no word."""
+    quiet_s: float = 0.0
+    """Since a checkpoint of the run was heard of."""
+    is_listening: bool = False
+    """Whether it has been quiet for so long that the trainer's logs are looked at."""
+    logged_at: datetime | None = None
+    """When the trainer last wrote one."""
+    silent_s: float = 0.0
+    """Since it was seen to write one."""
+    is_old: bool = False
+    """It had been silent for too long when its newest checkpoint was found: nobody knows who trains it."""
+
+    def add_sign(self, at: datetime, step: int) -> None:
+        """Take in that the trainer wrote a checkpoint."""
+        before = self.rhythm
+        # A training that goes on after a long time is a new one: the time in between is no interval of it.
+        known = () if self.is_old and at > before.times[-1] else before.times
+        times = tuple(sorted({*known, at}))[-KEPT - 1 :]
+        self.rhythm = replace(before, step=step, times=times, stride=max(0, step - before.step))
+
+
+@dataclass(kw_only=True)
+class SilentRuns:
+    """Finds the runs whose next checkpoint should have come long ago."""
+
+    curves: CurveReader
+    factor: float
+    """How many of its usual intervals a run may take."""
+    seen: dict[str, SeenRun] = field(default_factory=dict)
+
+    def has_saved_since(self, run_id: str, at: datetime) -> bool:
+        """Say whether a checkpoint of the run was written later."""
+        return run_id in self.seen and self.seen[run_id].rhythm.times[-1] > at
+
+    def hear(self, passed: Tick, gone_s: float, now: datetime) -> None:
+        """Take in what one pass found; `gone_s`: since the pass before."""
+        signs = [(c.ready_at, c.run_id, c.step) for c in passed.checkpoints]
+        signs += [(gap.seen_at, gap.run_id, gap.step) for gap in passed.gaps]
+        for at, run_id, step in sorted(signs):
+            first = SeenRun(rhythm=Rhythm(run_id=run_id, step=step, times=()))
+            self.seen.setdefault(run_id, first).add_sign(at, step)
+        for checkpoint in passed.checkpoints:
+            run = self.seen[checkpoint.run_id]
+            run.newest, run.end_step = checkpoint, self.curves.last_step(checkpoint)
+        for run in self.seen.values():
+            run.quiet_s += gone_s
+        for run in {run_id: self.seen[run_id] for _, run_id, _ in signs}.values():
+            limit_s = run.rhythm.limit_s(self.factor)
+            run.quiet_s = 0.0
+            run.is_old = limit_s is not None and (now - run.rhythm.times[-1]).total_seconds() > limit_s
+        for run in self.seen.values():
+            self._listen(run, gone_s)
+
+    def overdue(self, now: datetime) -> Iterator[Alert]:
+        """Yield an alert of every run that owes a checkpoint for too long."""
+        late: dict[str, Alert] = {}
+        for run_id, run in self.seen.items():
+            alert = overdue(run.rhythm, self.factor, quiet_s=run.quiet_s, silent_s=run.silent_s, now=now)
+            if alert is not None:
+                late[run_id] = alert
+        for run_id, alert in late.items():
+            if self._is_awaited(self.seen[run_id], late):
+                yield alert
+
+    # --- private
+
+    def _listen(self, run: SeenRun, gone_s: float) -> None:
+        """Notice that a trainer logs while no checkpoint comes. Its clock may be another one: only a change counts."""
+        limit_s = run.rhythm.limit_s(self.factor)
+        if limit_s is None or run.quiet_s <= limit_s / 2 or run.newest is None:
+            run.is_listening, run.silent_s = False, run.quiet_s
+            return
+        at = self.curves.logged_at(run.newest)
+        has_logged = run.is_listening and at != run.logged_at
+        run.silent_s = 0.0 if has_logged else run.silent_s + gone_s
+        run.is_listening, run.logged_at = True, at
+
+    def _is_awaited(self, run: SeenRun, late: Collection[str]) -> bool:
+        """Say whether a run that is late still owes a checkpoint."""
+        if run.end_step is not None:
+            return run.rhythm.has_next_before(run.end_step)
+        # Without the trainer's word only the run that wrote last is waited for, and while no other one may yet write.
+        for run_id, other in self.seen.items():
+            if other.end_step is not None or other.is_old:
+                continue
+            may_write = run_id not in late and other.rhythm.limit_s(self.factor) is not None
+            if may_write or other.rhythm.times[-1] > run.rhythm.times[-1]:
+                return False
+        return not run.is_old
