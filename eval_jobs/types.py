@@ -339,3 +339,8 @@ class EvalRecord:
     """One for each load of a plan with a reference."""
     cost: Cost | None = None
     """None: others measured it."""
+
+    @property
+    def results(self) -> tuple[EvalResult, ...]:
+        """Those of its outcomes that are no failures."""
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, EvalResult))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from eval_jobs.types import EvalPlan, EvalRecord, EvalResult
+from eval_jobs.types import EvalPlan, EvalRecord
 from tracker.domain.calibration.noise import repetitions_of
 from tracker.domain.forgetting.types import RunLedger
 from tracker.domain.overview.costs import RunCosts
@@ -129,7 +129,7 @@ def _with_latencies(record: EvalRecord, before: EvalRecord | None) -> EvalRecord
 
 def _left_out(record: EvalRecord) -> int:
     """Return how many samples were not asked; of records that hold one another, the one with all has the least."""
-    return sum(outcome.left_out for outcome in record.outcomes if isinstance(outcome, EvalResult))
+    return sum(outcome.left_out for outcome in record.results)
 
 
 def _is_of_both_parts(record: EvalRecord) -> bool:

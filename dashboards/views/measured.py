@@ -185,7 +185,7 @@ def _times_text(records: Sequence[EvalRecord]) -> str:
     for record in records:
         if record.engine is None or is_imported(record):
             continue
-        scoring = sum(o.duration_s for o in record.outcomes if isinstance(o, EvalResult))
+        scoring = sum(o.duration_s for o in record.results)
         probing = sum(p.duration_s for p in record.probes if isinstance(p, ProbeResult))
         total = (record.finished_at - record.started_at).total_seconds()
         spent.append((total, record.engine.load_s, scoring, probing))

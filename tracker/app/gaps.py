@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from eval_jobs.errors import CheckpointSkipped
@@ -15,17 +16,10 @@ from tracker.domain.records.types import Gap
 
 def remember_gaps(world: World, state: WatchState) -> tuple[Gap, ...]:
     """Remember what the source could not take, and tell people; return what is new."""
-    found = tuple(gap for gap in world.source.gaps() if gap not in state.notified)
+    found = [gap for gap in world.source.gaps() if gap not in state.notified]
     new: list[Gap] = []
     for run_id in sorted({gap.run_id for gap in found}):
-        of_run = (gap for gap in found if gap.run_id == run_id)
-        firing = {alert.fingerprint for alert in world.history.open_alerts(run_id)}
-        for gap in unsettled(of_run, world.history.gaps(run_id), world.history.records(run_id)):
-            if world.history.append_gap(gap):
-                new.append(gap)
-            alert = alert_of_gap(gap)
-            if alert.fingerprint not in firing:  # not only for new gaps: a crash may have come before the alert
-                world.dispatcher.dispatch([alert])
+        new += _remember_of_run(world, run_id, [gap for gap in found if gap.run_id == run_id])
     state.notified.update(found)
     return tuple(new)
 
@@ -35,8 +29,9 @@ def skip_surplus(world: World, state: WatchState, now: datetime) -> tuple[Gap, .
 
     Nobody is alerted: it is the order of the day while the trainer is faster than the workers.
     """
-    for run_id in state.first if world.order.backlog is Backlog.NEWEST else ():
-        world.queue.skip(run_id, max_waiting=world.order.max_waiting)
+    if world.order.backlog is Backlog.NEWEST:
+        for run_id in state.first:
+            world.queue.skip(run_id, max_waiting=world.order.max_waiting)
     gaps = []
     for plan in world.queue.skipped():
         gap = gap_of_skipped(plan.checkpoint, world.order, now)
@@ -61,3 +56,16 @@ def gap_of_skipped(checkpoint: Checkpoint, order: QueueOrder, now: datetime) -> 
         hint=error.hint,
         seen_at=now,
     )
+
+
+# --- private
+
+
+def _remember_of_run(world: World, run_id: str, found: Iterable[Gap]) -> Iterator[Gap]:
+    firing = {alert.fingerprint for alert in world.history.open_alerts(run_id)}
+    for gap in unsettled(found, world.history.gaps(run_id), world.history.records(run_id)):
+        if world.history.append_gap(gap):
+            yield gap
+        alert = alert_of_gap(gap)
+        if alert.fingerprint not in firing:  # not only for new gaps: a crash may have come before the alert
+            world.dispatcher.dispatch([alert])

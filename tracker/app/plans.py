@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from eval_jobs.identity import make_plan
-from eval_jobs.types import Checkpoint, EvalPlan
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
 from tracker.app.steps.screening import schedule_of, scheduled_plans
 from tracker.app.world import MeasurementPlan, WatchState, World
-from tracker.domain.records.types import Policy
+from tracker.domain.records.imported import is_imported
+from tracker.domain.records.types import Pinned, Policy
 
 
 def plans_for(checkpoint: Checkpoint, measurement: MeasurementPlan, *, first: Checkpoint) -> tuple[EvalPlan, ...]:
@@ -17,11 +20,17 @@ def plans_for(checkpoint: Checkpoint, measurement: MeasurementPlan, *, first: Ch
     reference = first if measurement.reference == "first" else measurement.reference
     if reference is not None and reference.digest == checkpoint.digest:
         reference = None
-    latency, scores_only = (measurement.loads, reference), ((), None)
-    return tuple(
-        make_plan(checkpoint, suite, measurement.serve, *(latency if index == 0 else scores_only))
-        for index, suite in enumerate(measurement.suites)
+    timed, *others = measurement.suites
+    return (
+        make_plan(checkpoint, timed, measurement.serve, measurement.loads, reference),
+        *(make_plan(checkpoint, suite, measurement.serve, ()) for suite in others),
     )
+
+
+def first_checkpoint(checkpoint: Checkpoint, records: Iterable[EvalRecord]) -> Checkpoint:
+    """Return the first checkpoint of its run that was measured, or `checkpoint` itself. Pure."""
+    known = (record.plan.checkpoint for record in records if not is_imported(record))
+    return min((*known, checkpoint), key=lambda c: c.step)
 
 
 def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep: bool) -> tuple[EvalPlan, ...]:
@@ -37,7 +46,4 @@ def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep
 
 def is_baseline(checkpoint: Checkpoint, policy: Policy) -> bool:
     """Say whether the policy compares every checkpoint with this one."""
-    return policy.pinned is not None and (policy.pinned.run_id, policy.pinned.step) == (
-        checkpoint.run_id,
-        checkpoint.step,
-    )
+    return policy.pinned == Pinned(run_id=checkpoint.run_id, step=checkpoint.step)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 
-from eval_jobs.types import EvalRecord, EvalResult
+from eval_jobs.types import EvalRecord
 from tracker.app.steps.screening import plans_of_rest, whole_record
 from tracker.app.world import World
 from tracker.domain.alerts.rules import alerts_for, loss_alerts
@@ -106,9 +106,12 @@ def warn_of_baseline(record: EvalRecord, run_context: RunContext, policy: Policy
     pinned = policy.pinned
     if pinned is None or run_context.pinned is None:
         return
-    keys = {o.benchmark: series_key(record.plan, o) for o in record.outcomes if isinstance(o, EvalResult)}
-    known = {key for key, series in run_context.pinned.series.items() if series.row_of(pinned.step) is not None}
-    if lacking := [name for name, key in keys.items() if key not in known]:
+    lacking = []
+    for result in record.results:
+        series = run_context.pinned.series.get(series_key(record.plan, result))
+        if series is None or series.row_of(pinned.step) is None:
+            lacking.append(result.benchmark)
+    if lacking:
         log.warning(
             "%s: not compared with policy.baseline %s@%d, which has no result measured alike: "
             "evaluate it with these settings, or change policy.baseline",

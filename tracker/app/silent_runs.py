@@ -56,21 +56,13 @@ class SilentRuns:
 
     def hear(self, passed: Tick, gone_s: float, now: datetime) -> None:
         """Take in what one pass found; `gone_s`: since the pass before."""
-        signs = [(c.ready_at, c.run_id, c.step) for c in passed.checkpoints]
-        signs += [(gap.seen_at, gap.run_id, gap.step) for gap in passed.gaps]
-        for at, run_id, step in sorted(signs):
-            first = SeenRun(rhythm=Rhythm(run_id=run_id, step=step, times=()))
-            self.seen.setdefault(run_id, first).add_sign(at, step)
-        for checkpoint in passed.checkpoints:
-            run = self.seen[checkpoint.run_id]
-            run.newest, run.end_step = checkpoint, self.curves.last_step(checkpoint)
-        for run in self.seen.values():
+        heard = self._add_signs(passed)
+        for run_id, run in self.seen.items():
             run.quiet_s += gone_s
-        for run in {run_id: self.seen[run_id] for _, run_id, _ in signs}.values():
-            limit_s = run.rhythm.limit_s(self.factor)
-            run.quiet_s = 0.0
-            run.is_old = limit_s is not None and (now - run.rhythm.times[-1]).total_seconds() > limit_s
-        for run in self.seen.values():
+            if run_id in heard:
+                limit_s = run.rhythm.limit_s(self.factor)
+                run.quiet_s = 0.0
+                run.is_old = limit_s is not None and (now - run.rhythm.times[-1]).total_seconds() > limit_s
             self._listen(run, gone_s)
 
     def overdue(self, now: datetime) -> Iterator[Alert]:
@@ -85,6 +77,18 @@ class SilentRuns:
                 yield alert
 
     # --- private
+
+    def _add_signs(self, passed: Tick) -> frozenset[str]:
+        """Take in what the trainers wrote, and return the names of the runs that were heard of."""
+        signs = [(c.ready_at, c.run_id, c.step) for c in passed.checkpoints]
+        signs += [(gap.seen_at, gap.run_id, gap.step) for gap in passed.gaps]
+        for at, run_id, step in sorted(signs):
+            first = SeenRun(rhythm=Rhythm(run_id=run_id, step=step, times=()))
+            self.seen.setdefault(run_id, first).add_sign(at, step)
+        for checkpoint in passed.checkpoints:
+            run = self.seen[checkpoint.run_id]
+            run.newest, run.end_step = checkpoint, self.curves.last_step(checkpoint)
+        return frozenset(run_id for _, run_id, _ in signs)
 
     def _listen(self, run: SeenRun, gone_s: float) -> None:
         """Notice that a trainer logs while no checkpoint comes. Its clock may be another one: only a change counts."""

@@ -68,13 +68,15 @@ class StallMonitor:
         return min(max(0.0, (now - before).total_seconds()), LONGEST_PASS_S)
 
     def _is_worked_on(self, state: QueueState, now: datetime) -> bool:
+        if not (state.waiting or state.running):
+            return True
         since = now - LATE_CLOCK
         # A worker that gave a plan back to wait, and said why, is at work: it keeps to the settings.
         # It looks every minute whether it may begin: a note that nobody renews is of one that is gone.
         for one in state.waiting:
             if one.note and one.noted_at is not None and one.noted_at > since:
                 return True
-        return bool(state.waiting or state.running) and any(hold.lease_until > since for hold in self.holds())
+        return any(hold.lease_until > since for hold in self.holds())
 
     def _of(self, kind: AlertKind) -> list[Alert]:
         return [alert for alert in self.lasting.values() if alert.kind is kind]

@@ -54,7 +54,7 @@ class StuckWork:
             self.plans.pop(calibration.plan.id, None)
         for report in passed.reports:
             self._finish(report.plan_id, gone_s)
-        has_progress = bool(passed.reports or passed.calibrations or passed.swept) or not _is_left(state)
+        has_progress = passed.has_finished or not _is_left(state)
         self.idle_s = 0.0 if has_progress or is_worked_on else self.idle_s + gone_s
         return has_progress
 

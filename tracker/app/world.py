@@ -95,3 +95,8 @@ class Tick:
     """Results that still wait for MLflow."""
     pending_alerts: int = 0
     """Alerts that still wait for a channel."""
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether it took over an evaluation."""
+        return bool(self.reports or self.calibrations or self.swept)

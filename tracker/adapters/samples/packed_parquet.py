@@ -72,7 +72,7 @@ class StoredSamples:
 
 def pack(record: EvalRecord) -> PackedSamples:
     """Return the samples of every result of `record` in the form in which they are stored."""
-    results = [o for o in record.outcomes if isinstance(o, EvalResult)]
+    results = record.results
     if not any(result.samples for result in results):
         return PackedSamples(plan_id=record.plan.id, version=NO_SAMPLES, scores=b"", answers=b"", asked=())
     asked = tuple(asked_of(result.samples) for result in results)

@@ -53,7 +53,8 @@ def accept(history: EpisodeStore, dispatcher: AlertDispatcher, level: AcceptedLe
 
 
 def _is_covered(episode: Episode, level: AcceptedLevel) -> bool:
-    is_open = episode.closed_step is None or (
-        episode.closed_step == level.step and episode.closed_by is Closing.ACCEPTED
-    )
-    return episode.benchmark == level.benchmark and episode.opened_step <= level.step and is_open
+    if episode.benchmark != level.benchmark or episode.opened_step > level.step:
+        return False
+    if episode.closed_step is None:
+        return True
+    return (episode.closed_step, episode.closed_by) == (level.step, Closing.ACCEPTED)

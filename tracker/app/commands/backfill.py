@@ -62,9 +62,10 @@ class InTurn:
         Args:
             judged: by this process; what an earlier one had evaluated may be judged before its turn comes.
         """
-        waiting = {(place.run_id, place.step) for place in self._left} - set(judged)
-        open_steps = {run_id: self._queue.open_steps(run_id, sweeps=False) for run_id in self._runs}
-        return frozenset(waiting | {(run_id, step) for run_id, steps in open_steps.items() for step in steps})
+        due = {(place.run_id, place.step) for place in self._left} - set(judged)
+        for run_id in self._runs:
+            due |= {(run_id, step) for step in self._queue.open_steps(run_id, sweeps=False)}
+        return frozenset(due)
 
     def ready(self, now: datetime) -> tuple[Checkpoint, ...]:
         """Return the next checkpoint, () while one waits; see `ports.CheckpointSource`."""
@@ -107,8 +108,10 @@ class InTurn:
 
     def _has_room(self) -> bool:
         """Say whether no plan waits for its turn: one to be tried again, or of a sweep, keeps nobody waiting."""
-        waiting = (one for one in self._queue.state().waiting if not one.is_sweep)
-        return not any(one.run_id in self._runs and not one.note for one in waiting)
+        for one in self._queue.state().waiting:
+            if one.run_id in self._runs and not one.is_sweep and not one.note:
+                return False
+        return True
 
 
 def quiet(world: World) -> World:

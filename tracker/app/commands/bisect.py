@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from eval_jobs.errors import CheckpointError, ConfigError
 from eval_jobs.identity import benchmark_fingerprint, content_hash, rest_plan, serve_settings
 from eval_jobs.ports import Clock
-from eval_jobs.types import Checkpoint, EvalPlan, EvalResult
-from tracker.app.plans import plans_for
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
+from tracker.app.plans import first_checkpoint, plans_for
 from tracker.app.world import World
 from tracker.domain.compare.bisection import Search
 from tracker.domain.compare.lost_between import Ends, LostBetween, ends_of, looked_at, lost_between, search_of
-from tracker.domain.records.imported import is_imported
 from tracker.domain.scores.matrix import IntArray
 from tracker.domain.scores.series import BenchmarkSeries, SeriesKey
 from tracker.domain.verdicts.screening import is_screen
@@ -98,19 +97,19 @@ def _evaluate(world: World, lost: Lost, key: SeriesKey, place: Callable[[], Chec
 
 def _plans(world: World, checkpoint: Checkpoint, benchmark: str) -> tuple[EvalPlan, ...]:
     """Return what a watcher would plan, or what its screen has left out."""
-    screens = [
-        record.plan
-        for record in world.history.records(checkpoint.run_id)
-        if is_screen(record.plan) and record.plan.checkpoint.digest == checkpoint.digest
-        if any(isinstance(o, EvalResult) and o.benchmark == benchmark and o.left_out for o in record.outcomes)
-    ]
-    if screens:
-        return (rest_plan(screens[-1], [benchmark]),)
     records = world.history.records(checkpoint.run_id)
-    own = (record.plan.checkpoint for record in records if not is_imported(record))
-    first = min((*own, checkpoint), key=lambda c: c.step)
-    plans = plans_for(checkpoint, world.measurement, first=first)
-    return tuple(plan for plan in plans if any(b.name == benchmark for b in plan.suite.benchmarks))
+    for record in reversed(records):
+        if record.plan.checkpoint.digest == checkpoint.digest and _leaves_out(record, benchmark):
+            return (rest_plan(record.plan, [benchmark]),)
+    plans = plans_for(checkpoint, world.measurement, first=first_checkpoint(checkpoint, records))
+    return tuple(plan for plan in plans if benchmark in [b.name for b in plan.suite.benchmarks])
+
+
+def _leaves_out(screen: EvalRecord, benchmark: str) -> bool:
+    if not is_screen(screen.plan):
+        return False
+    left_out = [result.benchmark for result in screen.results if result.left_out]
+    return benchmark in left_out
 
 
 def _newest_key(world: World, lost: Lost) -> SeriesKey:
@@ -138,8 +137,8 @@ def _check_measured_alike(world: World, key: SeriesKey) -> None:
     """Refuse to evaluate what could not be compared with what is there."""
     serving = content_hash(serve_settings(world.measurement.serve))
     for suite in world.measurement.suites:
-        alike = [b for b in suite.benchmarks if benchmark_fingerprint(b, suite) == key.fingerprint]
-        if suite.name == key.suite and alike and serving == key.serving:
+        fingerprints = [benchmark_fingerprint(benchmark, suite) for benchmark in suite.benchmarks]
+        if (suite.name, serving) == (key.suite, key.serving) and key.fingerprint in fingerprints:
             return
     raise ConfigError(
         f"{key.benchmark} was measured with other settings than those of today: further checkpoints say nothing",

@@ -16,7 +16,7 @@ from itertools import count
 from eval_jobs.identity import calibration_plan, serve_settings, suite_fingerprint
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import Backlog, QueueState
-from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, EvalResult, ServeSpec, Suite
+from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, ServeSpec, Suite
 from tracker.app.steps.conclude import CalibrationContext, take_calibration
 from tracker.domain.records.calibration import Calibration
 from tracker.ports import CalibrationStore
@@ -75,17 +75,22 @@ def calibration_estimate(
         records: of its run, without samples.
         read: returns a record with its samples.
     """
-    wanted = suite_fingerprint(plan.suite), serve_settings(plan.serve)
-    whole = [r for r in records if r.plan.suite.part is None]
-    alike = [r for r in whole if (suite_fingerprint(r.plan.suite), serve_settings(r.plan.serve)) == wanted]
+    alike = [record for record in records if _asked(record.plan) == _asked(plan)]
     newest = max(alike, key=lambda record: record.finished_at, default=None)
     full = None if newest is None else read(newest.plan.id)
     if full is None or full.engine is None or full.cost is None:
         return None
-    results = [o for o in full.outcomes if isinstance(o, EvalResult)]
     return CalibrationEstimate(
         step=full.plan.checkpoint.step,
-        answers=2 * sum(len(result.samples) for result in results),
+        answers=2 * sum(len(result.samples) for result in full.results),
         load_s=2 * full.engine.load_s,
         scoring_s=2 * full.cost.evaluating_s,
     )
+
+
+# --- private
+
+
+def _asked(plan: EvalPlan) -> tuple[str, object, bool]:
+    """Return what is equal for plans that ask the whole of the same suite of a model that is served alike."""
+    return suite_fingerprint(plan.suite), serve_settings(plan.serve), plan.suite.part is None

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.types import EvalRecord, EvalResult
+from eval_jobs.types import EvalRecord
 from tracker.app.steps.comparing import noise_of_run
 from tracker.domain.best.retention import identity_of
 from tracker.domain.compare.view import RunNoise
@@ -36,16 +36,18 @@ def gathered(candidate: EvalRecord, baseline: EvalRecord, history: MeasurementSt
     if same:
         hint = "evaluate the candidate with the changed settings: name its folder, and not its step"
         raise ConfigError(f"{same[0]} is said to have changed, and is the same on both sides", hint=hint)
-    sides = {candidate.plan.checkpoint.digest, baseline.plan.checkpoint.digest}
     coverage = Policy(min_coverage=policy.otherwise.min_coverage)
     known = noise_of_run(candidate.plan.checkpoint.run_id, history, coverage)
-    own = {series_key(candidate.plan, o) for o in candidate.outcomes if isinstance(o, EvalResult)}
-    # The same weights asked twice, by another engine perhaps, differ by nothing that training does.
-    jitters = {key: jitter for key, jitter in known.jitters.items() if key in own and len(sides) == 2}
-    asked = {outcome.benchmark for record in (baseline, candidate) for outcome in record.outcomes}
+    own = {series_key(candidate.plan, result) for result in candidate.results}
+    if candidate.plan.checkpoint.digest == baseline.plan.checkpoint.digest:
+        # The same weights asked twice, by another engine perhaps, differ by nothing that training does.
+        own = set()
+    jitters = {key: jitter for key, jitter in known.jitters.items() if key in own}
+    asked = {outcome.benchmark for outcome in (*baseline.outcomes, *candidate.outcomes)}
     noise = RunNoise(jitters=jitters, calibrations=tuple(_about(known.calibrations, asked)))
-    timed = _timed(candidate, history) if policy.latency else candidate
-    return GateCase(baseline=baseline, candidate=timed, policy=policy, noise=noise)
+    if policy.latency:
+        candidate = _timed(candidate, history)
+    return GateCase(baseline=baseline, candidate=candidate, policy=policy, noise=noise)
 
 
 def gate_of(case: GateCase) -> GateReport:
@@ -60,15 +62,11 @@ def _timed(record: EvalRecord, records: RecordStore) -> EvalRecord:
     """Return the record with the timing of its checkpoint; what a screen has left out is asked without timing again."""
     if record.probes:
         return record
-    plan = record.plan
-    same = (
-        known
-        for known in records.records(plan.checkpoint.run_id)
-        if known.probes
-        and identity_of(known.plan.checkpoint) == identity_of(plan.checkpoint)
-        and served_alike(known.plan, plan)
-    )
-    newest = max(same, key=lambda known: known.finished_at, default=record)
+    plan, newest = record.plan, record
+    for known in records.records(plan.checkpoint.run_id):
+        is_same = identity_of(known.plan.checkpoint) == identity_of(plan.checkpoint) and served_alike(known.plan, plan)
+        if known.probes and is_same and (newest is record or known.finished_at > newest.finished_at):
+            newest = known
     return replace(record, probes=newest.probes)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from eval_jobs.ports import Clock
-from eval_jobs.types import EvalRecord, EvalResult
+from eval_jobs.types import EvalRecord
 from tracker.app.review import recall, rejudge, store_conclusion, warn_of_baseline
 from tracker.app.world import World
 from tracker.domain.imports.records import ImportedCheckpoint, known_chances
@@ -66,10 +66,9 @@ def policy_of(world: World, checkpoints: Sequence[ImportedCheckpoint]) -> Policy
     policy = replace(world.policy, chance={**known_chances(checkpoints), **world.policy.chance})
     if policy.planned_checkpoints is not None:
         return policy
-    run_ids = {one.record.plan.checkpoint.run_id for one in checkpoints}
-    steps = {r.plan.checkpoint.step for run_id in run_ids for r in world.history.records(run_id)}
-    steps |= {one.record.plan.checkpoint.step for one in checkpoints}
-    return replace(policy, planned_checkpoints=len(steps))
+    new = [one.record.plan.checkpoint for one in checkpoints]
+    known = [record.plan.checkpoint for record in world.history.records(new[0].run_id)]
+    return replace(policy, planned_checkpoints=len({checkpoint.step for checkpoint in (*known, *new)}))
 
 
 # --- private
@@ -82,7 +81,9 @@ class _Run:
     """
 
     def __init__(self, world: World, run_id: str) -> None:
-        self._history, self._pinned, self._run_id = world.history, world.policy.pinned, run_id
+        self._history, self._run_id = world.history, run_id
+        pinned = world.policy.pinned
+        self._is_own_baseline = pinned is not None and pinned.run_id == run_id
         self._memory = recall(world.history, run_id, world.policy)
         self.scores: RunScores = world.history.scores(run_id)
         """Of all records."""
@@ -94,21 +95,22 @@ class _Run:
     def add(self, record: EvalRecord) -> RunContext:
         """Store a record, and return what is known beside the scores."""
         self._history.append(record)
-        if any(isinstance(o, EvalResult) and o.samples for o in record.outcomes):
+        if any(result.samples for result in record.results):
             self.scores = self._history.scores(self._run_id)
         self._records[record.plan.id] = without_samples(record)
         # Of one step the newest import counts, and this one may be older.
-        is_first = record.plan.checkpoint.step not in self._steps
-        self._means = with_means(self._means, record) if is_first else means_of(self._records.values())
+        if record.plan.checkpoint.step not in self._steps:
+            self._means = with_means(self._means, record)
+        else:
+            self._means = means_of(self._records.values())
         self._steps.add(record.plan.checkpoint.step)
-        is_own_baseline = self._pinned is not None and self._pinned.run_id == self._run_id
         return replace(
             self._memory,
             records=tuple(self._records.values()),
             means=self._means,
             episodes=self._history.episodes(self._run_id),
             acceptances=self._history.acceptances(self._run_id),
-            pinned=self.scores if is_own_baseline else self._memory.pinned,
+            pinned=self.scores if self._is_own_baseline else self._memory.pinned,
         )
 
     def later_than(self, record: EvalRecord) -> tuple[EvalRecord, ...]:

@@ -6,11 +6,10 @@ from eval_jobs.ports import ShowProgress
 from eval_jobs.queue.rules import may_pass
 from eval_jobs.run import Tools, run_plan
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.app.plans import plans_for
+from tracker.app.plans import first_checkpoint, plans_for
 from tracker.app.review import review
 from tracker.app.steps.collect import collect
 from tracker.app.world import World
-from tracker.domain.records.imported import is_imported
 from tracker.domain.records.types import Report
 
 
@@ -20,7 +19,8 @@ def evaluate_once(
     """Carry out every plan of `checkpoint` in this process and review the records like any other."""
     world.tracking.publish_curves(checkpoint, world.curves.read(checkpoint))
     results = []
-    for plan in plans_for(checkpoint, world.measurement, first=_first(checkpoint, world)):
+    first = first_checkpoint(checkpoint, world.history.records(checkpoint.run_id))
+    for plan in plans_for(checkpoint, world.measurement, first=first):
         record = run_plan(plan, tools=tools, progress=progress)
         results.append((record, review(world, record, tools.clock.now())))
         if not may_pass(record):
@@ -28,13 +28,3 @@ def evaluate_once(
     world.tracking.flush()
     collect(world.keeping)
     return tuple(results)
-
-
-# --- private
-
-
-def _first(checkpoint: Checkpoint, world: World) -> Checkpoint:
-    """Return the run's first checkpoint that was measured, or this one."""
-    records = world.history.records(checkpoint.run_id)
-    known = (record.plan.checkpoint for record in records if not is_imported(record))
-    return min((*known, checkpoint), key=lambda c: c.step)

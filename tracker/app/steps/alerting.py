@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from eval_jobs.errors import StoreError
-from eval_jobs.types import EvalRecord, EvalResult
-from tracker.domain.compare.view import RunNoise, compare_what_can_be
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState, Patience
+from eval_jobs.types import EvalRecord
+from tracker.domain.compare.view import ComparisonView, RunNoise, compare_what_can_be
+from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertState, AlertSubject, Patience
 from tracker.domain.records.display import one_line, shortened
 from tracker.domain.records.types import Measure, Policy
 from tracker.ports import AlertSender, AlertStore, RecordStore
@@ -42,8 +42,10 @@ class AlertDispatcher:
         Raises:
             StoreError: they cannot be kept; nobody was told.
         """
-        news = (a for a in alerts if not (a.kind in self.held and a.state is AlertState.FIRING))
-        to_send = tuple(news if record is None else (self._with_questions(alert, record) for alert in news))
+        to_send = []
+        for alert in alerts:
+            if alert.kind not in self.held or alert.state is not AlertState.FIRING:
+                to_send.append(alert if record is None else self._with_questions(alert, record))
         if not to_send:
             return
         self.alerting.publish(to_send)
@@ -56,12 +58,9 @@ class AlertDispatcher:
 
     def _with_questions(self, alert: Alert, record: EvalRecord) -> Alert:
         """Return the alert of a loss with a few of the questions that were answered rightly before."""
-        evidence = alert.evidence
-        if evidence is None or not _is_loss_of_answers(alert):
+        evidence, benchmark = alert.evidence, alert.subject.name
+        if evidence is None or not _has_lost_answers(alert, evidence):
             return alert
-        if not (self.samples and evidence.n_lost and evidence.baseline_steps):
-            return alert
-        benchmark, subset = alert.subject.name, alert.subject.subset
         try:
             before = self._evaluated(record, benchmark, evidence.baseline_steps[-1])
         except StoreError as error:  # what was asked then may be gone; the loss is told all the same
@@ -70,27 +69,33 @@ class AlertDispatcher:
         if before is None:
             return alert
         view = compare_what_can_be(before, record, Policy(), RunNoise(), examples=_LOOKED_AT)
-        lost = (example for one in view.benchmarks if one.benchmark == benchmark for example in one.lost)
-        asked = (one_line(example.prompt) for example in lost if subset in ("", example.subset))
-        questions = tuple(shortened(prompt, QUESTION_CHARS) for prompt in islice(asked, self.samples))
+        questions = tuple(islice(_lost_questions(view, alert.subject), self.samples))
         return replace(alert, evidence=replace(evidence, lost_samples=questions))
 
     def _evaluated(self, record: EvalRecord, benchmark: str, step: int) -> EvalRecord | None:
         """Return the newest record of that step of the run that holds the benchmark, with its samples."""
         run_id = record.plan.checkpoint.run_id
         known: Sequence[EvalRecord] = self.records.records(run_id)
-        held = [r for r in known if r.plan.checkpoint.step == step and _has(r, benchmark)]
-        return self.records.record(held[-1].plan.id, [benchmark]) if held else None
+        of_step = [record for record in known if record.plan.checkpoint.step == step]
+        for before in reversed(of_step):
+            if benchmark in [result.benchmark for result in before.results]:
+                return self.records.record(before.plan.id, [benchmark])
+        return None
 
 
 # --- private
 
 
-def _is_loss_of_answers(alert: Alert) -> bool:
+def _has_lost_answers(alert: Alert, evidence: AlertEvidence) -> bool:
     """Say whether it begins that answers are wrong which were right."""
-    begins = alert.kind is AlertKind.LOSS and alert.state is AlertState.FIRING
-    return begins and alert.subject.measure is Measure.SCORE
+    if alert.kind is not AlertKind.LOSS or alert.state is not AlertState.FIRING:
+        return False
+    return alert.subject.measure is Measure.SCORE and evidence.n_lost > 0 and bool(evidence.baseline_steps)
 
 
-def _has(record: EvalRecord, benchmark: str) -> bool:
-    return any(isinstance(o, EvalResult) and o.benchmark == benchmark for o in record.outcomes)
+def _lost_questions(view: ComparisonView, subject: AlertSubject) -> Iterator[str]:
+    for compared in view.benchmarks:
+        if compared.benchmark == subject.name:
+            for example in compared.lost:
+                if subject.subset in ("", example.subset):
+                    yield shortened(one_line(example.prompt), QUESTION_CHARS)

@@ -7,7 +7,7 @@ Only our own pins and the texts of answers go; the trainer's files are never tou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointSkipped
@@ -71,8 +71,9 @@ def collect(keeping: Keeping, *, dry_run: bool = False) -> tuple[StoredItem, ...
 
 
 def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
-    held = ((identity_of(pin.checkpoint), pin) for pin in keeping.pins.held())
-    pins = {checkpoint: pin for checkpoint, pin in held if is_of(checkpoint.run_id, keeping.run)}
+    pins = {
+        identity_of(pin.checkpoint): pin for pin in keeping.pins.held() if is_of(pin.checkpoint.run_id, keeping.run)
+    }
     reasons = _reasons(keeping, pins)
     items = []
     for choice in decide_retention(pins, keep=keeping.policy.pins, reasons=reasons):
@@ -85,8 +86,11 @@ def _collect_pins(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
 def _collect_texts(keeping: Keeping, *, dry_run: bool) -> list[StoredItem]:
     if keeping.policy.samples is None:
         return []
-    runs = (run_id for run_id in keeping.records.runs() if is_of(run_id, keeping.run))
-    return [item for run_id in runs for item in _texts_of(keeping, run_id, dry_run=dry_run)]
+    items: list[StoredItem] = []
+    for run_id in keeping.records.runs():
+        if is_of(run_id, keeping.run):
+            items += _texts_of(keeping, run_id, dry_run=dry_run)
+    return items
 
 
 def _texts_of(keeping: Keeping, run_id: str, *, dry_run: bool) -> Iterator[StoredItem]:
@@ -117,14 +121,23 @@ def _standing(keeping: Keeping, run_id: str, held: Sequence[Identity]) -> Mappin
     plans = [record.plan for record in keeping.records.records(run_id)]
     measured = {identity_of(plan.checkpoint) for plan in plans}
     references = {identity_of(plan.reference) for plan in plans if plan.reference is not None}
-    on_their_way = keeping.queue.open_steps(run_id)
-    left_out = {gap.step for gap in keeping.gaps.gaps(run_id) if gap.code == CheckpointSkipped.code}
-    first = min((c.step for c in (*measured, *held)), default=None)
-    baseline = keeping.baseline
+    first = min(checkpoint.step for checkpoint in (*measured, *held))
+    branches = branches_of(plan.checkpoint for plan in plans)
     return merged(
-        {c: (UNFINISHED,) for c in held if c.step in on_their_way or (c not in measured and c.step not in left_out)},
+        dict.fromkeys(_unfinished(keeping, run_id, held, measured), (UNFINISHED,)),
         {c: (FIRST,) for c in held if c.step == first},
         dict.fromkeys(references, (REFERENCE,)),
-        {c: (BASELINE,) for c in held if baseline == Pinned(run_id=c.run_id, step=c.step)},
-        best_checkpoints(scores_of_newest(keeping.records.scores(run_id), branches_of(p.checkpoint for p in plans))),
+        {c: (BASELINE,) for c in held if keeping.baseline == Pinned(run_id=c.run_id, step=c.step)},
+        best_checkpoints(scores_of_newest(keeping.records.scores(run_id), branches)),
     )
+
+
+def _unfinished(
+    keeping: Keeping, run_id: str, held: Iterable[Identity], measured: Collection[Identity]
+) -> Iterator[Identity]:
+    on_their_way = keeping.queue.open_steps(run_id)
+    skipped = {gap.step for gap in keeping.gaps.gaps(run_id) if gap.code == CheckpointSkipped.code}
+    for checkpoint in held:
+        is_settled = checkpoint in measured or checkpoint.step in skipped
+        if checkpoint.step in on_their_way or not is_settled:
+            yield checkpoint

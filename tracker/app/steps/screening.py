@@ -8,13 +8,14 @@ checkpoint -> screen plan -> record -> report -> (rest plan -> record -> report)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from eval_jobs.errors import StoreError
 from eval_jobs.identity import rest_plan, screen_plan
 from eval_jobs.ports import PlanQueue
-from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, ScreenPart
+from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, ScreenPart
 from tracker.domain.best.retention import identity_of
 from tracker.domain.records.types import Report
 from tracker.domain.verdicts.screening import Screening, is_screen, joined, neighbours_to_ask, to_ask_whole
@@ -52,8 +53,10 @@ def scheduled_plans(
     known = queue.known([plan.id for plan in (*plans, *screens)])
     if known:
         chosen = tuple(whole if whole.id in known else part for whole, part in zip(plans, screens, strict=True))
+    elif keep or schedule.is_due(step, screening):
+        chosen = tuple(plans)
     else:
-        chosen = tuple(plans) if keep or schedule.is_due(step, screening) else screens
+        chosen = screens
     schedule.whole[step] = chosen[0] is plans[0]
     return chosen
 
@@ -82,16 +85,12 @@ def plans_of_rest(
     if is_screen(record.plan):
         is_there = record.plan.checkpoint.uri not in given_up
         return (rest_plan(record.plan, own),) if own and is_there else ()
-    wanted = {**neighbours_to_ask(report), **({report.step: own} if own else {})}
-    if not wanted:
-        return ()
+    wanted = dict(neighbours_to_ask(report))
+    if own:
+        wanted[report.step] = own
     known = tuple(r for r in records if r.plan.suite.name == record.plan.suite.name)
-    # A plan for each benchmark: whatever the next checkpoint wants of them, it has the same id, and is asked once.
     return tuple(
-        rest_plan(screen.plan, (name,))
-        for screen in known
-        if is_screen(screen.plan) and screen.plan.checkpoint.uri not in given_up
-        for name in _left_out(screen, wanted.get(screen.plan.checkpoint.step, ()), known)
+        chain.from_iterable(_rests_of(r, wanted, known) for r in known if r.plan.checkpoint.uri not in given_up)
     )
 
 
@@ -124,32 +123,41 @@ def whole_record(record: EvalRecord, history: RecordStore) -> EvalRecord:
 # --- private
 
 
+def _rests_of(
+    screen: EvalRecord, wanted: Mapping[int, Collection[str]], records: Sequence[EvalRecord]
+) -> Iterator[EvalPlan]:
+    step = screen.plan.checkpoint.step
+    if is_screen(screen.plan) and step in wanted:
+        # A plan for each benchmark: whatever the next checkpoint wants of them, it has the same id, and is asked once.
+        for name in _left_out(screen, wanted[step], records):
+            yield rest_plan(screen.plan, (name,))
+
+
 def _left_out(screen: EvalRecord, wanted: Collection[str], records: Iterable[EvalRecord]) -> tuple[str, ...]:
     """Return which of these benchmarks nobody asked whole at the checkpoint of a screen."""
-    if not wanted:
-        return ()
-    own = identity_of(screen.plan.checkpoint)
-    outcomes = (o for r in records if identity_of(r.plan.checkpoint) == own for o in r.outcomes)
-    whole = {o.benchmark for o in outcomes if isinstance(o, EvalResult) and not o.left_out}
-    asked = (o.benchmark for o in screen.outcomes if isinstance(o, EvalResult))
-    return tuple(name for name in asked if name in wanted and name not in whole)
+    own, missing = identity_of(screen.plan.checkpoint), set(wanted)
+    for record in records:
+        if identity_of(record.plan.checkpoint) == own:
+            missing -= {result.benchmark for result in record.results if not result.left_out}
+    return tuple(result.benchmark for result in screen.results if result.benchmark in missing)
 
 
 def _known_of(rest: EvalRecord, part: ScreenPart, history: RecordStore) -> EvalRecord | None:
     """Return the newest record of the same checkpoint that holds the screen: its own, or one joined before."""
-    own, parts = rest.plan, (part, replace(part, is_rest=False))
-    found = [
-        known
-        for known in history.records(own.checkpoint.run_id)
-        if (known.plan.checkpoint.step, known.plan.checkpoint.digest) == (own.checkpoint.step, own.checkpoint.digest)
-        and known.plan.suite.name == own.suite.name
-        and known.plan.suite.part in parts
-        and known.plan.id != own.id
-    ]
+    parts = (part, replace(part, is_rest=False))
+    found = []
+    for known in history.records(rest.plan.checkpoint.run_id):
+        is_of_parts = known.plan.suite.part in parts and known.plan.id != rest.plan.id
+        if is_of_parts and _subject(known.plan) == _subject(rest.plan):
+            found.append(known)
     # Of two rests that were carried out at once, both joined records may end when the later one ended.
     newest = max(found, key=lambda r: (r.finished_at, -_unasked(r)), default=None)
     return None if newest is None else history.record(newest.plan.id)
 
 
+def _subject(plan: EvalPlan) -> tuple[int, str, str]:
+    return plan.checkpoint.step, plan.checkpoint.digest, plan.suite.name
+
+
 def _unasked(record: EvalRecord) -> int:
-    return sum(o.left_out for o in record.outcomes if isinstance(o, EvalResult))
+    return sum(o.left_out for o in record.results)

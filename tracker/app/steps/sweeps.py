@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Protocol
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
@@ -181,10 +180,16 @@ def take_sweep_result(record: EvalRecord, service: SweepService) -> EvalRecord:
 
 def own_answers(service: SweepService, plans: Sequence[EvalPlan]) -> dict[str, EvalRecord]:
     """Return the run's own evaluations that answer plans of a sweep, by the id of the plan; without their samples."""
-    runs = {run_of_target(plan) for plan in plans}
-    records = {run: service.records.records(run) for run in runs}
-    found = {plan.id: own_answer(plan, records[run_of_target(plan)]) for plan in plans}
-    return {plan_id: own for plan_id, own in found.items() if own is not None}
+    records: dict[str, tuple[EvalRecord, ...]] = {}
+    found: dict[str, EvalRecord] = {}
+    for plan in plans:
+        run = run_of_target(plan)
+        if run not in records:
+            records[run] = service.records.records(run)
+        own = own_answer(plan, records[run])
+        if own is not None:
+            found[plan.id] = own
+    return found
 
 
 # --- private
@@ -230,7 +235,7 @@ def _of(service: SweepService, state: TurnState) -> tuple[Turn, ...]:
 
 def _ended(service: SweepService, turn: Turn, now: datetime) -> Iterable[Turn]:
     """Yield the turn as it ended, when everything of it is answered."""
-    if service.store.answered([plan.id for plan in turn.plans]) < {plan.id for plan in turn.plans}:
+    if _unanswered(service, turn):
         _hand_in(service, turn, now)
         return
     ended = replace(turn, state=TurnState.DONE, ended_at=now)
@@ -243,23 +248,32 @@ def _hand_in(service: SweepService, turn: Turn, now: datetime) -> None:
     key = turn.sweep, turn.due_at
     if key in service.seen.handed_in or turn.state is not TurnState.RUNNING:
         return
-    answered = service.store.answered([plan.id for plan in turn.plans])
-    left = [plan for plan in turn.plans if plan.id not in answered]
+    left = _unanswered(service, turn)
     own = own_answers(service, left)
     for plan in left:
         known = _with_samples(own.get(plan.id), plan, service)
-        if known is not None and not plan.loads:
+        if known is None:
+            service.queue.add(plan, now=now, backlog=Backlog.ALL, keep=True)
+        elif plan.loads:
+            service.queue.add(plan_without_scores(plan), now=now, backlog=Backlog.ALL, keep=True)
+        else:
             _keep(with_own_scores(plan, known), service)
-            continue
-        asked = plan if known is None else plan_without_scores(plan)
-        service.queue.add(asked, now=now, backlog=Backlog.ALL, keep=True)
     service.seen.handed_in.add(key)
+
+
+def _unanswered(service: SweepService, turn: Turn) -> list[EvalPlan]:
+    answered = service.store.answered([plan.id for plan in turn.plans])
+    return [plan for plan in turn.plans if plan.id not in answered]
 
 
 def _with_samples(own: EvalRecord | None, plan: EvalPlan, service: SweepService) -> EvalRecord | None:
     """Return the run's own evaluation with its samples, None where it cannot stand for the plan's."""
-    whole = None if own is None else service.records.record(own.plan.id, [b.name for b in plan.suite.benchmarks])
-    return whole if whole is not None and is_whole(whole, plan) else None
+    if own is None:
+        return None
+    whole = service.records.record(own.plan.id, [benchmark.name for benchmark in plan.suite.benchmarks])
+    if whole is None or not is_whole(whole, plan):
+        return None
+    return whole
 
 
 def _keep(record: EvalRecord, service: SweepService) -> None:
@@ -271,12 +285,19 @@ def _completed(record: EvalRecord, service: SweepService) -> EvalRecord:
     """Return the record with the scores that nobody was asked for, because the run's own evaluation has them."""
     if record.plan.suite.benchmarks:
         return record
-    plan_id = record.plan.id
-    open_plans = (plan for turn in service.store.open_turns() for plan in turn.plans if plan.id == plan_id)
-    kept = (before.plan for before in service.store.results([plan_id]).values())  # tried again after its turn has ended
-    plan = next(chain(open_plans, kept), record.plan)
-    own = _with_samples(own_answers(service, [plan]).get(plan_id), plan, service)
+    plan = _whole_plan(service, record.plan)
+    own = _with_samples(own_answers(service, [plan]).get(plan.id), plan, service)
     return replace(record, plan=plan) if own is None else with_own_scores(plan, own, record)
+
+
+def _whole_plan(service: SweepService, asked: EvalPlan) -> EvalPlan:
+    """Return the plan as its turn has it, with what was left out because the run's own evaluation answers it."""
+    for turn in service.store.open_turns():
+        for plan in turn.plans:
+            if plan.id == asked.id:
+                return plan
+    before = service.store.results([asked.id]).get(asked.id)  # tried again after its turn has ended
+    return asked if before is None else before.plan
 
 
 def _named(
@@ -288,23 +309,36 @@ def _named(
         ConfigError: there is none.
         TrackingUnreachable: MLflow would have to say which.
     """
-    run = selector.run or service.run
     if selector.pick is Pick.REGISTERED:
-        wanted = service.registered(selector.text)
-        everything = tuple(checkpoint for of_run in held.values() for checkpoint in of_run)
-        named = tuple(c for c in everything if (c.step, c.digest) == (wanted.step, wanted.digest))[:1]
+        named = _registered(service, selector, held)
     else:
-        of_run = newest_of_steps(held.get(run, ()))
-        if not of_run:
-            raise ConfigError(f"no checkpoint of {run} is held", hint="keep.pins says how many are kept")
-        named = (
-            _best(service, run, selector, of_run)
-            if selector.pick is Pick.BEST
-            else selected_checkpoints(selector, of_run)
-        )
+        named = _of_run(service, selector, held)
     if not named:
         raise ConfigError("that checkpoint is not held", hint="keep.pins says how many are kept")
     return named
+
+
+def _registered(
+    service: SweepService, selector: Selector, held: Mapping[str, Sequence[Checkpoint]]
+) -> tuple[Checkpoint, ...]:
+    wanted = service.registered(selector.text)
+    for of_run in held.values():
+        for checkpoint in of_run:
+            if (checkpoint.step, checkpoint.digest) == (wanted.step, wanted.digest):
+                return (checkpoint,)
+    return ()
+
+
+def _of_run(
+    service: SweepService, selector: Selector, held: Mapping[str, Sequence[Checkpoint]]
+) -> tuple[Checkpoint, ...]:
+    run = selector.run or service.run
+    of_run = newest_of_steps(held.get(run, ()))
+    if not of_run:
+        raise ConfigError(f"no checkpoint of {run} is held", hint="keep.pins says how many are kept")
+    if selector.pick is Pick.BEST:
+        return _best(service, run, selector, of_run)
+    return selected_checkpoints(selector, of_run)
 
 
 def _best(service: SweepService, run: str, selector: Selector, held: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:

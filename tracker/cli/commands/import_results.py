@@ -14,7 +14,6 @@ from rich.table import Table
 
 from eval_jobs.errors import BadData, StoreUnavailable
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.types import EvalResult
 from tracker.adapters.result_files import ImportRequest, read_results
 from tracker.api.opening import open_project
 from tracker.app.commands.importing import JudgedImport, import_results, publish_all
@@ -130,7 +129,7 @@ def _table(run_id: str, taken: Sequence[JudgedImport]) -> Table:
         table.add_column(name, justify="left" if name == "found" else "right")
     for one in taken:
         record = one.checkpoint.record
-        results = [o for o in record.outcomes if isinstance(o, EvalResult)]
+        results = record.results
         samples = sum(len(result.samples) for result in results)
         table.add_row(
             str(one.report.step),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from eval_jobs.identity import content_hash
-from eval_jobs.types import EvalRecord, EvalResult
+from eval_jobs.types import EvalRecord
 from tracker.domain.alerts.evidence import alert_evidence_of, comparing, evidence_of_latency, looking
 from tracker.domain.calibration.noise import repetition
 from tracker.domain.calibration.repetition_text import is_unfit, repetition_text, unfit_text
@@ -42,7 +42,7 @@ def alerts_for(report: Report, open_alerts: Sequence[Alert], later: Iterable[Eva
     One loss is told once, however many checkpoints show it. Reports of steps before an alert's step never resolve it.
     A result that is missing makes nobody blind when one of the `later` checkpoints, evaluated before, has it.
     """
-    seen = {o.benchmark for record in later for o in record.outcomes if isinstance(o, EvalResult)}
+    seen = {o.benchmark for record in later for o in record.results}
     blind = (_of_blind_spot(report, v) for v in report.verdicts if not (_is_missing(v) and v.benchmark in seen))
     found = [*_of_losses(report), *blind, *_of_latency(report), *_of_gaps(report, open_alerts)]
     return _news_of(found, report, open_alerts)

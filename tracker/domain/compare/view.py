@@ -220,7 +220,7 @@ def _unusable(outcome: Outcome | None, record: EvalRecord) -> tuple[str, ...]:
 def _nothing_comparable(before: EvalRecord, after: EvalRecord, refused: Sequence[RefusedBenchmark]) -> Incomparable:
     named = [f"{r.benchmark}: {', '.join(r.reasons)}" for r in refused[:_NAMED]]
     more = [f"{len(refused) - _NAMED} more benchmarks are no better"] if len(refused) > _NAMED else []
-    results = [o for record in (before, after) for o in record.outcomes if isinstance(o, EvalResult)]
+    results = [o for record in (before, after) for o in record.results]
     without = bool(results) and all(result.aggregate is not None for result in results)
     return Incomparable(
         f"steps {before.plan.checkpoint.step} and {after.plan.checkpoint.step} share nothing comparable: "

@@ -22,7 +22,6 @@ from eval_jobs.types import (
     EngineKind,
     EvalPlan,
     EvalRecord,
-    EvalResult,
     ProbeResult,
     ServeSpec,
     Suite,
@@ -64,7 +63,7 @@ def checkpoints_of(sheets: Iterable[Sheet], target: ImportTarget) -> tuple[Impor
 
 def known_chances(checkpoints: Iterable[ImportedCheckpoint]) -> dict[str, float]:
     """Return what guessing gives, by benchmark, where that is common knowledge."""
-    results = (o for one in checkpoints for o in one.record.outcomes if isinstance(o, EvalResult))
+    results = (o for one in checkpoints for o in one.record.results)
     found = ((o.benchmark, o.metric, chance_of_task(o.benchmark)) for o in results)
     return {
         name: chance for name, metric, chance in found if chance is not None and metric.startswith(("acc", "mean_acc"))

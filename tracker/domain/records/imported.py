@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eval_jobs.types import Checkpoint, EvalRecord, EvalResult
+from eval_jobs.types import Checkpoint, EvalRecord
 
 IMPORTED = "imported"
 """The way in which weights got into an engine that was never ours."""
@@ -22,5 +22,5 @@ def stands_for_import(checkpoint: Checkpoint) -> bool:
 
 def benchmarks_without_samples(records: Iterable[EvalRecord]) -> tuple[str, ...]:
     """Return the benchmarks of which only means are known somewhere in a run, in the order of their first record."""
-    results = (o for record in records for o in record.outcomes if isinstance(o, EvalResult))
+    results = (o for record in records for o in record.results)
     return tuple(dict.fromkeys(o.benchmark for o in results if o.aggregate is not None))

@@ -77,7 +77,7 @@ def _has_mean(outcome: object) -> bool:
 
 
 def _points(record: EvalRecord) -> Iterator[tuple[SeriesKey, Aggregate]]:
-    results = [o for o in record.outcomes if isinstance(o, EvalResult) and o.aggregate is not None]
+    results = [o for o in record.results if o.aggregate is not None]
     for key, result in zip(series_keys(record.plan, results), results, strict=True):
         if result.aggregate is not None:
             yield key, result.aggregate

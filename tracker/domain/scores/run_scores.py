@@ -117,7 +117,7 @@ def _place_in_suite(series: BenchmarkSeries) -> int:
 
 def _results(record: EvalRecord, columns: Mapping[str, SampleColumns]) -> Iterator[tuple[SeriesKey, EvalResult]]:
     scored = {name for name, own in columns.items() if own.sample_ids.size}
-    results = [o for o in record.outcomes if isinstance(o, EvalResult) and o.benchmark in scored]
+    results = [o for o in record.results if o.benchmark in scored]
     return zip(series_keys(record.plan, results), results, strict=True)
 
 

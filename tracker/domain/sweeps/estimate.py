@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from eval_jobs.types import EngineKind, EvalPlan, EvalRecord, EvalResult, ProbeLoad, ProbeResult
+from eval_jobs.types import EngineKind, EvalPlan, EvalRecord, ProbeLoad, ProbeResult
 from tracker.domain.records.display import count_text, duration_text, names_text
 from tracker.domain.sweeps.reuse import plan_without_scores
 
@@ -144,7 +144,7 @@ def _loading_s(plan: EvalPlan, records: Iterable[EvalRecord]) -> float | None:
 
 def _scoring_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) -> float | None:
     whole = (r for r in records if r.plan.suite.part is None and not r.plan.calibration and _is_alike(plan, r))
-    results = (o for r in whole for o in r.outcomes if isinstance(o, EvalResult))
+    results = (o for r in whole for o in r.results)
     return _usual(o.duration_s for o in results if o.benchmark == benchmark)
 
 

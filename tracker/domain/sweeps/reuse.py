@@ -72,7 +72,7 @@ def with_own_scores(plan: EvalPlan, own: EvalRecord, timed: EvalRecord | None = 
 
 def _holds(record: EvalRecord, plan: EvalPlan) -> bool:
     wanted = {b.name: benchmark_fingerprint(b, plan.suite) for b in plan.suite.benchmarks}
-    known = {o.benchmark: o.fingerprint for o in record.outcomes if isinstance(o, EvalResult) and _is_own(o)}
+    known = {o.benchmark: o.fingerprint for o in record.results if _is_own(o)}
     is_alike = served_alike(record.plan, plan) and record.plan.serve.base_url == plan.serve.base_url
     same = _content(record.plan.checkpoint) == _content(plan.checkpoint)
     return same and is_alike and not record.plan.calibration and wanted.items() <= known.items()
@@ -87,5 +87,5 @@ def _content(checkpoint: Checkpoint) -> tuple[int, str, str]:
 
 
 def _results(own: EvalRecord, plan: EvalPlan) -> tuple[EvalResult, ...]:
-    by_name = {outcome.benchmark: outcome for outcome in own.outcomes if isinstance(outcome, EvalResult)}
+    by_name = {outcome.benchmark: outcome for outcome in own.results}
     return tuple(by_name[b.name] for b in plan.suite.benchmarks)

@@ -72,8 +72,8 @@ def tracking_batch(record: EvalRecord, report: Report, left: Iterable[Checkpoint
         left=tuple((c.step, c.digest) for c in left),
         samples=tuple(
             TrackedSamples(path=f"{folder}/{keys[o.benchmark]}", samples=o.samples)
-            for o in record.outcomes
-            if isinstance(o, EvalResult) and o.aggregate is None
+            for o in record.results
+            if o.aggregate is None
         ),
         report=report,
         report_path=f"{folder}/report.json",
@@ -117,11 +117,7 @@ def sweep_batch(record: EvalRecord) -> SweepBatch:
         # By when it was measured: a plan that is asked again after a failure replaces what it had said.
         metrics=tuple(replace(metric, timestamp_ms=ended_ms) for metric in _finite(_metrics(record, keys))),
         datasets=tuple(_datasets(record)),
-        samples=tuple(
-            TrackedSamples(path=keys[o.benchmark], samples=o.samples)
-            for o in record.outcomes
-            if isinstance(o, EvalResult)
-        ),
+        samples=tuple(TrackedSamples(path=keys[o.benchmark], samples=o.samples) for o in record.results),
         started_ms=int(record.started_at.timestamp() * 1000),
         ended_ms=ended_ms,
     )
