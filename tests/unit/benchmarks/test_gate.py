@@ -31,7 +31,7 @@ def flips(kind: Kind, seed: int) -> dict[str, tuple[float, float]]:
 def test_samples_flip_and_one_benchmark_loses_what_was_planted() -> None:
     kind = Kind(world="pure", plant="drop5", size=1319)
     assert kind.lost == "1319-samples-3"
-    pairs = sized(10, 30)
+    pairs = sized(5, 30)
     found = [flips(kind, SEED + number) for number in range(pairs)]
     for name, size in zip(NAMES, SIZES, strict=True):
         flipped, change = np.mean([pair[name] for pair in found], axis=0)
@@ -52,8 +52,8 @@ def test_a_run_with_jitter_is_told_so_and_its_samples_are_in_clusters() -> None:
 
 def test_few_pairs_already_hold_the_gate_to_its_word() -> None:
     """As the whole benchmark does, within what so few pairs can show."""
-    equal = {kind: [judged(kind, SEED + number) for number in range(sized(6, 15))] for kind in EQUAL}
-    losses = {kind: [judged(kind, SEED + number) for number in range(sized(2, 4))] for kind in LOSSES}
+    equal = {kind: [judged(kind, SEED + number) for number in range(sized(3, 15))] for kind in EQUAL}
+    losses = {kind: [judged(kind, SEED + number) for number in range(sized(1, 4))] for kind in LOSSES}
     healthy = [outcome for found in equal.values() for outcome in found]
     false = sum(outcome.word is GateWord.REGRESSION for outcome in healthy)
     assert false <= stats.binom.ppf(0.999, len(healthy), 0.05)
@@ -69,7 +69,7 @@ def test_few_pairs_already_hold_the_gate_to_its_word() -> None:
 def test_a_loss_of_exactly_what_matters_seldom_passes() -> None:
     """The other promise of the gate at its limit: `alpha` is the chance of PASS there."""
     kind = Kind(world="pure", plant="drop3", size=1319, min_effect=0.03)
-    found = [judged(kind, SEED + number) for number in range(sized(8, 20))]
+    found = [judged(kind, SEED + number) for number in range(sized(4, 20))]
     assert sum(outcome.word_of_lost is GateWord.PASS for outcome in found) <= stats.binom.ppf(0.999, len(found), 0.05)
 
 

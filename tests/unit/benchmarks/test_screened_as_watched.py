@@ -13,6 +13,7 @@ from benchmarks.verdicts.view import ALPHA
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.screening import Question, screen_of
 from eval_jobs.types import Benchmark, EvalPlan, EvalResult, Outcome, SampleScore, SampleStatus, Screen
+from tests.deep import sized
 from tests.unit.tracker.app.screening_bench import RUN, SUITE, Bench, through
 from tracker.domain.records.types import Policy
 from tracker.domain.verdicts.screening import Screening
@@ -74,7 +75,10 @@ def place_of(step: int) -> int:
     return step // 100 - 1
 
 
-@pytest.mark.parametrize(("seed", "alarms"), [(15, {(41, NAMES[0])}), (24, set())])
+RUNS: list[tuple[int, set[tuple[int, str]]]] = [(15, {(41, NAMES[0])}), (24, set())]
+
+
+@pytest.mark.parametrize(("seed", "alarms"), RUNS[: sized(1, 2)])
 def test_a_simulated_run_asks_and_tells_what_the_watcher_does(seed: int, alarms: set[tuple[int, str]]) -> None:
     made = simulate(seed, Case(world="real", trend="plateau", plant="drop3"), SIZES)
     series = replace(made, benchmarks=tuple(replace(b, groups=np.zeros_like(b.groups)) for b in made.benchmarks))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.screening import Question, screen_of
@@ -46,7 +46,6 @@ def test_without_clusters_the_screen_has_its_size_and_every_subset_its_share(
     assert all(abs(taken[s] - wanted * sizes[s] / len(questions)) < 1 for s in sizes)
 
 
-@settings(max_examples=30)
 @given(QUESTIONS.map(lambda rows: [Question(key=q.key, subset="one") for q in rows]), st.integers(0, 60))
 def test_a_larger_screen_holds_a_smaller_one(questions: list[Question], samples: int) -> None:
     assert screen_of(questions, Screen(samples=samples)) <= screen_of(questions, Screen(samples=samples + 5))

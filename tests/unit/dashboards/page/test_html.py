@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dashboards.data.run import RunData
@@ -137,7 +137,6 @@ PLAIN = parsed(html_of(hostile("xy")))
 @example("{{ 7 * 7 }}{% raw %}")
 @example("<!-- --> ]]> &amp; &#60;")
 @example("\x1b]0;x\x07\u202e\ud800\x00")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_text_can_change_the_page_around_it(text: str) -> None:
     """Whatever the text, the tags and attributes of the page are those that a harmless text gives."""
     page = parsed(html_of(hostile(f"x{text}y")))
@@ -151,7 +150,6 @@ def _without_ticks(page: Page) -> list[str]:
 
 @given(ANY_TEXT)
 @example("<b>1 < 2 & 3 > 2</b>\n\n\ttabs\r\nand lines")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_of_a_sample_survives_escaping(text: str) -> None:
     page = parsed(html_of(hostile(f"x{text}y")))
     assert page.texts.count(clean(f"x{text}y")) >= 8  # prompts, targets, answers of two benchmarks

@@ -84,7 +84,7 @@ def test_subsets_are_told_by_benchmark() -> None:
 
 
 def test_only_the_largest_losses_are_told_with_samples() -> None:
-    assert len(view_of(run_data(wide_run(checkpoints=40, benchmarks=80, samples=10)).ledger).benchmarks) == MAX_SHOWN
+    assert len(view_of(run_data(wide_run(checkpoints=14, benchmarks=80, samples=10)).ledger).benchmarks) == MAX_SHOWN
 
 
 def test_the_page_shows_each_lost_sample_in_one_place() -> None:

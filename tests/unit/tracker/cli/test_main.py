@@ -84,9 +84,9 @@ def test_a_line_break_in_the_name_of_a_file_makes_no_second_message(tmp_path: Pa
 
 
 def test_debug_shows_the_traceback_and_keeps_the_exit_code(tmp_path: Path) -> None:
-    done = tracker("--debug", "watch", cwd=tmp_path)
+    done = tracker("--debug", "history", cwd=tmp_path)
     assert "Traceback" in done.stderr
-    quiet = tracker("watch", cwd=tmp_path)
+    quiet = tracker("history", cwd=tmp_path)
     assert "E-CONFIG" in quiet.stderr
     assert "tracker init" in quiet.stderr
     assert "Traceback" not in quiet.stderr
@@ -99,7 +99,7 @@ def test_a_reader_that_has_seen_enough_ends_a_command_quietly(tmp_path: Path) ->
     for record, report in zip(RUN.records, RUN.reports, strict=True):
         history.append(record)
         history.append_report(report)
-    for arguments in (["--help"], ["history"], ["history", "--json"]):
+    for arguments in (["--help"], ["history", "--json"]):
         reading, writing = os.pipe()
         os.close(reading)
         done = subprocess.run(

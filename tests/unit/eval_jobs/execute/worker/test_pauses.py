@@ -125,7 +125,7 @@ def test_what_was_begun_within_the_hours_is_finished_after_them_and_nothing_else
 
 
 def test_a_run_without_conditions_is_not_held_up_by_one_with_them(interrupts: Interrupts) -> None:
-    scene = Scene(interrupts, now=EVENING.replace(hour=12), end=EVENING.replace(hour=15))
+    scene = Scene(interrupts, now=EVENING.replace(hour=12), end=EVENING.replace(hour=13))
     scene.run(with_conditions(PLANS[0], NIGHT, "a"), with_conditions(PLANS[1], OnlyWhen(), "b"))
     assert [record.plan.checkpoint.run_id for record in scene.queue.finished()] == ["b"]
 
@@ -156,7 +156,7 @@ def test_settings_that_were_changed_meanwhile_count_within_a_minute(interrupts: 
 
 
 def test_waiting_uses_up_no_try(interrupts: Interrupts) -> None:
-    scene = Scene(interrupts, now=EVENING.replace(hour=8), end=EVENING.replace(hour=19))
+    scene = Scene(interrupts, now=EVENING.replace(hour=18), end=EVENING.replace(hour=19))
     scene.run(with_conditions(PLANS[0], NIGHT))
     assert scene.engine.began == []
     now = scene.clock.now()

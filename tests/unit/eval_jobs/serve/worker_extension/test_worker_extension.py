@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from safetensors.numpy import load_file, save_file
@@ -92,7 +92,6 @@ TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16}
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 @given(
     layout=st.dictionaries(
         st.text("abc.é\n", min_size=1, max_size=5), st.tuples(st.sampled_from(sorted(TYPES)), SHAPES), min_size=1

@@ -89,7 +89,7 @@ def graded(n: int, seed: int) -> list[SampleScore]:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.text(max_size=4), st.lists(ANY_SAMPLE, max_size=5), max_size=3))
 def test_whatever_was_answered_comes_back(tmp_path: Path, benchmarks: dict[str, list[SampleScore]]) -> None:
     packed = written(tmp_path, *benchmarks.items())
@@ -245,26 +245,26 @@ def test_questions_that_vanished_meanwhile_are_written_again_by_the_same_process
 
 def write_all(folder: Path, worker: int) -> None:
     for k in range(20):
-        samples = [replace(SAMPLE, sample_id=f"{k} {i}", prompt="x" * 500, score=float(worker)) for i in range(200)]
+        samples = [replace(SAMPLE, sample_id=f"{k} {i}", prompt="x" * 500, score=float(worker)) for i in range(100)]
         SampleFiles(folder).write(pack(record_of(("sums", samples), plan_id=f"{worker}-{k}")))
 
 
 def test_processes_that_write_the_same_questions_at_once_leave_them_whole(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=write_all, args=(tmp_path, worker)) for worker in range(3)]
+    processes = [context.Process(target=write_all, args=(tmp_path, worker)) for worker in range(2)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
-    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert [process.exitcode for process in processes] == [0, 0]
     assert len(list((tmp_path / "questions").iterdir())) == 20
-    for worker in range(3):
+    for worker in range(2):
         for k in range(20):
             (scores,) = (tmp_path / f"{worker}-{k}").glob("scores-*")
             version = scores.stem.removeprefix("scores-")
             stored = SampleFiles(tmp_path).samples(f"{worker}-{k}", version)["sums"].samples
             assert {s.score for s in stored} == {float(worker)}
-            assert {s.sample_id for s in stored} == {f"{k} {i}" for i in range(200)}
+            assert {s.sample_id for s in stored} == {f"{k} {i}" for i in range(100)}
 
 
 def test_anybody_can_join_the_files_with_pandas(tmp_path: Path) -> None:

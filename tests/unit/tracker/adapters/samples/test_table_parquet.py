@@ -57,7 +57,7 @@ def test_ten_thousand_graded_answers_are_small(tmp_path: Path) -> None:
     assert path.stat().st_size < 500_000
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.text(), st.floats(allow_nan=False) | st.none(), st.sampled_from(SampleStatus))))
 def test_any_text_and_number_survives(tmp_path: Path, rows: list[tuple[str, float | None, SampleStatus]]) -> None:
     samples = tuple(replace(SAMPLE, answer=text, score=score, status=status) for text, score, status in rows)

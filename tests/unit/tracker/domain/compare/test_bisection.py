@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.domain.compare.bisection import Search, most_evaluations
@@ -46,7 +46,6 @@ def test_what_is_evaluated_already_costs_nothing(n: int, data: st.DataObject) ->
     assert searched(scores, set(scores))[1] == 0
 
 
-@settings(max_examples=40)
 @given(st.integers(8, 100), st.integers(0, 10_000), st.data())
 def test_noise_of_a_tenth_of_the_loss_moves_nothing(n: int, seed: int, data: st.DataObject) -> None:
     onset = data.draw(st.integers(2, n - 2))

@@ -73,7 +73,7 @@ def test_what_is_said_to_be_needed_is_enough_in_four_cases_of_five() -> None:
     assert 6_000 < needed < 8_000
     chance = Random(1)  # noqa: S311 - no secret
     before = [1.0, 0.0] * (needed // 2)
-    words, runs = [], sized(20, 60)
+    words, runs = [], sized(10, 60)
     for _ in range(runs):
         after = [1.0 - score if chance.random() < 0.1 else score for score in before]
         words.append(gate(record_of(1, {"b": before}), record_of(2, {"b": after}), GatePolicy(), NO_NOISE).word)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ReferenceProbe, ServeSpec
@@ -155,7 +155,6 @@ def test_no_verdict_from_constant_times(slow: float) -> None:
     assert judge_latency(healthy, [*sessions(5), constant], POLICY) == judge_latency(healthy, sessions(5), POLICY)
 
 
-@settings(deadline=None, max_examples=20)
 @given(st.randoms(use_true_random=False), st.integers(0, 20))
 def test_neither_the_order_of_earlier_records_nor_later_ones_matter(shuffle: random.Random, place: int) -> None:
     earlier = list(RUN[:20])

@@ -21,8 +21,8 @@ CHECKPOINTS = 60
 ALPHA = 0.05
 QUANTILES = {0.5: 0.03, 0.95: 0.05}
 """With the smallest change that counts."""
-HEALTHY_RUNS = sized(2, 6)
-SLOW_RUNS = sized(2, 5)
+HEALTHY_RUNS = sized(1, 6)
+SLOW_RUNS = sized(1, 5)
 SLOW_FROM = 20
 BLOCK_REQUESTS = 100
 MACHINES = (

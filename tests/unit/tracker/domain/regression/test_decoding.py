@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.tracker.domain.regression.tables import flipping, matrix_of, track_of
@@ -36,7 +36,6 @@ def constant_then(lost: int, n: int = 200, checkpoints: int = 12) -> FloatArray:
     return table
 
 
-@settings(max_examples=30)
 @given(seeds, st.integers(3, 24))
 def test_without_a_calibration_nothing_changes(seed: int, checkpoints: int) -> None:
     table = flipping(seed, checkpoints, n=60)
@@ -44,7 +43,6 @@ def test_without_a_calibration_nothing_changes(seed: int, checkpoints: int) -> N
     assert [e.test for e in found_in(table, 0.0)] == [e.test for e in plain]
 
 
-@settings(max_examples=60)
 @given(seeds, st.integers(3, 24), variances)
 def test_a_test_is_never_more_certain_than_without_the_floor(seed: int, checkpoints: int, decoding: float) -> None:
     """Also far out in the tail, where a larger variance with more degrees of freedom could be."""

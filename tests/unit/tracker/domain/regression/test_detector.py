@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.tracker.domain.regression.tables import flipping, matrix_of, track_of
@@ -45,7 +45,6 @@ def test_the_newest_one_two_four_and_eight_are_compared_with_recent_and_peak() -
     assert [e.alpha_test for e in found] == [LEVEL.alpha_test(39, e.m, e.blocks.baseline) for e in found]
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 40), st.sampled_from([0.0, 0.5, 1.0]), st.integers(1, 30))
 def test_a_constant_history_shows_nothing(checkpoints: int, score: float, n: int) -> None:
     for e in found_in(np.full((checkpoints, n), score)):
@@ -54,7 +53,6 @@ def test_a_constant_history_shows_nothing(checkpoints: int, score: float, n: int
         assert (e.test.delta, e.test.p_worse()) == pytest.approx((0.0, 0.5))
 
 
-@settings(max_examples=40)
 @given(seeds, lengths)
 def test_swapping_right_and_wrong_swaps_losses_and_gains(seed: int, checkpoints: int) -> None:
     """Against the recent block: the peak is by design not the mirror of the deepest valley."""
@@ -67,7 +65,6 @@ def test_swapping_right_and_wrong_swaps_losses_and_gains(seed: int, checkpoints:
         assert a.is_loss(EFFECT) == b.is_gain(EFFECT)
 
 
-@settings(max_examples=40)
 @given(seeds, lengths)
 def test_the_order_of_samples_does_not_matter(seed: int, checkpoints: int) -> None:
     table = flipping(seed, checkpoints, n=40)
@@ -76,7 +73,6 @@ def test_the_order_of_samples_does_not_matter(seed: int, checkpoints: int) -> No
         assert a == pytest.approx(b, rel=1e-9, abs=1e-15)
 
 
-@settings(max_examples=60)
 @given(seeds, lengths, st.data())
 def test_one_more_lost_sample_never_makes_the_difference_better(
     seed: int, checkpoints: int, data: st.DataObject
@@ -90,7 +86,6 @@ def test_one_more_lost_sample_never_makes_the_difference_better(
             assert a.test.delta < b.test.delta
 
 
-@settings(max_examples=30)
 @given(seeds, st.integers(1, 39))
 def test_losing_samples_that_were_always_right_is_ever_stronger_evidence(seed: int, most: int) -> None:
     """Held at one jitter: the same number of lost samples is judged by the same noise."""
@@ -106,7 +101,6 @@ def test_losing_samples_that_were_always_right_is_ever_stronger_evidence(seed: i
         assert all(s <= w for s, w in zip(stronger, weaker, strict=True))
 
 
-@settings(max_examples=30)
 @given(seeds, st.integers(3, 24))
 def test_checkpoints_inserted_in_any_order_give_the_same_tests(seed: int, checkpoints: int) -> None:
     table = flipping(seed, checkpoints, n=30)

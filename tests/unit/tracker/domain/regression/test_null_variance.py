@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.tracker.domain.regression.tables import flipping, matrix_of
@@ -135,7 +135,6 @@ def test_few_samples_have_heavy_tails() -> None:
     assert many > 20 * few
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 10_000))
 def test_the_order_of_samples_does_not_matter(seed: int) -> None:
     table = flipping(seed, 24, n=50)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.tracker.domain.regression.tables import flipping, matrix_of, track_of
@@ -124,7 +124,6 @@ def test_subjects_that_wander_apart_raise_the_jitter_of_subsets() -> None:
     assert other > 4 * one
 
 
-@settings(max_examples=20)
 @given(st.integers(0, 10_000))
 def test_healthy_subjects_are_silent_and_the_order_of_samples_does_not_matter(seed: int) -> None:
     table, subsets = flipping(seed, 16, n=300), in_subsets(10, 30)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_jobs.types import EvalRecord, EvalResult
@@ -55,7 +55,6 @@ def test_an_empty_history_gives_only_first_or_missing(scores: list[float | None]
     assert judged(run_of(scores)).word in (W.FIRST, W.MISSING)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 40), st.integers(1, 20), st.sampled_from([1, 2, 40]))
 def test_a_constant_history_raises_nothing(count: int, checkpoints: int, n: int) -> None:
     for report in followed(run_of(*[min(count, n)] * checkpoints, n=n), Policy(planned_checkpoints=20)):
@@ -64,7 +63,6 @@ def test_a_constant_history_raises_nothing(count: int, checkpoints: int, n: int)
         assert report.verdicts[0].word in (W.FIRST, W.INCONCLUSIVE, W.EQUIVALENT, W.INCOMPARABLE)
 
 
-@settings(max_examples=40, deadline=None)
 @given(counts, st.randoms(use_true_random=False))
 def test_scores_built_in_any_order_give_the_same_report(counts: list[int], random: random_module.Random) -> None:
     run = run_of(*counts, n=40)
@@ -74,7 +72,6 @@ def test_scores_built_in_any_order_give_the_same_report(counts: list[int], rando
     assert_same_reports(one, other)
 
 
-@settings(max_examples=25, deadline=None)
 @given(seeds, st.integers(2, 16), st.data())
 def test_rewriting_a_step_leaves_no_trace_of_what_was_there(seed: int, checkpoints: int, data: st.DataObject) -> None:
     run = table_run(seed, checkpoints)
@@ -86,7 +83,6 @@ def test_rewriting_a_step_leaves_no_trace_of_what_was_there(seed: int, checkpoin
     assert_same_reports(one, other)
 
 
-@settings(max_examples=40, deadline=None)
 @given(seeds, st.integers(3, 14))
 def test_swapping_right_and_wrong_swaps_losses_and_gains(seed: int, checkpoints: int) -> None:
     table = flipping(seed, checkpoints, 40)
@@ -101,7 +97,6 @@ def test_swapping_right_and_wrong_swaps_losses_and_gains(seed: int, checkpoints:
 _FIRST_TEST = (Baseline.RECENT, 1)
 
 
-@settings(max_examples=30, deadline=None)
 @given(seeds, st.integers(2, 14), st.randoms(use_true_random=False))
 def test_the_order_of_samples_does_not_matter(seed: int, checkpoints: int, random: random_module.Random) -> None:
     run = table_run(seed, checkpoints)
@@ -119,7 +114,6 @@ def _shuffled(record: EvalRecord, random: random_module.Random) -> EvalRecord:
     return replace(record, outcomes=(replace(result, samples=tuple(samples)),))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(20, 40), st.lists(st.integers(0, 20), min_size=2, max_size=6))
 def test_more_lost_samples_never_look_better(level: int, losses: list[int]) -> None:
     badness = [W.IMPROVED, W.EQUIVALENT, W.INCONCLUSIVE, W.SUSPECT, W.REGRESSED]
@@ -129,7 +123,6 @@ def test_more_lost_samples_never_look_better(level: int, losses: list[int]) -> N
     assert deltas == sorted(deltas, reverse=True)
 
 
-@settings(max_examples=30, deadline=None)
 @given(counts)
 def test_judging_a_step_again_says_the_same_and_changes_the_same(counts: list[int]) -> None:
     run = run_of(*counts, n=40)
@@ -141,7 +134,6 @@ def test_judging_a_step_again_says_the_same_and_changes_the_same(counts: list[in
         assert judge(record, scores, run_context, POLICY, now=NOW) == report
 
 
-@settings(max_examples=40, deadline=None)
 @given(counts)
 def test_losses_are_told_apart_and_end_after_they_begin(counts: list[int]) -> None:
     reports = followed(run_of(*counts, n=40))
@@ -167,7 +159,6 @@ def _never_two_at_once(reports: Sequence[Report]) -> bool:
     return True
 
 
-@settings(max_examples=40, deadline=None)
 @given(counts)
 def test_numbers_that_are_shown_are_numbers(counts: list[int]) -> None:
     for report in followed(run_of(*counts, n=40)):

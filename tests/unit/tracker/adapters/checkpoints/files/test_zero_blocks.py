@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.deep import sized
 from tracker.adapters.checkpoints.files.zero_blocks import ZeroScan
 from tracker.domain.checkpoints.tensors import BLOCK_BYTES
 
@@ -45,7 +46,7 @@ def expected(content: bytes, start: int) -> list[tuple[int, int]]:
 piece = st.tuples(st.booleans(), st.integers(1, 3 * BLOCK_BYTES))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=sized(40, 150))
 @given(pieces=st.lists(piece, min_size=1, max_size=8), cuts=st.lists(st.integers(0, 60_000), max_size=8))
 def test_every_run_is_found_to_the_byte_whatever_the_pieces(
     pieces: list[tuple[bool, int]], cuts: list[int], folder: Path
