@@ -1,21 +1,70 @@
-"""`tracker` as a user calls it, and a project whose checkpoints a scripted server answers for."""
+"""`tracker` as a user calls it, and a project whose checkpoints a scripted server answers for.
+
+    said = tracker(tmp_path, "history", "--json")
+
+Each call is a process of its own, forked from one that has imported what commands import: that takes seconds.
+"""
 
 from __future__ import annotations
 
+import atexit
+import importlib
 import json
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.forking import FRESH
+from tracker.cli import main
+from tracker.cli.main import COMMANDS
 
 TRACKER = Path(sys.executable).parent / "tracker"
+
+for known in COMMANDS.values():
+    importlib.import_module(known.module)
+importlib.import_module("tracker.adapters.mlflow.store")
 
 
 def tracker(project: Path, *arguments: str, code: int = 0) -> str:
     """Run `tracker` in a project; return all that it says, having checked its exit code."""
-    result = subprocess.run([str(TRACKER), *arguments], cwd=project, capture_output=True, text=True, check=False)
-    assert result.returncode == code, result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
-    return result.stdout + result.stderr
+    done = run_tracker(project, *arguments)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def run_tracker(
+    project: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `tracker` in a project, with another environment if one is given, and return what became of it."""
+    variables = dict(os.environ if environment is None else environment)
+    with TemporaryDirectory() as folder:
+        process = FRESH.Process(target=_be_tracker, args=(project, arguments, variables, Path(folder)))
+        process.start()
+        process.join()
+        output, errors = ((Path(folder) / name).read_text() for name in ("output", "errors"))
+    assert process.exitcode is not None
+    return subprocess.CompletedProcess(arguments, process.exitcode, stdout=output, stderr=errors)
+
+
+def _be_tracker(project: Path, arguments: tuple[str, ...], environment: Mapping[str, str], folder: Path) -> None:
+    os.chdir(project)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, name in ((1, "output"), (2, "errors")):
+        os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+    sys.argv = [str(TRACKER), *arguments]
+    try:
+        main.main()
+    finally:  # as at the end of an interpreter
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
 
 
 def write_project(folder: Path, base_url: str, *, rows: int, more: str = "") -> None:

@@ -1,11 +1,7 @@
-"""Watchers as processes of their own, which a test may kill or put under limits.
-
-They are forked from a server without threads that has everything imported, so that dozens cost no second.
-"""
+"""Watchers as processes of their own, which a test may kill or put under limits."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
 import signal
@@ -22,9 +18,6 @@ from tracker.domain.checkpoints.completeness import WatchOptions
 CLOCK = SystemClock()
 OPTIONS = WatchOptions(settle_s=1.0, rescan_s=2.0)
 AT_ONCE = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
-
-FRESH = multiprocessing.get_context("forkserver")
-FRESH.set_forkserver_preload([__name__, "tests.small_world"])
 
 WRITING_EVENTS = {
     "open",

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,22 +13,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tests.commands import TRACKER, run_tracker
 from tests.fakes.openai_server import OpenAIServer, Reply
 from tests.requires import PROJECT
 from tests.tiny_model import write_checkpoint, write_sharded_checkpoint
 
-TRACKER = Path(sys.executable).parent / "tracker"
 
-
-def tracker(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    result = subprocess.run(
-        [str(TRACKER), *arguments],
-        cwd=project,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def tracker(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    result = run_tracker(project, *arguments)
     assert "Traceback" not in result.stderr + result.stdout
     return result
 
@@ -150,7 +141,14 @@ def test_the_watcher_reports_broken_checkpoints_and_judges_the_good_one_while_ml
     away = '[tracking]\nuri = "http://127.0.0.1:9"\n[watch]\nsettle_s = 0.5\n'
     with OpenAIServer(lambda _: Reply(text="2")) as server:
         configure(project, more=away, url=server.base_url)
-        result = tracker(project, "watch", "--until-idle", **soon_tired_of_waiting(project))
+        result = subprocess.run(
+            [str(TRACKER), "watch", "--until-idle"],
+            cwd=project,
+            env=os.environ | soon_tired_of_waiting(project),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert result.returncode == 0, result.stderr
     assert "judged step 100" in result.stdout
     document = json.loads(tracker(project, "history", "--json").stdout)

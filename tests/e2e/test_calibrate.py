@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from tests.commands import TRACKER, tracker, write_project
+from tests.commands import TRACKER, run_tracker, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 
@@ -133,9 +133,7 @@ def test_a_calibration_beside_a_watcher_asks_anew_and_its_code_says_that_a_bench
     project: Path, script: Script
 ) -> None:
     before = sum(script.asked.values())
-    result = subprocess.run(
-        [str(TRACKER), "calibrate", "--json"], cwd=project, capture_output=True, text=True, check=False
-    )
+    result = run_tracker(project, "calibrate", "--json")
     assert result.returncode == 1, result.stderr
     assert "the workers of the running `tracker watch` do it" in result.stderr
     assert "step 200 of r: sums and facts, asked twice" in result.stderr

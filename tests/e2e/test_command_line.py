@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import TRACKER, tracker
+from tests.commands import TRACKER, run_tracker, tracker
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 
@@ -119,10 +119,7 @@ def test_the_report_is_one_file_with_the_finding(project: Path) -> None:
 
 def test_run_evaluates_one_checkpoint_and_its_code_says_that_something_was_lost(project: Path) -> None:
     write_checkpoint(project / "elsewhere" / f"checkpoint-{NEXT}", seed=NEXT)
-    result = subprocess.run(
-        [str(TRACKER), "run", f"elsewhere/checkpoint-{NEXT}", "--json"],
-        cwd=project, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    result = run_tracker(project, "run", f"elsewhere/checkpoint-{NEXT}", "--json")
     assert result.returncode == 1
     reports = json.loads(result.stdout)
     assert [(r["step"], r["verdicts"][0]["word"]) for r in reports] == [(NEXT, "forgotten")]
@@ -136,10 +133,7 @@ def test_accept_ends_the_loss_and_makes_its_level_the_new_normal(project: Path) 
     accepted = json.loads(tracker(project, "accept", str(NEXT), "sums", "--reason", "not needed", "--json"))
     assert (accepted["from_step"], accepted["reason"]) == (500, "not needed")
     write_checkpoint(project / "elsewhere" / "checkpoint-1000", seed=1000)
-    result = subprocess.run(
-        [str(TRACKER), "run", "elsewhere/checkpoint-1000", "--json"],
-        cwd=project, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    result = run_tracker(project, "run", "elsewhere/checkpoint-1000", "--json")
     assert result.returncode == 0
     word = json.loads(result.stdout)[0]["verdicts"][0]["word"]
     assert word in {"inconclusive", "equivalent"}

@@ -17,9 +17,10 @@ from safetensors.numpy import load_file
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnsafe, ConsolidationFailed, DiskFull
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests import trainer
+from tests.forking import FRESH
 from tests.integration.raw_states import states
 from tests.integration.raw_watcher import STAND_IN, found_in_the_end, opened, stand_in, watch_until
-from tests.watchers import CLOCK, FRESH, pin_with_small_files_only, watch_for_ever
+from tests.watchers import CLOCK, pin_with_small_files_only, watch_for_ever
 from tracker.adapters.checkpoints.consolidate.consolidator import CHILD, Consolidator
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, read_listing
 from tracker.adapters.checkpoints.folder.source import pin_folder

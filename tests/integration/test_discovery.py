@@ -17,8 +17,9 @@ from safetensors.numpy import load_file
 
 from eval_jobs.types import Checkpoint
 from tests import trainer
+from tests.forking import FRESH
 from tests.requires import PROJECT
-from tests.watchers import CLOCK, FRESH, OPTIONS, look_and_leave, opened, watch_for_ever
+from tests.watchers import CLOCK, OPTIONS, look_and_leave, opened, watch_for_ever
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.adapters.curves import TrainerCurves
 from tracker.domain.checkpoints.completeness import WatchOptions

@@ -24,8 +24,8 @@ import pytest
 
 from benchmarks.killing.inside import Bomb
 from tests import small_world
+from tests.forking import FRESH
 from tests.requires import PROJECT
-from tests.watchers import FRESH
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.commands import run_tracker
 from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.api.opening import open_project
 
@@ -23,13 +22,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def tracker(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).parent / "tracker"), *args]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-
-
 def test_the_summary_names_what_was_forgotten_and_shows_lost_questions(project: Path) -> None:
-    done = tracker(project, "forgetting")
+    done = run_tracker(project, "forgetting")
     assert (done.stderr, done.returncode) == ("", 0)
     assert "\x1b" not in done.stdout  # plain text when piped
     facts = next(line for line in done.stdout.splitlines() if line.startswith("facts "))
@@ -41,12 +35,14 @@ def test_the_summary_names_what_was_forgotten_and_shows_lost_questions(project: 
 
 
 def test_more_samples_or_none_can_be_asked_for(project: Path) -> None:
-    assert tracker(project, "forgetting", "tiny-forgetting", "--samples", "0").stdout.count("What colour is the") == 0
-    assert tracker(project, "forgetting", "--samples", "5").stdout.count("What colour is the") == 5
+    assert (
+        run_tracker(project, "forgetting", "tiny-forgetting", "--samples", "0").stdout.count("What colour is the") == 0
+    )
+    assert run_tracker(project, "forgetting", "--samples", "5").stdout.count("What colour is the") == 5
 
 
 def test_as_json_it_holds_every_lost_sample_and_the_texts_of_the_first(project: Path) -> None:
-    document = json.loads(tracker(project, "forgetting", "--json", "--samples", "1").stdout)
+    document = json.loads(run_tracker(project, "forgetting", "--json", "--samples", "1").stdout)
     facts = document["benchmarks"][0]
     assert (facts["benchmark"], len(facts["lost"]), len(facts["details"])) == ("facts", 62, 1)
     assert facts["details"][0]["texts"]["prompt"].startswith("What colour is the")
@@ -55,13 +51,13 @@ def test_as_json_it_holds_every_lost_sample_and_the_texts_of_the_first(project: 
 
 
 def test_an_unknown_run_is_a_usage_error_that_names_the_known_ones(project: Path) -> None:
-    done = tracker(project, "forgetting", "nope")
+    done = run_tracker(project, "forgetting", "nope")
     assert done.returncode == 2
     assert "known runs: tiny-forgetting" in done.stderr
 
 
 def test_a_project_without_results_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
-    done = tracker(tmp_path, "forgetting")
+    done = run_tracker(tmp_path, "forgetting")
     assert done.returncode == 2
     assert "nothing is evaluated yet" in done.stderr

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
-from tests.commands import tracker, write_project
+from tests.commands import run_tracker, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.records import FORGETTING_TOML, forgetting_run
 from tests.requires import PROJECT
@@ -46,9 +46,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def gate(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).parent / "tracker"), "gate", *arguments]
-    env = OWN_ENVIRONMENT | environment
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return run_tracker(folder, "gate", *arguments, environment=OWN_ENVIRONMENT | environment)
 
 
 def test_what_was_forgotten_is_a_regression_that_names_lost_questions(project: Path) -> None:

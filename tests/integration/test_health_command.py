@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import TRACKER, tracker, write_project
+from tests.commands import TRACKER, run_tracker, tracker, write_project
 
 PATIENCE_S = 120.0
 STRICT = ("--within", "7")
@@ -36,8 +36,7 @@ def running(project: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]
 
 
 def asked(project: Path, kind: str, *options: str) -> tuple[int, str]:
-    command = [str(TRACKER), "health", kind, *options]
-    result = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    result = run_tracker(project, "health", kind, *options)
     return result.returncode, result.stdout + result.stderr
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import run_tracker
 from tests.records import FORGETTING_TOML, forgetting_run
 from tracker.api.opening import open_project
 
@@ -27,14 +28,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def tracker(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from tracker.cli.main import main; sys.argv = ['tracker', *sys.argv[1:]]; main()"
-    command = [sys.executable, "-c", code, *args]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-
-
 def test_the_report_is_written_into_the_state_folder_and_its_path_is_printed(project: Path) -> None:
-    done = tracker(project, "report")
+    done = run_tracker(project, "report")
     assert done.stderr == ""
     assert done.returncode == 0
     path = Path(done.stdout.strip())
@@ -46,7 +41,7 @@ def test_the_report_is_written_into_the_state_folder_and_its_path_is_printed(pro
 
 
 def test_a_named_run_and_another_place(project: Path, tmp_path: Path) -> None:
-    done = tracker(project, "report", "tiny-forgetting", "--output", str(tmp_path / "new" / "r.html"))
+    done = run_tracker(project, "report", "tiny-forgetting", "--output", str(tmp_path / "new" / "r.html"))
     assert done.stdout == f"{tmp_path / 'new' / 'r.html'}\n"
     assert (tmp_path / "new" / "r.html").stat().st_size > 50_000
 
@@ -54,26 +49,26 @@ def test_a_named_run_and_another_place(project: Path, tmp_path: Path) -> None:
 def test_a_checkpoint_has_a_page_of_its_own_and_the_run_links_to_it(project: Path, tmp_path: Path) -> None:
     folder = tmp_path / "pages"
     run_page = folder / "tiny-forgetting.html"
-    alone = tracker(project, "report", "700", "--output", str(folder / "alone.html"))
+    alone = run_tracker(project, "report", "700", "--output", str(folder / "alone.html"))
     assert alone.returncode == 0, alone.stderr
     assert "The whole run" not in (folder / "alone.html").read_text(encoding="utf-8")
-    tracker(project, "report", "--output", str(run_page))
-    done = tracker(project, "report", "tiny-forgetting@700")
+    run_tracker(project, "report", "--output", str(run_page))
+    done = run_tracker(project, "report", "tiny-forgetting@700")
     assert done.returncode == 0, done.stderr
     path = Path(done.stdout.strip())
     assert path.name.startswith("tiny-forgetting@700-")
     beside = folder / path.name
-    assert tracker(project, "report", "tiny-forgetting@700", "--output", str(beside)).returncode == 0
+    assert run_tracker(project, "report", "tiny-forgetting@700", "--output", str(beside)).returncode == 0
     html = beside.read_text(encoding="utf-8")
     assert '<a href="tiny-forgetting.html">The whole run</a>' in html
     assert "✗ Wrong at step 700" in html  # texts of both checkpoints come from disk
-    tracker(project, "report", "--output", str(run_page))
+    run_tracker(project, "report", "--output", str(run_page))
     assert f'<a href="{path.name}">700</a>' in run_page.read_text(encoding="utf-8")
 
 
 def test_the_pages_of_a_run_and_of_all_its_checkpoints_link_to_each_other(project: Path, tmp_path: Path) -> None:
     folder = tmp_path / "to send"
-    done = tracker(project, "report", "--checkpoints", "--output", str(folder / "run #1.html"))
+    done = run_tracker(project, "report", "--checkpoints", "--output", str(folder / "run #1.html"))
     assert (done.stdout, done.stderr) == (f"{folder / 'run #1.html'}\n", "")
     pages = {path.name for path in folder.iterdir()} - {"run #1.html"}
     of_run = (folder / "run #1.html").read_text(encoding="utf-8")
@@ -85,35 +80,35 @@ def test_the_pages_of_a_run_and_of_all_its_checkpoints_link_to_each_other(projec
 
 
 def test_all_pages_of_one_checkpoint_are_a_usage_error(project: Path) -> None:
-    done = tracker(project, "report", "700", "--checkpoints")
+    done = run_tracker(project, "report", "700", "--checkpoints")
     assert done.returncode == 2
     assert "700 names one checkpoint" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["latest", "best", "best:facts", "tiny-forgetting@best"])
 def test_every_name_of_a_checkpoint_is_taken(project: Path, tmp_path: Path, name: str) -> None:
-    done = tracker(project, "report", name, "--output", str(tmp_path / "page.html"))
+    done = run_tracker(project, "report", name, "--output", str(tmp_path / "page.html"))
     assert done.stderr == ""
     step = "1000" if name == "latest" else "600"
     assert f"<title>tiny-forgetting, step {step}: " in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_a_step_that_was_not_evaluated_is_a_usage_error_that_names_the_others(project: Path) -> None:
-    done = tracker(project, "report", "650")
+    done = run_tracker(project, "report", "650")
     assert done.returncode == 2
     assert "run tiny-forgetting has no evaluated step 650" in done.stderr
     assert "evaluated steps: 100, 200" in done.stderr
 
 
 def test_an_unknown_run_is_a_usage_error_that_names_the_known_ones(project: Path) -> None:
-    done = tracker(project, "report", "nope")
+    done = run_tracker(project, "report", "nope")
     assert done.returncode == 2
     assert "no run is called 'nope'" in done.stderr
     assert "known runs: tiny-forgetting" in done.stderr
 
 
 def test_a_place_that_cannot_be_written_is_an_infrastructure_error(project: Path) -> None:
-    done = tracker(project, "report", "--output", "/proc/nowhere/r.html")
+    done = run_tracker(project, "report", "--output", "/proc/nowhere/r.html")
     assert done.returncode == 4
     assert "the report /proc/nowhere/r.html cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
@@ -121,7 +116,7 @@ def test_a_place_that_cannot_be_written_is_an_infrastructure_error(project: Path
 
 def test_a_project_without_results_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "tracker.toml").write_text(FORGETTING_TOML, encoding="utf-8")
-    done = tracker(tmp_path, "report")
+    done = run_tracker(tmp_path, "report")
     assert done.returncode == 2
     assert "nothing is evaluated yet" in done.stderr
     assert "tracker watch" in done.stderr

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests import trainer
-from tests.watchers import FRESH, pin_as_nobody, pin_with_small_files_only
+from tests.forking import FRESH
+from tests.watchers import pin_as_nobody, pin_with_small_files_only
 from tracker.adapters.checkpoints.folder.hints import Hints
 
 Outcome = tuple[str, str] | None
