@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?")
 _MAX_EXPONENT = 64
 """Beyond it every limit is reached, and a float would overflow."""
 
@@ -34,12 +36,12 @@ def retry_after_s(header: str, now: datetime, *, longest_s: float) -> float | No
     """Return what an HTTP header Retry-After asks for, in seconds from `now`; None where it says nothing sensible.
 
     Args:
-        header: a number of seconds or a date.
+        header: a number of seconds, with decimals where a server sends them, or a date.
         now: with a time zone.
         longest_s: what is obeyed at most.
     """
     text = header.strip()
-    if text.isascii() and text.isdigit():
+    if _SECONDS.fullmatch(text):
         return min(float(text), longest_s)
     try:
         seconds = (parsedate_to_datetime(text) - now).total_seconds()

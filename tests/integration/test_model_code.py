@@ -15,7 +15,7 @@ from eval_jobs.errors import EvaluateError
 from eval_jobs.evaluate.common.child_process import ChildProcess
 from eval_jobs.evaluate.common.protocol import Message, error_of
 from eval_jobs.evaluate.common.task_config import LocalData, benchmark_task, evaluate_request
-from eval_jobs.evaluate.data.mirror import open_mirror
+from eval_jobs.evaluate.data.dataset_cache import open_cached_dataset
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator
 from eval_jobs.types import Benchmark, Endpoint
 from tests.evaluating import AT_ONCE, ask, endpoint_of, suite_of
@@ -77,9 +77,9 @@ def test_the_evaluator_itself_runs_no_code_when_it_is_asked_to(data: Path, tmp_p
 
 def request_for(benchmark: Benchmark, endpoint: Endpoint, folder: Path) -> Message:
     """Return what the evaluator's child would be asked for a benchmark that nobody has looked at."""
-    suite, mirror = suite_of(benchmark), open_mirror(benchmark, folder / "mirror")
-    assert mirror is not None
-    data = LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
+    suite, cached = suite_of(benchmark), open_cached_dataset(benchmark, folder / "cached")
+    assert cached is not None
+    data = LocalData(folder=str(cached.folder), subsets=cached.subsets)
     task = benchmark_task(benchmark, suite, endpoint, folder=str(folder / "run"), data=data)
     return evaluate_request(suite, endpoint, [task]) | {"retry_policy": asdict(AT_ONCE)}
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import email.utils
-import math
-import time
+from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Protocol, runtime_checkable
 
 import httpx
 
+from eval_jobs.backoff import retry_after_s
 from eval_jobs.evaluate.asking.retry_policy import RetryPolicy
 
 MAX_RETRY_AFTER_S = 60.0
@@ -103,12 +102,8 @@ def retry_after_of(error: Exception) -> float:
     reply = _refusal(error)
     if reply is None:
         return 0.0
-    text = reply.response.headers.get("retry-after", "")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = _until(text)
-    return max(0.0, min(seconds, MAX_RETRY_AFTER_S)) if not math.isnan(seconds) else 0.0
+    header = reply.response.headers.get("retry-after", "")
+    return retry_after_s(header, datetime.now(UTC), longest_s=MAX_RETRY_AFTER_S) or 0.0
 
 
 # --- private
@@ -117,10 +112,3 @@ def retry_after_of(error: Exception) -> float:
 def _refusal(error: Exception) -> ServerReply | None:
     """Return the error where the server answered with no success: a body that breaks the client came with one."""
     return error if isinstance(error, ServerReply) and error.status_code >= 300 else None
-
-
-def _until(date: str) -> float:
-    try:
-        return email.utils.parsedate_to_datetime(date).timestamp() - time.time()
-    except ValueError:
-        return 0.0

@@ -3,7 +3,8 @@
 evaluator = EvalScopeEvaluator(state / "evaluations")
 outcomes = evaluator.evaluate(suite, endpoint, plan_id=plan.id, progress=print)
 
-benchmark + data -> own copy (mirror) -> request (task_config) -> child -> files in the run's folder -> scores (parse)
+benchmark + data -> own copy (dataset_cache) -> request (task_config) -> child -> files in the run's folder
+-> scores (parse)
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from eval_jobs.evaluate.common.task_config import (
     max_tokens,
     run_folder,
 )
+from eval_jobs.evaluate.data.dataset_cache import open_cached_dataset
 from eval_jobs.evaluate.data.known_benchmarks import check_name
-from eval_jobs.evaluate.data.mirror import open_mirror
 from eval_jobs.evaluate.evalscope.sample_counts import SampleCounts
 from eval_jobs.host.plan_lock import WAITS, held
 from eval_jobs.identity import benchmark_fingerprint
@@ -140,8 +141,8 @@ class EvalScopeEvaluator:
     def _task(self, benchmark: Benchmark, suite: Suite, endpoint: Endpoint, plan_id: str) -> _Task:
         check_name(benchmark.adapter)
         _check_key(endpoint)
-        mirror = open_mirror(benchmark, self.work_dir / "data")
-        data = None if mirror is None else LocalData(folder=str(mirror.folder), subsets=mirror.subsets)
+        cached = open_cached_dataset(benchmark, self.work_dir / "data")
+        data = None if cached is None else LocalData(folder=str(cached.folder), subsets=cached.subsets)
         folder = self.work_dir / "runs" / run_folder(benchmark, suite, plan_id)
         message = benchmark_task(benchmark, suite, endpoint, folder=str(folder), data=data)
         fingerprint = benchmark_fingerprint(benchmark, suite)

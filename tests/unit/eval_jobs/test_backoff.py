@@ -20,11 +20,13 @@ def test_waiting_grows_to_its_limit_and_never_below_what_was_asked_for() -> None
     ("header", "seconds"),
     [
         ("17", 17.0),
+        ("1.5", 1.5),
         ("Sun, 01 Feb 2026 13:01:30 GMT", 90.0),
         ("Sun, 01 Feb 2026 12:00:00 GMT", 0.0),
         ("99999999999", 86400.0),
         ("", None),
         ("-5", None),
+        ("inf", None),
         ("soon", None),
         ("\u0661\u0667", None),
     ],

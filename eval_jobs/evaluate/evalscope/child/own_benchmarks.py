@@ -27,7 +27,7 @@ class Exact(DefaultDataAdapter):  # type: ignore[misc]
     """A question and its answer, scored by `scoring.exact_score`."""
 
     def load_from_disk(self, **_: object) -> tuple[DatasetDict, None]:
-        """Read `<subset>_test.jsonl` as `mirror` writes it."""
+        """Read `<subset>_test.jsonl` as `dataset_cache` writes it."""
         loaded: tuple[DatasetDict, None] = super().load_from_disk(use_local_loader=True)
         return loaded
 
@@ -53,7 +53,7 @@ class Choice(MultiChoiceAdapter):  # type: ignore[misc]
     """A question with choices, answered by a letter, read by `scoring.chosen_letter`."""
 
     def load_from_disk(self, **_: object) -> tuple[DatasetDict, None]:
-        """Read `<subset>_test.jsonl` as `mirror` writes it."""
+        """Read `<subset>_test.jsonl` as `dataset_cache` writes it."""
         loaded: tuple[DatasetDict, None] = super().load_from_disk(use_local_loader=True)
         return loaded
 

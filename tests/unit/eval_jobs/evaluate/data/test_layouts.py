@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import BadData
+from eval_jobs.evaluate.data.dataset_cache import CachedDataset, open_cached_dataset
 from eval_jobs.evaluate.data.files import check_benchmark
-from eval_jobs.evaluate.data.mirror import Mirror, open_mirror
 from eval_jobs.types import Benchmark
 from tests.requires import shared_data
 
@@ -26,28 +26,28 @@ def folder(root: Path, files: Mapping[str, str]) -> Path:
     return root
 
 
-def mirrored(tmp_path: Path, adapter: str, files: Mapping[str, str]) -> Mirror:
+def cached_copy(tmp_path: Path, adapter: str, files: Mapping[str, str]) -> CachedDataset:
     data = folder(tmp_path / "data", files)
     benchmark = Benchmark(name="b", adapter=adapter, data=str(data), few_shot=0)
     check_benchmark(benchmark)
-    mirror = open_mirror(benchmark, tmp_path / "mirrors")
-    assert mirror is not None
-    return mirror
+    cached = open_cached_dataset(benchmark, tmp_path / "cache")
+    assert cached is not None
+    return cached
 
 
-def rows(mirror: Mirror, name: str) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (mirror.folder / name).read_text(encoding="utf-8").splitlines()]
+def rows(cached: CachedDataset, name: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (cached.folder / name).read_text(encoding="utf-8").splitlines()]
 
 
 def test_gsm8k_gets_a_header_that_names_its_splits(tmp_path: Path) -> None:
     row = json.dumps({"question": "q", "answer": "so #### 4", "extra": 1})
-    mirror = mirrored(tmp_path, "gsm8k", {"test.jsonl": row, "train.jsonl": row, "SOURCE.md": "x"})
-    assert rows(mirror, "main_test.jsonl") == [{"question": "q", "answer": "so #### 4"}]
-    assert (mirror.folder / "README.md").read_text() == (
+    cached = cached_copy(tmp_path, "gsm8k", {"test.jsonl": row, "train.jsonl": row, "SOURCE.md": "x"})
+    assert rows(cached, "main_test.jsonl") == [{"question": "q", "answer": "so #### 4"}]
+    assert (cached.folder / "README.md").read_text() == (
         "---\nconfigs:\n- config_name: main\n  data_files:\n  - split: test\n    path: main_test.jsonl\n"
         "  - split: train\n    path: main_train.jsonl\n---\n"
     )
-    assert mirror.subsets == ("main",)
+    assert cached.subsets == ("main",)
 
 
 def test_mmlu_is_read_from_rows_and_from_the_original_csv(tmp_path: Path) -> None:
@@ -56,12 +56,12 @@ def test_mmlu_is_read_from_rows_and_from_the_original_csv(tmp_path: Path) -> Non
         "test/world_religions_test.csv": '"Who, then?",w,x,y,z,D\n',
         "dev/world_religions_dev.csv": "question,A,B,C,D,answer\nWho?,w,x,y,z,A\n",
     }
-    mirror = mirrored(tmp_path, "mmlu", files)
-    assert rows(mirror, "all_test.jsonl") == [
+    cached = cached_copy(tmp_path, "mmlu", files)
+    assert rows(cached, "all_test.jsonl") == [
         MMLU_ROW,
         {"question": "Who, then?", "subject": "world_religions", "choices": ["w", "x", "y", "z"], "answer": 3},
     ]
-    assert rows(mirror, "all_dev.jsonl")[0]["answer"] == 0
+    assert rows(cached, "all_dev.jsonl")[0]["answer"] == 0
 
 
 def test_arc_uses_the_validation_split_where_there_is_no_test_split(tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_arc_uses_the_validation_split_where_there_is_no_test_split(tmp_path: Pa
         "ARC-Challenge-Test.jsonl": json.dumps(official),
         "ARC-Challenge-Dev.jsonl": json.dumps(official),
     }
-    mirror = mirrored(tmp_path, "arc", files)
-    assert mirror.subsets == ("ARC-Challenge", "ARC-Easy")
-    assert rows(mirror, "ARC-Easy_test.jsonl")[0]["answerKey"] == "B"
-    assert rows(mirror, "ARC-Challenge_test.jsonl") == [
+    cached = cached_copy(tmp_path, "arc", files)
+    assert cached.subsets == ("ARC-Challenge", "ARC-Easy")
+    assert rows(cached, "ARC-Easy_test.jsonl")[0]["answerKey"] == "B"
+    assert rows(cached, "ARC-Challenge_test.jsonl") == [
         {"id": "x2", "question": "q", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "B"}
     ]
-    assert len(rows(mirror, "ARC-Challenge_validation.jsonl")) == 1
+    assert len(rows(cached, "ARC-Challenge_validation.jsonl")) == 1
 
 
 def test_bbh_has_a_subset_per_task_file(tmp_path: Path) -> None:
@@ -90,29 +90,29 @@ def test_bbh_has_a_subset_per_task_file(tmp_path: Path) -> None:
         "boolean_expressions.json": json.dumps({"canary": "c", "examples": [row]}),
         "navigate.jsonl": json.dumps(row),
     }
-    mirror = mirrored(tmp_path, "bbh", files)
-    assert mirror.subsets == ("boolean_expressions", "navigate")
-    assert rows(mirror, "navigate_test.jsonl") == [row]
+    cached = cached_copy(tmp_path, "bbh", files)
+    assert cached.subsets == ("boolean_expressions", "navigate")
+    assert rows(cached, "navigate_test.jsonl") == [row]
 
 
 def test_truthful_qa_is_read_from_its_csv_and_from_its_json(tmp_path: Path) -> None:
     csv = 'Question,Best Answer,Correct Answers,Incorrect Answers\nWhy?,Because,"Because; So","No; Never; "\n'
-    mirror = mirrored(tmp_path / "csv", "truthful_qa", {"TruthfulQA.csv": csv})
-    (row,) = rows(mirror, "multiple_choice_validation.jsonl")
+    cached = cached_copy(tmp_path / "csv", "truthful_qa", {"TruthfulQA.csv": csv})
+    (row,) = rows(cached, "multiple_choice_validation.jsonl")
     assert row["mc1_targets"] == {"choices": ["Because", "No", "Never"], "labels": [1, 0, 0]}
     assert row["mc2_targets"] == {"choices": ["Because", "So", "No", "Never"], "labels": [1, 1, 0, 0]}
     original = [{"question": "Why?", "mc1_targets": {"Because": 1, "No": 0}, "mc2_targets": {"So": 1, "No": 0}}]
-    mirror = mirrored(tmp_path / "json", "truthful_qa", {"mc_task.json": json.dumps(original)})
-    (row,) = rows(mirror, "multiple_choice_validation.jsonl")
+    cached = cached_copy(tmp_path / "json", "truthful_qa", {"mc_task.json": json.dumps(original)})
+    (row,) = rows(cached, "multiple_choice_validation.jsonl")
     assert row["mc1_targets"] == {"choices": ["Because", "No"], "labels": [1, 0]}
 
 
 def test_cmmlu_and_ceval_are_read_from_their_csv_files(tmp_path: Path) -> None:
-    cmmlu = mirrored(tmp_path / "1", "cmmlu", {"test/agronomy.csv": ",Question,A,B,C,D,Answer\n0,q,w,x,y,z,C\n"})
+    cmmlu = cached_copy(tmp_path / "1", "cmmlu", {"test/agronomy.csv": ",Question,A,B,C,D,Answer\n0,q,w,x,y,z,C\n"})
     assert rows(cmmlu, "default_test.jsonl") == [
         {"question": "q", "choices": ["(A) w", "(B) x", "(C) y", "(D) z"], "answer": "(C)", "category": "agronomy"}
     ]
-    ceval = mirrored(tmp_path / "2", "ceval", {"val/law_val.csv": "id,question,A,B,C,D,answer\n0,q,w,x,y,z,C\n"})
+    ceval = cached_copy(tmp_path / "2", "ceval", {"val/law_val.csv": "id,question,A,B,C,D,answer\n0,q,w,x,y,z,C\n"})
     assert ceval.subsets == ("law",)
     assert rows(ceval, "law_val.jsonl")[0]["answer"] == "C"
 
@@ -123,10 +123,10 @@ def test_a_folder_that_describes_itself_is_copied_as_it_is(tmp_path: Path) -> No
         "main/test.jsonl": "anything",
         "dataset_infos.json": "{}",
     }
-    mirror = mirrored(tmp_path, "gsm8k", files)
-    copied = {str(p.relative_to(mirror.folder)): p.read_text() for p in mirror.folder.rglob("*") if p.is_file()}
+    cached = cached_copy(tmp_path, "gsm8k", files)
+    copied = {str(p.relative_to(cached.folder)): p.read_text() for p in cached.folder.rglob("*") if p.is_file()}
     assert copied == files
-    assert mirror.subsets == ()
+    assert cached.subsets == ()
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_examples_that_the_folder_cannot_give_are_missed_before_anything_is_serv
 def test_the_real_files_are_read_to_the_last_row(tmp_path: Path, adapter: str, name: str, n_rows: int) -> None:
     data = shared_data(f"benchmarks/{name}")
     before = sorted(p.stat().st_mtime_ns for p in data.rglob("*"))
-    mirror = open_mirror(Benchmark(name="b", adapter=adapter, data=str(data)), tmp_path)
-    assert mirror is not None
-    evaluated = [p for p in mirror.folder.glob("*.jsonl") if not p.stem.endswith("_dev")]
+    cached = open_cached_dataset(Benchmark(name="b", adapter=adapter, data=str(data)), tmp_path)
+    assert cached is not None
+    evaluated = [p for p in cached.folder.glob("*.jsonl") if not p.stem.endswith("_dev")]
     assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in evaluated) == n_rows
     assert sorted(p.stat().st_mtime_ns for p in data.rglob("*")) == before

@@ -23,14 +23,15 @@ from eval_jobs.evaluate.data.rows import Item
 from eval_jobs.host.storage import storage_error
 from eval_jobs.types import Benchmark
 
-MIRROR_VERSION = 1
+CACHE_VERSION = 1
 """Raised whenever the copies are written in another way."""
 MANIFEST = "mirror.json"
+"""As in the copies that are there."""
 OWN_SPLIT = "test"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mirror:
+class CachedDataset:
     """A finished copy."""
 
     folder: Path
@@ -38,7 +39,7 @@ class Mirror:
     """What there is to evaluate; () when only EvalScope can tell."""
 
 
-def open_mirror(benchmark: Benchmark, folder: Path) -> Mirror | None:
+def open_cached_dataset(benchmark: Benchmark, folder: Path) -> CachedDataset | None:
     """Return the copy of the benchmark's data below `folder`, made now if need be; None for a benchmark without data.
 
     Raises:
@@ -48,12 +49,12 @@ def open_mirror(benchmark: Benchmark, folder: Path) -> Mirror | None:
     if benchmark.data is None:
         return None
     digest = benchmark.data_digest or read_data_digest(benchmark.data)
-    final = folder / f"{benchmark.adapter}-{digest[:32]}-v{MIRROR_VERSION}"
+    final = folder / f"{benchmark.adapter}-{digest[:32]}-v{CACHE_VERSION}"
     if not (final / MANIFEST).is_file():
         _check_unchanged(benchmark, digest)
         _write(benchmark, final)
     manifest = json.loads((final / MANIFEST).read_text(encoding="utf-8"))
-    return Mirror(folder=_data_folder(final, final), subsets=tuple(manifest["subsets"]))
+    return CachedDataset(folder=_data_folder(final, final), subsets=tuple(manifest["subsets"]))
 
 
 # --- private
