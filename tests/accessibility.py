@@ -4,8 +4,6 @@ assert page.evaluate(BARRIERS) == []        # names, captions, text alternatives
 assert barriers_of_keyboard(page) == []     # everything is reached, and seen to be reached
 """
 
-from __future__ import annotations
-
 from playwright.sync_api import Page
 
 BARRIERS = """() => {

@@ -1,7 +1,5 @@
 """Messages for the tests of channels: an ordinary one, a huge one, and one whose foreign text is an attack."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

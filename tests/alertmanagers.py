@@ -1,7 +1,5 @@
 """A real Alertmanager from Debian, which keeps what it knows in a folder and forgets its alerts when it ends."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Alerts for tests."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind

@@ -8,8 +8,6 @@
 Errors that the page itself throws are collected and fail the test when the page is closed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A real S3 server, an uploader in the trainer's place, and sources over it that look when the test says so."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import uuid

@@ -1,7 +1,5 @@
 """A calibration as `tracker calibrate` asks for it, in worlds that people build for other things."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Channels of every kind over services on this machine, opened as a project opens them."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

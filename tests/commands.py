@@ -5,8 +5,6 @@
 Each call is a process of its own, forked from one that has imported what commands import: that takes seconds.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib
 import json

@@ -1,7 +1,5 @@
 """What a suspicious result was held against."""
 
-from __future__ import annotations
-
 from tracker.domain.records.types import Baseline, Comparison
 
 

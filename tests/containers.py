@@ -10,8 +10,6 @@ not the same: PostgreSQL is the system's (started as its image starts it), the S
 this one, and all services share one network of their own.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What `make test` takes a sample of and `make test-deep` does in full: kills at every moment, long simulations."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Shared by tests that run the real evaluator: its session-wide process, endpoints, data files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

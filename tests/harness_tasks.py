@@ -1,7 +1,5 @@
 """Tasks of lm-evaluation-harness over files of this machine, and its evaluator as a worker opens it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

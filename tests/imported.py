@@ -1,7 +1,5 @@
 """Result files as other programs write them, small and of our own making."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@
 subsets, answers of `sums` that got longer, losses that were accepted, and latency verdicts with a reference.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

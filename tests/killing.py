@@ -11,8 +11,6 @@ A killed process runs no `finally`: once killed, every further line of these mod
 has left all of them.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 A new store is a copy of one whose tables were created once: creating them takes seconds.
 """
 
-from __future__ import annotations
-
 import atexit
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Installs packages that extend the tracker, as a person does, into a folder of their own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

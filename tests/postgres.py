@@ -4,8 +4,6 @@ with shared(PostgresServer) as server:
     url = server.new_database()
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

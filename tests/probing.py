@@ -1,7 +1,5 @@
 """What tests of the probe ask, and whom."""
 
-from __future__ import annotations
-
 from eval_jobs.types import Endpoint, EngineInfo, ProbeLoad
 from tests.fakes.openai_server import Answer, OpenAIServer, Reply
 

@@ -5,8 +5,6 @@ only `reversal` is trained and the first two are lost. `wide_run()` is 200 check
 Everything is a pure function of its arguments.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Recorded runs as a report gets them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

@@ -3,8 +3,6 @@
 Under TRACKER_TEST_REQUIRE_ALL=1 nothing may skip: a missing part fails the test that needs it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

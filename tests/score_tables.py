@@ -1,7 +1,5 @@
 """What `RunScores` holds, as plain dictionaries, and the same made from records with loops: the two must agree."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

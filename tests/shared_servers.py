@@ -8,8 +8,6 @@
 They run in folders below one that `begin` makes, and end when the run ends.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

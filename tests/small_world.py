@@ -5,8 +5,6 @@ what lies behind the outbox are fakes, and now and then fail. `live` runs until 
 called again on the same folder. What it leaves does not depend on how often that happened: `left` says what that is.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

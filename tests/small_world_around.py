@@ -1,7 +1,5 @@
 """What lies around the small world of `tests.small_world`: a tracking store and channels that fail once, or always."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

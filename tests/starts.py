@@ -3,8 +3,6 @@
 What tests start is noted by its starter; what the product starts is counted by the logs that it leaves.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections import Counter

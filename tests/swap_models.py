@@ -1,7 +1,5 @@
 """Variants of the tiny model that an engine may or may not take in place of another."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Mapping

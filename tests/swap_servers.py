@@ -6,8 +6,6 @@
 Started by hand and not through the engine's port: what is tested is the swap itself.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """Sweeps, turns and results for tests, made up without a model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace

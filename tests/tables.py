@@ -1,7 +1,5 @@
 """Opens databases in processes of their own, which import little."""
 
-from __future__ import annotations
-
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.migrate_sql import QUEUE_TABLES, TableHistory, bring_up_to_date
 from tracker.adapters.database.tables import TRACKER_TABLES

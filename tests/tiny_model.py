@@ -7,8 +7,6 @@ Two layers of 64 in fp32 with untied embeddings and a character-level tokenizer 
 drawn widely enough that two seeds answer differently. Written by hand: importing torch takes longer than all the rest.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

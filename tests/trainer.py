@@ -4,8 +4,6 @@ save(output_dir, 10, seed=1, keep=2)
 python -m tests.trainer OUTPUT_DIR --saves 40 --pause 0.3 --keep 2 --pins FOLDER
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Verdicts on made-up records by a simple rule of this file: tests of what shows them do not depend on the judge."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@
 The only one on plain weights in a run: `served`, `server` and others of tests/integration are it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """An engine on the stand-in for vLLM, and what tests of its warmth ask of it."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterator, Mapping

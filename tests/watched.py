@@ -1,7 +1,5 @@
 """A source over folders that a test writes by hand, on a clock that stands still until it is moved."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Watchers as processes of their own, which a test may kill or put under limits."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """Budgets of the code: what grows past them is split, not excused."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator

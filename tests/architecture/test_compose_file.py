@@ -1,7 +1,5 @@
 """docker-compose.yml and docker/ hold together: the schema, every name, setting and path, and who may do what."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What keeps a change out: the workflow, the hooks before a commit, and the form of the changelog."""
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

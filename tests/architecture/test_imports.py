@@ -1,7 +1,5 @@
 """The import contracts of pyproject.toml hold, and each one really breaks when it is broken on purpose."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Rules that have one home: nobody else decides them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What the wheel needs and holds."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

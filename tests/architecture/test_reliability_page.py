@@ -1,7 +1,5 @@
 """docs/reliability.md promises: every row names a test that exists."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

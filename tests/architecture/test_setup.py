@@ -1,7 +1,5 @@
 """Where the set-up takes torch's CPU wheel from: pip's own find-links where that is set, else PyTorch's CPU index."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What the type checker cannot see, or could not help with, does not stand in the product."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The walks that docs/how-it-works.md shows to whoever reads the code for the first time."""
 
-from __future__ import annotations
-
 import ast
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Servers that several contract suites share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

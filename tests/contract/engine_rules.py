@@ -1,7 +1,5 @@
 """The rules of `Engine.serving`, as one function for every adapter."""
 
-from __future__ import annotations
-
 import socket
 
 import openai

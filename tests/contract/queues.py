@@ -1,7 +1,5 @@
 """What the suites of the queue share: plans, times, and a worker in one line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

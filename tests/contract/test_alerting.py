@@ -1,7 +1,5 @@
 """The rules of `ports.Alerting`, over the fake and the outbox in SQLite and PostgreSQL."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The rules of `ports.Clock`, over the fake and the system's."""
 
-from __future__ import annotations
-
 from datetime import UTC, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules of `tracker.ports.CurveReader`, for the fake and for the trainer's files."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import replace

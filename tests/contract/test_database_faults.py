@@ -1,7 +1,5 @@
 """What is wrong with a database is one of our errors, which says whether waiting helps; then it works again."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import resource

@@ -3,8 +3,6 @@
 The real vLLM goes through the same rules in tests/integration/test_vllm.py, on one start for all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rules of the Evaluator port, over the fake and over the real child process with a scripted server."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Whoever makes a part of his own does the same: import the rules, and bring the fixture that they take.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The rules of `ports.History` about calibrations, over the fake, SQLite and PostgreSQL."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 

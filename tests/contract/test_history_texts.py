@@ -1,7 +1,5 @@
 """Answers as texts may be forgotten, scores may not: the rules of `ports.History`, over the fake and both databases."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

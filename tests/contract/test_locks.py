@@ -1,7 +1,5 @@
 """The rules of locks and of `ports.Lead`, over SQLite and PostgreSQL: one process holds each, until it ends."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

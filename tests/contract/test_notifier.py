@@ -1,7 +1,5 @@
 """What every channel to people promises, over services that refuse what the real ones refuse."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterator

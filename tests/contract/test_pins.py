@@ -1,7 +1,5 @@
 """The rules of `ports.Pins`, on pins that a real source published."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The probe's client process: started once, replaced when it dies, gone with its prober."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import subprocess

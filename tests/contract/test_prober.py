@@ -1,7 +1,5 @@
 """The rules of `ports.Prober`, over the fake and the real one, which is pointed at a scripted server."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

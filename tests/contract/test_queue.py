@@ -1,7 +1,5 @@
 """The rules of `ports.Queue`, over the fake, SQLite and PostgreSQL: one plan's way. See also test_queue_*.py."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Workers that go away, and plans that bring them down: `ports.Queue` over the fake, SQLite and PostgreSQL."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """PostgreSQL goes down in the middle of everything, again and again: no plan is lost, none is finished twice."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """What the database does for each question: a search in an index, never a look at every plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

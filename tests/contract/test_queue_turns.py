@@ -1,7 +1,5 @@
 """Whose turn it is, and what is skipped: the rules of `ports.Queue` over the fake, SQLite and PostgreSQL."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules of `tracker.ports.CheckpointSource`, for the fake, for the file system and for buckets."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The rules of `ports.Sweeps`, over the fake, SQLite and PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Sweeps on a real database: many watchers at the same moment, and the queue behind them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Databases of every version are opened: new ones, those of an older program, and those of a newer one."""
 
-from __future__ import annotations
-
 import multiprocessing
 import shutil
 import signal

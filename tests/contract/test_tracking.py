@@ -1,7 +1,5 @@
 """The rules of `ports.Tracking`, over the fake, the outbox (SQLite, PostgreSQL) and the outbox before a real MLflow."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

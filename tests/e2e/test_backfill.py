@@ -1,7 +1,5 @@
 """`tracker backfill` as a user calls it: checkpoints that nobody trains any more, a scripted server, real workers."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Bad input gets one clear message: what, where, what to do. The watcher goes on with the next checkpoint."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`tracker bisect` beside a running `tracker watch`: both want the same checkpoints; nothing is asked twice or lost."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

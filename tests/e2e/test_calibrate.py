@@ -1,7 +1,5 @@
 """`tracker calibrate` as a user has it: real workers, the real evaluator, a server whose answers flip as we know."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

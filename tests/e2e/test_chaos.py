@@ -1,7 +1,5 @@
 """The benchmark of kills, short: processes and single lines are killed, and nothing may be lost, doubled or misread."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

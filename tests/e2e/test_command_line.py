@@ -1,7 +1,5 @@
 """The command line as a user has it: every command on one project, a server that others run, real everything else."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

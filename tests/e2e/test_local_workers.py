@@ -1,7 +1,5 @@
 """Workers that die again and again: real processes, killed from outside."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The whole loop: folders of a training run in, verdicts and MLflow out, with a server that others run between."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Packages that bring an engine, an evaluator, a channel and a checkpoint source, used and broken in every way."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

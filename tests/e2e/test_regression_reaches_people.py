@@ -3,8 +3,6 @@
 Every part is a process of its own; the chat service is a strict one of ours, because the real one is somebody else's.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Screens and `tracker bisect` as a user has them: real workers, the real evaluator, a server that forgets."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter

@@ -5,8 +5,6 @@ MLflow store, all that was printed with `--debug`, the report, the command lines
 environment of the processes that have no use for a password.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """`tracker sweep` as a user has it: real workers and the real evaluator, and a server whose answers we know."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

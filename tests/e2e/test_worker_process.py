@@ -1,7 +1,5 @@
 """Real worker processes on a real queue, evaluating a scripted endpoint: killed, stopped, orphaned, restarted."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

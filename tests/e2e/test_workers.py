@@ -1,7 +1,5 @@
 """Workers and watchers as separate processes on one database: PostgreSQL with a password, or SQLite."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

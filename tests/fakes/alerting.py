@@ -1,7 +1,5 @@
 """Alerting in memory, and a channel that keeps what it was told."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

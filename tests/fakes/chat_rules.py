@@ -1,7 +1,5 @@
 """What each service takes and how it answers, as it documents it; see `chat_services`."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

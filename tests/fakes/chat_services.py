@@ -6,8 +6,6 @@
 A service answers by its rules, by the next of `faults`, or not at all once it is stopped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """A clock that stands still until it is told to move; sleeping moves it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 

@@ -3,8 +3,6 @@
 It knows the answers that stand in MODEL/answers.txt, one `question=answer` a line.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from pathlib import Path

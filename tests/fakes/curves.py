@@ -1,7 +1,5 @@
 """Training curves in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 

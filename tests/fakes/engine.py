@@ -1,7 +1,5 @@
 """An engine that serves nothing itself: it hands out an endpoint that it was given."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """An evaluator without EvalScope, a server or a process: it asks a function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from eval_jobs.errors import TrackerError

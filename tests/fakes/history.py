@@ -1,7 +1,5 @@
 """A history in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 

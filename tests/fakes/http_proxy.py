@@ -7,8 +7,6 @@
 Requests are counted from 0, and from 0 again after `restart_count`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import Future

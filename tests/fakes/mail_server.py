@@ -4,8 +4,6 @@ with MailServer(users={"bot": "password"}) as server:
     ...  # send to server.port; then look at server.mails
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """What a client asks the scripted server, and what it can be told to answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto

@@ -7,8 +7,6 @@ Speaks /v1/models, /v1/chat/completions, /v1/completions (with and without strea
 One token is one piece of `Reply.tokens` (default: the words of `Reply.text`), one streamed event each.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A prober that measures nothing: it answers with fixed figures, or fails, as told."""
 
-from __future__ import annotations
-
 from eval_jobs.errors import TrackerError
 from eval_jobs.probe.latency import Measurement, Timeline, summarize
 from eval_jobs.types import Endpoint, ProbeLoad, ProbeResult

@@ -1,7 +1,5 @@
 """A queue in memory, with the rules of the real one."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable

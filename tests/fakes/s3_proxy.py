@@ -1,7 +1,5 @@
 """The faulty proxy in front of an S3 server: it knows what was asked for, and cuts true answers in the middle."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from aiohttp import web

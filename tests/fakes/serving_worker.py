@@ -5,8 +5,6 @@
 Writes `starting`, then `serving BASE_URL MODEL` to standard output, one line each.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -27,8 +27,6 @@ Modes (`--stand-in MODE`, or GET /mode/MODE later):
 GET /die ends it, GET /state shows what was asked of it. Only the standard library, without the test environment.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A checkpoint source in memory: the test says what the trainer did."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from eval_jobs.types import Checkpoint

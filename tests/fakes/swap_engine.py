@@ -5,8 +5,6 @@ with SwapEngine(says={"/pause": [(500, {"error": "no"})]}) as engine:
     assert engine.asked == [...]
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

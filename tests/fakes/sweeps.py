@@ -1,7 +1,5 @@
 """The sweeps of a run in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from datetime import datetime
 

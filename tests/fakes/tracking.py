@@ -1,7 +1,5 @@
 """A tracking store in memory, and the sink that an outbox delivers to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from eval_jobs.errors import StoreError, TrackingUnreachable

@@ -9,8 +9,6 @@ changes it, GET /die ends it, GET /environment shows what it was given, GET /sta
 Only the standard library, because it runs without the test environment.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

@@ -9,8 +9,6 @@ Modes: `nan`, `alike` (all weights answer the same), `scrambled`, `stuck`, `othe
 `swap-dies`, `swap-fails`, `swap-changes-nothing`.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

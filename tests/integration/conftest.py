@@ -1,7 +1,5 @@
 """Shared by integration tests: the real vLLM server on one checkpoint, and the browser."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

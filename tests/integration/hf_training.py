@@ -5,8 +5,6 @@
 The first saves its whole state into `v0-whole`, the second only the model, in shards, into `v1-shards`.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A process of a real vLLM is killed while it answers, with others around that are called like it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What an engine has running and lying about: its live processes and its pid file."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -3,8 +3,6 @@
 python -m tests.integration.model_zoo FOLDER KIND...
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

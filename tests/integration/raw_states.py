@@ -1,7 +1,5 @@
 """The states of `raw_training`, made once for all tests that read them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

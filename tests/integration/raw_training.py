@@ -13,8 +13,6 @@ FOLDER/merged                   what accelerate's merge_fsdp_weights makes of ou
 FOLDER/expected/<kind>.safetensors   the trained weights, gathered by other means than those that are tested
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A tracker over a raw training state, as a process of its own that is killed at a chosen change to its pins."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

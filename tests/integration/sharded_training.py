@@ -3,8 +3,6 @@
 python -m tests.integration.sharded_training OUTPUT_DIR PINS --saves 8 --pause 1
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Alerts on a real Alertmanager: seen with their labels, over when they are over, and there again after it forgot."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

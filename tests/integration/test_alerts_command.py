@@ -1,7 +1,5 @@
 """`tracker alerts`, `tracker silence` and `tracker accept` as a user calls them, with a strict chat service behind."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Whole models of many architectures, as transformers saves them, pass; any missing tensor of a layer is named."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """An endpoint that answers too little: from the real evaluator to the alert, a blind spot and never a score."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from eval_jobs.evaluate.evalscope.evaluator import EvalScopeEvaluator

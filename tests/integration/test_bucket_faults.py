@@ -1,7 +1,5 @@
 """An S3 server that is slow, busy, refuses, cuts or is another one, and kills in the middle of a download."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import subprocess

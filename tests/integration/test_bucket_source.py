@@ -1,7 +1,5 @@
 """Checkpoints in a real S3 server: found whatever the order of their objects, and downloaded whole."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess

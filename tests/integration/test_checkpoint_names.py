@@ -1,7 +1,5 @@
 """How commands name checkpoints, over a history on disk and a real MLflow registry."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path

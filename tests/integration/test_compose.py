@@ -4,8 +4,6 @@ The commands, environments, secrets, volumes, users, read-only roots, health che
 files that are shipped; nothing in them is replaced.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

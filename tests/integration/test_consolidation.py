@@ -1,7 +1,5 @@
 """Training states that the frameworks wrote become safetensors that hold the very same weights."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """Discovery beside real writers: a stock Hugging Face Trainer, a fast one with rotation, and kills at every line."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

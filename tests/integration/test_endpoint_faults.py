@@ -1,7 +1,5 @@
 """The real evaluator against an endpoint that answers badly: asked again, resumed, and never a wrong answer."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import Counter

@@ -1,7 +1,5 @@
 """`tracker engine status` beside an engine that runs, on the stand-in for vLLM."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

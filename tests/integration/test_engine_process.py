@@ -1,7 +1,5 @@
 """Starting, stopping and finding engines as real processes, with a stand-in for vLLM that starts in 50 ms."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

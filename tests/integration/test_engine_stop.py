@@ -1,7 +1,5 @@
 """Stopping an engine that has not answered yet, and a stop that a signal interrupts, on the stand-in for vLLM."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

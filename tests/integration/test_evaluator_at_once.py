@@ -1,7 +1,5 @@
 """The real evaluator with several benchmarks at once: one budget, each fails alone, and its process stays small."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

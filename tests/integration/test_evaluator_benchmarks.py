@@ -1,7 +1,5 @@
 """Real benchmarks through EvalScope's own adapters: on a scripted server for the scores, on vLLM for the rest."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The real evaluator on a disk that is full, or that it may not write on: never a wrong answer, and nothing lost."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The real EvalScope child against a server that fails in every way: a failure is never a wrong answer."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -5,8 +5,6 @@ has had a few; then it lives on, and everything that it left is compared. Lines 
 the statements, but with TRACKER_TEST_DEEP=1.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

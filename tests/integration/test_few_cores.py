@@ -1,7 +1,5 @@
 """An engine and its clients on two cores: who is put where, as real processes see it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

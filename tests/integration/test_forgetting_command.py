@@ -1,7 +1,5 @@
 """`tracker forgetting` over a real history on disk, as a person calls it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The ledger in the report as people see it: in a real Chromium, in light and dark, on a narrow screen and on paper."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`tracker gate` as a person and a CI call it: over a history on disk, and on checkpoints that are evaluated now."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`tracker health` beside a real watcher and a real worker: at work, stopped, going on again, killed."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """`tracker import` as a user calls it, on result files of our own making and on published ones."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sqlite3

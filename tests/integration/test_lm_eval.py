@@ -1,7 +1,5 @@
 """The second evaluator: the real lm-evaluation-harness with a model of ours, over tasks of this machine."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """lm-evaluation-harness asks the real vLLM for the likelihoods of prompts, which no stand-in has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import httpx

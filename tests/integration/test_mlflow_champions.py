@@ -1,7 +1,5 @@
 """The aliases of MLflow's registry, in a real store: they follow the best block of checkpoints."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Results go into the trainer's own MLflow run where it can be found, and nothing of it is touched beyond that."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The MLflow server on a tracker's store: results sent over HTTP across a restart, and its pages in a real browser."""
 
-from __future__ import annotations
-
 import re
 import signal
 import socket

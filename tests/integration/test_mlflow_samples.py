@@ -1,7 +1,5 @@
 """Samples of two checkpoints in a real MLflow store: what is written, once, and what is said where it cannot be."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Batches in a real MLflow store: what lands where, each of it once, whatever happens in between."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

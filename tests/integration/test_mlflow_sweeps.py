@@ -1,7 +1,5 @@
 """What a sweep measured, in a real MLflow: runs to be compared, and nothing of it in the training run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No code that a model wrote is run: through the real EvalScope, whatever way a code benchmark is reached by."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

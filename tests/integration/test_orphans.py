@@ -1,7 +1,5 @@
 """What a killed worker leaves behind is ended at the next start, and nothing else is."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """A kill at every single line of holding, publishing and finding pins, then a new start over what is left."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """An engine's processes stand back on the CPU, and how much of it they used is told."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The real probe on a real vLLM server."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import httpx

@@ -1,7 +1,5 @@
 """A checkpoint timed interleaved with a reference, through the real client, on a real vLLM server that others run."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Published training runs, judged from their means and standard errors as far as they were known at each checkpoint."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`tracker report` over a real history on disk, as a person calls it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

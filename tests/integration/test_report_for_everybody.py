@@ -3,8 +3,6 @@
 The checks are our own (tests/accessibility.py), in a real Chromium.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run whose training went back, through the real database: what the review keeps, and what people are shown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The benchmark of a large project runs, on a small one: its figures are for people."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

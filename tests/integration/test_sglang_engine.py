@@ -1,7 +1,5 @@
 """SGLang as an engine, on a stand-in for its server: every swap is proved, and every doubt is a new start."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Sleep between checkpoints, where the platform has it. No GPU: the device is a file, the server the stand-in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The benchmark of verdicts as its command, over small benchmarks."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

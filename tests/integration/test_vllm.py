@@ -1,7 +1,5 @@
 """The real vLLM: the port's rules, where it listens, and a start that fails."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

@@ -3,8 +3,6 @@
 On the stand-in for vLLM; the real one: test_warm_vllm.py.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 On the stand-in for vLLM, whose answers depend on the weights that it really holds. The real one: test_warm_vllm.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What a certificate of swaps does not hold for. On the stand-in for vLLM; see test_warm_engine.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 The plain one is that of all tests. At last both are killed while they answer.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a watcher does without, to stay small: each in a process of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

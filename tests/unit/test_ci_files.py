@@ -1,7 +1,5 @@
 """The CI files that people copy: they load, and what they call is there."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

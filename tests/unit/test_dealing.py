@@ -1,7 +1,5 @@
 """Which tests one process of several gets together."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conftest import FileByFile

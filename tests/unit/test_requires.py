@@ -1,7 +1,5 @@
 """A missing part of the system is named, and forbidden where everything must run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

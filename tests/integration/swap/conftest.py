@@ -1,7 +1,5 @@
 """The real vLLM of all tests with weights swapped into it by hand, and the answers of cold starts to compare with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

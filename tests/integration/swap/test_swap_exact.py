@@ -1,7 +1,5 @@
 """A swapped server answers bit by bit as one that was started on the same weights."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import shutil

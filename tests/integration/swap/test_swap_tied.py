@@ -3,8 +3,6 @@
 All other servers of these tests compute in bfloat16: vLLM does so by itself with weights in float32.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

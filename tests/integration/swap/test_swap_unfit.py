@@ -1,7 +1,5 @@
 """What must not be swapped in is refused before the model is touched; and what vLLM alone would have done with it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The gate's benchmark, small: its pairs are what they say, and the gate that ships keeps its promises on them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

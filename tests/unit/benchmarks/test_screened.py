@@ -1,7 +1,5 @@
 """The simulated watch with screens: the plain one where a screen holds everything, and cheaper where it does not."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

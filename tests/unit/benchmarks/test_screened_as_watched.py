@@ -1,7 +1,5 @@
 """The simulation of screens asks and finds what the watcher does: the same answers, through the whole of its loop."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """docker/mlflow_server.py: secrets of files become the environment of MLflow, and nothing starts without them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docker/prepare.sh: passwords and settings for docker compose, written once."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Records survive being written down, and damaged ones are noticed."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import replace
 

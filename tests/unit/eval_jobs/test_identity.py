@@ -1,7 +1,5 @@
 """What makes two plans or two samples the same."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

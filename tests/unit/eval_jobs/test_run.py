@@ -1,7 +1,5 @@
 """One plan from serving to record: what fails is a value, and never hides the rest."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

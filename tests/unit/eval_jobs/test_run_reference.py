@@ -1,7 +1,5 @@
 """A plan with a latency reference: in which order is served and timed, what is paired, and what a failure spoils."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

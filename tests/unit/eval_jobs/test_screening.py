@@ -1,7 +1,5 @@
 """Which samples are asked first: the same everywhere, fair to subsets, whole clusters."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

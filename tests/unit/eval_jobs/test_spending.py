@@ -1,7 +1,5 @@
 """What a plan cost: by stage, in tokens, GPU and CPU seconds."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator

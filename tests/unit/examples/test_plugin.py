@@ -1,7 +1,5 @@
 """docs/extending.md shows the example package as it is, in 30 lines, and names every kind of part."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

@@ -1,7 +1,5 @@
 """The demo's tokenizer: what the trainer encodes is what a chat server will be asked."""
 
-from __future__ import annotations
-
 import string
 from pathlib import Path
 from typing import Any

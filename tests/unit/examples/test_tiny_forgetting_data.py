@@ -1,7 +1,5 @@
 """The demo's three skills, their order in training, and the files they are measured with."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

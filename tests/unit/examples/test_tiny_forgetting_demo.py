@@ -1,7 +1,5 @@
 """The demo's two processes: started, followed and stopped, here with a trainer and a `tracker` that take a moment."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

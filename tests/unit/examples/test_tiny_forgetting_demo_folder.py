@@ -1,7 +1,5 @@
 """The demo's folder: made anew, never anybody else's, never pulled away from under a running demo."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The demo says honestly whether the tracker found what was to be found."""
 
-from __future__ import annotations
-
 from examples.tiny_forgetting.findings import Report, check
 
 

@@ -1,7 +1,5 @@
 """tracker.toml: what is accepted, what is refused, and in which words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

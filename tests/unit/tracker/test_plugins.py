@@ -1,7 +1,5 @@
 """What is said of a part that no package brings, several bring, or that is broken; nobody is started for it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime

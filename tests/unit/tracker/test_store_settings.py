@@ -1,7 +1,5 @@
 """Where the database is and how its password is given."""
 
-from __future__ import annotations
-
 import traceback
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Who asks an MLflow server, and where the password comes from."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs of a few checkpoints, written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A campaign of all detectors, small: jobs, the engine itself, the table, the command."""
 
-from __future__ import annotations
-
 import re
 import sys
 

@@ -1,7 +1,5 @@
 """docs/verdicts.md states what the engine's own numbers are."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """The peers' rules on runs written by hand, and against scipy where it knows the rule."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

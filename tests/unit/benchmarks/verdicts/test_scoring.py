@@ -1,7 +1,5 @@
 """Scores of flags that were set by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

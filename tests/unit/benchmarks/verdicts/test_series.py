@@ -1,7 +1,5 @@
 """The simulated runs have the noise and the losses that they promise."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Iterable

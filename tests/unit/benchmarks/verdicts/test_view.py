@@ -1,7 +1,5 @@
 """A detector sees exact statistics of the past and nothing of the future."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

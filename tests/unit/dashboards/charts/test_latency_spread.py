@@ -1,7 +1,5 @@
 """How the times of single requests are shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dashboards.charts.ecdf import Curve, Ecdf, draw_ecdf

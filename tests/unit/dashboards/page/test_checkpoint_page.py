@@ -1,7 +1,5 @@
 """The page of one checkpoint: what it is held against, what changed, how it was served and what it cost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

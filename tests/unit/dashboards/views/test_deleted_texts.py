@@ -1,7 +1,5 @@
 """Where the texts of an old checkpoint were deleted to save space, whoever shows them says so, and scores stay."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

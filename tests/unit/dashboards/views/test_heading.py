@@ -1,7 +1,5 @@
 """What the first screen of a run's report tells."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What repeating an evaluation changes, in the report: beside every difference, and quiet where nobody measured it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """Checkpoints of which a part was asked first have two records; the report loses nothing of either."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 

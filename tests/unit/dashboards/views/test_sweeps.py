@@ -1,7 +1,5 @@
 """What the report shows of sweeps: all that was measured, in words and numbers, and nothing that could run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A child that is started before it is needed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each benchmark goes to the evaluator that its settings name, and one that fails fails alone."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

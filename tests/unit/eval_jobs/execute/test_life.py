@@ -1,7 +1,5 @@
 """Signs of life of this process, on a clock that is set."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Which process of an engine, and who asks it, runs where, on machines of all kinds."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 

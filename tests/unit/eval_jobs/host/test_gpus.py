@@ -1,7 +1,5 @@
 """Only the device is not real: a program prints what `nvidia-smi` prints, a module answers as pynvml does."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace

@@ -1,7 +1,5 @@
 """What makes two machines different, from a copy of /proc."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

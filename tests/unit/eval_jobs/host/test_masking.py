@@ -1,7 +1,5 @@
 """The log of a worker holds no key, and does not control the terminal in which it is read."""
 
-from __future__ import annotations
-
 import logging
 import sys
 

@@ -1,7 +1,5 @@
 """Which variables are secret, and how their values stay out of texts."""
 
-from __future__ import annotations
-
 import pytest
 
 from eval_jobs.host.secrets import held_secrets, is_secret, masked, register_secret, without_secrets

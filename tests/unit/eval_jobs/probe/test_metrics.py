@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from eval_jobs.probe.metrics import requests_in_flight
 
 PAGE = """\

@@ -1,7 +1,5 @@
 """An endpoint that somebody else runs."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A bundle gives the same answer again, and what is none is refused in words."""
 
-from __future__ import annotations
-
 import json
 import math
 import zipfile

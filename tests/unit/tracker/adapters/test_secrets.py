@@ -1,7 +1,5 @@
 """Secrets are found where the settings say, and no child process inherits one."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """A world made of fakes, for tests of the use cases."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A world with screens, and a worker in it that asks what a plan says: what tests of screens share."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

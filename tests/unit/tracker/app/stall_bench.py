@@ -1,7 +1,5 @@
 """A monitor over fakes, and what passes of a watcher find, for tests."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta

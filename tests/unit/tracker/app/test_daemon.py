@@ -1,7 +1,5 @@
 """Watching ends by itself only when nothing more can come."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Newest first: what is skipped is remembered, and verdicts are those of a run that was evaluated in order."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """How trainers save: whatever the pattern, nobody is called for one that lives, and a dead one is told in time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """A trainer that falls silent and evaluations that stand still are told, once, and so is the end of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from eval_jobs.queue_types import Hold, QueueState

@@ -1,7 +1,5 @@
 """Answers of a gate for the tests of its outputs: every word, and texts that try to disturb the reader."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

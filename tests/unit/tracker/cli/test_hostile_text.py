@@ -1,7 +1,5 @@
 """Names and messages of others on the terminal and in JSON: shown, and never obeyed."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

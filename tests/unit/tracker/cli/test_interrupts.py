@@ -1,7 +1,5 @@
 """An interrupt that a library swallows is raised again."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Log lines and errors never control the terminal that shows them."""
 
-from __future__ import annotations
-
 import io
 import logging
 import sys

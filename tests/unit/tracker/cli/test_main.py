@@ -1,7 +1,5 @@
 """The command line answers quickly, in words, and with the documented exit codes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

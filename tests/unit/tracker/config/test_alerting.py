@@ -1,7 +1,5 @@
 """The tables of channels: what they mean, and that what cannot work is refused before anybody waits for an alert."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

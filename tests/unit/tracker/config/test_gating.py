@@ -1,7 +1,5 @@
 """The tables of a gate: what they mean, what is refused, and in which words."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whatever tables of a gate load, the policy that they give is within its documented ranges."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tables of sweeps: what they mean, what is refused, and in which words."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Short runs of one benchmark, judged."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

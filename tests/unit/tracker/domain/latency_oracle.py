@@ -3,8 +3,6 @@
 python -m tests.unit.tracker.domain.latency_oracle > tests/golden/latency.json
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """Records of one made-up run that were only timed: alone, or interleaved with a reference."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

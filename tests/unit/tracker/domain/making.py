@@ -1,7 +1,5 @@
 """Builders of small records for tests of the domain."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What a tracker.toml becomes: the latency reference, and the source of checkpoints."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What an evaluation writes down before it asks, and when what lies there is of no use."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

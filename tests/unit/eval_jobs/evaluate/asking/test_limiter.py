@@ -1,7 +1,5 @@
 """One budget of requests in flight: never exceeded, given back once, and of no use after the end."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Threads that benchmarks share: whose turn it is, that none idles, and how one stops without the others."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """Raw folders of public benchmarks: what is understood, what is refused, and what EvalScope gets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The evaluator's client with a scripted child: what it believes, and who may use a plan's folder."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sys

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from eval_jobs.evaluate.evalscope.sample_counts import SampleCounts
 from eval_jobs.records.progress import progress_text
 

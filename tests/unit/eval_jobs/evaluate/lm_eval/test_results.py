@@ -1,7 +1,5 @@
 """What becomes of the files of lm-evaluation-harness, whole and torn, with what became of its requests."""
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib.metadata import version

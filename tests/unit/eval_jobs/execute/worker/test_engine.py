@@ -1,7 +1,5 @@
 """What a worker tells its engine between two checkpoints."""
 
-from __future__ import annotations
-
 from eval_jobs.errors import EndpointFailed
 from eval_jobs.execute.worker.main import IDLE_S
 from eval_jobs.queue.rules import MAX_ATTEMPTS

@@ -1,7 +1,5 @@
 """Claims of the dead are taken back at once, those of the living and of other machines never."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

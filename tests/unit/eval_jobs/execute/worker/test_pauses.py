@@ -1,7 +1,5 @@
 """A worker that may begin only at certain hours, or while the GPU is idle."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from dataclasses import replace

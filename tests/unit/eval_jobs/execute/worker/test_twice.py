@@ -1,7 +1,5 @@
 """A calibration asks the same suite twice, and nothing of the first pass is taken over into the second."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator

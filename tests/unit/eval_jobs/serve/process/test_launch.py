@@ -1,7 +1,5 @@
 """The command line and the environment of an engine."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An engine's start that is killed at any change to the disk leaves nothing after the next look."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The reason why an engine ended, from its log. The samples are vLLM 0.32's own, shortened."""
 
-from __future__ import annotations
-
 import pytest
 
 from eval_jobs.serve.process.logfile import REASON_CHARS, advice, exit_words, last_error, without_prefixes

@@ -1,7 +1,5 @@
 """Ports and who answers there."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 

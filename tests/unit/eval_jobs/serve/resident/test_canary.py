@@ -1,7 +1,5 @@
 """Fixed prompts, and answers that are numbers or an error in words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Certificates and refusals: what makes them equal, what counts more, and that a broken file is none."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is different where there is a GPU. Only the device is not real: a file like its driver's, and `nvidia-smi`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

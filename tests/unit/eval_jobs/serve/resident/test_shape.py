@@ -1,7 +1,5 @@
 """What makes two checkpoints share a process: every setting, but for those that are named, and what engines read."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What an engine that says nothing does to whoever loads an adapter, lets it sleep or wakes it."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The order of a swap, and what is refused and what has failed, against an engine that errs at every step."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Weights that somebody writes to while an engine reads them are found out, whenever that was."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

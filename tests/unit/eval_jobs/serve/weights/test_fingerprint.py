@@ -1,7 +1,5 @@
 """What may be swapped in: everything that an engine keeps from its start must be equal, and named where it is not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Who does not know the key reaches nothing that changes what is served."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Whole sets of weights are read; anything else is named with its file."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What runs inside vLLM's worker, on real files and tensors; only the worker around it is not vLLM's."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

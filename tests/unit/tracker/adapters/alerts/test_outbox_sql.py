@@ -1,7 +1,5 @@
 """The outbox of alerts where the contract does not look: threads, kills, other processes, services that forget."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from dataclasses import dataclass, field

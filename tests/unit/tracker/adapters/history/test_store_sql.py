@@ -1,7 +1,5 @@
 """What the SQL history does beyond the port: reading little, and saying what is broken."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Whatever an address answers becomes one of two errors: come back later, or this item is refused."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

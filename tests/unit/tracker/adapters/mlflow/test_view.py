@@ -1,7 +1,5 @@
 """The ready-made page of charts, as MLflow reads it from a tag."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

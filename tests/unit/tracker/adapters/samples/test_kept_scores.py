@@ -1,7 +1,5 @@
 """Scores in memory: only what is new is read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Samples in files: scores apart from texts, questions shared by all checkpoints, whole or not at all."""
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Samples as one table: whole or not at all, readable by anybody."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """The outbox sends oldest first, backs off, says so once, and survives a kill between any two statements."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import multiprocessing

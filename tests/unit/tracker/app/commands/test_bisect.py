@@ -1,7 +1,5 @@
 """Finding the step of a loss among skipped and screened checkpoints, through the queue and the history."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

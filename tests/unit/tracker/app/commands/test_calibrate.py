@@ -1,7 +1,5 @@
 """`tracker calibrate`: a checkpoint is asked twice on the way of every evaluation, and nothing of it is a result."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a gate is given: the timing of a checkpoint, parts that are no coverage, and no noise that is none of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

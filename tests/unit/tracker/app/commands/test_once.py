@@ -1,7 +1,5 @@
 """`tracker run`: what a checkpoint that a person names is compared with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

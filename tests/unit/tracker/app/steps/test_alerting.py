@@ -1,7 +1,5 @@
 """What an alert carries beside its sentence: numbers, a few lost questions, a command; and what cannot stop it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 

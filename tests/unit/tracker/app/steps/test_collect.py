@@ -1,7 +1,5 @@
 """What goes when a budget is reached, over real pins and a history that holds what was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which parts are asked later, of this checkpoint and of those that it is held against: each at most once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache

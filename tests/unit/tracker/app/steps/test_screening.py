@@ -1,7 +1,5 @@
 """A part of each benchmark first: who is asked whole, what a suspicion leads to, and that nothing is asked twice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What the run's own evaluation has answered is taken from there by a sweep, and nothing that could differ is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta

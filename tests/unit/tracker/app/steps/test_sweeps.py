@@ -1,7 +1,5 @@
 """Sweeps from timetable to results, on fakes: what begins, what waits, and what survives a kill."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """A watcher's pass with sweeps: their plans come after the run's own, and their results reach nothing of the run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

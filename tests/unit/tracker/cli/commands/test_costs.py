@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`tracker history` answers at once, however large the project is."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

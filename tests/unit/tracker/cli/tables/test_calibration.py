@@ -1,7 +1,5 @@
 """What `tracker calibrate` prints, and what stands behind verdicts afterwards."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from datetime import UTC, datetime

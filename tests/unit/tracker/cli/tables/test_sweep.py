@@ -1,7 +1,5 @@
 """A sweep's results in a terminal: everything is said at any width, and no name disturbs it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a channel is told next, what waits and until when, and when a channel is asked again. No database, no clock."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """When people are told, and when they are told that it is over."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What people read when something is wrong, and when it is over."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

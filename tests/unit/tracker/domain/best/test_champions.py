@@ -1,7 +1,5 @@
 """Which checkpoints the aliases name, whatever happens to the run."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

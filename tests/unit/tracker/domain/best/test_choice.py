@@ -1,7 +1,5 @@
 """Which checkpoint `best` names: one of the peak, never the luckiest single one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a budget keeps: the last ones of every run, and whatever has a reason of its own."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What asking a checkpoint twice shows: against scipy, plain sums and simulated repetitions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

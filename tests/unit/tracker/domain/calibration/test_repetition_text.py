@@ -1,7 +1,5 @@
 """How it is said what repeating an evaluation changes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

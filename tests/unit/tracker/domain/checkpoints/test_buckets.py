@@ -1,7 +1,5 @@
 """Names of places in buckets, and how long an upload is waited for."""
 
-from __future__ import annotations
-
 import pytest
 
 from eval_jobs.errors import ConfigError

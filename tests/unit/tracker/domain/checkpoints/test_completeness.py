@@ -1,7 +1,5 @@
 """Every rule that makes a checkpoint folder complete, one by one, on listings without a disk."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

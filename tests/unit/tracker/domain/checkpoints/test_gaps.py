@@ -1,7 +1,5 @@
 """Which gaps are still to be told."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

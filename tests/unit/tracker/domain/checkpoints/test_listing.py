@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tracker.domain.checkpoints.listing import is_temporary, is_training_log, step_of, usual_step_of

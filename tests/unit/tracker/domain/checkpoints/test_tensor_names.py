@@ -1,7 +1,5 @@
 """Which absent tensors are a fault, and which come and go with the libraries."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which zeros are refused and which pass, on tensors laid out as real files lay them out."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 import pytest

@@ -1,7 +1,5 @@
 """What is held, published and called a gap, by what is seen of checkpoints over time; no disk and no clock."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The search for the step at which something was lost: right wherever that is, and cheap."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Which samples of two checkpoints are shown side by side, and what is shown of each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus

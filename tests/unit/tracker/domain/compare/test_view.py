@@ -1,7 +1,5 @@
 """What `tracker compare A B` is told."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """Builders of units for tests of the ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The ledger's numbers against values that were computed without it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

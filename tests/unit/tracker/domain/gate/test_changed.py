@@ -1,7 +1,5 @@
 """What pairs when the prompt or the engine is what is gated, on records whose truth is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a gate says, on records whose truth is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

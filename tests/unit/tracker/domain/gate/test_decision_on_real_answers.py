@@ -1,7 +1,5 @@
 """What a gate says of real answers of real models, held against scipy's tests of the same answers."""
 
-from __future__ import annotations
-
 import json
 from itertools import permutations
 

@@ -1,7 +1,5 @@
 """Latency verdicts: the words, what they are compared with, and what they say."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ The noise is harder than a normal one: stalls, load that changes slowly, a machi
 engine that differ by 1 to 3 %, which no scatter of requests within a start can show.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which latencies may be compared."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

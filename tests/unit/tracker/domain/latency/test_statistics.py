@@ -1,7 +1,5 @@
 """The latency statistics against reference values, against real latencies, and their symmetries."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What is shown of checkpoints that were skipped."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from tests.records import checkpoint_of

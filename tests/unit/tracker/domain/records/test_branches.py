@@ -1,7 +1,5 @@
 """Which checkpoints a rewind leaves behind, from folders, digests and file times."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 

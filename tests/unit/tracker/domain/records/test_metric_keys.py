@@ -1,7 +1,5 @@
 """Names of benchmarks become keys that MLflow takes, and no two become the same."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 

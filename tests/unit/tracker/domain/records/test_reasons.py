@@ -1,7 +1,5 @@
 """Why a verdict has its word: kept as a code with numbers, worded where it is shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

@@ -3,8 +3,6 @@
 python -m tests.unit.tracker.domain.regression.oracle > tests/golden/verdicts.json
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

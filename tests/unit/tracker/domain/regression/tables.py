@@ -1,7 +1,5 @@
 """Score tables as the engine wants them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

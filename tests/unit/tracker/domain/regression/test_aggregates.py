@@ -1,7 +1,5 @@
 """A benchmark without samples: its noise is never taken for less than it can be, and chance is never an ability."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

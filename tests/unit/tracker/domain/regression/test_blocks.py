@@ -1,7 +1,5 @@
 """Which checkpoints are on either side of a test."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """How the run's alpha is shared out."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

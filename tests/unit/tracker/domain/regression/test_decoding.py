@@ -1,7 +1,5 @@
 """What repeating an evaluation changes is a floor under every standard error, and never makes a test more certain."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """All tests of one checkpoint."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

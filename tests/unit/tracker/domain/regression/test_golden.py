@@ -1,7 +1,5 @@
 """The engine against reference values of an independent oracle, to nine digits."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

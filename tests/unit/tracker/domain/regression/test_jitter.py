@@ -1,7 +1,5 @@
 """What is estimated from a run as its training jitter."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """How much a contrast varies when nothing is lost."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

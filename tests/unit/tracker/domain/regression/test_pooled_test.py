@@ -1,7 +1,5 @@
 """The test of two blocks of checkpoints, by the properties that it must have."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Differences where some checkpoints asked a part only: plain where they can be, and never more than is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Losses of single subsets, against plain arithmetic and by their properties."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Matrices of scores: whatever the order of their making, they are what numpy computes from the plain table."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

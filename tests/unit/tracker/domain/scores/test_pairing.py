@@ -1,7 +1,5 @@
 """Which samples pair, and what is said about settings that differ."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The scores of a run are what its records say, however they came together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Samples as columns say what the samples say."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

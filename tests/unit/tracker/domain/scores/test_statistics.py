@@ -1,7 +1,5 @@
 """Paired statistics against reference values, against scipy.stats, and by the properties that they must have."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Summaries of one benchmark at one checkpoint."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What came of a turn: the order of the leaderboard, intervals that mean something, and latency by load."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

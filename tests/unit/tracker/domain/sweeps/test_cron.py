@@ -1,7 +1,5 @@
 """When sweeps are due: clocks that are put forward and back, missed times, and a clock that somebody sets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise

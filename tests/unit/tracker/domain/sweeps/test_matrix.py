@@ -1,7 +1,5 @@
 """From a sweep to plans: every combination once, each with its own content, and the loads on every target once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

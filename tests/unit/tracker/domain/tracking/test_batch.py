@@ -1,7 +1,5 @@
 """A record and its verdicts become metrics, tags and files of a tracking store."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """A run of the store is joined only when it is proven to be the trainer's own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """The note on a run shows the newest verdict of every benchmark, and leaves what a person wrote alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tracker.domain.records.tracking import TrackedVerdict

@@ -1,7 +1,5 @@
 """A run of which only means and standard errors were imported, judged checkpoint by checkpoint by the normal judge."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any

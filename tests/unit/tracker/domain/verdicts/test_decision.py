@@ -1,7 +1,5 @@
 """Whether something had been learned, which tests count, and which evidence is shown first."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

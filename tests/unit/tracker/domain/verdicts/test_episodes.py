@@ -1,7 +1,5 @@
 """Losses over time: opened once, forgotten, recovered, accepted, and never announced twice."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a mean does not show: single subsets, answers that get longer, answers that are cut off."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The words for the tests of one checkpoint, and their order."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

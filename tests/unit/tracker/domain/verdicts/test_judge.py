@@ -1,7 +1,5 @@
 """Every verdict word, the order of the rules, and the sentence that a person reads."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Verdicts of runs whose suite was asked twice of one checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Which earlier checkpoints a result is judged by."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

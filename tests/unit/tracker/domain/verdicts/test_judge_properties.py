@@ -1,7 +1,5 @@
 """What must hold for every run that the judge can be given."""
 
-from __future__ import annotations
-
 import random as random_module
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Whole runs: chance alone raises no alarm, a planted loss is found, and real answers are judged by their counts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

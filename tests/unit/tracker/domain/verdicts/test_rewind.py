@@ -1,7 +1,5 @@
 """Runs whose training goes back: what the new branch is judged by, and what becomes of the losses of the old one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta

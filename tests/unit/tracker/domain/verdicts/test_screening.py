@@ -1,7 +1,5 @@
 """A screen and its rest: how they become one record, what follows from a suspicion, and how it is shown."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Whatever lies in the files of an evaluation: every planned sample comes out once, and a failure has no score."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

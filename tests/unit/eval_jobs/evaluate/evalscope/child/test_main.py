@@ -1,7 +1,5 @@
 """Whatever a benchmark's code does, the parent hears what became of every task."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from pathlib import Path

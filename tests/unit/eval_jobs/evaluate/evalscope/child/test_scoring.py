@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from eval_jobs.evaluate.evalscope.child.scoring import chosen_letter, exact_score

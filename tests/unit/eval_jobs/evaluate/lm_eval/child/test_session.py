@@ -1,7 +1,5 @@
 """What the harness asks, over a scripted server: what is sent, what counts as an answer, and what is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The child begins in the harness's environment, which may lack nearly everything that ours has."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

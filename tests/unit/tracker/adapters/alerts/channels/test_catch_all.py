@@ -1,7 +1,5 @@
 """Channels through the library apprise: on its word."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

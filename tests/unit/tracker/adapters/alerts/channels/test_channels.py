@@ -1,7 +1,5 @@
 """What each chat service makes of our messages: signatures, refusals with what to do, and text that attacks."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

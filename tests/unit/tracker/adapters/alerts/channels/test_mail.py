@@ -1,7 +1,5 @@
 """Alerts by e-mail: what arrives, over which connection, and what is said when it does not."""
 
-from __future__ import annotations
-
 import base64
 import logging
 import re

@@ -1,7 +1,5 @@
 """Work that may hang is given up, and everything else is as if it had been called."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """The scan finds every run of zero blocks to the byte, however the bytes arrive."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which checkpoints are found, when, and what a pin holds."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Clocks that jump, and file servers whose clock is another one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

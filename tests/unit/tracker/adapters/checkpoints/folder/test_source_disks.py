@@ -1,7 +1,5 @@
 """Disks that are full, read-only, forbidden or broken: what lives is taken later, what dies is a gap that says why."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Checkpoints that cannot be evaluated are named once, with the reason, and the watching goes on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

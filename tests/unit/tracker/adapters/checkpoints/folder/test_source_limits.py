@@ -1,7 +1,5 @@
 """No space, no permission, no file events: each in a process of its own, because limits cannot be taken back."""
 
-from __future__ import annotations
-
 import logging
 import os
 import resource

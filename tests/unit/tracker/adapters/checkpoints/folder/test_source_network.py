@@ -1,7 +1,5 @@
 """Folders on a file server: no events, sizes that lag behind, a server or a mount that is away, another clock."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """Names and links that lead out of a run's folder: each is refused, or said."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How soon a checkpoint is taken: at once where its end is proven and heard, after `settle_s` everywhere else."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

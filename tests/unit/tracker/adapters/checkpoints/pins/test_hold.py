@@ -1,7 +1,5 @@
 """What survives a kill at any line, and what a restart makes of it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import replace

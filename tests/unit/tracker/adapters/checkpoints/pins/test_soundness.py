@@ -1,7 +1,5 @@
 """Files of the right size that are not what the trainer meant to write, found when they are pinned."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
