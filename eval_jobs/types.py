@@ -9,9 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from eval_jobs.records.imported import Aggregate
 from eval_jobs.records.probe import (
+    LoadSettings,
     Percentiles,
     ProbeFailure,
     ProbeLoad,
@@ -22,12 +26,13 @@ from eval_jobs.records.probe import (
     RequestTiming,
 )
 from eval_jobs.records.program import Program
-from eval_jobs.records.serve import Between, EngineKind, OnlyWhen, ServeSpec, SwapPolicy
+from eval_jobs.records.serve import Between, EngineKind, OnlyWhen, ServeSettings, ServeSpec, SwapPolicy
 from eval_jobs.records.sweep import SweepCell
 
 __all__ = [
     "Between",
     "EngineKind",
+    "LoadSettings",
     "OnlyWhen",
     "Percentiles",
     "ProbeFailure",
@@ -38,6 +43,7 @@ __all__ = [
     "ReferenceOutcome",
     "ReferenceProbe",
     "RequestTiming",
+    "ServeSettings",
     "ServeSpec",
     "SwapPolicy",
     "SweepCell",
@@ -83,7 +89,27 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Benchmark:
+class BenchmarkSettings:
+    """What a person may set of a benchmark, whoever evaluates it."""
+
+    subsets: tuple[str, ...] = ()
+    """Subsets to evaluate; empty: the benchmark's default."""
+    limit: Annotated[int | None, Field(gt=0)] = None
+    """Samples per subset; default: all."""
+    few_shot: Annotated[int | None, Field(ge=0)] = None
+    """Examples in the prompt; default: the benchmark's."""
+    prompt_template: str | None = None
+    """Replaces the benchmark's prompt template."""
+    repeats: Annotated[int, Field(gt=0)] = 1
+    """Answers per sample; more than one needs a temperature above 0."""
+    max_tokens: Annotated[int | None, Field(gt=0)] = None
+    """Longest answer, in place of the suite's."""
+    higher_is_better: bool = True
+    """false for error rates and the like."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark(BenchmarkSettings):
     """One benchmark of a suite."""
 
     name: str
@@ -94,16 +120,6 @@ class Benchmark:
     """Absolute path of local data: a JSONL file for our own adapters, a folder for EvalScope's."""
     data_digest: str = ""
     """Hex SHA-256 of the data's content; EvalScope's own resume check does not cover it."""
-    subsets: tuple[str, ...] = ()
-    """Empty: the benchmark's default subsets."""
-    limit: int | None = None
-    """Samples per subset; None: all."""
-    few_shot: int | None = None
-    prompt_template: str | None = None
-    repeats: int = 1
-    max_tokens: int | None = None
-    """Overrides the suite's generation.max_tokens."""
-    higher_is_better: bool = True
     program: Program | None = None
     """The evaluator, where it is not EvalScope."""
     measured_with: tuple[tuple[str, str], ...] = ()
@@ -114,11 +130,16 @@ class Benchmark:
 class Generation:
     """Sampling parameters; every one is always sent, because a server's defaults differ."""
 
-    max_tokens: int = 256
-    temperature: float = 0.0
-    top_p: float = 1.0
+    max_tokens: Annotated[int, Field(gt=0)] = 256
+    """Longest answer, in tokens."""
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    """0 is greedy decoding."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Nucleus sampling."""
     top_k: int = -1
+    """-1: off."""
     seed: int = 0
+    """Seed sent with every request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,15 +159,22 @@ class ScreenPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suite:
+class AskingSettings:
+    """How a person may have questions asked. The concurrency is in the fingerprint: batches change bf16 results."""
+
+    concurrency: Annotated[int, Field(gt=0)] = 8
+    """Requests in flight at once, over all benchmarks; 1 leaves every question alone in its batch."""
+    request_timeout_s: Annotated[float, Field(gt=0)] = 120.0
+    """How long one answer may take, in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite(AskingSettings):
     """What is measured at every checkpoint. `identity.suite_fingerprint` names its content."""
 
     name: str
     benchmarks: tuple[Benchmark, ...]
     generation: Generation = Generation()
-    concurrency: int = 8
-    """Requests in flight over all benchmarks. In the fingerprint: batch composition changes bf16 results."""
-    request_timeout_s: float = 120.0
     part: ScreenPart | None = None
     """None: all samples. Part of no fingerprint: a sample's score does not depend on which others are asked."""
 

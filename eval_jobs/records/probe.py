@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeLoad:
+class LoadSettings:
+    """What a person may set of a load."""
+
+    requests: Annotated[int, Field(gt=0)] = 32
+    """Requests that are timed."""
+    concurrency: Annotated[int, Field(gt=0)] = 4
+    """Requests in flight at once."""
+    input_tokens: Annotated[int, Field(gt=0)] = 64
+    """Length of a prompt."""
+    output_tokens: Annotated[int, Field(gt=1)] = 32
+    """Length of an answer; the end token is ignored."""
+    warmup_requests: Annotated[int, Field(ge=0)] = 2
+    """Requests before the timed ones."""
+    seed: int = 0
+    """Seed of the random prompts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeLoad(LoadSettings):
     """Traffic of one latency measurement: distinct random prompts, fixed output length.
 
     A closed loop: the next request is sent when an answer is complete. Or, with a rate, an open one: requests arrive at
-    random times, however many are still in flight.
+    random times, however many are still in flight; the concurrency means nothing then.
     """
 
     name: str = "default"
-    requests: int = 32
-    concurrency: int = 4
-    """Requests in flight at once; means nothing where there is a rate."""
-    input_tokens: int = 64
-    output_tokens: int = 32
-    warmup_requests: int = 2
-    seed: int = 0
     request_rate: float | None = None
     """Requests that are sent per second, on average; None: as the concurrency says."""
 

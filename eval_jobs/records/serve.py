@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from eval_jobs.records.program import Program
 
@@ -23,13 +26,14 @@ class OnlyWhen:
     """When a worker may begin with a checkpoint. Nothing set: always."""
 
     hours: str = ""
-    """Time of day in `time_zone`, `20:00-07:00`; empty: any."""
+    """Time of day, such as `"20:00-07:00"`, in `time_zone`. Empty: any."""
     time_zone: str = ""
-    """Name in the IANA database, `Europe/Berlin`."""
-    gpu_below_pct: float | None = None
-    """The GPUs must be busy for less than this share of the time, in percent; None: as busy as they like."""
-    gpu_over_s: float = 5.0
-    """Time over which that share is averaged."""
+    """Zone of these hours, such as `Europe/Berlin`."""
+    gpu_below_pct: Annotated[float | None, Field(gt=0, le=100)] = None
+    """The busiest of the worker's GPUs must be busy for less than this percentage of the time, such as 10. Needs
+    nvidia-ml-py or `nvidia-smi`."""
+    gpu_over_s: Annotated[float, Field(ge=5, le=300)] = 5.0
+    """Seconds over which that is averaged."""
 
 
 class SwapPolicy(StrEnum):
@@ -52,36 +56,52 @@ class Between(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeSpec:
+class ServeSettings:
+    """What a person may set of an engine, whoever brings it."""
+
+    python: str = ""
+    """vllm: interpreter of the environment that holds vLLM (on a GPU machine, the one with CUDA vLLM). Empty: the
+    environment of the tracker."""
+    dtype: str = "auto"
+    """vllm: data type of the weights in memory, as in `--dtype`."""
+    max_model_len: Annotated[int | None, Field(gt=0)] = None
+    """vllm: longest context, in tokens."""
+    args: tuple[str, ...] = ()
+    """vllm: further arguments of its API server."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """vllm: port on 127.0.0.1; 0 picks a free one."""
+    startup_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """How long the engine may take to answer."""
+    trust_remote_code: bool = False
+    """vllm: run Python code that comes with a checkpoint. Only for code that you wrote."""
+    base_url: str = ""
+    """remote: address, such as `http://gpu7:8000/v1`."""
+    model: str = ""
+    """remote: model to ask for; `{step}` and `{run}` are replaced. Empty: the only one."""
+    api_key_env: str = ""
+    """remote: name of the environment variable that holds the key (never the key itself)."""
+    swap: SwapPolicy = SwapPolicy.AUTO
+    """vllm: `auto` puts the next checkpoint's weights into the engine that runs, where that is proven to give what a
+    new start gives, to the bit, and starts anew otherwise. `never`: always a new start."""
+    between: Between = Between.STAY
+    """vllm: what the engine does when no checkpoint waits. `stay`: keep its memory. `sleep`: on a GPU give it back but
+    for a little, on a CPU the same as `stay`. `stop`: end."""
+    idle_timeout_s: Annotated[float, Field(gt=0)] = 3600.0
+    """vllm: an engine that served nothing for so long is stopped."""
+    gpu_memory_utilization: Annotated[float | None, Field(gt=0, le=1)] = None
+    """vllm: share of the GPU's memory that it takes (on a CPU, of the machine's), such as 0.3 beside a trainer;
+    default: most of it. Another value begins no new series."""
+    niceness: Annotated[int, Field(ge=0, le=19)] = 0
+    """vllm: how far its processes stand back on the CPU, 19 the most. Latencies are timed so too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSpec(ServeSettings):
     """How a checkpoint is served."""
 
     engine: EngineKind = EngineKind.VLLM
-    python: str = ""
-    """vllm: interpreter of the environment that holds vLLM; empty: the running one."""
-    dtype: str = "auto"
-    max_model_len: int | None = None
-    args: tuple[str, ...] = ()
-    """vllm: further arguments of the API server, as on its command line."""
-    port: int = 0
-    """vllm: 0 picks a free one."""
-    startup_timeout_s: float = 600.0
-    trust_remote_code: bool = False
-    base_url: str = ""
-    """remote: `http://host:port/v1`."""
-    model: str = ""
-    """remote: model name to ask for; `{step}` and `{run}` are replaced."""
-    api_key_env: str = ""
-    """remote: name of the environment variable that holds the key; the key itself is never stored."""
-    swap: SwapPolicy = SwapPolicy.AUTO
-    between: Between = Between.STAY
-    idle_timeout_s: float = 3600.0
-    """An engine that served nothing for so long is stopped."""
-    gpu_memory_utilization: float | None = None
-    """Share of the GPU's memory that the engine takes, above 0 to 1; None: what the engine takes by itself."""
     program: Program | None = None
     """plugin: which one."""
-    niceness: int = 0
-    """Of the engine's processes, 0 to 19."""
     only_when: OnlyWhen = OnlyWhen()
 
     @property

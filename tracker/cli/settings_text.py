@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
+from itertools import pairwise
 from pathlib import PurePath
 from typing import get_args, get_origin
 
@@ -16,6 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tracker.config import Config
+from tracker.config.section import Section
 
 Values = Mapping[str, object]
 """Settings of one table by name."""
@@ -41,7 +46,8 @@ def settings_markdown() -> str:
             "| setting | default | meaning |",
             "|---|---|---|",
         ]
-        lines += [f"| `{key}` | {_default_cell(field)} | {field.description} |" for key, field in _plain(table.section)]
+        meanings = _meanings(table.section)
+        lines += [f"| `{key}` | {_default_cell(field)} | {meanings[key]} |" for key, field in _plain(table.section)]
     return "\n".join(lines) + "\n"
 
 
@@ -75,11 +81,11 @@ class _Table:
     name: str
     head: str
     """As it stands in the file; NAME is for the reader to replace."""
-    section: type[BaseModel]
+    section: type[Section]
     is_one_of_several: bool
 
 
-def _tables(model: type[BaseModel] = Config, prefix: str = "", *, is_inside: bool = False) -> Iterator[_Table]:
+def _tables(model: type[Section] = Config, prefix: str = "", *, is_inside: bool = False) -> Iterator[_Table]:
     """Yield every table with its full name; a table in a table follows it, and is one of several where that is."""
     for key, field in model.model_fields.items():
         section = _section_of(field)
@@ -92,20 +98,44 @@ def _tables(model: type[BaseModel] = Config, prefix: str = "", *, is_inside: boo
             yield from _tables(section, f"{name}.", is_inside=is_one_of_several)
 
 
-def _plain(section: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+def _plain(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
     """Yield the settings of a table that are no tables themselves."""
-    return ((key, field) for key, field in section.model_fields.items() if _section_of(field) is None)
+    fields = ((key, section.model_fields[key]) for key in section.listed())
+    return ((key, field) for key, field in fields if _section_of(field) is None)
 
 
-def _section_of(field: FieldInfo) -> type[BaseModel] | None:
+def _meanings(section: type[Section]) -> dict[str, str]:
+    """Return what every setting means: its description, or the text below it where it is declared."""
+    found = {key: field.description or "" for key, field in section.model_fields.items()}
+    for declaring in [one for one in section.__mro__ if one not in (BaseModel, object)]:
+        for key, text in _texts_below(declaring.__module__).get(declaring.__name__, {}).items():
+            found[key] = found.get(key) or text
+    return found
+
+
+@cache
+def _texts_below(module: str) -> dict[str, dict[str, str]]:
+    """Return the texts below the fields of all classes of a module."""
+    found: dict[str, dict[str, str]] = {}
+    statements = ast.parse(inspect.getsource(sys.modules[module])).body
+    for one in [statement for statement in statements if isinstance(statement, ast.ClassDef)]:
+        for field, text in pairwise(one.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                    found.setdefault(one.name, {})[name] = " ".join(meaning.split())
+    return found
+
+
+def _section_of(field: FieldInfo) -> type[Section] | None:
     candidates = (field.annotation, *get_args(field.annotation))
-    return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
+    return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)
 
 
-def _settings(section: type[BaseModel], values: Values, *, explain: bool) -> Iterator[str]:
+def _settings(section: type[Section], values: Values, *, explain: bool) -> Iterator[str]:
+    meanings = _meanings(section) if explain else {}
     for key, field in _plain(section):
         if explain:
-            yield from _comment(field.description or "")
+            yield from _comment(meanings[key])
         if key in values:
             yield f"{key} = {_toml(values[key])}"
         elif explain:
@@ -116,7 +146,7 @@ def _comment(text: str) -> list[str]:
     return [f"# {line}" for line in textwrap.wrap(text.replace("`", ""), WIDTH)]
 
 
-def _first_paragraph(section: type[BaseModel]) -> str:
+def _first_paragraph(section: type[Section]) -> str:
     return " ".join((section.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
 
 

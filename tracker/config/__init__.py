@@ -20,7 +20,7 @@ from tracker.config.judging import PhaseSection, PolicySection, TrackingSection
 from tracker.config.keeping import KeepSection
 from tracker.config.measuring import FIRST, BenchmarkSection, ProbeSection, ServeSection, SuiteSection
 from tracker.config.reading import checked, read_text
-from tracker.config.section import Section
+from tracker.config.section import Section, record_of
 from tracker.config.storing import StoreSection
 from tracker.config.sweeping import ScheduleSection
 from tracker.domain.checkpoints.buckets import SCHEME
@@ -93,20 +93,13 @@ class Config(Section):
 
     def to_suite(self, data_digests: dict[str, str]) -> Suite:
         """Return the suite; `data_digests` maps a benchmark's name to the hash of its local data."""
-        generation = self.suite.model_dump(exclude={"name", "concurrency", "request_timeout_s", "screen", "lm_eval"})
-        return Suite(
-            name=self.suite.name,
-            benchmarks=tuple(
-                b.to_benchmark(data_digest=data_digests.get(b.resolved_name(), "")) for b in self.benchmark
-            ),
-            generation=Generation(**generation),
-            concurrency=self.suite.concurrency,
-            request_timeout_s=self.suite.request_timeout_s,
-        )
+        benchmarks = (b.to_benchmark(data_digest=data_digests.get(b.resolved_name(), "")) for b in self.benchmark)
+        generation = record_of(Generation, self.suite)
+        return record_of(Suite, self.suite, benchmarks=tuple(benchmarks), generation=generation)
 
     def to_policy(self) -> Policy:
         """Return the record for the judge."""
-        phases = tuple(Phase(name=p.name, from_step=p.from_step) for p in self.phase)
+        phases = tuple(record_of(Phase, p) for p in self.phase)
         chance = {b.resolved_name(): c for b in self.benchmark if (c := b.resolved_chance()) is not None}
         return self.policy.to_policy(phases, chance)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from tracker.config.programs import Options, anchored_options, checked_name, program_of
-from tracker.config.section import Section, without_key
+from tracker.config.section import Section, record_of, without_key
 from tracker.domain.records.alerts import Patience
 from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 
@@ -30,34 +30,36 @@ _OF_MAIL = ("host", "port", "security", "sender", "recipients")
 class ChannelSection(Section):
     """One way to reach people. Its address and its key are secrets: they stand in the environment or in a file."""
 
-    name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Name of the channel, as `tracker alerts` shows it."
-    )
-    kind: ChannelKind | str = Field(
-        union_mode="left_to_right",
-        description="`slack`, `dingtalk`, `wecom`, `feishu`, `lark`, `webhook`, `email`, `alertmanager` or `apprise`, "
-        "or a channel of another package (docs/extending.md).",
-    )
-    url: str = Field(default="", description="Address of a `webhook` or an `alertmanager`, without a key in it.")
-    url_env: str = Field(default="", description="Environment variable that holds the address.")
-    url_file: Path | None = Field(default=None, description="File whose first line is the address.")
-    secret_env: str = Field(
-        default="",
-        description="Environment variable that holds the key for signing (`dingtalk`, `feishu`, `lark`, `webhook`), "
-        "the password (`email`, `alertmanager` with `user`) or the bearer token (`alertmanager`).",
-    )
-    secret_file: Path | None = Field(default=None, description="File whose first line is that key.")
-    user: str = Field(default="", description="User at the mail server or at the Alertmanager.")
-    host: str = Field(default="", description="Mail server.")
-    port: int | None = Field(
-        default=None, ge=1, le=65535, description="Its port. Default: 587, with `tls` 465, with `none` 25."
-    )
-    security: MailSecurity = Field(
-        default=MailSecurity.STARTTLS, description="Connection to the mail server: `starttls`, `tls` or `none`."
-    )
-    sender: str = Field(default="", description="Address from which mails are sent.")
-    recipients: tuple[str, ...] = Field(default=(), description="Addresses to which mails are sent.")
-    options: Options = Field(default={}, description="Settings of a channel of another package; it takes no others.")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    """Name of the channel, as `tracker alerts` shows it."""
+    kind: ChannelKind | str = Field(union_mode="left_to_right")
+    """`slack`, `dingtalk`, `wecom`, `feishu`, `lark`, `webhook`, `email`, `alertmanager` or `apprise`, or a channel of
+    another package (docs/extending.md)."""
+    url: str = ""
+    """Address of a `webhook` or an `alertmanager`, without a key in it."""
+    url_env: str = ""
+    """Environment variable that holds the address."""
+    url_file: Path | None = None
+    """File whose first line is the address."""
+    secret_env: str = ""
+    """Environment variable that holds the key for signing (`dingtalk`, `feishu`, `lark`, `webhook`), the password
+    (`email`, `alertmanager` with `user`) or the bearer token (`alertmanager`)."""
+    secret_file: Path | None = None
+    """File whose first line is that key."""
+    user: str = ""
+    """User at the mail server or at the Alertmanager."""
+    host: str = ""
+    """Mail server."""
+    port: int | None = Field(default=None, ge=1, le=65535)
+    """Its port. Default: 587, with `tls` 465, with `none` 25."""
+    security: MailSecurity = MailSecurity.STARTTLS
+    """Connection to the mail server: `starttls`, `tls` or `none`."""
+    sender: str = ""
+    """Address from which mails are sent."""
+    recipients: tuple[str, ...] = ()
+    """Addresses to which mails are sent."""
+    options: Options = Field(default={})
+    """Settings of a channel of another package; it takes no others."""
 
     @property
     def is_plugin(self) -> bool:
@@ -171,28 +173,14 @@ class ChannelSection(Section):
         )
 
 
-class AlertsSection(Section):
+class AlertsSection(Section, Patience):
     """Who is told what went wrong, beside the log."""
 
-    link: str = Field(
-        default="",
-        description="Address where a run can be looked at, shown with every alert; `{run}` and `{step}` are replaced.",
-    )
-    lost_samples: int = Field(
-        default=3, ge=0, le=10, description="Questions of lost samples that an alert of a loss shows; 0: none."
-    )
-    overdue_factor: float = Field(
-        default=4.0,
-        ge=0,
-        description="Alert when no checkpoint comes for so many times the usual interval while training goes on; "
-        "0: never.",
-    )
-    stuck_after_s: float = Field(
-        default=900.0,
-        ge=0,
-        description="Alert when evaluations are left for so long and nobody works on any, or one takes so long and "
-        "five times longer than any before that asked the same; in seconds. 0: never.",
-    )
+    leading = ("link", "lost_samples")
+    link: str = ""
+    """Address where a run can be looked at, shown with every alert; `{run}` and `{step}` are replaced."""
+    lost_samples: int = Field(default=3, ge=0, le=10)
+    """Questions of lost samples that an alert of a loss shows; 0: none."""
     channel: tuple[ChannelSection, ...] = ()
 
     @field_validator("link")
@@ -217,7 +205,7 @@ class AlertsSection(Section):
 
     def to_patience(self) -> Patience:
         """Return the record for the stall monitor."""
-        return Patience(overdue_factor=self.overdue_factor, stuck_after_s=self.stuck_after_s)
+        return record_of(Patience, self)
 
     def variables(self) -> tuple[str, ...]:
         """Return the names of the environment variables that hold addresses and keys."""

@@ -31,25 +31,15 @@ SMALLEST_EFFECT = 0.001
 class GateBenchmarkSection(Section):
     """What is demanded of one benchmark, which must have been measured. A name with dots or spaces stands in quotes."""
 
-    required: bool = Field(default=True, description="false: its answer is shown and decides nothing.")
-    min_effect: float | None = Field(
-        default=None,
-        ge=SMALLEST_EFFECT,
-        lt=1,
-        description="Smallest loss that matters, in units of its score. Default: `gate.min_effect`.",
-    )
-    min_coverage: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="Share of its samples that must have a score on both sides. Default: `gate.min_coverage`.",
-    )
-    floor: float | None = Field(
-        default=None,
-        allow_inf_nan=False,
-        description="Score that the candidate must reach whatever the baseline has; where lower is better, must not "
-        "exceed. Default: none.",
-    )
+    required: bool = True
+    """false: its answer is shown and decides nothing."""
+    min_effect: float | None = Field(default=None, ge=SMALLEST_EFFECT, lt=1)
+    """Smallest loss that matters, in units of its score. Default: `gate.min_effect`."""
+    min_coverage: float | None = Field(default=None, gt=0, le=1)
+    """Share of its samples that must have a score on both sides. Default: `gate.min_coverage`."""
+    floor: float | None = Field(default=None, allow_inf_nan=False)
+    """Score that the candidate must reach whatever the baseline has; where lower is better, must not exceed. Default:
+    none."""
 
     def to_rule(self, otherwise: BenchmarkRule) -> BenchmarkRule:
         """Return the record; what is not set here is as in `otherwise`."""
@@ -64,13 +54,16 @@ class GateBenchmarkSection(Section):
 class GateLatencySection(Section):
     """The longest time that a quantile of the candidate's requests may take."""
 
-    metric: LatencyMetric = Field(
-        description="`ttft` (to the first token), `tpot` (per further token) or `e2e` (to the last token)."
-    )
-    quantile: Literal["p50", "p90", "p95", "p99"] = Field(description="`p50`, `p90`, `p95` or `p99`.")
-    max_ms: float = Field(gt=0, allow_inf_nan=False, description="Longest time, in milliseconds.")
-    load: str = Field(default="default", min_length=1, description="Load under which it is timed.")
-    required: bool = Field(default=True, description="false: its answer is shown and decides nothing.")
+    metric: LatencyMetric
+    """`ttft` (to the first token), `tpot` (per further token) or `e2e` (to the last token)."""
+    quantile: Literal["p50", "p90", "p95", "p99"]
+    """`p50`, `p90`, `p95` or `p99`."""
+    max_ms: float = Field(gt=0, allow_inf_nan=False)
+    """Longest time, in milliseconds."""
+    load: str = Field(default="default", min_length=1)
+    """Load under which it is timed."""
+    required: bool = True
+    """false: its answer is shown and decides nothing."""
 
     def to_limit(self) -> LatencyLimit:
         """Return the record for the gate."""
@@ -86,13 +79,9 @@ class GateLatencySection(Section):
 class GateSection(Section):
     """What `tracker gate` demands of a candidate; its tables may also stand alone in a file for `--policy`."""
 
-    alpha: float = Field(
-        default=GatePolicy.alpha,
-        gt=0,
-        lt=0.5,
-        description="Chance that a candidate is called a regression although nothing was lost, over all required "
-        "benchmarks together.",
-    )
+    alpha: float = Field(default=GatePolicy.alpha, gt=0, lt=0.5)
+    """Chance that a candidate is called a regression although nothing was lost, over all required benchmarks
+    together."""
     min_effect: float | None = Field(
         default=None,
         ge=SMALLEST_EFFECT,
@@ -107,9 +96,8 @@ class GateSection(Section):
         description="Share of a benchmark's samples that must have a score on both sides. Default: "
         f"`policy.min_coverage`, in a file without that table {BenchmarkRule.min_coverage:g}.",
     )
-    others_required: bool = Field(
-        default=True, description="false: benchmarks without a table of their own are shown and decide nothing."
-    )
+    others_required: bool = True
+    """false: benchmarks without a table of their own are shown and decide nothing."""
     benchmark: dict[str, GateBenchmarkSection] = Field(default_factory=dict)
     latency: tuple[GateLatencySection, ...] = ()
 

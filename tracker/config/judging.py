@@ -4,37 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
-from tracker.config.section import Section, without_key
-from tracker.domain.records.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy
+from tracker.config.section import Section, record_of, without_key
+from tracker.domain.records.types import USUAL_CHECKPOINTS, LatencyPolicy, Phase, Pinned, Policy, PolicySettings
 
 
-class PolicySection(Section):
+class PolicySection(Section, PolicySettings):
     """What counts as a finding."""
 
-    alpha: float = Field(default=0.05, gt=0, lt=1, description="Chance of any false alarm over a whole healthy run.")
-    min_effect: float = Field(default=0.01, ge=0, lt=1, description="Smallest loss that is called a regression.")
-    subset_min_effect: float = Field(
-        default=0.05, ge=0, lt=1, description="Smallest loss of a single subset that is called a regression."
-    )
-    equivalence_margin: float = Field(
-        default=0.01, gt=0, lt=1, description="Two scores shown to differ by less than this are called equivalent."
-    )
-    min_coverage: float = Field(
-        default=0.95, gt=0, le=1, description="Smallest share of scored samples; below it the verdict is `missing`."
-    )
-    planned_checkpoints: int | None = Field(
-        default=None,
-        gt=0,
-        description="Checkpoints that the run is expected to write; `alpha` is divided over them. Default: unknown, "
-        "half of `alpha` for the first 100, a quarter for the next 200, and so on.",
-    )
-    baseline: str = Field(
-        default="",
-        description="`RUN@STEP` of an evaluated checkpoint that every other one is compared with as well: the base "
-        "model, or the best of another run.",
-    )
+    baseline: str = ""
+    """`RUN@STEP` of an evaluated checkpoint that every other one is compared with as well: the base model, or the best
+    of another run."""
 
     @field_validator("baseline")
     @classmethod
@@ -49,38 +30,32 @@ class PolicySection(Section):
         run, _, step = self.baseline.rpartition("@")
         pinned = Pinned(run_id=run, step=int(step)) if run else None
         latency = LatencyPolicy(alpha=self.alpha, planned_checkpoints=self.planned_checkpoints or USUAL_CHECKPOINTS)
-        plain = self.model_dump(exclude={"baseline"})
-        return Policy(**plain, pinned=pinned, phases=phases, latency=latency, chance=chance)
+        return record_of(Policy, self, pinned=pinned, phases=phases, latency=latency, chance=chance)
 
 
-class PhaseSection(Section):
+class PhaseSection(Section, Phase):
     """A stretch of training with its own data: the history of its jitter starts anew there."""
-
-    name: str = Field(min_length=1, description="Name of the phase in reports.")
-    from_step: int = Field(ge=0, description="First step of the phase.")
 
 
 class TrackingSection(Section):
     """Where MLflow keeps the results."""
 
-    enabled: bool = Field(default=True, description="false: write nothing to MLflow.")
-    uri: str = Field(default="", description="MLflow tracking URI; default: a SQLite store in `run.state_dir`.")
-    experiment: str = Field(default="", description="MLflow experiment; default: the run's name.")
-    run_id: str = Field(
-        default="", description="The trainer's own MLflow run, to write into it; default: found by its output folder."
-    )
-    username: str = Field(
-        default="", description="User of the MLflow server, with `password_file`; default: MLFLOW_TRACKING_USERNAME."
-    )
-    password_file: Path | None = Field(
-        default=None, description="File whose first line is that user's password; default: MLFLOW_TRACKING_PASSWORD."
-    )
+    enabled: bool = True
+    """false: write nothing to MLflow."""
+    uri: str = ""
+    """MLflow tracking URI; default: a SQLite store in `run.state_dir`."""
+    experiment: str = ""
+    """MLflow experiment; default: the run's name."""
+    run_id: str = ""
+    """The trainer's own MLflow run, to write into it; default: found by its output folder."""
+    username: str = ""
+    """User of the MLflow server, with `password_file`; default: MLFLOW_TRACKING_USERNAME."""
+    password_file: Path | None = None
+    """File whose first line is that user's password; default: MLFLOW_TRACKING_PASSWORD."""
 
-    aliases: bool = Field(
-        default=True,
-        description="Register the best checkpoints in MLflow's model registry, under the run's name: the aliases "
-        "`champion` and `best-BENCHMARK` move to the best block of checkpoints. false: register nothing.",
-    )
+    aliases: bool = True
+    """Register the best checkpoints in MLflow's model registry, under the run's name: the aliases `champion` and
+    `best-BENCHMARK` move to the best block of checkpoints. false: register nothing."""
 
     @field_validator("uri")
     @classmethod

@@ -15,19 +15,13 @@ class KeepSection(Section):
     not evaluated yet are always kept. `tracker gc --dry-run` shows what would go.
     """
 
-    pins: int = Field(
-        default=8,
-        ge=0,
-        description="Checkpoints of a run whose weights are kept: the newest ones, and always the first, the best of "
-        "every benchmark, `policy.baseline` and those that are not evaluated yet. A pin takes space once the trainer "
-        "has deleted its own copy. 0: every one.",
-    )
-    samples: int = Field(
-        default=0,
-        ge=0,
-        description="Checkpoints of a run whose answers are kept as text, chosen in the same way; without them "
-        "`tracker compare` and the report cannot show what the model said. 0: every one.",
-    )
+    pins: int = Field(default=8, ge=0)
+    """Checkpoints of a run whose weights are kept: the newest ones, and always the first, the best of every benchmark,
+    `policy.baseline` and those that are not evaluated yet. A pin takes space once the trainer has deleted its own copy.
+    0: every one."""
+    samples: int = Field(default=0, ge=0)
+    """Checkpoints of a run whose answers are kept as text, chosen in the same way; without them `tracker compare` and
+    the report cannot show what the model said. 0: every one."""
 
     def to_keep(self) -> KeepPolicy:
         """Return the record for the use case."""

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.execute.worker.window import hours_of
-from eval_jobs.types import Benchmark, Between, EngineKind, OnlyWhen, ProbeLoad, Screen, ServeSpec, SwapPolicy
+from eval_jobs.types import (
+    AskingSettings,
+    Benchmark,
+    BenchmarkSettings,
+    Between,
+    EngineKind,
+    Generation,
+    LoadSettings,
+    OnlyWhen,
+    ProbeLoad,
+    Screen,
+    ServeSettings,
+    ServeSpec,
+)
 from tracker.config.programs import Options, anchored_options, checked_name, program_of
-from tracker.config.section import Section, without_key
+from tracker.config.section import Section, record_of, without_key
 from tracker.domain.verdicts.screening import Screening
 
 EXACT = "exact"
@@ -32,92 +44,30 @@ FIRST = "first"
 _MEMORY_SHARE = "--gpu-memory-utilization"
 
 
-class OnlyWhenSection(Section):
+class OnlyWhenSection(Section, OnlyWhen):
     """When a worker may begin with a checkpoint; one that it has begun with it finishes. `tracker run` never waits."""
-
-    hours: str = Field(default="", description='Time of day, such as `"20:00-07:00"`, in `time_zone`. Empty: any.')
-    time_zone: str = Field(default="", description="Zone of these hours, such as `Europe/Berlin`.")
-    gpu_below_pct: float | None = Field(
-        default=None,
-        gt=0,
-        le=100,
-        description="The busiest of the worker's GPUs must be busy for less than this percentage of the time, such as "
-        "10. Needs nvidia-ml-py or `nvidia-smi`.",
-    )
-    gpu_over_s: float = Field(default=5.0, ge=5, le=300, description="Seconds over which that is averaged.")
 
     @model_validator(mode="after")
     def _hours_can_be_read(self) -> OnlyWhenSection:
         if self.hours and not self.time_zone:
             raise ValueError('hours need a time_zone, for example "Europe/Berlin"')
         try:
-            hours_of(self.to_record())
+            hours_of(record_of(OnlyWhen, self))
         except ConfigError as error:
             raise ValueError(f"{error.message}: {error.hint}") from error
         return self
 
-    def to_record(self) -> OnlyWhen:
-        """Return the record for a worker."""
-        return OnlyWhen(**self.model_dump())
 
-
-class ServeSection(Section):
+class ServeSection(Section, ServeSettings):
     """Who serves a checkpoint while it is evaluated."""
 
-    engine: EngineKind | str = Field(
-        default=EngineKind.VLLM,
-        union_mode="left_to_right",
-        description="`vllm`: started here, as a process. `sglang`: the same with SGLang, and what is said of vllm here "
-        "holds for it too; it was only tried on a stand-in (docs/gpu.md). `remote`: an OpenAI-compatible server that "
-        "others run. Or an engine of another package (docs/extending.md).",
-    )
-    options: Options = Field(default={}, description="Settings of an engine of another package.")
-    python: str = Field(
-        default="",
-        description="vllm: interpreter of the environment that holds vLLM (on a GPU machine, the one with CUDA vLLM). "
-        "Empty: the environment of the tracker.",
-    )
-    dtype: str = Field(default="auto", description="vllm: data type of the weights in memory, as in `--dtype`.")
-    max_model_len: int | None = Field(default=None, gt=0, description="vllm: longest context, in tokens.")
-    args: tuple[str, ...] = Field(default=(), description="vllm: further arguments of its API server.")
-    port: int = Field(default=0, ge=0, le=65535, description="vllm: port on 127.0.0.1; 0 picks a free one.")
-    startup_timeout_s: float = Field(default=600.0, gt=0, description="How long the engine may take to answer.")
-    trust_remote_code: bool = Field(
-        default=False, description="vllm: run Python code that comes with a checkpoint. Only for code that you wrote."
-    )
-    base_url: str = Field(default="", description="remote: address, such as `http://gpu7:8000/v1`.")
-    model: str = Field(
-        default="", description="remote: model to ask for; `{step}` and `{run}` are replaced. Empty: the only one."
-    )
-    api_key_env: str = Field(
-        default="", description="remote: name of the environment variable that holds the key (never the key itself)."
-    )
-    swap: SwapPolicy = Field(
-        default=SwapPolicy.AUTO,
-        description="vllm: `auto` puts the next checkpoint's weights into the engine that runs, where that is proven "
-        "to give what a new start gives, to the bit, and starts anew otherwise. `never`: always a new start.",
-    )
-    between: Between = Field(
-        default=Between.STAY,
-        description="vllm: what the engine does when no checkpoint waits. `stay`: keep its memory. `sleep`: on a GPU "
-        "give it back but for a little, on a CPU the same as `stay`. `stop`: end.",
-    )
-    idle_timeout_s: float = Field(
-        default=3600.0, gt=0, description="vllm: an engine that served nothing for so long is stopped."
-    )
-    gpu_memory_utilization: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="vllm: share of the GPU's memory that it takes (on a CPU, of the machine's), such as 0.3 beside a "
-        "trainer; default: most of it. Another value begins no new series.",
-    )
-    niceness: int = Field(
-        default=0,
-        ge=0,
-        le=19,
-        description="vllm: how far its processes stand back on the CPU, 19 the most. Latencies are timed so too.",
-    )
+    leading = ("engine", "options")
+    engine: EngineKind | str = Field(default=EngineKind.VLLM, union_mode="left_to_right")
+    """`vllm`: started here, as a process. `sglang`: the same with SGLang, and what is said of vllm here holds for it
+    too; it was only tried on a stand-in (docs/gpu.md). `remote`: an OpenAI-compatible server that others run. Or an
+    engine of another package (docs/extending.md)."""
+    options: Options = Field(default={})
+    """Settings of an engine of another package."""
     only_when: OnlyWhenSection = OnlyWhenSection()
 
     @field_validator("args")
@@ -160,11 +110,11 @@ class ServeSection(Section):
 
     def to_spec(self) -> ServeSpec:
         """Return the record for the engine; of one of another package without its version."""
-        fields = self.model_dump(exclude={"only_when", "engine", "options"})
-        spec = ServeSpec(**fields, only_when=self.only_when.to_record())
+        only_when = record_of(OnlyWhen, self.only_when)
         if isinstance(self.engine, EngineKind):
-            return replace(spec, engine=self.engine)
-        return replace(spec, engine=EngineKind.PLUGIN, program=program_of(self.engine, self.options))
+            return record_of(ServeSpec, self, only_when=only_when)
+        program = program_of(self.engine, self.options)
+        return record_of(ServeSpec, self, engine=EngineKind.PLUGIN, program=program, only_when=only_when)
 
     def anchored(self, folder: Path) -> ServeSection:
         """Return it with relative paths counted from `folder`."""
@@ -183,19 +133,13 @@ class ScreenSection(Section):
         description="Samples of each benchmark that are asked first, at least; a benchmark that has no more is asked "
         f"whole. 0: {USUAL_SCREEN} where a share is set. Never fewer than {SMALLEST_SCREEN}.",
     )
-    share: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="The same as a share of the benchmark; the larger of both counts. 0.2 is a good one.",
-    )
-    every: int = Field(default=10, gt=0, description="Every so-many-th checkpoint is asked everything.")
-    first: int = Field(
-        default=20,
-        ge=1,
-        description="So many checkpoints at the beginning of a run are asked everything: they show how much the scores "
-        "of a healthy run move.",
-    )
+    share: float = Field(default=0.0, ge=0, le=1)
+    """The same as a share of the benchmark; the larger of both counts. 0.2 is a good one."""
+    every: int = Field(default=10, gt=0)
+    """Every so-many-th checkpoint is asked everything."""
+    first: int = Field(default=20, ge=1)
+    """So many checkpoints at the beginning of a run are asked everything: they show how much the scores of a healthy
+    run move."""
 
     def to_screening(self) -> Screening | None:
         """Return the record for the watcher; None: everything is asked at every checkpoint."""
@@ -205,61 +149,37 @@ class ScreenSection(Section):
         return Screening(screen=screen, every=self.every, first=self.first)
 
 
-class SuiteSection(Section):
+class SuiteSection(Section, AskingSettings, Generation):
     """Settings that all benchmarks share. Results compare only when all but the time-out are equal."""
 
-    name: str = Field(default="default", min_length=1, description="Name of the suite.")
-    concurrency: int = Field(
-        default=8,
-        gt=0,
-        description="Requests in flight at once, over all benchmarks; 1 leaves every question alone in its batch.",
-    )
-    request_timeout_s: float = Field(default=120.0, gt=0, description="How long one answer may take, in seconds.")
-    max_tokens: int = Field(default=256, gt=0, description="Longest answer, in tokens.")
-    temperature: float = Field(default=0.0, ge=0, description="0 is greedy decoding.")
-    top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling.")
-    top_k: int = Field(default=-1, description="-1: off.")
-    seed: int = Field(default=0, description="Seed sent with every request.")
+    leading = ("name", "concurrency", "request_timeout_s")
+    name: str = Field(default="default", min_length=1)
+    """Name of the suite."""
     screen: ScreenSection = ScreenSection()
-    lm_eval: str = Field(
-        default="lm_eval",
-        description='Command of lm-evaluation-harness, for benchmarks with `evaluator = "lm-eval"`: a path, such as '
-        "`/envs/lm-eval/bin/lm_eval`, or a name that is searched for beside this program and in PATH.",
-    )
+    lm_eval: str = "lm_eval"
+    """Command of lm-evaluation-harness, for benchmarks with `evaluator = "lm-eval"`: a path, such as
+    `/envs/lm-eval/bin/lm_eval`, or a name that is searched for beside this program and in PATH."""
 
 
-class BenchmarkSection(Section):
+class BenchmarkSection(Section, BenchmarkSettings):
     """One benchmark. Two lines are enough: `benchmark = "exact"` and `data = "my.jsonl"`."""
 
-    benchmark: str = Field(
-        min_length=1,
-        description="`exact` (the answer must equal the target), `choice` (multiple choice) or the name of an "
-        "EvalScope benchmark such as `gsm8k`.",
-    )
-    data: Path | None = Field(
-        default=None, description="A JSONL file for `exact` and `choice`; a folder with local data for the others."
-    )
-    evaluator: str = Field(
-        default=EVALSCOPE,
-        description="`evalscope`, `lm-eval` (a task of lm-evaluation-harness, docs/benchmarks.md) or an evaluator of "
-        "another package (docs/extending.md).",
-    )
-    options: Options = Field(default={}, description="Settings of another evaluator than EvalScope.")
-    name: str = Field(default="", description="Name in results; by default the file's or the benchmark's.")
-    subsets: tuple[str, ...] = Field(default=(), description="Subsets to evaluate; empty: the benchmark's default.")
-    limit: int | None = Field(default=None, gt=0, description="Samples per subset; default: all.")
-    few_shot: int | None = Field(default=None, ge=0, description="Examples in the prompt; default: the benchmark's.")
-    prompt_template: str | None = Field(default=None, description="Replaces the benchmark's prompt template.")
-    repeats: int = Field(default=1, gt=0, description="Answers per sample; more than one needs a temperature above 0.")
-    max_tokens: int | None = Field(default=None, gt=0, description="Longest answer, in place of the suite's.")
-    higher_is_better: bool = Field(default=True, description="false for error rates and the like.")
-    chance: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="Score of guessing, such as 0.25 (0 for `exact`): what lies above it counts as learned, also when "
-        "the first checkpoint could do it already, so that losing it is called `forgotten`.",
-    )
+    leading = ("benchmark", "data", "evaluator", "options", "name")
+    benchmark: str = Field(min_length=1)
+    """`exact` (the answer must equal the target), `choice` (multiple choice) or the name of an EvalScope benchmark such
+    as `gsm8k`."""
+    data: Path | None = None
+    """A JSONL file for `exact` and `choice`; a folder with local data for the others."""
+    evaluator: str = EVALSCOPE
+    """`evalscope`, `lm-eval` (a task of lm-evaluation-harness, docs/benchmarks.md) or an evaluator of another package
+    (docs/extending.md)."""
+    options: Options = Field(default={})
+    """Settings of another evaluator than EvalScope."""
+    name: str = ""
+    """Name in results; by default the file's or the benchmark's."""
+    chance: float | None = Field(default=None, ge=0, le=1)
+    """Score of guessing, such as 0.25 (0 for `exact`): what lies above it counts as learned, also when the first
+    checkpoint could do it already, so that losing it is called `forgotten`."""
 
     @field_validator("evaluator")
     @classmethod
@@ -295,14 +215,14 @@ class BenchmarkSection(Section):
 
     def to_benchmark(self, *, data_digest: str) -> Benchmark:
         """Return the record for the evaluator."""
-        fields = self.model_dump(exclude={"benchmark", "name", "data", "chance", "evaluator", "options"})
-        return Benchmark(
+        return record_of(
+            Benchmark,
+            self,
             name=self.resolved_name(),
             adapter=self.benchmark,
             data=None if self.data is None else str(self.data),
             data_digest=data_digest,
             program=None if self.evaluator == EVALSCOPE else program_of(self.evaluator, self.options),
-            **fields,
         )
 
     def anchored(self, folder: Path) -> BenchmarkSection:
@@ -311,23 +231,17 @@ class BenchmarkSection(Section):
         return self.model_copy(update={"data": self.data and folder / self.data, "options": options})
 
 
-class ProbeSection(Section):
+class ProbeSection(Section, LoadSettings):
     """Latency measurement at every checkpoint."""
 
-    enabled: bool = Field(default=True, description="false: no latency measurement.")
-    requests: int = Field(default=32, gt=0, description="Requests that are timed.")
-    concurrency: int = Field(default=4, gt=0, description="Requests in flight at once.")
-    input_tokens: int = Field(default=64, gt=0, description="Length of a prompt.")
-    output_tokens: int = Field(default=32, gt=1, description="Length of an answer; the end token is ignored.")
-    warmup_requests: int = Field(default=2, ge=0, description="Requests before the timed ones.")
-    seed: int = Field(default=0, description="Seed of the random prompts.")
-    reference: str = Field(
-        default="",
-        description="What latency is compared with, interleaved: `first` (the run's first checkpoint) or the path of a "
-        "checkpoint. It costs two more loads of weights per checkpoint; medians are judged from requests = 50 on, "
-        "95th percentiles from 100. Empty: each is timed alone.",
-    )
+    leading = ("enabled",)
+    enabled: bool = True
+    """false: no latency measurement."""
+    reference: str = ""
+    """What latency is compared with, interleaved: `first` (the run's first checkpoint) or the path of a checkpoint. It
+    costs two more loads of weights per checkpoint; medians are judged from requests = 50 on, 95th percentiles from 100.
+    Empty: each is timed alone."""
 
     def to_loads(self) -> tuple[ProbeLoad, ...]:
         """Return the loads, none when the probe is off."""
-        return (ProbeLoad(**self.model_dump(exclude={"enabled", "reference"})),) if self.enabled else ()
+        return (record_of(ProbeLoad, self),) if self.enabled else ()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from eval_jobs.errors import ConfigError
@@ -60,7 +60,7 @@ def checked(model: type[File], text: str, path: Path) -> File:
 # --- private
 
 
-def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
+def _sentence(model: type[Section], detail: ErrorDetails) -> str:
     where = ".".join(_names(detail["loc"]))
     if detail["type"] == "extra_forbidden":
         return f"unknown setting {where}{_nearest(model, detail['loc'])}"
@@ -83,13 +83,13 @@ def _names(location: tuple[int | str, ...]) -> Iterator[str]:
         yield f"[{part + 1}]" if isinstance(part, int) else toml_key(part)
 
 
-def _nearest(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
-    known = list(_table_at(model, location[:-1]).model_fields)
+def _nearest(model: type[Section], location: tuple[int | str, ...]) -> str:
+    known = _table_at(model, location[:-1]).listed()
     close = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else f" (known: {', '.join(known)})"
 
 
-def _table_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
+def _table_at(model: type[Section], location: tuple[int | str, ...]) -> type[Section]:
     """Return the model of the table in that place; the number or the name of one of several is no field."""
     is_name = False
     for part in location:
@@ -102,6 +102,6 @@ def _table_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[B
     return model
 
 
-def _section_of(annotation: Any) -> type[BaseModel]:  # noqa: ANN401 - a type expression has no common type
+def _section_of(annotation: Any) -> type[Section]:  # noqa: ANN401 - a type expression has no common type
     candidates = (annotation, *get_args(annotation))
-    return next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return next(c for c in candidates if isinstance(c, type) and issubclass(c, Section))

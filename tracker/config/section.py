@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record", bound="DataclassInstance")
 
 _KEY_IN_QUERY = re.compile(r"(^|&)[^=&]*(key|token|secret|password)[^=&]*=", re.IGNORECASE)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -36,7 +43,23 @@ def without_key(url: str, *, instead: str) -> str:
     return url
 
 
-class Section(BaseModel):
-    """A table of the file: frozen, unknown keys are refused, and no error shows a value: it may be a secret."""
+class Section(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
+    """A table of the file: frozen, unknown keys are refused, and no error shows a value: it may be a secret.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    A setting that a record holds too is declared there alone: a table has the dataclass of such settings as a second
+    base. What people read of it is the text below it.
+    """
+
+    leading: ClassVar[tuple[str, ...]] = ()
+    """Settings that are listed before those of the record."""
+
+    @classmethod
+    def listed(cls) -> tuple[str, ...]:
+        """Return the names of the settings in the order in which people read them."""
+        return tuple(dict.fromkeys((*cls.leading, *cls.model_fields)))
+
+
+def record_of(kind: type[Record], section: Section, **others: object) -> Record:
+    """Return a record with the settings that the section shares with it, and `others`."""
+    shared = {f.name for f in fields(kind)} & type(section).model_fields.keys() - others.keys()
+    return kind(**{name: getattr(section, name) for name in shared}, **others)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
 from eval_jobs.queue.address import checked_database_url
@@ -14,15 +14,13 @@ from tracker.config.section import Section
 class StoreSection(Section):
     """Where plans, results and what waits for MLflow are kept."""
 
-    database: str = Field(
-        default="",
-        description="`postgresql://user@host/name`, without a password; default: a SQLite file in `run.state_dir`, "
-        "which workers on this machine share.",
-    )
-    password_env: str = Field(default="", description="Environment variable that holds the password of the database.")
-    password_file: Path | None = Field(
-        default=None, description="File whose first line is the password of the database."
-    )
+    database: str = ""
+    """`postgresql://user@host/name`, without a password; default: a SQLite file in `run.state_dir`, which workers on
+    this machine share."""
+    password_env: str = ""
+    """Environment variable that holds the password of the database."""
+    password_file: Path | None = None
+    """File whose first line is the password of the database."""
 
     @field_validator("database")
     @classmethod

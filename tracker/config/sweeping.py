@@ -28,15 +28,20 @@ Rate = Annotated[float, Field(gt=0, le=100_000)]
 class MatrixSection(Section):
     """Settings that a sweep varies; every combination is asked. One that is not here is the suite's."""
 
-    temperature: tuple[Temperature, ...] = Field(default=(), description="Such as `[0.0, 0.7, 1.0]`.")
-    top_p: tuple[Share, ...] = Field(default=(), description="Nucleus sampling.")
-    top_k: tuple[int, ...] = Field(default=(), description="-1: off.")
-    seed: tuple[int, ...] = Field(default=(), description="Seeds, to see what they change at a temperature above 0.")
-    max_tokens: tuple[Length, ...] = Field(
-        default=(), description="Longest answer, also of benchmarks that have a length of their own."
-    )
-    few_shot: tuple[Count, ...] = Field(default=(), description="Examples in the prompt.")
-    prompt: tuple[str, ...] = Field(default=(), description="Names of `[schedule.prompts]`.")
+    temperature: tuple[Temperature, ...] = ()
+    """Such as `[0.0, 0.7, 1.0]`."""
+    top_p: tuple[Share, ...] = ()
+    """Nucleus sampling."""
+    top_k: tuple[int, ...] = ()
+    """-1: off."""
+    seed: tuple[int, ...] = ()
+    """Seeds, to see what they change at a temperature above 0."""
+    max_tokens: tuple[Length, ...] = ()
+    """Longest answer, also of benchmarks that have a length of their own."""
+    few_shot: tuple[Count, ...] = ()
+    """Examples in the prompt."""
+    prompt: tuple[str, ...] = ()
+    """Names of `[schedule.prompts]`."""
 
     @model_validator(mode="after")
     def _values_differ(self) -> MatrixSection:
@@ -55,17 +60,20 @@ class MatrixSection(Section):
 class LoadSection(Section):
     """Loads that are put on every checkpoint and endpoint once, for the curve of latency over throughput."""
 
-    concurrency: tuple[Length, ...] = Field(
-        default=(), description="Requests in flight at once, one load for each number, such as `[1, 2, 4, 8, 16]`."
-    )
-    request_rate: tuple[Rate, ...] = Field(
-        default=(), description="Requests per second that arrive at random times, one load for each number."
-    )
-    requests: Length = Field(default=64, description="Requests that are timed, of each load.")
-    input_tokens: Length = Field(default=64, description="Length of a prompt.")
-    output_tokens: int = Field(default=32, gt=1, description="Length of an answer; the end token is ignored.")
-    warmup_requests: Count = Field(default=2, description="Requests before the timed ones.")
-    seed: int = Field(default=0, description="Seed of the random prompts and arrivals.")
+    concurrency: tuple[Length, ...] = ()
+    """Requests in flight at once, one load for each number, such as `[1, 2, 4, 8, 16]`."""
+    request_rate: tuple[Rate, ...] = ()
+    """Requests per second that arrive at random times, one load for each number."""
+    requests: Length = 64
+    """Requests that are timed, of each load."""
+    input_tokens: Length = 64
+    """Length of a prompt."""
+    output_tokens: int = Field(default=32, gt=1)
+    """Length of an answer; the end token is ignored."""
+    warmup_requests: Count = 2
+    """Requests before the timed ones."""
+    seed: int = 0
+    """Seed of the random prompts and arrivals."""
 
     @model_validator(mode="after")
     def _loads_differ(self) -> LoadSection:
@@ -88,10 +96,14 @@ class LoadSection(Section):
 class EndpointSection(Section):
     """A model that somebody else serves, asked beside the checkpoints."""
 
-    name: str = Field(min_length=1, max_length=100, description="Name in results.")
-    base_url: str = Field(min_length=1, description="`http://host:8000/v1`.")
-    model: str = Field(default="", description="Model to ask for; empty: the only one that it offers.")
-    api_key_env: str = Field(default="", description="Environment variable that holds the key, on every worker.")
+    name: str = Field(min_length=1, max_length=100)
+    """Name in results."""
+    base_url: str = Field(min_length=1)
+    """`http://host:8000/v1`."""
+    model: str = ""
+    """Model to ask for; empty: the only one that it offers."""
+    api_key_env: str = ""
+    """Environment variable that holds the key, on every worker."""
 
     @field_validator("base_url")
     @classmethod
@@ -109,39 +121,27 @@ class EndpointSection(Section):
 class ScheduleSection(Section):
     """One sweep: which checkpoints and models are asked what, in which variants, and when."""
 
-    name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$",
-        description="Name in commands and results; letters, digits, . _ -",
-    )
-    cron: str = Field(
-        default="",
-        description="When it is due: minute, hour, day of the month, month, day of the week, such as `0 2 * * *` for "
-        "every night at two. Empty: only `tracker sweep now`.",
-    )
-    time_zone: str = Field(default="UTC", description="Zone of these times, such as `Europe/Berlin`.")
-    missed: Missed = Field(
-        default=Missed.ONCE,
-        description="What becomes of times at which no `tracker watch` ran: `once`: one turn for all of them, at the "
-        "next start. `skip`: none.",
-    )
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$")
+    """Name in commands and results; letters, digits, . _ -"""
+    cron: str = ""
+    """When it is due: minute, hour, day of the month, month, day of the week, such as `0 2 * * *` for every night at
+    two. Empty: only `tracker sweep now`."""
+    time_zone: str = "UTC"
+    """Zone of these times, such as `Europe/Berlin`."""
+    missed: Missed = Missed.ONCE
+    """What becomes of times at which no `tracker watch` ran: `once`: one turn for all of them, at the next start.
+    `skip`: none."""
     checkpoints: tuple[str, ...] = Field(default=("latest",), description=f"Which checkpoints: {FORMS}.")
-    benchmarks: tuple[str, ...] | None = Field(
-        default=None,
-        description="Names of `[[benchmark]]` that are asked; default: all, or only those of `[[schedule.benchmark]]` "
-        "where there are some. `[]`: only latency is measured.",
-    )
-    again: bool = Field(
-        default=False,
-        description="Ask checkpoints at every turn what an earlier turn has asked already. Endpoints always are.",
-    )
-    max_evaluations: Length = Field(
-        default=200, description="A turn that would ask more often, over all targets and variants, is refused."
-    )
+    benchmarks: tuple[str, ...] | None = None
+    """Names of `[[benchmark]]` that are asked; default: all, or only those of `[[schedule.benchmark]]` where there are
+    some. `[]`: only latency is measured."""
+    again: bool = False
+    """Ask checkpoints at every turn what an earlier turn has asked already. Endpoints always are."""
+    max_evaluations: Length = 200
+    """A turn that would ask more often, over all targets and variants, is refused."""
     matrix: MatrixSection = MatrixSection()
-    prompts: dict[str, str] = Field(
-        default={},
-        description="Texts by name, as `prompt_template`; an empty text is the benchmark's own prompt.",
-    )
+    prompts: dict[str, str] = Field(default={})
+    """Texts by name, as `prompt_template`; an empty text is the benchmark's own prompt."""
     load: LoadSection = LoadSection()
     endpoint: tuple[EndpointSection, ...] = ()
     benchmark: tuple[BenchmarkSection, ...] = ()

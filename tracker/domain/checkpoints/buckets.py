@@ -45,11 +45,11 @@ class S3Access:
     """How a bucket is reached; keys come from AWS's own environment variables and files."""
 
     endpoint_url: str = ""
-    """Empty: AWS_ENDPOINT_URL, else AWS."""
+    """Server that speaks S3, such as https://minio:9000; default: AWS_ENDPOINT_URL, else AWS."""
     region: str = ""
-    """Empty: AWS_REGION or the profile's."""
+    """Region of the bucket; default: AWS_REGION or the profile's."""
     anonymous: bool = False
-    """Ask without credentials."""
+    """Read a public bucket without any key."""
 
 
 def parse_location(uri: str) -> S3Location:

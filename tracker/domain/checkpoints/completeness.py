@@ -14,6 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
 from eval_jobs.types import CheckpointFormat
@@ -50,23 +53,30 @@ _RESUME_STATE = re.compile(r"(?:optimizer.*|scheduler|scaler)\.(?:pt|bin)$|rng_s
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchOptions:
-    """How checkpoints are looked for."""
+class WatchSettings:
+    """What a person may set of how checkpoints are looked for."""
 
     pattern: str = "checkpoint-*"
-    """Glob of folder names; the number at the end is the step."""
-    settle_s: float = 3.0
-    """How long files must stay unchanged."""
-    rescan_s: float = 10.0
-    """Longest time between two full looks at the disk."""
+    """Folder names of checkpoints; the number at the end is the step."""
+    settle_s: Annotated[float, Field(gt=0)] = 3.0
+    """How long files must stay unchanged, in seconds. Where trainer_state.json proves the end and file events told of
+    its writing, a tenth of a second is enough."""
+    rescan_s: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds between two looks at the disk when no file event comes."""
     polling: bool = False
-    """No file events: the disk is looked at every second instead."""
+    """Do not rely on file events: needed on network file systems, which have none."""
     allow_pickle: bool = False
-    """Pickles of weights are unpickled, which can run code."""
+    """Unpickle weights (`.bin`, or a DeepSpeed state with classes of its own), which can run code."""
+    python: str = ""
+    """Interpreter with torch (and DeepSpeed) that puts sharded checkpoints together; default: the running one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(WatchSettings):
+    """How checkpoints are looked for."""
+
     config_from: str = ""
     """Folder with the config.json and tokenizer of checkpoints that hold none; empty: not known."""
-    python: str = ""
-    """Interpreter that puts sharded states together; empty: the running one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from tracker.domain.records.types import Measure
 
@@ -151,7 +154,8 @@ class ChannelState:
 class Patience:
     """When silence becomes an alert."""
 
-    overdue_factor: float = 4.0
-    """Times the usual interval between checkpoints; 0: never."""
-    stuck_after_s: float = 900.0
-    """Seconds; 0: never."""
+    overdue_factor: Annotated[float, Field(ge=0)] = 4.0
+    """Alert when no checkpoint comes for so many times the usual interval while training goes on; 0: never."""
+    stuck_after_s: Annotated[float, Field(ge=0)] = 900.0
+    """Alert when evaluations are left for so long and nobody works on any, or one takes so long and five times longer
+    than any before that asked the same; in seconds. 0: never."""

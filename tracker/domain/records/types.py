@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from eval_jobs.types import Checkpoint, Cost
 from tracker.domain.records.calibration import Repetition
@@ -321,8 +324,10 @@ class Report:
 class Phase:
     """A stretch of the training run, from `from_step` to the next phase."""
 
-    name: str
-    from_step: int
+    name: Annotated[str, Field(min_length=1)]
+    """Name of the phase in reports."""
+    from_step: Annotated[int, Field(ge=0)]
+    """First step of the phase."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,19 +339,28 @@ class Pinned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class PolicySettings:
+    """What a person may set of what counts as a finding."""
+
+    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """Chance of any false alarm over a whole healthy run."""
+    min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    """Smallest loss that is called a regression."""
+    subset_min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    """Smallest loss of a single subset that is called a regression."""
+    equivalence_margin: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    """Two scores shown to differ by less than this are called equivalent."""
+    min_coverage: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Smallest share of scored samples; below it the verdict is `missing`."""
+    planned_checkpoints: Annotated[int | None, Field(gt=0)] = None
+    """Checkpoints that the run is expected to write; `alpha` is divided over them. Default: unknown, half of `alpha`
+    for the first 100, a quarter for the next 200, and so on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy(PolicySettings):
     """What counts as a finding."""
 
-    alpha: float = 0.05
-    """Chance of any false alarm over a whole healthy run."""
-    min_effect: float = 0.01
-    """Smaller losses are not reported as regressions."""
-    subset_min_effect: float = 0.05
-    """The same for one subset."""
-    equivalence_margin: float = 0.01
-    min_coverage: float = 0.95
-    planned_checkpoints: int | None = None
-    """None: unknown; `alpha` is then spent in epochs."""
     phases: tuple[Phase, ...] = ()
     pinned: Pinned | None = None
     """The base model, or a checkpoint of another run."""
