@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from dataclasses import Field, fields
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
-Record = TypeVar("Record", bound="DataclassInstance")
+class Dataclass(Protocol):
+    """Any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+Record = TypeVar("Record", bound=Dataclass)
 
 _KEY_IN_QUERY = re.compile(r"(^|&)[^=&]*(key|token|secret|password)[^=&]*=", re.IGNORECASE)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
