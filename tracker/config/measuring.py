@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.execute.worker.window import hours_of
+from eval_jobs.execute.worker.hours import hours_of
 from eval_jobs.types import (
     AskingSettings,
     Benchmark,

@@ -26,13 +26,12 @@ from eval_jobs.errors import ConfigError, ExitCode, StoreError, TrackerError
 from eval_jobs.evaluate.selection import EvaluatorByName
 from eval_jobs.execute.life import SignOfLife
 from eval_jobs.execute.nudge import Nudged
-from eval_jobs.execute.worker.claiming import Chooser
+from eval_jobs.execute.worker.claiming import ClaimFilter, PinVisibility
+from eval_jobs.execute.worker.execution_window import ExecutionWindow
 from eval_jobs.execute.worker.heartbeat import Heartbeat
 from eval_jobs.execute.worker.interrupts import Interrupts, LeaseLost, Stopped
 from eval_jobs.execute.worker.left_claims import UNEXPECTED_END, take_back_left_claims
 from eval_jobs.execute.worker.orphans import evaluator_log_name, reap_orphans
-from eval_jobs.execute.worker.pause import Pauses
-from eval_jobs.execute.worker.sight import Sight
 from eval_jobs.execute.worker.twice import run_asked
 from eval_jobs.execute.worker_name import own_name
 from eval_jobs.host.clock import SystemClock
@@ -78,7 +77,7 @@ class Worker:
     tools: Tools
     interrupts: Interrupts
     lease_s: float = LEASE_S
-    chooser: Chooser = field(default_factory=lambda: Chooser(sight=None, pauses=None))
+    claim_filter: ClaimFilter = field(default_factory=lambda: ClaimFilter(visibility=None, window=None))
     """Which plans are for this worker, and when."""
     show: Note = log.debug
     """Told what goes on now, again and again."""
@@ -96,7 +95,7 @@ class WorkerOptions:
     lease_s: float = LEASE_S
     parent: int | None = None
     """Process with which the worker ends."""
-    sight: Sight | None = None
+    visibility: PinVisibility | None = None
     show: Note = log.debug
     is_nudged: bool = False
     """Stdin and stdout are pipes to the process that started this one (see `nudge`)."""
@@ -207,7 +206,7 @@ def run_worker(options: WorkerOptions) -> None:
                 tools=tools,
                 interrupts=interrupts,
                 lease_s=options.lease_s,
-                chooser=Chooser(sight=options.sight, pauses=Pauses(tools.clock)),
+                claim_filter=ClaimFilter(visibility=options.visibility, window=ExecutionWindow(tools.clock)),
                 show=options.show,
                 nudged=nudged,
             )
@@ -274,8 +273,8 @@ def _next_claim(worker: Worker) -> Claim | None:
         take_back_left_claims(worker.queue, worker.name, now)
         lease_until = lease_end(now, worker.lease_s)
         claim_next = partial(worker.queue.claim, worker=worker.name, now=now, lease_until=lease_until)
-        claim = worker.chooser.choose(worker.queue, lambda runs: claim_next(except_runs=runs), now)
-        worker.show(worker.chooser.shown or "waiting for plans")
+        claim = worker.claim_filter.choose(worker.queue, lambda runs: claim_next(except_runs=runs), now)
+        worker.show(worker.claim_filter.shown or "waiting for plans")
     except StoreError as error:
         log.warning("the queue does not answer, trying again in %.0f s: %s", STORE_RETRY_S, error)
         claim, wait_s = None, STORE_RETRY_S

@@ -15,9 +15,9 @@ from eval_jobs.serve.process import lifecycle as process
 from eval_jobs.serve.process.launch import RUNTIME_ADAPTERS, Launch, command, environment
 from eval_jobs.serve.process.port import choose_port
 from eval_jobs.serve.process.readiness import engine_version, wait_until_ready
+from eval_jobs.serve.resident.launch_fingerprint import LaunchFingerprint, launch_fingerprint
 from eval_jobs.serve.resident.loaded import Base, Loaded, Resident, folder_state
 from eval_jobs.serve.resident.order import Order, runs_on_cpu
-from eval_jobs.serve.resident.shape import Shape, shape_of
 from eval_jobs.serve.resident.swap import extension_args, extension_environment
 from eval_jobs.serve.weights.digest_check import DigestCheck
 from eval_jobs.types import Canary, EngineKind, ServeSpec, SwapPolicy
@@ -92,9 +92,9 @@ class ColdStarts:
         """Do not give the engine long to end: it does not answer as it should."""
         self._is_sick = True
 
-    def shape(self, order: Order) -> Shape:
-        """Return the shape of the process that `start` would give."""
-        return shape_of(order, self._environment(order))
+    def launch_fingerprint(self, order: Order) -> LaunchFingerprint:
+        """Return the fingerprint of the process that `start` would give."""
+        return launch_fingerprint(order, self._environment(order))
 
     # --- private: what is vLLM's own
 
@@ -115,7 +115,7 @@ class ColdStarts:
             process=running,
             launch=launch,
             order=order,
-            shape=self.shape(order),
+            launch_fingerprint=self.launch_fingerprint(order),
             version=self._version(launch.port),
             model=order.model,
             client_cores=client_cores,

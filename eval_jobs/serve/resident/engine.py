@@ -3,8 +3,8 @@
     with VllmEngine(work_dir, clock).serving(checkpoint, spec, progress=print) as endpoint:
         ...
 
-    way.choose     is it in already, may it be swapped in, is it an adapter of the base that is in? Else a new start
-    warm.put_in    swap it in, or load the adapter; the bytes that were loaded are proved to be the checkpoint's
+    strategy       is it in already, may it be swapped in, is it an adapter of the base that is in? Else a new start
+    warm           swap it in, or load the adapter; the bytes that were loaded are proved to be the checkpoint's
     canaries       fixed prompts, whose answers are kept with every checkpoint
     certificate    once for each kind: the same checkpoint is started cold as well, and must answer the same to the bit
 
@@ -37,7 +37,7 @@ from eval_jobs.serve.resident.cold import ColdStarts
 from eval_jobs.serve.resident.loaded import Identity, Loaded, Resident, identity
 from eval_jobs.serve.resident.order import Order, is_without_effect, take_order
 from eval_jobs.serve.resident.sleeping import fall_asleep
-from eval_jobs.serve.resident.way import COLD, STAY, Way, choose_strategy, sleep_level
+from eval_jobs.serve.resident.strategy import COLD, STAY, LoadStrategy, choose_strategy, sleep_level
 from eval_jobs.types import Between, Canary, Checkpoint, Endpoint, EngineInfo, ServeSpec
 
 log = logging.getLogger(__name__)
@@ -46,24 +46,24 @@ KNOWN_ANSWERS = 16
 """Checkpoints whose answers to the canaries are remembered, to be compared when they are served again."""
 
 
-PutIn = Callable[[Resident, Order, Way], Loaded]
-"""As `warm.put_in`."""
+LoadInto = Callable[[Resident, Order, LoadStrategy], Loaded]
+"""As `warm.load_into`."""
 
 
 class ResidentEngine:
     """`eval_jobs.ports.Engine` on a server of ours. What it keeps lies in `work_dir`: `engines`, `certificates`."""
 
-    def __init__(self, work_dir: Path, clock: Clock, *, starts: ColdStarts, put_in: PutIn) -> None:
+    def __init__(self, work_dir: Path, clock: Clock, *, starts: ColdStarts, load_into: LoadInto) -> None:
         """Begin with nothing running.
 
         Args:
             work_dir: folder of everything that is kept.
             clock: the only source of time.
             starts: how the server is started.
-            put_in: how a checkpoint gets into one that runs.
+            load_into: how a checkpoint gets into one that runs.
         """
         self._starts = starts
-        self._put_in = put_in
+        self._load_into = load_into
         self._proofs = work_dir.absolute() / "certificates"
         self._clock = clock
         self._resident: Resident | None = None
@@ -115,14 +115,16 @@ class ResidentEngine:
     def _served(self, order: Order, progress: Note) -> Endpoint:
         started_s = self._clock.monotonic_s()
         resident = self._resident
-        way = choose_strategy(order, resident, self._starts.shape(order), proofs=self._proofs, failures=self._failures)
-        if way.is_sick:
+        strategy = choose_strategy(
+            order, resident, self._starts.launch_fingerprint(order), proofs=self._proofs, failures=self._failures
+        )
+        if strategy.is_sick:
             self._starts.distrust()
-        if resident is None or way.method == COLD:
-            reason = way.reason
+        if resident is None or strategy.method == COLD:
+            reason = strategy.reason
             resident = self._cold(order, reason, progress)
         else:
-            resident, reason = self._warm(resident, order, way, progress)
+            resident, reason = self._warm(resident, order, strategy, progress)
         resident.order = order
         loaded = resident.newest()
         load_s = self._clock.monotonic_s() - started_s
@@ -174,7 +176,7 @@ class ResidentEngine:
         self._remember(resident, order.checkpoint, resident.newest().canaries)
         return resident
 
-    def _warm(self, resident: Resident, order: Order, way: Way, progress: Note) -> tuple[Resident, str]:
+    def _warm(self, resident: Resident, order: Order, strategy: LoadStrategy, progress: Note) -> tuple[Resident, str]:
         """Put `order` into the engine that runs; where that is not proven to be right, start it cold and compare.
 
         Returns: the engine that serves it now, and why it was loaded this way.
@@ -182,31 +184,31 @@ class ResidentEngine:
         started_s = self._clock.monotonic_s()
         before = resident.newest().canaries
         progress("putting the checkpoint into the engine")
-        attempt = self._attempt(resident, order, way)
-        if not attempt.doubt and (way.proof is not None or way.method == STAY):
+        attempt = self._attempt(resident, order, strategy)
+        if not attempt.doubt and (strategy.proof is not None or strategy.method == STAY):
             self._remember(resident, order.checkpoint, resident.newest().canaries)
-            return resident, way.reason
-        reason = attempt.doubt or way.reason
+            return resident, strategy.reason
+        reason = attempt.doubt or strategy.reason
         cold = self._cold(order, reason, progress)
-        if way.kind is None or not attempt.can_be_compared:
+        if strategy.kind is None or not attempt.can_be_compared:
             return cold, reason
-        useless = _why_useless(cold, before, way.kind)
+        useless = _why_useless(cold, before, strategy.kind)
         if useless:
             return cold, f"{reason}; a comparison would prove nothing: {useless}"
         took_s = self._clock.monotonic_s() - started_s
-        return cold, f"{reason}; {self._compared(way.kind, attempt, cold, took_s)}"
+        return cold, f"{reason}; {self._compared(strategy.kind, attempt, cold, took_s)}"
 
     # --- private: doubts and proofs
 
-    def _attempt(self, resident: Resident, order: Order, way: Way) -> _Attempt:
+    def _attempt(self, resident: Resident, order: Order, strategy: LoadStrategy) -> _Attempt:
         try:
-            loaded = self._put_in(resident, order, way)
+            loaded = self._load_into(resident, order, strategy)
         except SwapRefused as error:
             return _Attempt(doubt=error.message)
         except SwapFailed as error:
             self._starts.distrust()
-            if way.kind is not None:
-                self._failures[way.kind.id] += 1
+            if strategy.kind is not None:
+                self._failures[strategy.kind.id] += 1
             return _Attempt(doubt=error.message)
         resident.keep(loaded)
         try:
@@ -240,7 +242,7 @@ class ResidentEngine:
             del self._answers[next(iter(self._answers))]
 
     def _key(self, resident: Resident, checkpoint: Checkpoint) -> tuple[str, Identity]:
-        return content_hash(resident.shape), identity(checkpoint)
+        return content_hash(resident.launch_fingerprint), identity(checkpoint)
 
     def _fall_asleep(self, resident: Resident) -> None:
         level = sleep_level(resident, self._proofs)

@@ -11,8 +11,8 @@ from eval_jobs.serve.process.control import ask, get, post_to_engine, served_mod
 from eval_jobs.serve.process.launch import Launch
 from eval_jobs.serve.process.lifecycle import EngineProcess
 from eval_jobs.serve.resident.canary import ask_canaries
+from eval_jobs.serve.resident.launch_fingerprint import LaunchFingerprint
 from eval_jobs.serve.resident.order import Order
-from eval_jobs.serve.resident.shape import Shape
 from eval_jobs.serve.weights.fingerprint import Fingerprint
 from eval_jobs.types import Canary, Checkpoint
 
@@ -54,7 +54,7 @@ class Resident:
     launch: Launch
     order: Order
     """Of the last service."""
-    shape: Shape
+    launch_fingerprint: LaunchFingerprint
     version: str
     model: Fingerprint | None
     """Of what it was started on, or of an adapter's base; None: not known."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from eval_jobs.ports import Clock
 from eval_jobs.serve.resident.cold import ColdStarts
 from eval_jobs.serve.resident.engine import ResidentEngine
-from eval_jobs.serve.resident.warm import put_in
+from eval_jobs.serve.resident.warm import load_into
 
 
 class VllmEngine(ResidentEngine):
@@ -15,4 +15,4 @@ class VllmEngine(ResidentEngine):
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
         """Begin with nothing running."""
-        super().__init__(work_dir, clock, starts=ColdStarts(work_dir, clock), put_in=put_in)
+        super().__init__(work_dir, clock, starts=ColdStarts(work_dir, clock), load_into=load_into)

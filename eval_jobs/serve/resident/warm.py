@@ -11,13 +11,13 @@ from eval_jobs.serve.resident.adapters import load_adapter, unload_adapter
 from eval_jobs.serve.resident.loaded import Loaded, Resident, identity
 from eval_jobs.serve.resident.order import Order
 from eval_jobs.serve.resident.sleeping import DROP_WEIGHTS, wake, wake_cache, wake_weights
+from eval_jobs.serve.resident.strategy import STAY, SWAP, LoadStrategy
 from eval_jobs.serve.resident.swap import STEP_TIMEOUT_S, swap
-from eval_jobs.serve.resident.way import STAY, SWAP, Way
 from eval_jobs.serve.weights.digest_check import DigestCheck
 
 
-def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
-    """Put `order` in by `way`, which is not `cold`; return it without answers to canaries unless it was in already.
+def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
+    """Put `order` in by `strategy`, which is not `cold`; return it without answers unless it was in already.
 
     Raises:
         SwapRefused: the engine does not take it.
@@ -27,10 +27,10 @@ def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
     if resident.asleep and resident.asleep != DROP_WEIGHTS:
         wake(resident.launch.port)
         resident.asleep = 0
-    if way.method == STAY:
+    if strategy.method == STAY:
         _begin_afresh(resident.launch.port)
         return resident.loaded[identity(order.checkpoint)]
-    return _swapped(resident, order, way) if way.method == SWAP else _adapter(resident, order, way)
+    return _swapped(resident, order, strategy) if strategy.method == SWAP else _adapter(resident, order, strategy)
 
 
 # --- private
@@ -48,7 +48,7 @@ def _begin_afresh(port: int) -> None:
             raise SwapRefused(f"the engine does not forget its last service: {reply.text}", hint="it is started anew")
 
 
-def _swapped(resident: Resident, order: Order, way: Way) -> Loaded:
+def _swapped(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
     port = resident.launch.port
     if resident.model is None:
         raise SwapRefused("what the engine holds is not known", hint="it is started anew")
@@ -60,10 +60,15 @@ def _swapped(resident: Resident, order: Order, way: Way) -> Loaded:
         wake_cache(port)
     resident.asleep = 0
     resident.model = swapped.fingerprint
-    return Loaded(checkpoint=order.checkpoint, model=resident.launch.name, method=way.method, certificate=_id(way))
+    return Loaded(
+        checkpoint=order.checkpoint,
+        model=resident.launch.name,
+        method=strategy.method,
+        certificate=strategy.certificate,
+    )
 
 
-def _adapter(resident: Resident, order: Order, way: Way) -> Loaded:
+def _adapter(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
     port = resident.launch.port
     with DigestCheck(order.checkpoint) as check:
         check.demand()
@@ -74,8 +79,4 @@ def _adapter(resident: Resident, order: Order, way: Way) -> Loaded:
         name = f"{resident.launch.name}-{secrets.token_hex(4)}"
         load_adapter(port, name, order.checkpoint.uri, timeout_s=order.spec.startup_timeout_s)
         check.demand()
-    return Loaded(checkpoint=order.checkpoint, model=name, method=way.method, certificate=_id(way))
-
-
-def _id(way: Way) -> str:
-    return way.kind.id if way.proof is not None and way.kind is not None else ""
+    return Loaded(checkpoint=order.checkpoint, model=name, method=strategy.method, certificate=strategy.certificate)

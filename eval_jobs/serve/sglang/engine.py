@@ -21,7 +21,7 @@ from eval_jobs.serve.resident.engine import ResidentEngine
 from eval_jobs.serve.resident.loaded import LIFE_SIGN_TIMEOUT_S, Resident
 from eval_jobs.serve.resident.order import Order
 from eval_jobs.serve.sglang.canary import ask_canaries
-from eval_jobs.serve.sglang.swap import engine_version, put_in
+from eval_jobs.serve.sglang.swap import engine_version, load_into
 from eval_jobs.types import Canary, ServeSpec
 
 
@@ -30,7 +30,7 @@ class SglangEngine(ResidentEngine):
 
     def __init__(self, work_dir: Path, clock: Clock) -> None:
         """Begin with nothing running."""
-        super().__init__(work_dir, clock, starts=SglangStarts(work_dir, clock), put_in=put_in)
+        super().__init__(work_dir, clock, starts=SglangStarts(work_dir, clock), load_into=load_into)
 
 
 @dataclass(kw_only=True)

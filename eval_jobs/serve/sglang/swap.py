@@ -1,6 +1,6 @@
 """Puts the weights of another checkpoint into a running SGLang by `/update_weights_from_disk`, and checks what it says.
 
-    loaded = put_in(resident, order, way)
+    loaded = load_into(resident, order, strategy)
 
     compare with the resident, hash the files        SwapRefused: nothing was touched
     pause -> update -> flush the cache -> continue   SwapFailed: the engine must be taken for dead
@@ -21,7 +21,7 @@ from eval_jobs.serve.process.control import EngineReply, get, post_to_engine, se
 from eval_jobs.serve.process.readiness import UNKNOWN_VERSION
 from eval_jobs.serve.resident.loaded import Loaded, Resident, folder_state, identity
 from eval_jobs.serve.resident.order import Order
-from eval_jobs.serve.resident.way import STAY, Way
+from eval_jobs.serve.resident.strategy import STAY, LoadStrategy
 from eval_jobs.serve.weights.digest_check import demand_pinned_weights
 from eval_jobs.serve.weights.fingerprint import Fingerprint, fingerprint_of, obstacle
 from eval_jobs.types import Checkpoint
@@ -30,8 +30,8 @@ STEP_TIMEOUT_S = 30.0
 """For the steps that move no weights."""
 
 
-def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
-    """Put `order` in by `way`, which is `stay` or `swap`; return it without answers to canaries unless it was in.
+def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
+    """Put `order` in by `strategy`, which is `stay` or `swap`; return it without answers to canaries unless it was in.
 
     Raises:
         SwapRefused: nothing was touched.
@@ -39,7 +39,7 @@ def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
         CheckpointUnreadable: the weights are not those that were pinned.
     """
     port, checkpoint = resident.launch.port, order.checkpoint
-    if way.method == STAY:
+    if strategy.method == STAY:
         _flush(port)
         return resident.loaded[identity(checkpoint)]
     fingerprint = _compared(Path(checkpoint.uri), resident)
@@ -52,8 +52,7 @@ def put_in(resident: Resident, order: Order, way: Way) -> Loaded:
     model = _served_name(port, (resident.launch.name, checkpoint.uri))
     resident.loaded.clear()
     resident.model = fingerprint
-    certificate = way.kind.id if way.proof is not None and way.kind is not None else ""
-    return Loaded(checkpoint=checkpoint, model=model, method=way.method, certificate=certificate)
+    return Loaded(checkpoint=checkpoint, model=model, method=strategy.method, certificate=strategy.certificate)
 
 
 def model_info(port: int) -> Mapping[str, object]:

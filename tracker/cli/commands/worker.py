@@ -12,8 +12,8 @@ from rich.status import Status
 from rich.text import Text
 
 from eval_jobs.errors import ConfigError
+from eval_jobs.execute.worker.claiming import PinVisibility
 from eval_jobs.execute.worker.main import WorkerOptions, database_from_environment, run_worker
-from eval_jobs.execute.worker.sight import Sight
 from eval_jobs.ports import Note
 from eval_jobs.queue.address import PASSWORD_VARIABLE, QUEUE_URL_VARIABLE, checked_database_url
 from tracker.adapters.secrets import read_secret
@@ -84,7 +84,7 @@ def _work(place: _Place, work_dir: Path) -> None:
                 queue_url=place.url,
                 password=place.password,
                 work_dir=work_dir.absolute(),
-                sight=Sight(),
+                visibility=PinVisibility(),
                 show=_line_of(status),
             )
         )

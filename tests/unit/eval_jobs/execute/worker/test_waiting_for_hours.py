@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eval_jobs.execute.worker.claiming import Chooser
+from eval_jobs.execute.worker.claiming import ClaimFilter
+from eval_jobs.execute.worker.execution_window import ExecutionWindow
 from eval_jobs.execute.worker.interrupts import WAKE_SIGNAL, Interrupts, Stopped
 from eval_jobs.execute.worker.main import Worker, work
-from eval_jobs.execute.worker.pause import Pauses
 from eval_jobs.run import Tools
 from eval_jobs.types import Endpoint, EngineInfo, EvalPlan, OnlyWhen
 from tests.fakes.clock import FakeClock
@@ -97,7 +97,7 @@ class Scene:
             tools=tools,
             interrupts=self._interrupts,
             lease_s=600.0,
-            chooser=Chooser(sight=None, pauses=Pauses(self.clock, lambda: self.busy_pct)),
+            claim_filter=ClaimFilter(visibility=None, window=ExecutionWindow(self.clock, lambda: self.busy_pct)),
             show=self.shown.append,
         )
         with pytest.raises(Stopped):

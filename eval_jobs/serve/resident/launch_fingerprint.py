@@ -1,4 +1,4 @@
-"""What shapes an engine's process: two checkpoints that want the same shape may share an engine. Pure."""
+"""What shapes an engine's process: two checkpoints with the same fingerprint may share an engine. Pure."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ WHERE_CACHES_LIE = frozenset({"VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRI
 ENVIRONMENT = "the environment"
 SHOWN_CHARS = 120
 
-Shape = Mapping[str, str]
+LaunchFingerprint = Mapping[str, str]
 """Everything that shapes the process, by its name for a person."""
 
 
-def shape_of(order: Order, environment: Mapping[str, str]) -> Shape:
-    """Return the shape of the process that a cold start on `order` would give.
+def launch_fingerprint(order: Order, environment: Mapping[str, str]) -> LaunchFingerprint:
+    """Return the fingerprint of the process that a cold start on `order` would give.
 
     Every setting of `ServeSpec` counts, new ones too, but for those that `NOT_OF_THE_PROCESS` lists.
     """
@@ -65,8 +65,8 @@ def shape_of(order: Order, environment: Mapping[str, str]) -> Shape:
     return model | settings | found
 
 
-def difference(started: Shape, wanted: Shape) -> str:
-    """Return the first thing in which two shapes differ, in words; "" when there is none."""
+def difference(started: LaunchFingerprint, wanted: LaunchFingerprint) -> str:
+    """Return the first thing in which two fingerprints differ, in words; "" when there is none."""
     for name, now in wanted.items():
         before = started.get(name, "")
         if before != now and name == ENVIRONMENT:

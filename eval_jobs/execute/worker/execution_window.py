@@ -1,8 +1,8 @@
 """Why a worker does not begin with a plan now: `serve.only_when` of the plan asks it to wait.
 
-    pauses = Pauses(clock)
-    pauses.paused_runs()                 # their plans are not worth a claim
-    pauses.reason(plan)                  # "" or: waits until 20:00 Europe/Berlin (serve.only_when)
+    window = ExecutionWindow(clock)
+    window.paused_runs()                 # their plans are not worth a claim
+    window.reason(plan)                  # "" or: waits until 20:00 Europe/Berlin (serve.only_when)
 
 The engine that a worker keeps between two plans has nothing to do while its worker waits, so the load of a GPU at that
 time is somebody else's. What was read before or while a plan was worked on is forgotten for the same reason.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.execute.worker.window import Load, average_pct, hours_of, is_idle
+from eval_jobs.execute.worker.hours import Load, average_pct, hours_of, is_idle
 from eval_jobs.host.gpus import busiest_gpu_pct
 from eval_jobs.ports import Clock
 from eval_jobs.types import EvalPlan, OnlyWhen
@@ -38,7 +38,7 @@ class _Paused:
     why: str
 
 
-class Pauses:
+class ExecutionWindow:
     """Remembers which runs are to wait, and how busy the GPUs were in the last seconds."""
 
     def __init__(self, clock: Clock, read_busy_pct: Callable[[], float] = busiest_gpu_pct) -> None:

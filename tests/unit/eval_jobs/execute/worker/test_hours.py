@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from eval_jobs.errors import ConfigError
-from eval_jobs.execute.worker.window import Hours, Load, average_pct, hours_of, is_idle
+from eval_jobs.execute.worker.hours import Hours, Load, average_pct, hours_of, is_idle
 from eval_jobs.types import OnlyWhen
 
 BERLIN = ZoneInfo("Europe/Berlin")

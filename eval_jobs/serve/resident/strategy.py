@@ -14,9 +14,9 @@ from eval_jobs.host.machine import device_name
 from eval_jobs.identity import content_hash
 from eval_jobs.serve.process.readiness import UNKNOWN_VERSION
 from eval_jobs.serve.resident.certificate import CertificateScope, Proof, extension_version, find_certificate
+from eval_jobs.serve.resident.launch_fingerprint import LaunchFingerprint, difference
 from eval_jobs.serve.resident.loaded import Resident, folder_state, identity
 from eval_jobs.serve.resident.order import Order
-from eval_jobs.serve.resident.shape import Shape, difference
 from eval_jobs.serve.resident.sleeping import DROP_WEIGHTS, KEEP_WEIGHTS
 from eval_jobs.serve.weights.fingerprint import CONFIG, Fingerprint, never_swapped, obstacle
 from eval_jobs.serve.worker_extension.tracker_worker.weight_files import layout_digest
@@ -35,7 +35,7 @@ MAX_FAILURES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class LoadStrategy:
     """How a checkpoint gets in."""
 
     method: str
@@ -47,28 +47,37 @@ class Way:
     is_sick: bool = False
     """The engine that runs answers no more: it is not given long to end."""
 
+    @property
+    def certificate(self) -> str:
+        """Id of the certificate; empty where there is none."""
+        return self.kind.id if self.proof is not None and self.kind is not None else ""
+
 
 def choose_strategy(
-    order: Order, resident: Resident | None, shape: Shape, *, proofs: Path, failures: Mapping[str, int]
-) -> Way:
-    """Return the way for `order`.
+    order: Order, resident: Resident | None, launch: LaunchFingerprint, *, proofs: Path, failures: Mapping[str, int]
+) -> LoadStrategy:
+    """Return how `order` gets in.
 
     Args:
         order: what is to be served.
         resident: the engine that runs, if one does.
-        shape: `shape_of` the engine that a cold start would give.
+        launch: `launch_fingerprint` of the engine that a cold start would give.
         proofs: folder of the certificates.
         failures: how often swaps failed in this process, by id of their kind.
     """
     if resident is None:
-        return Way(method=COLD, reason="no engine was running")
-    reason = resident.why_gone() or _why_another_process(order, resident, shape)
-    way = Way(method=COLD, reason=reason) if reason else _warm_way(order, resident, shape, proofs, failures)
-    silent = resident.why_silent() if way.method != COLD else ""
-    return Way(method=COLD, reason=silent, is_sick=True) if silent else way
+        return _cold("no engine was running")
+    reason = resident.why_gone() or _why_another_process(order, resident, launch)
+    if reason:
+        return _cold(reason)
+    strategy = _warm_strategy(order, resident, launch, proofs, failures)
+    silent = resident.why_silent() if strategy.method != COLD else ""
+    return LoadStrategy(method=COLD, reason=silent, is_sick=True) if silent else strategy
 
 
-def kind_of(order: Order, model: Fingerprint, shape: Shape, *, version: str, asleep: int) -> CertificateScope:
+def kind_of(
+    order: Order, model: Fingerprint, launch: LaunchFingerprint, *, version: str, asleep: int
+) -> CertificateScope:
     """Return what a proof for putting `order` into an engine is about. `model` is its own, or its base's."""
     layout = layout_digest(model.tensors)
     shown = {"serve.dtype", "serve.args"}
@@ -83,7 +92,7 @@ def kind_of(order: Order, model: Fingerprint, shape: Shape, *, version: str, asl
         device=device_name(on_cpu=order.on_cpu),
         engine=f"{order.spec.engine} {version}",
         flags=order.spec.args,
-        process=content_hash({name: value for name, value in shape.items() if name not in shown}),
+        process=content_hash({name: value for name, value in launch.items() if name not in shown}),
         extension=extension_version(),
         asleep=asleep,
     )
@@ -100,7 +109,7 @@ def sleep_level(resident: Resident, proofs: Path) -> int:
     if order.spec.swap is SwapPolicy.NEVER or model is None or never_swapped(model, on_cpu=order.on_cpu):
         return 0
     proof = find_certificate(
-        proofs, kind_of(order, model, resident.shape, version=resident.version, asleep=DROP_WEIGHTS)
+        proofs, kind_of(order, model, resident.launch_fingerprint, version=resident.version, asleep=DROP_WEIGHTS)
     )
     return DROP_WEIGHTS if proof is None or proof.is_certificate else 0
 
@@ -108,8 +117,8 @@ def sleep_level(resident: Resident, proofs: Path) -> int:
 # --- private
 
 
-def _why_another_process(order: Order, resident: Resident, shape: Shape) -> str:
-    reason = difference(resident.shape, shape)
+def _why_another_process(order: Order, resident: Resident, launch: LaunchFingerprint) -> str:
+    reason = difference(resident.launch_fingerprint, launch)
     if reason:
         return reason
     if order.spec.port not in (0, resident.launch.port):
@@ -129,21 +138,32 @@ def _why_by_arguments(args: Sequence[str]) -> str:
     return ""
 
 
-def _warm_way(order: Order, resident: Resident, shape: Shape, proofs: Path, failures: Mapping[str, int]) -> Way:
+def _cold(reason: str) -> LoadStrategy:
+    return LoadStrategy(method=COLD, reason=reason)
+
+
+def _warm_strategy(
+    order: Order, resident: Resident, launch: LaunchFingerprint, proofs: Path, failures: Mapping[str, int]
+) -> LoadStrategy:
     if identity(order.checkpoint) in resident.loaded and resident.asleep != DROP_WEIGHTS:
-        return Way(method=STAY, reason="it was in the engine already")
+        return LoadStrategy(method=STAY, reason="it was in the engine already")
     if order.model is None or resident.model is None:
-        return Way(method=COLD, reason=order.unread or "what the engine was started on is not known")
+        return _cold(order.unread or "what the engine was started on is not known")
+    reason = _why_unproven(resident) or _why_unfit(order, order.model, resident.model)
+    reason = reason or _why_other_files(order, resident)
+    if reason:
+        return _cold(reason)
+    kind = kind_of(order, order.model, launch, version=resident.version, asleep=resident.asleep)
+    return _by_proof(kind, proofs, failures)
+
+
+def _why_unproven(resident: Resident) -> str:
     if not resident.newest().canaries:
         # NaN that was computed from such weights stays in the engine's cache, beyond any swap (seen on a CPU).
-        return Way(method=COLD, reason="its last checkpoint did not answer the fixed prompts")
+        return "its last checkpoint did not answer the fixed prompts"
     if resident.version == UNKNOWN_VERSION:
-        return Way(method=COLD, reason="the engine does not name its version, so no proof would say what it is about")
-    reason = _why_unfit(order, order.model, resident.model) or _why_other_files(order, resident)
-    if reason:
-        return Way(method=COLD, reason=reason)
-    kind = kind_of(order, order.model, shape, version=resident.version, asleep=resident.asleep)
-    return _by_proof(kind, proofs, failures)
+        return "the engine does not name its version, so no proof would say what it is about"
+    return ""
 
 
 def _why_unfit(order: Order, model: Fingerprint, held: Fingerprint) -> str:
@@ -157,13 +177,15 @@ def _why_other_files(order: Order, resident: Resident) -> str:
     return "the tokenizer or the chat template beside the adapter is another one than at the engine's start"
 
 
-def _by_proof(kind: CertificateScope, proofs: Path, failures: Mapping[str, int]) -> Way:
+def _by_proof(kind: CertificateScope, proofs: Path, failures: Mapping[str, int]) -> LoadStrategy:
     what = "swaps" if kind.way == SWAP else "adapters"
     if failures.get(kind.id, 0) >= MAX_FAILURES:
-        return Way(method=COLD, reason=f"{what} of this kind failed {failures[kind.id]} times in this worker")
+        return _cold(f"{what} of this kind failed {failures[kind.id]} times in this worker")
     proof = find_certificate(proofs, kind)
     if proof is None:
-        return Way(method=kind.way, reason=f"{what} of this kind are not certified yet", kind=kind)
+        return LoadStrategy(method=kind.way, reason=f"{what} of this kind are not certified yet", kind=kind)
     if not proof.is_certificate:
-        return Way(method=COLD, reason=f"{what} of this kind are refused ({kind.id}): {proof.differed}")
-    return Way(method=kind.way, reason=f"certified on {proof.date:%Y-%m-%d} ({kind.id})", kind=kind, proof=proof)
+        return LoadStrategy(method=COLD, reason=f"{what} of this kind are refused ({kind.id}): {proof.differed}")
+    return LoadStrategy(
+        method=kind.way, reason=f"certified on {proof.date:%Y-%m-%d} ({kind.id})", kind=kind, proof=proof
+    )
