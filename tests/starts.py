@@ -12,7 +12,7 @@ import pytest
 
 VARIABLE = "TESTS_START_SERVERS"
 BY_LOG = {
-    "vllm": ("*.log", b"Application startup complete"),
+    "vllm": ("engine-*.log", b"Application startup complete"),
     "mlflow": ("mlflow-server.log", b"Application startup complete"),
     "evaluator": ("evaluator*.log", b""),
 }

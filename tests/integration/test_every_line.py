@@ -59,7 +59,7 @@ OF_SWEEPS = (
 DEEP = os.environ.get("TRACKER_TEST_DEEP") == "1"
 OF_STATEMENTS, BY_LOT = (1000, 40) if DEEP else (15, 10)
 SEED = 1
-TRIES = 3
+TRIES = 10
 """For a statement to be reached: what a thread comes to by the clock, it may not come to in each world."""
 IN_WORKERS, IN_WATCHERS = 2, 3
 """Bombs a world: a plan that brings three workers down is set aside."""
