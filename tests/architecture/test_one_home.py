@@ -18,6 +18,7 @@ RULES = {
         {"eval_jobs/codec.py", "tracker/adapters/alerts/channels/webhook.py"},
     ),
     "how a server on this machine is asked": (r"http\.client\.HTTPConnection", {"eval_jobs/host/local_http.py"}),
+    "what is called suspect": (r"(return|=) VerdictWord\.SUSPECT", {"tracker/domain/scores/suspicion.py"}),
 }
 """What shows that a file decides it, and the files that may."""
 

@@ -14,7 +14,7 @@ from benchmarks.replay_series import BROKEN, HEADLINE, TRAINED_FROM, Replayed, R
 from tests.requires import PROJECT, shared_data
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.matrix import FloatArray
-from tracker.domain.verdicts.aggregate_verdict import capped
+from tracker.domain.scores.suspicion import at_most_suspect
 
 PYTHIA = tuple(name for name in HEADLINE if name.startswith("pythia"))
 
@@ -62,7 +62,7 @@ def test_the_late_loss_of_lambada_is_found(name: str) -> None:
     assert said.learned
     assert said.step >= 123000
     assert said.p < 1e-5
-    assert capped(said.word) is VerdictWord.SUSPECT
+    assert at_most_suspect(said.word) is VerdictWord.SUSPECT
 
 
 @pytest.mark.parametrize("name", ["pythia-410m/zero-shot", "pythia-1.4b/zero-shot", "pythia-410m/five-shot"])

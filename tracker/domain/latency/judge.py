@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eval_jobs.types import EvalRecord, ProbeFailure, ProbeLoad, ProbeResult, ReferenceProbe
-from tracker.domain.latency.rules import LEARNING, POOLS, SUSPECT_P, Limits, decisions, word_of_history
+from tracker.domain.latency.rules import LEARNING, POOLS, Limits, decisions, word_of_history
 from tracker.domain.latency.series import (
     REQUESTS_NEEDED,
     Key,
@@ -40,6 +40,7 @@ from tracker.domain.records.reasons import (
 )
 from tracker.domain.records.types import LatencyMethod, LatencyMetric, LatencyPolicy, LatencyVerdict, VerdictWord
 from tracker.domain.scores.statistics import FloatArray, Spread, interval, mde
+from tracker.domain.scores.suspicion import SUSPECT_P
 
 MEDIAN = 0.5
 NO_SCATTER = 1e-9

@@ -24,11 +24,11 @@ from tracker.domain.latency.statistics import (
 )
 from tracker.domain.records.types import VerdictWord
 from tracker.domain.scores.statistics import Spread
+from tracker.domain.scores.suspicion import at_most_suspect, looks_worse, without_proof
 
 POOLS = (1, 2, 4)
 """How many of the newest checkpoints are averaged; each is one more test."""
 
-SUSPECT_P = 0.01
 LEARNING = 5
 """Earlier checkpoints without which the noise between starts is not known well enough to call anything changed."""
 
@@ -76,8 +76,7 @@ def decisions(
 
 def word_of_history(spread: Spread, limits: Limits) -> VerdictWord:
     """Return SUSPECT or INCONCLUSIVE: without a reference nothing shows that it was not the machine."""
-    slower = slower_p(spread) < limits.alpha_test and spread.centre >= limits.floor
-    return VerdictWord.SUSPECT if slower else VerdictWord.INCONCLUSIVE
+    return without_proof(is_suspect=looks_worse(slower_p(spread), spread.centre, limits.floor))
 
 
 # --- private
@@ -101,17 +100,21 @@ def _decide(series: Sequence[LatencyContrast], noise: SeriesNoise, limits: Limit
         if sessions <= len(series):
             spread = inflated(series[-sessions:], noise)
             word = _word(spread, newest, limits)
-            if len(series) <= LEARNING and word in CHANGED:
-                word = VerdictWord.SUSPECT if word is VerdictWord.REGRESSED else VerdictWord.INCONCLUSIVE
+            if len(series) <= LEARNING:
+                word = _while_learning(word)
             found.append(LatencyDecision(word=word, spread=spread, sessions=sessions, noise=noise))
     return next((d for d in found if d.word in CHANGED), found[0])
 
 
+def _while_learning(word: VerdictWord) -> VerdictWord:
+    return VerdictWord.INCONCLUSIVE if word is VerdictWord.IMPROVED else at_most_suspect(word)
+
+
 def _word(spread: Spread, newest: float, limits: Limits) -> VerdictWord:
     # The newest must show it too: one wild checkpoint does not make the three after it slow.
-    slow, fast = min(spread.centre, newest) >= limits.floor, max(spread.centre, newest) <= -limits.floor
-    if slow and slower_p(spread) < limits.alpha_test:
+    slowdown, speedup = min(spread.centre, newest), -max(spread.centre, newest)
+    if slowdown >= limits.floor and slower_p(spread) < limits.alpha_test:
         return VerdictWord.REGRESSED
-    if fast and faster_p(spread) < limits.alpha_test:
+    if speedup >= limits.floor and faster_p(spread) < limits.alpha_test:
         return VerdictWord.IMPROVED
-    return VerdictWord.SUSPECT if slow and slower_p(spread) < SUSPECT_P else VerdictWord.INCONCLUSIVE
+    return without_proof(is_suspect=looks_worse(slower_p(spread), slowdown, limits.floor))

@@ -168,7 +168,8 @@ class VerdictWord(StrEnum):
     EQUIVALENT = "equivalent"
     """Shown to be within the margin; not the same as "no difference found"."""
     SUSPECT = "suspect"
-    """Worse by at least p < .01 (screened: p < .05), or known only from means: shown, never notified."""
+    """Worse by at least p < .01 (screened: p < .05), or known only from means: shown, never notified. Decided in
+    `scores.suspicion`."""
     INCONCLUSIVE = "inconclusive"
     FIRST = "first"
     """Nothing earlier to compare with."""

@@ -29,7 +29,8 @@ from tracker.domain.scores.mean_series import NO_MEANS, Means, MeanSeries, means
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.summary import summarise
-from tracker.domain.verdicts.aggregate_verdict import capped, had_something_to_lose
+from tracker.domain.scores.suspicion import at_most_suspect
+from tracker.domain.verdicts.aggregate_verdict import had_something_to_lose
 from tracker.domain.verdicts.candidates import JudgingContext, thresholds_of
 from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
 
@@ -107,7 +108,7 @@ def _verdict(context: JudgingContext, result: EvalResult, case: _Case) -> Verdic
     word = word_of(tests, thresholds)
     is_guessing = word is VerdictWord.REGRESSED and not had_something_to_lose(case.series, tests)
     reason = _compared_means(case.series, _deciding(word, tests, thresholds), result)
-    return _verdict_of(result, capped(word), replace(reason, never_above_chance=is_guessing))
+    return _verdict_of(result, at_most_suspect(word), replace(reason, never_above_chance=is_guessing))
 
 
 def _deciding(word: VerdictWord, tests: Sequence[Evidence], thresholds: Thresholds) -> Evidence:

@@ -2,7 +2,7 @@
 
     found = [aggregate_evidence(series, step, level)[k] for step in the_newest_three]
     word = aggregate_word(found, thresholds, learned=had_something_to_lose(series[k], found[-1]))
-    capped(word)                                # what may be said: `suspect` at most
+    at_most_suspect(word)                       # `scores.suspicion`: what may be said: `suspect` at most
 
 docs/replay.md tells why the rules differ from those with samples.
 """
@@ -52,16 +52,6 @@ def aggregate_word(newest: Sequence[Sequence[Evidence]], thresholds: Thresholds,
     if word is VerdictWord.REGRESSED and learned and _is_below_peak(newest, thresholds):
         return VerdictWord.FORGOTTEN
     return word
-
-
-def capped(word: VerdictWord) -> VerdictWord:
-    """Return what may be said without samples: a loss is `suspect` at most, shown and never told.
-
-    The item variance is no bound where the correlation of checkpoints fades with their distance, a reported standard
-    error may take alike questions for independent ones, and nothing shows that all checkpoints answered the same
-    questions.
-    """
-    return VerdictWord.SUSPECT if word in {VerdictWord.FORGOTTEN, VerdictWord.REGRESSED} else word
 
 
 # --- private

@@ -12,6 +12,7 @@ from tracker.domain.records.types import Baseline, Episode, Measure, VerdictWord
 from tracker.domain.regression.blocks import peak_blocks, peak_width
 from tracker.domain.regression.detector import Evidence
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
+from tracker.domain.scores.suspicion import without_proof
 from tracker.domain.verdicts.episodes import is_forgotten, is_recovered, opened, recovered
 from tracker.domain.verdicts.hypothesis import (
     Hypothesis,
@@ -89,13 +90,12 @@ def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known:
     It opens and ends no loss and spends no alpha, so that the whole benchmark of the same checkpoint is still the
     first and only look at it that decides.
     """
-    word = VerdictWord.EQUIVALENT if is_equivalent(evidence, hypothesis.thresholds) else VerdictWord.INCONCLUSIVE
-    shown = evidence
-    if is_suspicious(evidence):
-        word, shown = VerdictWord.SUSPECT, (strongest_of(evidence), *evidence)
-    alone = [e for e in evidence if e.m == evidence[0].m and e is not shown[0]]
+    is_suspect, word = is_suspicious(evidence), VerdictWord.EQUIVALENT
+    if is_suspect or not is_equivalent(evidence, hypothesis.thresholds):
+        word = without_proof(is_suspect=is_suspect)
+    shown = _beside_alone(strongest_of(evidence) if is_suspect else evidence[0], evidence)
     lost_since = None if known is None else known.onset_step
-    return Decision(word=word, tests=tuple(evidence), shown=(shown[0], *alone), lost_since=lost_since)
+    return Decision(word=word, tests=tuple(evidence), shown=shown, lost_since=lost_since)
 
 
 def was_learned(hypothesis: Hypothesis, chance: float | None) -> bool:
@@ -136,9 +136,13 @@ def _decision(
     change: Episode | None,
     lost_since: int | None,
 ) -> Decision:
-    deciding = _deciding(word, evidence, hypothesis)
-    alone = [e for e in evidence if e.m == evidence[0].m and e is not deciding]
-    return Decision(word=word, tests=tuple(evidence), shown=(deciding, *alone), change=change, lost_since=lost_since)
+    shown = _beside_alone(_deciding(word, evidence, hypothesis), evidence)
+    return Decision(word=word, tests=tuple(evidence), shown=shown, change=change, lost_since=lost_since)
+
+
+def _beside_alone(deciding: Evidence, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """Return the deciding test, and then the candidate alone against each baseline."""
+    return (deciding, *(e for e in evidence if e.m == evidence[0].m and e is not deciding))
 
 
 def _deciding(word: VerdictWord, evidence: Sequence[Evidence], hypothesis: Hypothesis) -> Evidence:

@@ -1,7 +1,7 @@
 """A subject at its candidate, its tests, and when these are called regressed, improved, equivalent or suspect. Pure.
 
 Order matters: the first rule that holds gives the word. See `records.types.VerdictWord` for what they mean.
-Of screened checkpoints `decision.decide_screened` decides, of means without samples `aggregate_verdict.capped`.
+What is `suspect` stands in `scores.suspicion`; of screened checkpoints `decision.decide_screened` decides.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ from tracker.domain.records.types import Baseline, Comparison, Measure, VerdictW
 from tracker.domain.regression.detector import ErrorBudget, Evidence, Track, evidence_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.matrix import ScoreMatrix
+from tracker.domain.scores.suspicion import looks_worse, part_looks_worse, without_proof
 
-SUSPECT_P = 0.01
 EQUIVALENCE_P = 0.05
-
-SCREEN_P = 0.05
-"""Of one test, and not shared among those of a checkpoint: what the whole benchmark would find must be asked for."""
 
 EQUIVALENCE_POOLED = 4
 """Newest checkpoints whose mean must be shown to be within the margin."""
@@ -85,12 +82,9 @@ def gains(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidenc
 
 
 def suspects(evidence: Sequence[Evidence], thresholds: Thresholds) -> tuple[Evidence, ...]:
-    """Return the tests that would show a loss if this checkpoint were the only one of the run.
-
-    p < .01 after paying for the tests of this checkpoint: about 1 healthy checkpoint in 100.
-    """
-    level = SUSPECT_P / max(1, len(evidence))
-    return tuple(e for e in evidence if e.p_worse < level and e.test.delta <= -thresholds.min_effect)
+    """Return the tests that look worse, after paying for all of this checkpoint."""
+    smallest, tests = thresholds.min_effect, len(evidence)
+    return tuple(e for e in evidence if looks_worse(e.p_worse, -e.test.delta, smallest, tests=tests))
 
 
 def strongest_of(found: Sequence[Evidence]) -> Evidence:
@@ -99,11 +93,8 @@ def strongest_of(found: Sequence[Evidence]) -> Evidence:
 
 
 def is_suspicious(evidence: Sequence[Evidence]) -> bool:
-    """Return whether a part of the benchmark is reason enough to ask all of it: any test below `SCREEN_P`, by itself.
-
-    However small the loss looks: on a part of the samples it is seen with a wide margin.
-    """
-    return any(e.p_worse < SCREEN_P for e in evidence)
+    """Return whether any test of a part of the benchmark is reason enough to ask all of it."""
+    return any(part_looks_worse(e.p_worse) for e in evidence)
 
 
 def is_equivalent(evidence: Sequence[Evidence], thresholds: Thresholds) -> bool:
@@ -130,9 +121,7 @@ def word_of(evidence: Sequence[Evidence], thresholds: Thresholds) -> VerdictWord
         return VerdictWord.IMPROVED
     if is_equivalent(evidence, thresholds):
         return VerdictWord.EQUIVALENT
-    if suspects(evidence, thresholds):
-        return VerdictWord.SUSPECT
-    return VerdictWord.INCONCLUSIVE
+    return without_proof(is_suspect=bool(suspects(evidence, thresholds)))
 
 
 def word_of_pair(
@@ -145,9 +134,8 @@ def word_of_pair(
         return VerdictWord.IMPROVED
     if equivalence_p < EQUIVALENCE_P:
         return VerdictWord.EQUIVALENT
-    if comparison.p_worse < SUSPECT_P and comparison.delta <= -thresholds.min_effect:
-        return VerdictWord.SUSPECT
-    return VerdictWord.INCONCLUSIVE
+    is_suspect = looks_worse(comparison.p_worse, -comparison.delta, thresholds.min_effect)
+    return without_proof(is_suspect=is_suspect)
 
 
 # --- private

@@ -17,7 +17,8 @@ from tracker.domain.regression.aggregates import (
 from tracker.domain.regression.blocks import second_difference_weights
 from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.scores.matrix import FloatArray, empty_matrix, inserted
-from tracker.domain.verdicts.aggregate_verdict import aggregate_word, capped, had_something_to_lose
+from tracker.domain.scores.suspicion import at_most_suspect
+from tracker.domain.verdicts.aggregate_verdict import aggregate_word, had_something_to_lose
 from tracker.domain.verdicts.hypothesis import Thresholds
 
 N = 1000
@@ -172,8 +173,8 @@ def test_a_lasting_loss_is_regressed_and_then_forgotten() -> None:
 
 
 def test_without_samples_a_loss_is_suspect_at_most() -> None:
-    assert capped(VerdictWord.FORGOTTEN) is capped(VerdictWord.REGRESSED) is VerdictWord.SUSPECT
-    assert capped(VerdictWord.INCONCLUSIVE) is VerdictWord.INCONCLUSIVE
+    assert at_most_suspect(VerdictWord.FORGOTTEN) is at_most_suspect(VerdictWord.REGRESSED) is VerdictWord.SUSPECT
+    assert at_most_suspect(VerdictWord.INCONCLUSIVE) is VerdictWord.INCONCLUSIVE
 
 
 def test_one_dip_is_not_forgetting() -> None:
