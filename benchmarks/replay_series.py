@@ -14,7 +14,7 @@ import argparse
 import csv
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +26,9 @@ from tracker.domain.records.types import Baseline, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
 from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.scores.matrix import FloatArray
-from tracker.domain.verdicts.aggregate_verdict import aggregate_word, had_something_to_lose
+from tracker.domain.verdicts.aggregate_judge import had_something_to_lose
 from tracker.domain.verdicts.episodes import FORGOTTEN_AFTER
-from tracker.domain.verdicts.hypothesis import Thresholds
+from tracker.domain.verdicts.hypothesis import Thresholds, losses, word_of
 
 FILES = (
     "pythia/pythia_v1_open.csv",
@@ -62,6 +62,9 @@ KNOWN_LOSSES = {
 
 BROKEN = {"tr3d": (19500, 42000)}
 """Checkpoints at which everything that was learned is far below its neighbours (LAMBADA 8, 36, 34 and 39, 27, 39 %)."""
+
+FORGOTTEN_POOLED = 4
+"""Newest checkpoints whose mean must show a forgetting too."""
 
 GRAVE = (VerdictWord.FORGOTTEN, VerdictWord.REGRESSED)
 
@@ -122,6 +125,14 @@ def without(run: Run, *steps: int) -> Run:
     return {name: _part(series, ~np.isin(series.steps, steps)) for name, series in run.items()}
 
 
+def aggregate_word(newest: Sequence[Sequence[Evidence]], thresholds: Thresholds, *, learned: bool) -> VerdictWord:
+    """Return the word by the evidence of the newest checkpoints, oldest first; the last one is not empty."""
+    word = word_of(newest[-1], thresholds)
+    if word is VerdictWord.REGRESSED and learned and _is_below_peak(newest, thresholds):
+        return VerdictWord.FORGOTTEN
+    return word
+
+
 def replay(name: str, run: Run, *, planned: bool = True) -> Replayed:
     """Judge every checkpoint of `run` by what was known at it."""
     steps = sorted({int(step) for series in run.values() for step in series.steps})
@@ -162,6 +173,14 @@ def main() -> None:
 
 
 # --- private
+
+
+def _is_below_peak(newest: Sequence[Sequence[Evidence]], thresholds: Thresholds) -> bool:
+    below = [
+        [e for e in losses(found, thresholds) if e.blocks.baseline is Baseline.PEAK]
+        for found in newest[-FORGOTTEN_AFTER:]
+    ]
+    return len(below) == FORGOTTEN_AFTER and all(below) and any(e.m == FORGOTTEN_POOLED for e in below[-1])
 
 
 def _usable(benchmarks: Mapping[str, list[tuple[int, float, float]]]) -> Iterator[tuple[str, AggregateSeries]]:

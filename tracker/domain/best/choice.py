@@ -12,7 +12,7 @@ median: within a block the scores differ by luck, but a broken checkpoint beside
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -98,12 +98,7 @@ def _benchmarks_of(scores: RunScores, suite: str | None) -> tuple[str, ...]:
 
 def _peak(series: Sequence[BenchmarkSeries], min_coverage: float) -> Best | None:
     rows = [_usable(one, min_coverage) for one in series]
-    known: dict[int, EvalPlan] = {}
-    for step in sorted(set.intersection(*map(set, rows))):
-        plans = [one.plans[of[step]] for one, of in zip(series, rows, strict=True)]
-        # A step may hold other weights in one series than in another: written again, and measured in part since.
-        if len({plan.checkpoint.digest for plan in plans}) == 1:
-            known[step] = plans[-1]
+    known = _plans_of_all(series, rows)
     if not known:
         return None
     steps, scored = list(known), []
@@ -119,6 +114,17 @@ def _peak(series: Sequence[BenchmarkSeries], min_coverage: float) -> Best | None
         block=tuple(steps[first : first + width]),
         mean=float(block.mean()),
     )
+
+
+def _plans_of_all(series: Sequence[BenchmarkSeries], rows: Sequence[Mapping[int, int]]) -> dict[int, EvalPlan]:
+    """Return a plan of every step at which all series measured the same weights, ascending."""
+    known: dict[int, EvalPlan] = {}
+    for step in sorted(set.intersection(*map(set, rows))):
+        plans = [one.plans[of[step]] for one, of in zip(series, rows, strict=True)]
+        # A step may hold other weights in one series than in another: written again, and measured in part since.
+        if len({plan.checkpoint.digest for plan in plans}) == 1:
+            known[step] = plans[-1]
+    return known
 
 
 def _usable(series: BenchmarkSeries, min_coverage: float) -> dict[int, int]:

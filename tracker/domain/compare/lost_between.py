@@ -93,20 +93,28 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, episodes: Iterable[Episode]
     name = series.key.benchmark
     _check_known((wanted.good, wanted.bad), known, name)
     bad = _bad_of(known, name, episodes) if wanted.bad is None else wanted.bad
-    earlier = np.array([row for row in rows if bad is not None and series.steps[row] < bad], dtype=np.int64)
+    earlier = _before(series, rows, bad)
     if bad is None or not earlier.size:
         raise Incomparable(
             f"{name} has {len(known)} whole results, and a loss shows between two of them",
             hint="`tracker run CHECKPOINT` evaluates one",
         )
-    good = wanted.good
-    if good is None:
-        means = _common_means(series.matrix(Measure.SCORE), earlier)
-        good = series.steps[int(earlier[np.flatnonzero(means == means.max())[-1]])]
+    good = _best_of(series, earlier) if wanted.good is None else wanted.good
     if good >= bad:
         raise ConfigError(f"the good step {good} does not come before the bad one, {bad}", hint="exchange the two")
     _check_lost(series, rows, good, bad)
     return good, bad
+
+
+def _before(series: BenchmarkSeries, rows: IntArray, bad: int | None) -> IntArray:
+    """Return the rows of earlier steps than the bad one; none where there is no bad one."""
+    return np.array([row for row in rows if bad is not None and series.steps[row] < bad], dtype=np.int64)
+
+
+def _best_of(series: BenchmarkSeries, rows: IntArray) -> int:
+    """Return the step of the best checkpoint, the newest of equally good ones."""
+    means = _common_means(series.matrix(Measure.SCORE), rows)
+    return series.steps[int(rows[np.flatnonzero(means == means.max())[-1]])]
 
 
 def _check_known(wanted: Iterable[int | None], known: Sequence[int], benchmark: str) -> None:

@@ -174,17 +174,18 @@ class _Noise:
 
 def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | RefusedBenchmark:
     left, right = _outcome(before, name), _outcome(after, name)
+    if not (isinstance(left, EvalResult) and isinstance(right, EvalResult)):
+        reasons = (*_unusable(left, before), *_unusable(right, after))
+        return RefusedBenchmark(benchmark=name, reasons=reasons, is_missing=True)
     steps = (before.plan.checkpoint.step, after.plan.checkpoint.step)
-    if isinstance(left, EvalResult) and isinstance(right, EvalResult) and lacks_samples(left, right):
-        alike = left.fingerprint == right.fingerprint and served_alike(after.plan, before.plan)
+    is_served_alike = served_alike(after.plan, before.plan)
+    if lacks_samples(left, right):
+        alike = is_served_alike and left.fingerprint == right.fingerprint
         means = unpaired_text(left, right, steps=steps, alike=alike)
         return RefusedBenchmark(benchmark=name, reasons=(means,), is_missing=True)
-    reasons = (*_unusable(left, before), *_unusable(right, after))
-    if not (isinstance(left, EvalResult) and isinstance(right, EvalResult)) or reasons:
-        return RefusedBenchmark(benchmark=name, reasons=reasons, is_missing=True)
     left, right = on_common_questions(left, right)
     pairing = pair(right, left)
-    if isinstance(pairing, Unlike) or not served_alike(after.plan, before.plan):
+    if isinstance(pairing, Unlike) or not is_served_alike:
         return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
     if pairing.common_fraction >= MIN_COMMON:
         return _Possible(before=left, after=right, pairing=pairing, steps=steps)
@@ -219,12 +220,13 @@ def _unusable(outcome: Outcome | None, record: EvalRecord) -> tuple[str, ...]:
 
 def _nothing_comparable(before: EvalRecord, after: EvalRecord, refused: Sequence[RefusedBenchmark]) -> Incomparable:
     named = [f"{r.benchmark}: {', '.join(r.reasons)}" for r in refused[:_NAMED]]
-    more = [f"{len(refused) - _NAMED} more benchmarks are no better"] if len(refused) > _NAMED else []
-    results = [o for record in (before, after) for o in record.results]
+    if len(refused) > _NAMED:
+        named.append(f"{len(refused) - _NAMED} more benchmarks are no better")
+    results = [*before.results, *after.results]
     without = bool(results) and all(result.aggregate is not None for result in results)
     return Incomparable(
         f"steps {before.plan.checkpoint.step} and {after.plan.checkpoint.step} share nothing comparable: "
-        f"{'; '.join([*named, *more]) or 'neither holds a benchmark'}",
+        f"{'; '.join(named) or 'neither holds a benchmark'}",
         hint=HINT if without else "evaluate both checkpoints with the same tracker.toml: `tracker run CHECKPOINT`",
     )
 

@@ -63,14 +63,14 @@ def run_ledger(scores: RunScores, policy: Policy, *, details: int) -> RunLedger:
         policy: its phases, and the coverage below which a checkpoint does not count.
         details: how many lost samples of each benchmark to describe.
     """
-    cases = [
-        case for suite in dict.fromkeys(key.suite for key in scores.series) for case in _cases(scores, suite, policy)
-    ]
+    cases: list[_Case] = []
+    for suite in dict.fromkeys(key.suite for key in scores.series):
+        cases += _cases(scores, suite, policy)
     ledgers = sorted((_ledger_of(case, scores, details) for case in cases), key=_by_loss)
     taught = [(case.series.key.benchmark, case.teaching) for case in cases if case.teaching is not None]
     return RunLedger(
         run_id=scores.run_id,
-        steps=tuple(sorted({step for ledger in ledgers for step in ledger.steps})),
+        steps=tuple(sorted(set().union(*(ledger.steps for ledger in ledgers)))),
         phases=policy.phases,
         benchmarks=tuple(ledgers),
         transfers=tuple(_transfers(taught, [*(p.name for p in policy.phases), None])),

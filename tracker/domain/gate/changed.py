@@ -37,8 +37,10 @@ def asked_alike(baseline: EvalRecord, candidate: EvalRecord, changed: Collection
     """Return the baseline with what `changed` names as the candidate has it, wherever nothing else differs."""
     alike = Alike(baseline=baseline)
     if GatedChange.PROMPT in changed:
-        for benchmark in baseline.plan.suite.benchmarks:
-            alike = _with_prompt(alike, benchmark, candidate)
+        for own in baseline.plan.suite.benchmarks:
+            other = _benchmark(candidate, own.name)
+            if other is not None and _differ_in_prompt(own, other):
+                alike = _with_prompt(alike, own, other, candidate)
     if GatedChange.ENGINE in changed:
         differences = {**alike.differences, **dict.fromkeys(_engine_phrases(candidate, baseline), ())}
         plan = replace(alike.baseline.plan, serve=candidate.plan.serve)
@@ -59,11 +61,9 @@ def not_found(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[G
 # --- private
 
 
-def _with_prompt(alike: Alike, own: Benchmark, candidate: EvalRecord) -> Alike:
-    """Return the same with one benchmark as if it had been asked with the candidate's prompt."""
-    other, baseline = _benchmark(candidate, own.name), alike.baseline
-    if other is None or not _differ_in_prompt(own, other):
-        return alike
+def _with_prompt(alike: Alike, own: Benchmark, other: Benchmark, candidate: EvalRecord) -> Alike:
+    """Return the same with one benchmark as if it had been asked with the prompt of the `other`, the candidate's."""
+    baseline = alike.baseline
     before, after = _result(baseline, own.name), _result(candidate, own.name)
     if before is None or after is None:
         return alike

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import starmap
 
 from eval_jobs.types import EvalRecord, EvalResult, ProbeResult
 from tracker.domain.calibration.noise import measured_by, repetition_of
@@ -41,8 +42,7 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
     view = compare_what_can_be(alike.baseline, candidate, Policy(alpha=policy.alpha), noise)
     compared = {one.benchmark: one for one in view.benchmarks}
     refused = {one.benchmark: one for one in view.refused}
-    names = dict.fromkeys([*policy.benchmarks, *compared, *refused])
-    rules = {name: policy.benchmarks.get(name, policy.otherwise) for name in names}
+    rules = _rules(policy, [*compared, *refused])
     compared = {name: _with_fitness(one, candidate, rules[name], noise) for name, one in compared.items()}
     levels = _levels(rules, compared, policy.alpha)
     checks = []
@@ -50,8 +50,7 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         one, level = compared.get(name), levels[name]
         asked = min(_asked_share(baseline, name), _asked_share(candidate, name))
         if one is None:
-            reason = _with_reason(refused.get(name), alike.refusals.get(name))
-            check = _refused(name, reason, rule, level)
+            check = _refused(name, _with_reason(refused.get(name), alike.refusals.get(name)), rule, level)
         elif asked >= rule.min_coverage:
             check = _checked(one, rule, level, policy.alpha)
         else:
@@ -65,8 +64,13 @@ def gate(baseline: EvalRecord, candidate: EvalRecord, policy: GatePolicy, noise:
         alpha=policy.alpha,
         benchmarks=tuple(sorted(checks, key=lambda check: not check.required)),
         latency=latency,
-        changed=tuple(_difference_text(phrase, found) for phrase, found in alike.differences.items()),
+        changed=tuple(starmap(_difference_text, alike.differences.items())),
     )
+
+
+def _rules(policy: GatePolicy, measured: Sequence[str]) -> dict[str, BenchmarkRule]:
+    """Return the rule of every benchmark that has one of its own or was measured."""
+    return {name: policy.benchmarks.get(name, policy.otherwise) for name in (*policy.benchmarks, *measured)}
 
 
 def _levels(

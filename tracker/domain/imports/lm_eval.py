@@ -20,7 +20,7 @@ from eval_jobs.harness.metrics import Metric, NoScore, chosen_metric, metrics_of
 from eval_jobs.harness.samples import Row, missing_samples, samples_of_task
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.records.imported import Aggregate
-from eval_jobs.types import Benchmark, BenchmarkFailure, EvalResult, Outcome, Suite
+from eval_jobs.types import Benchmark, BenchmarkFailure, EvalResult, Outcome, SampleScore, Suite
 from tracker.domain.imports.lm_eval_settings import HARNESS, reported_few_shot, reported_model_names, settings_of
 from tracker.domain.imports.steps import step_of_result
 from tracker.domain.imports.types import Given, ImportedBenchmark, LeftOut, Sheet, engine_of
@@ -60,16 +60,18 @@ def _parts(document: Fields) -> Iterator[tuple[int, Fields]]:
     steps = document.numbers("checkpoints")
     results = document.mapping("results")
     for at, step in enumerate(steps):
-        tasks: dict[str, object] = {}
-        for task in results.values:
-            entry = results.mapping(task)
-            for metric, values in entry.values.items():
-                if not isinstance(values, list) or len(values) != len(steps):
-                    raise entry.refusal(metric, f"must hold {len(steps)} values, one for every entry of `checkpoints`")
-            tasks[task] = {metric: values[at] for metric, values in entry.values.items() if isinstance(values, list)}
+        tasks = {task: dict(_values_at(results.mapping(task), at, len(steps))) for task in results.values}
         if step < 0 or step != int(step):
             raise document.refusal("checkpoints", f"must hold steps, it holds {step:g}")
         yield int(step), Fields(source=document.source, values={**document.values, "results": tasks})
+
+
+def _values_at(entry: Fields, at: int, count: int) -> Iterator[tuple[str, object]]:
+    """Yield the value of every metric of a task at one of `count` checkpoints."""
+    for metric, values in entry.values.items():
+        if not isinstance(values, list) or len(values) != count:
+            raise entry.refusal(metric, f"must hold {count} values, one for every entry of `checkpoints`")
+        yield metric, values[at]
 
 
 def _sheet(document: Fields, samples: SamplesByTask, given: Given) -> Sheet:
@@ -179,12 +181,19 @@ def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -
     read = samples_of_task(rows, metric=metric.name, through=metric.filter, filters=through)
     if isinstance(read, str):
         return one, f"{read}: only mean and standard error are imported"
-    known = [sample.score for sample in read if sample.score is not None]
-    mean, expected = outcome.aggregate.mean, outcome.aggregate.samples
-    if len(known) == len(read) == (expected or len(read)) and abs(sum(known) / len(known) - mean) > _MEAN_TOLERANCE:
-        return one, f"their mean is {sum(known) / len(known):.6g}, and {mean:.6g} was reported: only that is imported"
+    mean, expected = _mean_of_all(read, outcome.aggregate), outcome.aggregate.samples
+    if mean is not None and abs(mean - outcome.aggregate.mean) > _MEAN_TOLERANCE:
+        reported = f"{outcome.aggregate.mean:.6g} was reported"
+        return one, f"their mean is {mean:.6g}, and {reported}: only that is imported"
     samples = (*read, *missing_samples(len(read), expected))
     return replace(one, outcome=replace(outcome, samples=samples, aggregate=None)), ""
+
+
+def _mean_of_all(samples: Sequence[SampleScore], reported: Aggregate) -> float | None:
+    """Return the mean where every sample that the report is about is there and has a score."""
+    known = [sample.score for sample in samples if sample.score is not None]
+    is_whole = len(known) == len(samples) == (reported.samples or len(samples))
+    return sum(known) / len(known) if is_whole else None
 
 
 def _metrics_of(document: Fields, task: str) -> Iterator[Metric]:

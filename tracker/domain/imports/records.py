@@ -156,19 +156,25 @@ def _probes(sheets: Sequence[Sheet]) -> tuple[tuple[ProbeResult, ...], EngineInf
     found: dict[str, tuple[Sheet, ProbeResult]] = {}
     left_out: list[LeftOut] = []
     serving = [sheet for sheet in sheets if sheet.probes]
-    engine = (serving or sheets)[0].engine
+    engine = _engine(serving or sheets[:1])
     for sheet in serving:
-        if engine != sheet.engine:
-            raise BadData(
-                f"{sheet.source}: step {sheet.step} was served by {sheet.engine.name}, and by {engine.name} elsewhere",
-                hint="import each engine into a run of its own: --run NAME",
-            )
         for probe in sheet.probes:
             name = probe.load.name
             if name in found and found[name][1] != probe:
                 left_out.append(LeftOut(source=found[name][0].source, name=name, reason=_AGAIN))
             found[name] = (sheet, probe)
     return tuple(probe for _, probe in found.values()), engine, left_out
+
+
+def _engine(serving: Sequence[Sheet]) -> EngineInfo:
+    engine = serving[0].engine
+    for sheet in serving:
+        if engine != sheet.engine:
+            raise BadData(
+                f"{sheet.source}: step {sheet.step} was served by {sheet.engine.name}, and by {engine.name} elsewhere",
+                hint="import each engine into a run of its own: --run NAME",
+            )
+    return engine
 
 
 def _conflict(name: str, earlier: Sheet, sheet: Sheet) -> BadData:

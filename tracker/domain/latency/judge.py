@@ -10,7 +10,7 @@ run's own history and called `suspect` at most. One test is held to alpha / (pla
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -166,9 +166,7 @@ def _against_history(case: _Case, probe: ProbeResult) -> LatencyVerdict:
     if time_ms is None or probe.completed < case.needed:
         return replace(blank, reason=FewRequests(needed=case.needed))
     blank = replace(blank, candidate_ms=time_ms)
-    probes = (probe_of(r, case.load) for r in case.before)
-    enough = (p for p in probes if p is not None and p.completed >= case.needed)
-    past = [math.log(t) for t in (quantile_of(p, *case.key) for p in enough) if t is not None][-WINDOW:]
+    past = [math.log(t) for t in _earlier_times(case)][-WINDOW:]
     blank = replace(blank, learned_from=len(past))
     if len(past) < BASE:
         word = VerdictWord.INCONCLUSIVE if past else VerdictWord.FIRST
@@ -176,6 +174,16 @@ def _against_history(case: _Case, probe: ProbeResult) -> LatencyVerdict:
     spread, limits = history_spread(math.log(time_ms), past), case.limits(LatencyMethod.HISTORY)
     verdict = _with_evidence(replace(blank, word=word_of_history(spread, limits)), spread, limits)
     return replace(verdict, reason=AgainstHistory(checkpoints=BASE), baseline_ms=time_ms / math.exp(spread.centre))
+
+
+def _earlier_times(case: _Case) -> Iterator[float]:
+    """Yield the same quantile of the earlier checkpoints that have requests enough, in milliseconds."""
+    for record in case.before:
+        probe = probe_of(record, case.load)
+        if probe is not None and probe.completed >= case.needed:
+            time_ms = quantile_of(probe, *case.key)
+            if time_ms is not None:
+                yield time_ms
 
 
 def _with_evidence(verdict: LatencyVerdict, spread: Spread, limits: Limits) -> LatencyVerdict:

@@ -9,7 +9,7 @@ The terminal's tables (`tracker.cli.tables.render`) and the HTML report both sho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointSkipped
@@ -107,23 +107,33 @@ def overview(reports: Iterable[Report], gaps: Iterable[Gap] = ()) -> Overview:
     ordered = [r for r in everything if r.plan_id not in left]
     verdicts: dict[tuple[int, str], Verdict] = {}
     newest: dict[tuple[int, str], str] = {}
+    benchmarks: dict[str, None] = {}
     for report in ordered:
-        for verdict in report.verdicts:
-            verdicts[report.step, verdict.benchmark] = verdict
-            newest[report.step, verdict.benchmark] = report.plan_id
-    findings: list[tuple[int, Verdict]] = []
-    for report in ordered:
-        standing = [f for f in report.findings if newest.get((report.step, f.benchmark)) == report.plan_id]
-        findings += [(report.step, finding) for finding in standing]
+        names = [verdict.benchmark for verdict in report.verdicts]
+        verdicts |= {(report.step, verdict.benchmark): verdict for verdict in report.verdicts}
+        newest |= {(report.step, name): report.plan_id for name in names}
+        benchmarks = dict.fromkeys([*names, *benchmarks])
     steps = tuple(sorted({r.step for r in ordered}))
     return Overview(
-        benchmarks=tuple(dict.fromkeys(v.benchmark for r in reversed(ordered) for v in r.verdicts)),
+        benchmarks=tuple(benchmarks),
         steps=steps,
-        gaps=tuple(sorted((g for g in gaps if g.step not in steps), key=lambda g: g.step)),
+        gaps=_between(gaps, steps),
         verdicts=verdicts,
-        findings=tuple(findings),
+        findings=tuple(_findings(ordered, newest)),
         left=tuple({(c.step, c.digest): (c, end) for c, end in left.values()}.values()),
     )
+
+
+def _between(gaps: Iterable[Gap], steps: Collection[int]) -> tuple[Gap, ...]:
+    return tuple(sorted((gap for gap in gaps if gap.step not in steps), key=lambda gap: gap.step))
+
+
+def _findings(reports: Iterable[Report], newest: Mapping[tuple[int, str], str]) -> Iterator[tuple[int, Verdict]]:
+    """Yield, by step, what was found beside the newest verdicts; `newest` names the plan of each."""
+    for report in reports:
+        for finding in report.findings:
+            if newest.get((report.step, finding.benchmark)) == report.plan_id:
+                yield report.step, finding
 
 
 def _left_behind(reports: Sequence[Report]) -> dict[str, tuple[Checkpoint, int]]:

@@ -77,7 +77,7 @@ class Closing(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """One loss, from the checkpoint that raised the alarm until it ends. People are told of both, once.
+    """One loss, from the checkpoint that raised the alarm until it ends. People are notified of both, once.
 
     It is known by everything up to `opened_step`.
     """

@@ -157,26 +157,29 @@ def evidence_on(track: Track, chosen: Sequence[Blocks], jitter: Jitter, level: E
     n_rows = track.scores.means.size
     found = track.scores.contrasts(np.array([b.weights(n_rows) for b in chosen]))
     position = track.dropped + track.rows.size - 1
-    pasts = None
-    if level.design.null_variance and isinstance(track.scores, ScoreMatrix):
-        pasts = null_variances(track.scores, track.rows, chosen, track.noise_from)
-    elif level.design.null_variance and isinstance(track.scores, ScreenedScores):
-        pasts = screened_variances(track.scores, track.rows, chosen, found, track.noise_from)
-    tests = (
-        Evidence(
-            blocks=b,
-            test=pooled_test(contrast, jitter, b.new.size, b.base.size)
-            if pasts is None
-            else null_test(contrast, jitter, b.new.size, b.base.size, pasts[i]),
-            alpha_test=level.alpha_test(position, b.new.size, b.baseline),
-            jitter=jitter,
-        )
-        for i, (b, contrast) in enumerate(zip(chosen, found, strict=True))
-    )
-    return tuple(test.above_decoding(track.decoding) for test in tests)
+    pasts = _pasts(track, chosen, found) if level.design.null_variance else None
+    tests = []
+    for i, (b, contrast) in enumerate(zip(chosen, found, strict=True)):
+        if pasts is None:
+            test = pooled_test(contrast, jitter, b.new.size, b.base.size)
+        else:
+            test = null_test(contrast, jitter, b.new.size, b.base.size, pasts[i])
+        level_of_test = level.alpha_test(position, b.new.size, b.baseline)
+        one = Evidence(blocks=b, test=test, alpha_test=level_of_test, jitter=jitter)
+        tests.append(one.above_decoding(track.decoding))
+    return tuple(tests)
 
 
 # --- private
+
+
+def _pasts(track: Track, chosen: Sequence[Blocks], found: Sequence[Contrast]) -> Sequence[float | None] | None:
+    """Return how each contrast varied before; None where only means are known."""
+    if isinstance(track.scores, ScoreMatrix):
+        return null_variances(track.scores, track.rows, chosen, track.noise_from)
+    if isinstance(track.scores, ScreenedScores):
+        return screened_variances(track.scores, track.rows, chosen, found, track.noise_from)
+    return None
 
 
 def _second_differences(track: Track) -> SecondDifferences:

@@ -56,16 +56,17 @@ def subset_evidence(
     alpha_test = level.alpha_test(position, SUBSET_POOLED, Baseline.RECENT) / len(grouping.names)
     parts = [_parts(matrix, b, grouping, jitter, track.decoding) for b in blocks]
     wanted = np.isin(np.array(grouping.names, dtype=object), list(followed))
+    enough = np.ones(wanted.size, dtype=bool)
     for b, part in zip(blocks, parts, strict=True):
         wanted |= part.p_worse * b.selected_from < alpha_test
-    enough = np.all([part.n >= MIN_SAMPLES for part in parts], axis=0)
-    return {
-        grouping.names[group]: tuple(
+        enough &= part.n >= MIN_SAMPLES
+    found: dict[str, tuple[Evidence, ...]] = {}
+    for group in np.flatnonzero(wanted & enough).tolist():
+        found[grouping.names[group]] = tuple(
             Evidence(blocks=b, test=part.test(group), alpha_test=alpha_test, jitter=jitter)
             for b, part in zip(blocks, parts, strict=True)
         )
-        for group in np.flatnonzero(wanted & enough).tolist()
-    }
+    return found
 
 
 # --- private

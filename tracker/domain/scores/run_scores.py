@@ -11,14 +11,14 @@ A record with samples as objects takes hundreds of bytes a sample; here a 0/1 sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from eval_jobs.types import EvalRecord, EvalResult
 from tracker.domain.records.types import Measure
-from tracker.domain.scores.matrix import EncodedRow, encoded, matrix_of
+from tracker.domain.scores.matrix import EncodedRow, ScoreMatrix, encoded, matrix_of
 from tracker.domain.scores.sample_columns import Questions, SampleColumns
 from tracker.domain.scores.series import (
     BenchmarkSeries,
@@ -26,7 +26,6 @@ from tracker.domain.scores.series import (
     SeriesRow,
     all_asked,
     empty_series,
-    less_rows,
     place_in,
     row_of,
     sample_means_of,
@@ -35,6 +34,7 @@ from tracker.domain.scores.series import (
     values_of,
     with_row,
 )
+from tracker.domain.scores.series import without_step as series_without_step
 
 __all__ = ["BenchmarkSeries", "RunScores", "SeriesKey", "scores_of", "series_key", "with_record", "without_step"]
 
@@ -102,8 +102,7 @@ def scores_of(
 
 def without_step(scores: RunScores, step: int) -> RunScores:
     """Return the scores without the checkpoint of a step."""
-    rows = {key: series.row_of(step) for key, series in scores.series.items()}
-    left = {key: s if (row := rows[key]) is None else less_rows(s, (row,)) for key, s in scores.series.items()}
+    left = {key: series_without_step(series, step) for key, series in scores.series.items()}
     return replace(scores, series={key: series for key, series in left.items() if series.plans})
 
 
@@ -151,11 +150,6 @@ class _Draft:
         rows, codes = zip(*(self._rows[step] for step in sorted(self._rows)), strict=True)
         asked = tuple(row.asked for row in rows)
         samples = all_asked(asked)
-        places = {id(questions): place_in(samples, questions) for questions in asked}
-        columns, n = [places[id(questions)] for questions in asked], samples.sample_ids.size
-        matrices = {}
-        for measure in self._empty.matrices:
-            matrices[measure] = matrix_of([of_row[measure] for of_row in codes], columns, n)
         return replace(
             self._empty,
             plans=tuple(row.plan for row in rows),
@@ -164,5 +158,15 @@ class _Draft:
             asked=asked,
             left_out=np.array([row.left_out for row in rows], dtype=np.int64),
             samples=samples,
-            matrices=matrices,
+            matrices=self._matrices(codes, asked, samples),
         )
+
+    def _matrices(
+        self, codes: Sequence[Mapping[Measure, EncodedRow]], asked: Sequence[Questions], samples: Questions
+    ) -> dict[Measure, ScoreMatrix]:
+        places = {id(questions): place_in(samples, questions) for questions in asked}
+        columns, n = [places[id(questions)] for questions in asked], samples.sample_ids.size
+        matrices = {}
+        for measure in self._empty.matrices:
+            matrices[measure] = matrix_of([of_row[measure] for of_row in codes], columns, n)
+        return matrices

@@ -233,16 +233,27 @@ def less_rows(series: BenchmarkSeries, positions: Sequence[int]) -> BenchmarkSer
     return _over_samples(left, all_asked(asked))
 
 
+def without_step(series: BenchmarkSeries, step: int) -> BenchmarkSeries:
+    """Return the series without the checkpoint of a step."""
+    row = series.row_of(step)
+    return series if row is None else less_rows(series, (row,))
+
+
 def all_asked(asked: Iterable[Questions]) -> Questions:
     """Return all samples in the order of first appearance; the first object itself where nothing adds to it."""
     distinct = [questions for questions in _distinct(asked) if questions.sample_ids.size]
     if len(distinct) == 1:
         return distinct[0]
-    columns = [[getattr(q, name) for q in distinct] for name in ("sample_ids", "subsets", "cluster_ids")]
-    sample_ids, subsets, cluster_ids = (np.concatenate([object_array(()), *arrays]) for arrays in columns)
-    union = Questions(sample_ids=sample_ids, subsets=subsets, cluster_ids=cluster_ids)
-    union = union if union.repeats is None else union.repeats.once
-    return distinct[0] if distinct and union.sample_ids.size == distinct[0].sample_ids.size else union
+    none = object_array(())
+    union = Questions(
+        sample_ids=np.concatenate([none, *(q.sample_ids for q in distinct)]),
+        subsets=np.concatenate([none, *(q.subsets for q in distinct)]),
+        cluster_ids=np.concatenate([none, *(q.cluster_ids for q in distinct)]),
+    )
+    if union.repeats is not None:
+        union = union.repeats.once
+    first = next(iter(distinct), union)
+    return first if first.sample_ids.size == union.sample_ids.size else union
 
 
 def place_in(samples: Questions, asked: Questions) -> IntArray | None:

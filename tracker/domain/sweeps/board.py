@@ -18,7 +18,7 @@ from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, Outcome, ProbeFail
 from tracker.domain.calibration.noise import share_interval
 from tracker.domain.records.grouping import cluster_index
 from tracker.domain.scores.pairing import Unlike, pair
-from tracker.domain.scores.statistics import FloatArray, interval, paired_test, standard_error, t_quantile
+from tracker.domain.scores.statistics import FloatArray, IntArray, interval, paired_test, standard_error, t_quantile
 from tracker.domain.scores.summary import SampleMean, sample_means, summarise
 from tracker.domain.sweeps.types import Turn, TurnState
 from tracker.domain.verdicts.decision import MIN_COMMON
@@ -146,9 +146,7 @@ def _without_texts(result: EvalResult) -> EvalResult:
 
 def _row(plan: EvalPlan, record: EvalRecord | None, first: EvalRecord | None) -> BoardRow:
     target, variant = ("", ()) if plan.sweep is None else (plan.sweep.target, plan.sweep.variant)
-    others: dict[str, Outcome] = {}
-    if first is not None and first is not record:
-        others = {o.benchmark: o for o in first.outcomes}
+    others = {} if first is None or first is record else {o.benchmark: o for o in first.outcomes}
     scores: list[BoardScore] = []
     known: list[float] = []
     for outcome in () if record is None else record.outcomes:
@@ -157,9 +155,14 @@ def _row(plan: EvalPlan, record: EvalRecord | None, first: EvalRecord | None) ->
         up = _up(score, outcome)
         if up is not None:
             known.append(up)
-    is_whole = bool(known) and len(known) == len(plan.suite.benchmarks)
-    mean = fmean(known) if is_whole else None
-    return BoardRow(target=target, variant=variant, plan_id=plan.id, scores=tuple(scores), mean=mean)
+    return BoardRow(
+        target=target, variant=variant, plan_id=plan.id, scores=tuple(scores), mean=_mean_of_all(known, plan)
+    )
+
+
+def _mean_of_all(known: Sequence[float], plan: EvalPlan) -> float | None:
+    """Return the mean where every benchmark has a score: a mean of fewer is another one."""
+    return fmean(known) if known and len(known) == len(plan.suite.benchmarks) else None
 
 
 def _rank(row: BoardRow) -> tuple[bool, float, str, tuple[tuple[str, str], ...]]:
@@ -215,17 +218,24 @@ def _interval(means: Sequence[SampleMean]) -> tuple[float | None, float | None]:
     clusters = cluster_index([one.cluster_id for one in means])
     groups = values.size if clusters is None else int(clusters.max()) + 1
     stderr, mean = standard_error(values, clusters), float(values.mean())
-    # Scores that are all the same have no scatter of their own, and are not known for certain all the same.
-    is_flat, is_share = stderr == 0.0, _is_share(values)
-    is_binary = clusters is None and bool(np.isin(values, (0.0, 1.0)).all())
-    if is_share and (is_flat or is_binary):
+    if _is_counted(values, clusters, stderr):
         return share_interval(mean * groups, groups, LEVEL)
-    if stderr is None or is_flat:
+    if not stderr:
         return None, None
     width = -t_quantile((1 - LEVEL) / 2, groups - 1) * stderr
-    if is_share:  # a mean of shares cannot lie outside, which t does not know
-        return max(mean - width, 0.0), min(mean + width, 1.0)
-    return mean - width, mean + width
+    low, high = mean - width, mean + width
+    # A mean of shares cannot lie outside, which t does not know.
+    return (max(low, 0.0), min(high, 1.0)) if _is_share(values) else (low, high)
+
+
+def _is_counted(values: FloatArray, clusters: IntArray | None, stderr: float | None) -> bool:
+    """Return whether the interval is that of right answers among all.
+
+    Scores that are all the same have no scatter of their own, and are not known for certain all the same.
+    """
+    if stderr == 0.0:
+        return _is_share(values)
+    return clusters is None and bool(np.isin(values, (0.0, 1.0)).all())
 
 
 def _curve(plan: EvalPlan, record: EvalRecord) -> LoadCurve:

@@ -6,9 +6,8 @@ estimate_text(expected)      # 12 evaluations of 3 targets, 4 asked before; abou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 
 from eval_jobs.types import EngineKind, EvalPlan, EvalRecord, ProbeLoad, ProbeResult
@@ -151,15 +150,19 @@ def _scoring_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) ->
 def _probing_s(plan: EvalPlan, load: ProbeLoad, records: Iterable[EvalRecord]) -> float | None:
     if load.request_rate is not None:
         return load.requests / load.request_rate
-    probes: list[ProbeResult] = []
-    for record in filter(partial(_is_alike, plan), records):
-        probes += [probe for probe in record.probes if isinstance(probe, ProbeResult) and probe.completed]
+    probes = list(_completed_probes(plan, records))
     same = _usual(p.duration_s for p in probes if p.load == load)
     rate = _usual(p.output_tokens_per_s for p in probes)
     if same is not None or not rate:
         return same
     # Another load is taken to have as many tokens a second: more at a time give more, so this is rather too long.
     return load.requests * load.output_tokens / rate
+
+
+def _completed_probes(plan: EvalPlan, records: Iterable[EvalRecord]) -> Iterator[ProbeResult]:
+    for record in records:
+        if _is_alike(plan, record):
+            yield from (probe for probe in record.probes if isinstance(probe, ProbeResult) and probe.completed)
 
 
 def _usual(values: Iterable[float]) -> float | None:

@@ -28,8 +28,7 @@ from tracker.domain.sweeps.types import OtherModel, Setting, Sweep
 
 GENERATION_AXES = ("temperature", "top_p", "top_k", "seed")
 FEW_SHOT, MAX_TOKENS, PROMPT = "few_shot", "max_tokens", "prompt"
-AXES = (*GENERATION_AXES, MAX_TOKENS, FEW_SHOT, PROMPT)
-"""What a matrix may vary."""
+"""With them, all that a matrix may vary."""
 
 Variant = Mapping[str, Setting]
 """A value for every axis."""

@@ -37,7 +37,7 @@ from tracker.domain.records.tracking import (
     TrackingBatch,
 )
 from tracker.domain.records.types import CurvePoint, Report, Verdict, VerdictWord
-from tracker.domain.scores.summary import summarise
+from tracker.domain.scores.summary import ScoreSummary, summarise
 from tracker.domain.verdicts.screening import is_screen
 
 MAX_TAG_CHARS = 500
@@ -146,16 +146,13 @@ def urgency(verdict: TrackedVerdict) -> tuple[int, str]:
 
 def _metrics(record: EvalRecord, keys: Mapping[str, str]) -> Iterator[TrackedMetric]:
     checkpoint = record.plan.checkpoint
-    loads = unique_keys(load.name for load in record.plan.loads)
     # A part has points of its own: its rest brings others of the same step, and none of a store's points goes again.
     part = "screen_" if is_screen(record.plan) else ""
     for outcome in record.outcomes:
         for prefix, value in _scores(outcome, is_of_part=bool(part)):
             yield _metric(checkpoint, f"{prefix}/{keys[outcome.benchmark]}", value, dataset=outcome.benchmark)
-    for probe in record.probes:
-        section = f"perf/{loads[probe.load.name]}" if len(loads) > 1 else "perf"
-        for name, value in _latencies(probe):
-            yield _metric(checkpoint, f"{section}/{name}", value)
+    for key, value in _timings(record):
+        yield _metric(checkpoint, key, value)
     for name, value in _cost(record.cost):
         yield _metric(checkpoint, f"{part}cost/{name}", value)
 
@@ -168,11 +165,25 @@ def _scores(outcome: EvalResult | BenchmarkFailure, *, is_of_part: bool) -> Iter
     if summary.mean is not None:
         # Never as a point of the curve of the whole: a part has another mean on the same weights.
         yield "screen" if outcome.left_out else "bench", summary.mean
-    if outcome.aggregate is not None:
-        return  # nobody knows how many samples had no score, or were cut off
-    yield "screen_coverage" if outcome.left_out else "coverage", summary.coverage
-    if summary.planned and not outcome.left_out:  # of a part it is another share, as the mean is another one
+    if outcome.aggregate is None:  # else nobody knows how many samples had no score, or were cut off
+        yield from _shares(summary, is_of_part=bool(outcome.left_out))
+
+
+def _shares(summary: ScoreSummary, *, is_of_part: bool) -> Iterator[tuple[str, float]]:
+    if is_of_part:  # what was cut off is another share, as the mean is another one
+        yield "screen_coverage", summary.coverage
+        return
+    yield "coverage", summary.coverage
+    if summary.planned:
         yield "truncated", summary.truncated / summary.planned
+
+
+def _timings(record: EvalRecord) -> Iterator[tuple[str, float]]:
+    loads = unique_keys(load.name for load in record.plan.loads)
+    for probe in record.probes:
+        section = f"perf/{loads[probe.load.name]}" if len(loads) > 1 else "perf"
+        for name, value in _latencies(probe):
+            yield f"{section}/{name}", value
 
 
 def _latencies(probe: ProbeOutcome) -> Iterator[tuple[str, float]]:

@@ -2,13 +2,16 @@
 
     verdicts = judge_aggregates(context)        # by benchmark; {} where every result has its samples
 
-A loss is `suspect` at most, shown and never told.
+A loss is `suspect` at most, shown and never notified.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from eval_jobs.errors import BadData
 from eval_jobs.types import EvalPlan, EvalResult
@@ -22,39 +25,59 @@ from tracker.domain.records.reasons import (
 )
 from tracker.domain.records.types import Baseline, Policy, Verdict, VerdictWord
 from tracker.domain.regression.aggregates import AggregateSeries, aggregate_evidence
+from tracker.domain.regression.blocks import Blocks
 from tracker.domain.regression.budget import SCORE_SHARE
 from tracker.domain.regression.detector import ErrorBudget, Evidence
+from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.scores.matrix import IntArray
 from tracker.domain.scores.mean_series import NO_MEANS, Means, MeanSeries, means_of
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.series import series_keys
 from tracker.domain.scores.summary import summarise
 from tracker.domain.scores.suspicion import at_most_suspect
-from tracker.domain.verdicts.aggregate_verdict import had_something_to_lose
 from tracker.domain.verdicts.candidates import JudgingContext, thresholds_of
+from tracker.domain.verdicts.decision import LEARNED_EFFECT, LEARNED_P
 from tracker.domain.verdicts.hypothesis import EQUIVALENCE_POOLED, Thresholds, gains, losses, suspects, word_of
 
 
 def judge_aggregates(context: JudgingContext) -> Mapping[str, Verdict]:
     """Return the verdicts on the results of the candidate that have no samples, by benchmark."""
-    record = context.record
-    own = {o.benchmark: o for o in record.outcomes if isinstance(o, EvalResult) and o.aggregate is not None}
+    own = [result for result in context.record.results if result.aggregate is not None]
     if not own:
         return {}
     known = means_of(context.run_context.records) if context.run_context.means is None else context.run_context.means
     series: dict[str, AggregateSeries] = {}
-    plain: dict[str, tuple[VerdictWord, Reason]] = {}
-    for name, result in own.items():
-        points = _points(context, result, known)
+    verdicts: dict[str, Verdict] = {}
+    for result in own:
+        points, name = _points(context, result, known), result.benchmark
         if points.steps.size == 1:
-            plain[name] = _alone(context, result)
+            verdicts[name] = _verdict_of(result, *_alone(context, result))
             continue
         try:
             series[name] = _series(points, result, context.policy)
         except BadData as problem:
-            plain[name] = VerdictWord.INCONCLUSIVE, NotOfAScore(problem=problem.message)
-    judged = _judged(context, series)
-    return {name: judged[name] if name in judged else _verdict_of(result, *plain[name]) for name, result in own.items()}
+            reason = NotOfAScore(problem=problem.message)
+            verdicts[name] = _verdict_of(result, VerdictWord.INCONCLUSIVE, reason)
+    return verdicts | _judged(context, series)
+
+
+def had_something_to_lose(series: AggregateSeries, found: Sequence[Evidence]) -> bool:
+    """Return whether there was something to lose: the baseline block stands above what guessing gives.
+
+    Guessing is `chance` where it is known, and the first block where the run begins untrained (at step 0) or chance is
+    not known; above both, where there are both. By 2 points and p < .01, the choice of the block paid for. The block is
+    the peak and, before there is one, the recent checkpoints.
+    """
+    best = max(found, key=lambda e: e.blocks.baseline is Baseline.PEAK, default=None)
+    if best is None:
+        return False
+    rises = []
+    if series.chance is not None:
+        rises.append(_rise_over_chance(series, series.chance, best))
+    if series.chance is None or series.steps[0] == 0:
+        rises.append(_rise_over_first(series, best))
+    selected_from = best.blocks.selected_from
+    return all(rise.delta >= LEARNED_EFFECT and rise.p_better(selected_from) < LEARNED_P for rise in rises)
 
 
 # --- private
@@ -172,3 +195,18 @@ def _verdict_of(result: EvalResult, word: VerdictWord, reason: Reason) -> Verdic
         coverage=known.coverage,
         alpha_test=0.0,
     )
+
+
+def _rise_over_first(series: AggregateSeries, best: Evidence) -> PooledTest:
+    width = best.blocks.base.size
+    first = Blocks(baseline=Baseline.GIVEN, new=best.blocks.base, base=np.arange(width))
+    (contrast,) = series.contrasts(first.weights(series.steps.size)[np.newaxis])
+    return pooled_test(contrast, best.jitter, width, width)
+
+
+def _rise_over_chance(series: AggregateSeries, chance: float, best: Evidence) -> PooledTest:
+    width = best.blocks.base.size
+    weights = np.zeros((1, series.steps.size))
+    weights[0, best.blocks.base] = 1 / width
+    (level,) = series.contrasts(weights)
+    return pooled_test(replace(level, delta=level.delta - chance), best.jitter, width, math.inf)

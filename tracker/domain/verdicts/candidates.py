@@ -323,12 +323,12 @@ def _pinned_values(context: JudgingContext, series: BenchmarkSeries, measure: Me
     pinned, scores = context.policy.pinned, context.run_context.pinned
     if pinned is None or scores is None:
         return None
+    if (scores.run_id, pinned.step) == (context.scores.run_id, context.step):
+        return None  # a checkpoint is not compared with itself
     other = scores.series.get(series.key)
     row = None if other is None else other.row_of(pinned.step)
     if other is None or row is None:
         return None
-    if scores.run_id == context.scores.run_id and pinned.step == context.step:
-        return None  # a checkpoint is not compared with itself
     values = dict(zip(other.sample_ids, values_at(other.matrix(measure), np.array([row]))[0].tolist(), strict=True))
     return np.array([values.get(sample_id, np.nan) for sample_id in series.sample_ids])
 

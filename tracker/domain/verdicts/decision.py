@@ -70,18 +70,15 @@ def decide(
     if known is not None and is_recovered(hypothesis, known):
         # A subset is tested by four checkpoints together, which hold some of the loss still: the newest alone shows it.
         alone = comparable(hypothesis.evidence()) or tuple(evidence)
-        return _decision(VerdictWord.RECOVERED, hypothesis, alone, recovered(hypothesis, known), known.onset_step)
+        return _decision(VerdictWord.RECOVERED, hypothesis, alone, recovered(hypothesis, known), known)
     word = word_of(evidence, hypothesis.thresholds)
     if word is not VerdictWord.REGRESSED:
-        return _decision(word, hypothesis, evidence, None, None if known is None else known.onset_step)
-    if hypothesis.subject.measure is Measure.SCORE and is_forgotten(hypothesis) and was_learned(hypothesis, chance):
-        word = VerdictWord.FORGOTTEN
-    forgotten = word is VerdictWord.FORGOTTEN
+        return _decision(word, hypothesis, evidence, None, known)
     episode = known or opened(hypothesis, run_id, losses(evidence, hypothesis.thresholds))
-    changed = replace(episode, forgotten=episode.forgotten or forgotten)
-    # Judged again after a crash, the episode knows already what is new here: the checkpoint before tells.
-    is_news = changed != known or (forgotten and not is_forgotten(hypothesis, 1))
-    return _decision(word, hypothesis, evidence, changed if is_news else None, episode.onset_step)
+    if not _has_forgotten(hypothesis, chance):
+        return _decision(word, hypothesis, evidence, episode if known is None else None, episode)
+    change = _newly_forgotten(hypothesis, episode, known)
+    return _decision(VerdictWord.FORGOTTEN, hypothesis, evidence, change, episode)
 
 
 def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known: Episode | None) -> Decision:
@@ -94,8 +91,7 @@ def decide_screened(hypothesis: Hypothesis, evidence: Sequence[Evidence], known:
     if is_suspect or not is_equivalent(evidence, hypothesis.thresholds):
         word = without_proof(is_suspect=is_suspect)
     shown = _beside_alone(strongest_of(evidence) if is_suspect else evidence[0], evidence)
-    lost_since = None if known is None else known.onset_step
-    return Decision(word=word, tests=tuple(evidence), shown=shown, lost_since=lost_since)
+    return Decision(word=word, tests=tuple(evidence), shown=shown, lost_since=_onset(known))
 
 
 def was_learned(hypothesis: Hypothesis, chance: float | None) -> bool:
@@ -125,6 +121,17 @@ def was_learned(hypothesis: Hypothesis, chance: float | None) -> bool:
 # --- private
 
 
+def _has_forgotten(hypothesis: Hypothesis, chance: float | None) -> bool:
+    is_score = hypothesis.subject.measure is Measure.SCORE
+    return is_score and is_forgotten(hypothesis) and was_learned(hypothesis, chance)
+
+
+def _newly_forgotten(hypothesis: Hypothesis, episode: Episode, known: Episode | None) -> Episode | None:
+    forgotten = replace(episode, forgotten=True)
+    # Judged again after a crash, the episode knows already what is new here: the checkpoint before tells.
+    return forgotten if forgotten != known or not is_forgotten(hypothesis, 1) else None
+
+
 def _is_above(test: PooledTest, selected_from: int) -> bool:
     return test.p_better(selected_from) < LEARNED_P and test.delta >= LEARNED_EFFECT
 
@@ -134,10 +141,14 @@ def _decision(
     hypothesis: Hypothesis,
     evidence: Sequence[Evidence],
     change: Episode | None,
-    lost_since: int | None,
+    lasting: Episode | None,
 ) -> Decision:
     shown = _beside_alone(_deciding(word, evidence, hypothesis), evidence)
-    return Decision(word=word, tests=tuple(evidence), shown=shown, change=change, lost_since=lost_since)
+    return Decision(word=word, tests=tuple(evidence), shown=shown, change=change, lost_since=_onset(lasting))
+
+
+def _onset(episode: Episode | None) -> int | None:
+    return None if episode is None else episode.onset_step
 
 
 def _beside_alone(deciding: Evidence, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
@@ -150,11 +161,13 @@ def _deciding(word: VerdictWord, evidence: Sequence[Evidence], hypothesis: Hypot
         return max(gains(evidence, hypothesis.thresholds), key=lambda e: e.test.delta / e.test.stderr)
     if word is VerdictWord.SUSPECT:
         return strongest_of(suspects(evidence, hypothesis.thresholds))
+    if word is VerdictWord.RECOVERED:
+        return (_against_peak(evidence) or evidence)[0]
     found = losses(evidence, hypothesis.thresholds)
     if word is VerdictWord.FORGOTTEN:
-        found = tuple(e for e in found if e.blocks.baseline is Baseline.PEAK) or found
-    if word in (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN):
-        return strongest_of(found)
-    if word is VerdictWord.RECOVERED:
-        return next((e for e in evidence if e.blocks.baseline is Baseline.PEAK), evidence[0])
-    return evidence[0]
+        return strongest_of(_against_peak(found) or found)
+    return strongest_of(found) if word is VerdictWord.REGRESSED else evidence[0]
+
+
+def _against_peak(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    return tuple(e for e in evidence if e.blocks.baseline is Baseline.PEAK)

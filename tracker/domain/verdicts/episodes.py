@@ -1,6 +1,6 @@
 """Losses over time: when one opens, when it is forgetting, when it ends. Pure.
 
-One loss is one episode: people are told when it opens and when it ends, not at every checkpoint in between.
+One loss is one episode: people are notified when it opens and when it ends, not at every checkpoint in between.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ def episodes_at(episodes: Sequence[Episode], subject: Subject, step: int) -> tup
     counts from there on, so the loss it covers is over.
     """
     before = [e for e in episodes if subject_of(e) == subject and e.opened_step < step]
-    return tuple(
-        e if _is_over(e, step) else replace(e, closed_step=None, closed_by=None, last_step=None, closed_digest="")
-        for e in before
-    )
+    return tuple(e if _is_over(e, step) else reopened(e) for e in before)
 
 
 def open_of(known: Sequence[Episode], steps: Sequence[int]) -> Episode | None:
@@ -110,6 +107,11 @@ def recovered(hypothesis: Hypothesis, episode: Episode) -> Episode:
     )
 
 
+def reopened(episode: Episode) -> Episode:
+    """Return the episode as if it had not ended."""
+    return replace(episode, closed_step=None, closed_by=None, last_step=None, closed_digest="")
+
+
 def accepted(episode: Episode, step: int) -> Episode:
     """Return the episode, ended by somebody's word at `step`."""
     return replace(episode, closed_step=step, closed_by=Closing.ACCEPTED)
@@ -144,7 +146,12 @@ def _is_back(hypothesis: Hypothesis, episode: Episode, back: int) -> bool:
     peak = [e for e in evidence if e.blocks.baseline is Baseline.PEAK and _is_before(hypothesis, e, episode)]
     pinned = [e for e in evidence if e.blocks.baseline is Baseline.PINNED]
     groups = [g for g in (peak or _against_before(hypothesis, episode, back), pinned) if g]
-    return bool(groups) and all(any(e.p_worse > RECOVERED_P for e in g if e.m in _RECOVERY_POOLED) for g in groups)
+    return bool(groups) and all(map(_is_unseen, groups))
+
+
+def _is_unseen(tests: Sequence[Evidence]) -> bool:
+    """Return whether one of the tests of the newest one or two checkpoints no longer shows the loss."""
+    return any(e.p_worse > RECOVERED_P for e in tests if e.m in _RECOVERY_POOLED)
 
 
 def _has_risen(hypothesis: Hypothesis, episode: Episode) -> bool:

@@ -31,10 +31,10 @@ _FOUND = (VerdictWord.REGRESSED, VerdictWord.FORGOTTEN, VerdictWord.RECOVERED)
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A verdict on a part, and what becomes of its loss."""
+    """A verdict, and what becomes of its loss."""
 
     verdict: Verdict
-    change: Episode | None
+    change: Episode | None = None
 
 
 def findings_of(

@@ -11,7 +11,7 @@ ends a loss, because later checkpoints know better.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from eval_jobs.types import BenchmarkFailure, EvalPlan, EvalRecord, EvalResult, Outcome
@@ -45,15 +45,9 @@ from tracker.domain.verdicts.candidates import (
 from tracker.domain.verdicts.decision import MIN_COMMON, MIN_SAMPLES, comparable, decide, decide_screened
 from tracker.domain.verdicts.episodes import subject_of
 from tracker.domain.verdicts.evidence import untested, verdict_of
-from tracker.domain.verdicts.findings import findings_of
+from tracker.domain.verdicts.findings import Finding, findings_of
 from tracker.domain.verdicts.hypothesis import Subject
 from tracker.domain.verdicts.rewind import branches_known, context_of, rewound
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Judged:
-    verdict: Verdict
-    change: Episode | None = None
 
 
 def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy: Policy, *, now: datetime) -> Report:
@@ -77,7 +71,7 @@ def judge(record: EvalRecord, scores: RunScores, run_context: RunContext, policy
     aggregates = judge_aggregates(context)
     improved = {j.verdict.benchmark for j in judged if j.verdict.word is VerdictWord.IMPROVED}
     found = findings_of(context, candidates, improved)
-    changes = [c for c in (*(j.change for j in judged), *(f.change for f in found)) if c is not None]
+    changes = [one.change for one in (*judged, *found) if one.change is not None]
     return Report(
         run_id=record.plan.checkpoint.run_id,
         step=record.plan.checkpoint.step,
@@ -109,14 +103,14 @@ def _key_of(episode: Episode) -> tuple[Subject, int]:
 
 def _judged(
     context: JudgingContext, outcome: Outcome, candidates: Mapping[str, Candidate], jitters: Mapping[str, Jitter]
-) -> _Judged:
+) -> Finding:
     candidate = candidates.get(outcome.benchmark)
     if candidate is None:
-        return _Judged(verdict=_missing(context, outcome))
+        return Finding(verdict=_missing(context, outcome))
     return _with_scores(context, candidate, jitters[outcome.benchmark])
 
 
-def _of_part(judged: _Judged, candidate: Candidate | None, outcome: Outcome) -> _Judged:
+def _of_part(judged: Finding, candidate: Candidate | None, outcome: Outcome) -> Finding:
     """Return a verdict that says so where it rests on a part of the benchmark."""
     if candidate is None or not candidate.left_out or not isinstance(outcome, EvalResult):
         return judged
@@ -157,20 +151,20 @@ def _few_scores(result: EvalResult, summary: ScoreSummary, needed: float) -> Few
     )
 
 
-def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> _Judged:
+def _with_scores(context: JudgingContext, candidate: Candidate, jitter: Jitter) -> Finding:
     hypothesis = hypothesis_of(context, candidate, jitter)
     tests = hypothesis.evidence()
     evidence = comparable(tests)
     if evidence:
         if candidate.left_out:
             screened = decide_screened(hypothesis, evidence, candidate.open_episode)
-            return _Judged(verdict=verdict_of(screened, hypothesis, candidate))
+            return Finding(verdict=verdict_of(screened, hypothesis, candidate))
         chance = chance_of(context, candidate)
         decision = decide(hypothesis, evidence, candidate.open_episode, run_id=context.scores.run_id, chance=chance)
         change = decision.change if candidate.newest else None
-        return _Judged(verdict=verdict_of(decision, hypothesis, candidate), change=change)
+        return Finding(verdict=verdict_of(decision, hypothesis, candidate), change=change)
     word, reason = _incomparable(context, candidate, tests)
-    return _Judged(verdict=untested(hypothesis, candidate, word, reason))
+    return Finding(verdict=untested(hypothesis, candidate, word, reason))
 
 
 def _incomparable(

@@ -6,17 +6,18 @@ rewound(memory, branches)                             # losses that a rewind end
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from eval_jobs.types import Checkpoint, EvalRecord, EvalResult
+from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.domain.records.branches import Branches, branches_of
 from tracker.domain.records.imported import stands_for_import
 from tracker.domain.records.types import Closing, Episode, Policy
 from tracker.domain.scores.run_scores import RunScores, series_key, with_record
 from tracker.domain.scores.sample_columns import columns_of
-from tracker.domain.scores.series import less_rows
+from tracker.domain.scores.series import BenchmarkSeries, less_rows, without_step
 from tracker.domain.verdicts.candidates import JudgingContext, RunContext
+from tracker.domain.verdicts.episodes import reopened
 
 
 def branches_known(record: EvalRecord, run_context: RunContext) -> Branches:
@@ -68,6 +69,9 @@ def left_behind(record: EvalRecord, run_context: RunContext) -> tuple[Checkpoint
 
 # --- private
 
+_End = tuple[str, Checkpoint | None]
+"""Digest of a checkpoint, and what left it behind."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Fate:
@@ -82,23 +86,28 @@ class _Fate:
 
 
 def _fates(run_context: RunContext, branches: Branches) -> Iterator[_Fate]:
-    ends: dict[int, list[tuple[str, Checkpoint | None]]] = {}
+    ends: dict[int, list[_End]] = {}
     for checkpoint in (r.plan.checkpoint for r in run_context.records):
         ends.setdefault(checkpoint.step, []).append((checkpoint.digest, branches.left_by(checkpoint)))
     for episode in run_context.episodes:
         opener = _end(ends.get(episode.opened_step, ()), episode.opened_digest)
-        closer = None
-        if episode.closed_by is Closing.RECOVERED and episode.closed_digest:
-            closer = _end(ends.get(episode.closed_step or 0, ()), episode.closed_digest)
-        after = episode
-        if opener is not None and episode.closed_step is None:
-            after = replace(episode, closed_step=opener.step, closed_by=Closing.SUPERSEDED)
-        elif opener is None and closer is not None:
-            after = replace(episode, closed_step=None, closed_by=None, last_step=None, closed_digest="")
-        yield _Fate(before=episode, after=after, is_left=opener is not None)
+        yield _Fate(before=episode, after=_after(episode, opener, ends), is_left=opener is not None)
 
 
-def _end(known: Iterable[tuple[str, Checkpoint | None]], digest: str) -> Checkpoint | None:
+def _after(episode: Episode, opener: Checkpoint | None, ends: Mapping[int, Sequence[_End]]) -> Episode:
+    """Return a loss as it is on the newest branch; `opener` left the checkpoint that raised the alarm behind."""
+    if opener is not None:
+        if episode.closed_step is not None:
+            return episode
+        return replace(episode, closed_step=opener.step, closed_by=Closing.SUPERSEDED)
+    if episode.closed_by is not Closing.RECOVERED or not episode.closed_digest:
+        return episode
+    if _end(ends.get(episode.closed_step or 0, ()), episode.closed_digest) is None:
+        return episode
+    return reopened(episode)
+
+
+def _end(known: Iterable[_End], digest: str) -> Checkpoint | None:
     """Return what left the checkpoint of a step behind, and all of the same weights with it."""
     ends = [end for own, end in known if own == digest]
     return ends[0] if ends and all(end is not None for end in ends) else None
@@ -117,19 +126,22 @@ def _seen_by(own: Checkpoint, run_context: RunContext, branches: Branches) -> It
 def _with_own(scores: RunScores, record: EvalRecord) -> RunScores:
     """Return the scores with the record's own at its step, where another checkpoint of that step has newer ones."""
     own, series, lacking = record.plan.checkpoint, dict(scores.series), []
-    for result in (o for o in record.outcomes if isinstance(o, EvalResult) and o.samples):
-        key = series_key(record.plan, result)
-        known = series.get(key)
-        row = None if known is None else known.row_of(own.step)
-        if known is not None and row is not None:
-            if known.plans[row].checkpoint.digest == own.digest:
-                continue
-            series[key] = less_rows(known, (row,))
+    for result in record.results:
+        known = series.get(series_key(record.plan, result))
+        if not result.samples or _holds(known, own):
+            continue
+        if known is not None:
+            series[known.key] = without_step(known, own.step)
         lacking.append(result)
     if not lacking:
         return scores
     columns = {result.benchmark: columns_of(result.samples) for result in lacking}
     return with_record(replace(scores, series=series), replace(record, outcomes=tuple(lacking)), columns)
+
+
+def _holds(series: BenchmarkSeries | None, checkpoint: Checkpoint) -> bool:
+    row = None if series is None else series.row_of(checkpoint.step)
+    return series is not None and row is not None and series.plans[row].checkpoint.digest == checkpoint.digest
 
 
 def _scores_where(scores: RunScores, branches: Branches, is_kept: Callable[[Checkpoint], bool]) -> RunScores:

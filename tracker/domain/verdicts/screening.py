@@ -45,11 +45,17 @@ def neighbours_to_ask(report: Report) -> Mapping[int, tuple[str, ...]]:
     wanted: dict[int, list[str]] = {}
     for verdict in report.verdicts:
         if verdict.screened is None and verdict.word is VerdictWord.SUSPECT:
-            for comparison in verdict.comparisons[:1]:
-                for step in (*comparison.baseline_steps, *comparison.pooled_steps):
-                    if step != report.step and comparison.baseline is not Baseline.PINNED:
-                        wanted.setdefault(step, []).append(verdict.benchmark)
+            for step in _steps_compared(verdict) - {report.step}:
+                wanted.setdefault(step, []).append(verdict.benchmark)
     return {step: tuple(names) for step, names in sorted(wanted.items())}
+
+
+def _steps_compared(verdict: Verdict) -> set[int]:
+    """Return the steps of the run that the deciding comparison holds against each other."""
+    if not verdict.comparisons or verdict.comparisons[0].baseline is Baseline.PINNED:
+        return set()
+    deciding = verdict.comparisons[0]
+    return {*deciding.baseline_steps, *deciding.pooled_steps}
 
 
 def is_screen(plan: EvalPlan) -> bool:

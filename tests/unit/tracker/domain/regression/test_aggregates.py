@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.replay_series import aggregate_word
 from eval_jobs.errors import BadData
 from tracker.domain.records.types import Baseline, VerdictWord
 from tracker.domain.regression.aggregates import (
@@ -18,7 +19,7 @@ from tracker.domain.regression.blocks import second_difference_weights
 from tracker.domain.regression.detector import ErrorBudget, Evidence
 from tracker.domain.scores.matrix import FloatArray, empty_matrix, inserted
 from tracker.domain.scores.suspicion import at_most_suspect
-from tracker.domain.verdicts.aggregate_verdict import aggregate_word, had_something_to_lose
+from tracker.domain.verdicts.aggregate_judge import had_something_to_lose
 from tracker.domain.verdicts.hypothesis import Thresholds
 
 N = 1000
