@@ -1,6 +1,7 @@
 """The simulation of screens asks and finds what the watcher does: the same answers, through the whole of its loop."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ from benchmarks.verdicts.screened import watch
 from benchmarks.verdicts.series import CHECKPOINTS, Case, Series, simulate
 from benchmarks.verdicts.view import ALPHA
 from eval_jobs.identity import benchmark_fingerprint
-from eval_jobs.screening import Question, screen_of
+from eval_jobs.screening import Question
 from eval_jobs.types import Benchmark, EvalPlan, EvalResult, Outcome, SampleScore, SampleStatus, Screen
 from tests.deep import sized
-from tests.unit.tracker.app.screening_bench import RUN, SUITE, Bench, through
+from tests.unit.tracker.app.screening_bench import RUN, SUITE, Bench, screen_of, through
 from tracker.domain.records.types import Policy
 from tracker.domain.verdicts.screening import Screening
 
@@ -46,7 +47,7 @@ class Watched(Bench):
 
     def _outcome(self, plan: EvalPlan, benchmark: Benchmark) -> Outcome:
         scores = self.series.benchmarks[NAMES.index(benchmark.name)].scores[place_of(plan.checkpoint.step)]
-        everything = [Question(key=f"{scores.size} {i}", subset="default") for i in range(scores.size)]
+        everything = questions_of(scores.size)
         part = plan.suite.part
         chosen = {q.key for q in everything} if part is None else screen_of(everything, part.screen)
         asked = [i for i, q in enumerate(everything) if (q.key in chosen) is not (part is not None and part.is_rest)]
@@ -67,6 +68,11 @@ class Watched(Bench):
             duration_s=1.0,
             left_out=scores.size - len(asked),
         )
+
+
+@cache
+def questions_of(size: int) -> tuple[Question, ...]:
+    return tuple(Question(key=f"{size} {i}", subset="default") for i in range(size))
 
 
 def place_of(step: int) -> int:

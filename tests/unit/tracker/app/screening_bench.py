@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
+from eval_jobs import screening
 from eval_jobs.identity import benchmark_fingerprint
 from eval_jobs.queue.rules import lease_end
-from eval_jobs.screening import Question, screen_of
+from eval_jobs.screening import Question
 from eval_jobs.types import (
     Benchmark,
     BenchmarkFailure,
@@ -58,13 +59,19 @@ def checkpoint(step: int) -> Checkpoint:
     )
 
 
-@cache
+screen_of = cache(screening.screen_of)
+"""Every plan of a benchmark asks for the same."""
+
+
 def is_right(benchmark: str, key: int, step: int, lost_at: int | None) -> bool:
     """Say whether a sample is right: 70 of 100 at first, 3 of 100 change by chance; `sums` loses a quarter."""
-    known = random.Random(f"{benchmark} {key}").random()  # noqa: S311 - no secret
-    flips = random.Random(f"{benchmark} {key} {step}").random() < 0.03  # noqa: S311 - no secret
     is_lost = lost_at is not None and benchmark == "sums" and step >= lost_at and key % 4 == 0
-    return (known < 0.7 and not is_lost) is not flips
+    return (chance(benchmark, key) < 0.7 and not is_lost) is not (chance(benchmark, key, step) < 0.03)
+
+
+@cache
+def chance(*of: object) -> float:
+    return random.Random(" ".join(map(str, of))).random()  # noqa: S311 - no secret
 
 
 @cache
