@@ -8,7 +8,7 @@ models:/NAME@ALIAS, models:/NAME/VERSION              what MLflow's registry has
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -102,23 +102,31 @@ def choose_run(known: Sequence[str], named: str | None, *, own: str) -> str:
 
 
 def _checkpoint(history: RecordStore, name: str, default_run: str, outlines: Outlines) -> Report:
-    match = _OF_BENCHMARK.fullmatch(name) or _PLACE.fullmatch(name)
+    if of_benchmark := _OF_BENCHMARK.fullmatch(name):
+        run = known_run(history, of_benchmark["run"] or default_run)
+        return _best(history, run, of_benchmark["benchmark"], outlines)
+    match = _PLACE.fullmatch(name)
     if match is None:
         raise ConfigError(f"{name!r} names no checkpoint", hint=HOW_TO_NAME)
-    run, parts = known_run(history, match["run"] or default_run), match.groupdict()
-    if parts.get("benchmark") or parts["place"] == BEST:
-        return _best(history, run, parts.get("benchmark"), outlines)
-    step, _, digest = parts["place"].partition(":")
-    reports = outlines(run)
-    wanted = None if step == "latest" else int(step)
+    run, place = known_run(history, match["run"] or default_run), match["place"]
+    if place == BEST:
+        return _best(history, run, None, outlines)
+    return _at(run, place, outlines(run))
+
+
+def _at(run: str, place: str, reports: Sequence[Report]) -> Report:
+    step, _, digest = place.partition(":")
     for report in _newest_first(reports):
-        if wanted in (None, report.step) and report.checkpoint.digest.startswith(digest):
+        if (step == "latest" or int(step) == report.step) and report.checkpoint.digest.startswith(digest):
             return report
-    steps = sorted({report.step for report in reports})
-    known = ", ".join(map(str, steps[-_SHOWN:])) or "none yet"
-    if len(steps) > _SHOWN:
-        known = f"\u2026, {known}"
-    raise ConfigError(f"run {run} has no evaluated step {parts['place']}", hint=f"evaluated steps: {known}")
+    known = _steps_text({report.step for report in reports})
+    raise ConfigError(f"run {run} has no evaluated step {place}", hint=f"evaluated steps: {known}")
+
+
+def _steps_text(steps: Iterable[int]) -> str:
+    ordered = sorted(steps)
+    known = ", ".join(map(str, ordered[-_SHOWN:])) or "none yet"
+    return f"\u2026, {known}" if len(ordered) > _SHOWN else known
 
 
 def _best(history: RecordStore, run: str, benchmark: str | None, outlines: Outlines) -> Report:
@@ -131,12 +139,11 @@ def _best(history: RecordStore, run: str, benchmark: str | None, outlines: Outli
         raise ConfigError(
             f"no checkpoint of run {run} has a score of {what}", hint=f"benchmarks with scores: {measured}"
         )
-    of_step = [r for r in _newest_first(outlines(run)) if r.step == best.checkpoint.step]
-    same = [r for r in of_step if r.plan_id == best.plan.id] or [
-        r for r in of_step if r.checkpoint.digest == best.checkpoint.digest
-    ]
+    step, digest = best.checkpoint.step, best.checkpoint.digest
+    same = [r for r in _newest_first(outlines(run)) if (r.step, r.checkpoint.digest) == (step, digest)]
     if not same:  # recorded a moment ago
-        raise ConfigError(f"step {best.checkpoint.step} of run {run} is not judged yet", hint="try again in a moment")
+        raise ConfigError(f"step {step} of run {run} is not judged yet", hint="try again in a moment")
+    same.sort(key=lambda report: report.plan_id != best.plan.id)
     return same[0]
 
 

@@ -61,6 +61,12 @@ class World:
     wake_workers: Callable[[], None] = lambda: None
     """Called when there may be something to do for those of this machine."""
 
+    def close(self) -> None:
+        """Release what is open; channels have a moment to take what is due."""
+        self.source.close()
+        self.tracking.close()
+        self.dispatcher.alerting.close()
+
 
 @dataclass(kw_only=True)
 class WatchState:

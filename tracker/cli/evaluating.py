@@ -43,9 +43,7 @@ def evaluate_now(
     finally:
         tools.evaluator.close()
         tools.engine.close()
-        world.source.close()
-        world.tracking.close()
-        world.dispatcher.alerting.close()
+        world.close()
 
 
 def has_watcher(project: Project) -> bool:

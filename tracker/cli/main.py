@@ -10,7 +10,6 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points, version
 from io import TextIOWrapper
 from pathlib import Path
@@ -30,66 +29,33 @@ _OBJECTS_UNTIL_COLLECTION = 50_000
 """A command imports and reads much that stays: looking through it after every 700 objects is a fifth of its time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LazyCommand:
-    """Where a command lives, and its line in the help, so that listing it imports nothing."""
-
-    module: str
-    summary: str
-
-
 COMMANDS = {
-    "init": LazyCommand(
-        module="tracker.cli.commands.init", summary="Write a tracker.toml from what is in an output folder."
-    ),
-    "watch": LazyCommand(
-        module="tracker.cli.commands.watch", summary="Evaluate every checkpoint of a run as it appears."
-    ),
-    "worker": LazyCommand(
-        module="tracker.cli.commands.worker", summary="Evaluate plans of a database on this machine."
-    ),
-    "run": LazyCommand(module="tracker.cli.commands.run", summary="Evaluate one checkpoint now."),
-    "calibrate": LazyCommand(
-        module="tracker.cli.commands.calibrate",
-        summary="Ask a checkpoint twice: what does repeating an evaluation change?",
-    ),
-    "backfill": LazyCommand(
-        module="tracker.cli.commands.backfill", summary="Evaluate what a folder of checkpoints holds."
-    ),
-    "import": LazyCommand(
-        module="tracker.cli.commands.import_results", summary="Take over results that others measured."
-    ),
-    "sweep": LazyCommand(
-        module="tracker.cli.commands.sweep",
-        summary="Ask checkpoints and other models in many variants, by a timetable or now.",
-    ),
-    "history": LazyCommand(module="tracker.cli.commands.history", summary="Show scores and verdicts by step."),
-    "costs": LazyCommand(module="tracker.cli.commands.costs", summary="Show what every checkpoint cost."),
-    "bisect": LazyCommand(module="tracker.cli.commands.bisect", summary="Find the step at which a benchmark was lost."),
-    "compare": LazyCommand(module="tracker.cli.commands.compare", summary="Compare two checkpoints sample by sample."),
-    "gate": LazyCommand(
-        module="tracker.cli.commands.gate", summary="Say whether a checkpoint may take another one's place."
-    ),
-    "forgetting": LazyCommand(
-        module="tracker.cli.commands.forgetting", summary="Show what a run forgot, and which samples are lost."
-    ),
-    "gc": LazyCommand(
-        module="tracker.cli.commands.gc", summary="Give up weights and answers beyond the budget of [keep]."
-    ),
-    "accept": LazyCommand(
-        module="tracker.cli.commands.accept", summary="Accept a level of a benchmark as the new normal."
-    ),
-    "alerts": LazyCommand(
-        module="tracker.cli.commands.alerts", summary="Show what is wrong and who was told, or try a channel."
-    ),
-    "silence": LazyCommand(module="tracker.cli.commands.silence", summary="Tell nobody of something for a while."),
-    "engine": LazyCommand(
-        module="tracker.cli.commands.engine", summary="Show what engines hold, and what is certified."
-    ),
-    "health": LazyCommand(module="tracker.cli.commands.health", summary="Say whether the watcher or a worker goes on."),
-    "ui": LazyCommand(module="tracker.cli.commands.ui", summary="Open the MLflow pages of this project."),
+    "init": "Write a tracker.toml from what is in an output folder.",
+    "watch": "Evaluate every checkpoint of a run as it appears.",
+    "worker": "Evaluate plans of a database on this machine.",
+    "run": "Evaluate one checkpoint now.",
+    "calibrate": "Ask a checkpoint twice: what does repeating an evaluation change?",
+    "backfill": "Evaluate what a folder of checkpoints holds.",
+    "import": "Take over results that others measured.",
+    "sweep": "Ask checkpoints and other models in many variants, by a timetable or now.",
+    "history": "Show scores and verdicts by step.",
+    "costs": "Show what every checkpoint cost.",
+    "bisect": "Find the step at which a benchmark was lost.",
+    "compare": "Compare two checkpoints sample by sample.",
+    "gate": "Say whether a checkpoint may take another one's place.",
+    "forgetting": "Show what a run forgot, and which samples are lost.",
+    "gc": "Give up weights and answers beyond the budget of [keep].",
+    "accept": "Accept a level of a benchmark as the new normal.",
+    "alerts": "Show what is wrong and who was told, or try a channel.",
+    "silence": "Tell nobody of something for a while.",
+    "engine": "Show what engines hold, and what is certified.",
+    "health": "Say whether the watcher or a worker goes on.",
+    "ui": "Open the MLflow pages of this project.",
 }
-"""In the order of a first use, which is also the order of the help."""
+"""What each does, so that the help imports none of them; in the order of a first use, which is that of the help."""
+
+_MODULES = {"import": "import_results"}
+"""Where the module of a command has another name than it."""
 
 
 class _PipeBroken(Exception):
@@ -125,17 +91,16 @@ class LazyGroup(click.Group):
         """Import and return one command, None when there is none of that name."""
         del ctx
         if cmd_name in COMMANDS:
-            command: click.Command = importlib.import_module(COMMANDS[cmd_name].module).command
+            module = importlib.import_module(f"tracker.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
+            command: click.Command = module.command
             return command
         return next((_loaded(point) for point in _plugins() if point.name == cmd_name), None)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands; importing our own is not needed for that."""
         del ctx
-        rows = [(name, command.summary) for name, command in COMMANDS.items()]
-        rows += [(point.name, _summary(point)) for point in _plugins()]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([*COMMANDS.items(), *((point.name, _summary(point)) for point in _plugins())])
 
     def make_context(
         self,
@@ -191,13 +156,7 @@ def main() -> None:
         with _noticing_broken_pipes():
             sys.stdout.flush()
     except TrackerError as error:
-        if "--debug" in sys.argv:
-            show_traceback(type(error), error, error.__traceback__)
-            sys.exit(error.exit_code)
-        # An engine's last words, a server's answer or a file's name may be part of it: as in logs, a text that must
-        # not look like two.
-        click.echo(f"{click.style('error', fg='red')} {error.code}: {one_line(printable(error.message))}", err=True)
-        click.echo(f"  {click.style('do', bold=True)}: {one_line(printable(error.hint))}", err=True)
+        _show_error(error)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
@@ -213,6 +172,16 @@ def main() -> None:
 
 
 # --- private
+
+
+def _show_error(error: TrackerError) -> None:
+    if "--debug" in sys.argv:
+        show_traceback(type(error), error, error.__traceback__)
+        return
+    # An engine's last words, a server's answer or a file's name may be part of it: as in logs, a text that must not
+    # look like two.
+    click.echo(f"{click.style('error', fg='red')} {error.code}: {one_line(printable(error.message))}", err=True)
+    click.echo(f"  {click.style('do', bold=True)}: {one_line(printable(error.hint))}", err=True)
 
 
 def _replace_what_it_cannot_show(stream: TextIO) -> None:

@@ -53,6 +53,13 @@ def config_option(function: Callable[Parameters, Answer]) -> Callable[Parameters
     )(function)
 
 
+def workers_option(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+    """Add `--workers`."""
+    return click.option(
+        "--workers", type=click.IntRange(0), default=1, show_default=True, help="Evaluating processes here; 0: none."
+    )(function)
+
+
 def json_option(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
     """Add `--json`, passed on as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for a script.")(function)

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +18,7 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
 from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.tables.render import plain_table
 from tracker.domain.records.alerts import (
     Alert,
     AlertKind,
@@ -186,7 +186,7 @@ def _unknown(project: Project, name: str) -> ConfigError:
 
 
 def _table(alerts: Sequence[Alert]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = plain_table()
     table.add_column("since (UTC)", no_wrap=True)
     table.add_column("run", overflow="fold")
     table.add_column("step", justify="right", no_wrap=True)

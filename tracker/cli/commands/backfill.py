@@ -15,7 +15,7 @@ from eval_jobs.errors import CheckpointError, ConfigError, StoreError
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Launcher
 from eval_jobs.queue_types import Backlog, QueueState
-from eval_jobs.types import Checkpoint
+from eval_jobs.types import Checkpoint, EvalRecord
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in
 from tracker.api.opening import open_project
 from tracker.app.commands.backfill import FilledPlace, InTurn, is_measured, notify_of_lasting, quiet
@@ -23,7 +23,7 @@ from tracker.app.daemon import StopRule, watch
 from tracker.app.leading import LeadLost, LedSource
 from tracker.app.world import Tick, WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.options import asked_as, checked_run_name, config_option
+from tracker.cli.options import asked_as, checked_run_name, config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.domain.checkpoints.backfill import FillOrder, StepFilter, chosen_steps, evaluation_order, time_left_s
 from tracker.domain.records.display import count_text, duration_text, names_text
@@ -62,9 +62,7 @@ class _Asked:
 )
 @click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Only every so many-th one.")
 @click.option("--steps", default=":", show_default=True, metavar="A:B", help="Only steps from A to B, both included.")
-@click.option(
-    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
-)
+@workers_option
 @config_option
 @asked_as(_Asked)
 def command(asked: _Asked) -> None:
@@ -157,7 +155,8 @@ def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
         steps = chosen_steps(by_step, choice)
         ordered += [by_step[step] for step in evaluation_order(steps, FillOrder(asked.order))]
     if not ordered:
-        held = names_text(sorted(entry.name for entry in folder.iterdir())) if any(folder.iterdir()) else "nothing"
+        entries = sorted(entry.name for entry in folder.iterdir())
+        held = names_text(entries) if entries else "nothing"
         what = "of these steps " if found else ""
         raise ConfigError(
             f"{folder} holds no checkpoint {what}named like {pattern}", hint=f"it holds {held}; see watch.pattern"
@@ -192,8 +191,7 @@ def _fill(job: _Job, display: WatchDisplay) -> None:
         notify_of_lasting(world, sorted({place.run_id for place in job.places}))
     finally:
         local.stop()
-        world.tracking.close()
-        world.dispatcher.alerting.close()
+        world.close()
 
 
 def _demand_some(project: Project, places: Sequence[CheckpointLocation]) -> None:
@@ -231,10 +229,14 @@ def _to_do(project: Project, world: World, places: Sequence[CheckpointLocation])
 def _known(project: Project, places: Sequence[CheckpointLocation]) -> dict[str, Checkpoint]:
     """Return what is known of the folders that did not change since, by their path."""
     run_ids = {place.run_id for place in places}
-    records = [record.plan.checkpoint for run_id in run_ids for record in project.history.records(run_id)]
-    held = [pin.checkpoint for pin in project.pins.held() if pin.checkpoint.run_id in run_ids]
-    by_folder = {checkpoint.source_uri: checkpoint for checkpoint in (*records, *held)}
-    return {place.uri: found for place in places if (found := by_folder.get(place.uri)) and not _changed(place, found)}
+    by_folder: dict[str, Checkpoint] = {}
+    for run_id in run_ids:
+        by_folder |= {r.plan.checkpoint.source_uri: r.plan.checkpoint for r in project.history.records(run_id)}
+    for pin in project.pins.held():
+        if pin.checkpoint.run_id in run_ids:
+            by_folder[pin.checkpoint.source_uri] = pin.checkpoint
+    here = [place for place in places if place.uri in by_folder]
+    return {place.uri: by_folder[place.uri] for place in here if not _changed(place, by_folder[place.uri])}
 
 
 def _changed(place: CheckpointLocation, known: Checkpoint) -> bool:
@@ -244,8 +246,9 @@ def _changed(place: CheckpointLocation, known: Checkpoint) -> bool:
 
 
 def _pinned(project: Project, place: CheckpointLocation, known: Checkpoint | None) -> Checkpoint:
-    is_held = known is not None and any(pin.checkpoint.uri == known.uri for pin in project.pins.held())
-    return known if known is not None and is_held else pin_named(project.config, place.uri, place.run_id)
+    if known is not None and known.uri in [pin.checkpoint.uri for pin in project.pins.held()]:
+        return known
+    return pin_named(project.config, place.uri, place.run_id)
 
 
 def _first_of_runs(world: World, project: Project, places: Sequence[CheckpointLocation]) -> dict[str, Checkpoint]:
@@ -277,7 +280,11 @@ class _Progress:
     def text(self, world: World, reports: Sequence[Report]) -> str:
         self._judged |= {(report.run_id, report.step) for report in reports}
         left = len(self._source.due(self._judged))
-        records = [record for run_id in self._runs for record in world.history.records(run_id)]
+        records: list[EvalRecord] = []
+        for run_id in self._runs:
+            records += world.history.records(run_id)
         left_s = time_left_s(records, checkpoints=left, workers=self._job.asked.workers)
-        when = f", about {duration_text(left_s)} left" if left and left_s is not None else ""
-        return f"{max(0, len(self._job.places) - left)} of {len(self._job.places)} done{when}"
+        done = f"{max(0, len(self._job.places) - left)} of {len(self._job.places)} done"
+        if not left or left_s is None:
+            return done
+        return f"{done}, about {duration_text(left_s)} left"

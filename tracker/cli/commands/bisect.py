@@ -22,7 +22,7 @@ from tracker.app.commands.bisect import Lost, Places, SearchStep, bisect
 from tracker.app.tick import review_finished
 from tracker.app.world import WatchState, World
 from tracker.cli import interrupts
-from tracker.cli.options import asked_as, config_option, json_option, json_text
+from tracker.cli.options import asked_as, config_option, json_option, json_text, workers_option
 from tracker.domain.compare.bisection import Search, most_evaluations
 from tracker.domain.compare.lost_between import Ends, LostBetween, remarks_on, sentence_of
 from tracker.domain.records.display import one_line, p_text, signed_text
@@ -54,9 +54,7 @@ class _Asked:
 @json_option
 @click.option("--good", type=click.IntRange(min=0), help="Step that was still good; default: the best before the loss.")
 @click.option("--bad", type=click.IntRange(min=0), help="Step that is bad; default: where the loss was seen.")
-@click.option(
-    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
-)
+@workers_option
 @asked_as(_Asked)
 def command(asked: _Asked) -> int:
     """Find the step at which BENCHMARK of RUN was lost, by evaluating as few of the checkpoints between as possible.

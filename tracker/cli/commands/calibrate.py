@@ -22,7 +22,7 @@ from tracker.app.commands.calibrate import CalibrationEstimate, calibration_esti
 from tracker.app.steps.conclude import CalibrationContext
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import config_option, json_option, json_text, workers_option
 from tracker.cli.tables.calibration import calibration_table, repetitions
 from tracker.cli.tables.render import print_line
 from tracker.domain.best.retention import identity_of
@@ -46,9 +46,7 @@ class CalibrationView:
 @click.argument("checkpoint", required=False, default="latest")
 @config_option
 @json_option
-@click.option(
-    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
-)
+@workers_option
 def command(*, checkpoint: str, config_path: Path, as_json: bool, workers: int) -> int:
     """Ask CHECKPOINT the whole suite twice and say what repeating an evaluation changes.
 
@@ -93,8 +91,7 @@ def _chosen(project: Project, name: str) -> Checkpoint:
         ConfigError: it cannot be read as a name, or is another project's.
         CheckpointError: its weights are not there any more.
     """
-    own = project.config.run.name
-    if not is_reference(name) and (name.startswith(SCHEME) or "/" in name or Path(name).is_dir()):
+    if not is_reference(name) and _is_place(name):
         return pin_named(project.config, name)
     if not project.history.runs() and "@" not in name:
         raise ConfigError(
@@ -102,6 +99,7 @@ def _chosen(project: Project, name: str) -> Checkpoint:
             hint="name the folder of a checkpoint, or let `tracker watch` evaluate one first",
         )
     report = named_checkpoint(project, name)
+    own = project.config.run.name
     if not is_of(report.run_id, own):
         raise ConfigError(
             f"{report.run_id} is not the run of this tracker.toml, {own}",
@@ -110,11 +108,19 @@ def _chosen(project: Project, name: str) -> Checkpoint:
     record = project.history.bare_record(report.plan_id)
     if record is None:
         raise StoreError(f"the results of step {report.step} are gone", hint="restore the database from a backup")
-    wanted = record.plan.checkpoint
-    held = (pin.checkpoint for pin in project.pins.held())
+    return _held(project, record.plan.checkpoint)
+
+
+def _is_place(name: str) -> bool:
+    return name.startswith(SCHEME) or "/" in name or Path(name).is_dir()
+
+
+def _held(project: Project, wanted: Checkpoint) -> Checkpoint:
     # By what it is and not by where it was: the project may have been moved since.
-    here = next((checkpoint for checkpoint in held if identity_of(checkpoint) == identity_of(wanted)), None)
-    return here or pin_named(project.config, wanted.uri)
+    for pin in project.pins.held():
+        if identity_of(pin.checkpoint) == identity_of(wanted):
+            return pin.checkpoint
+    return pin_named(project.config, wanted.uri)
 
 
 def _say_what_comes(console: Console, plan: EvalPlan, project: Project, whose: str) -> None:
@@ -154,11 +160,13 @@ def _carried_out(plan: EvalPlan, context: CalibrationContext, local: Launcher, c
 
 
 def _progress(plan: EvalPlan, state: QueueState) -> str:
-    own = next((running for running in state.running if running.plan.id == plan.id), None)
-    if own is not None:
-        return one_line(progress_text(own.progress)) or "starting"
-    busy = [f"step {running.plan.checkpoint.step}" for running in state.running]
-    return f"waiting for a worker; {names_text(busy)} comes first" if busy else "waiting for a worker"
+    for running in state.running:
+        if running.plan.id == plan.id:
+            return one_line(progress_text(running.progress)) or "starting"
+    if not state.running:
+        return "waiting for a worker"
+    busy = names_text([f"step {running.plan.checkpoint.step}" for running in state.running])
+    return f"waiting for a worker; {busy} comes first"
 
 
 def _exit_code(calibration: Calibration, min_effect: float) -> int:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from eval_jobs.errors import ConfigError
+from eval_jobs.errors import ConfigError, TrackingUnreachable
 from tracker.api.opening import open_project
 from tracker.api.references import named_checkpoints
 from tracker.app.steps.comparing import noise_of_run, whole_record_of
 from tracker.cli.options import config_option, json_option, json_text
-from tracker.cli.samples_in_mlflow import pages_in_mlflow
 from tracker.cli.tables.comparison import comparison_table
-from tracker.domain.compare.sample_pages import sample_pages
+from tracker.domain.compare.sample_pages import ChosenPages, SampleFilter, SamplePage, sample_pages
 from tracker.domain.compare.view import ComparisonView, compare_records
+from tracker.domain.records.display import names_text, one_line
+from tracker.wiring.project import Project
+
+UI_ADDRESS = "http://127.0.0.1:5000"
+"""Of `tracker ui`, unless it is told another port."""
 
 
 @click.command("compare")
@@ -46,5 +51,44 @@ def command(*, a: str, b: str, config_path: Path, as_json: bool, to_mlflow: bool
         Console().print(comparison_table(view))
     if to_mlflow:
         pages = sample_pages(before, after, [one.benchmark for one in view.benchmarks])
-        for line in pages_in_mlflow(project, pages):
+        for line in _pages_in_mlflow(project, pages):
             click.echo(line, err=as_json)
+
+
+# --- private
+
+
+def _pages_in_mlflow(project: Project, chosen: ChosenPages) -> Iterator[str]:
+    """Write the pages to MLflow, and yield what to tell a person.
+
+    Raises:
+        TrackingUnreachable, StoreError, ConfigError: as `Mlflow.write_samples`.
+    """
+    count = sum(len(page.before.rows) + len(page.after.rows) for page in chosen.pages)
+    yield f"\nwriting what MLflow does not have yet of {count} samples ..."
+    server, when = UI_ADDRESS, ", while `tracker ui` runs"
+    if project.mlflow.uri.startswith("http"):
+        server, when = project.mlflow.uri.rstrip("/"), ""
+    yield f"samples side by side in MLflow{when}:"
+    project.make_state_dir()
+    try:
+        for page, written in zip(chosen.pages, project.mlflow.write_samples(chosen.pages), strict=True):
+            yield f"  {_words(page)}\n    {server}/{written.link}"
+    except TrackingUnreachable as error:
+        hint = "start MLflow or correct [tracking] of tracker.toml, then give the command again: it goes on from here"
+        raise TrackingUnreachable(error.message, hint=hint) from error
+    if chosen.without_answers:
+        steps = names_text([f"step {step}" for step in chosen.without_answers])
+        yield f"answers of {steps} are no longer kept ([keep] of tracker.toml): the pages show scores alone"
+    if chosen.left_out:
+        yield f"not written, because others changed more: {names_text(chosen.left_out)}"
+
+
+def _words(page: SamplePage) -> str:
+    shown, name = len(page.after.rows), one_line(page.benchmark)
+    if page.choice is SampleFilter.CHANGED:
+        which = "all that" if shown == page.chosen_from else f"{shown} of the {page.chosen_from} that"
+        return f"{name}: {which} changed"
+    if shown == page.chosen_from:
+        return f"{name}: all {shown} questions"
+    return f"{name}: {shown} of {page.chosen_from} questions, the same for every two checkpoints"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +12,7 @@ from rich.text import Text
 from tracker.api.opening import open_project
 from tracker.api.references import known_run
 from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.tables.render import plain_table
 from tracker.domain.overview.costs import Asked, RunCosts, cost_headline, run_costs, tokens_text
 from tracker.domain.records.display import NOTHING, duration_text, one_line
 
@@ -47,20 +47,25 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
 
 def costs_table(costs: RunCosts, *, last: int) -> Table:
     """Return one line for each evaluation, which says what it asked where not all did alike; `last` newest, 0: all."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    names = ("step", "loading", "evaluating", "probing", "tokens in", "out", "GPU", "CPU")
+    table = plain_table()
     has_parts = any(row.asked is not Asked.WHOLE for row in costs.checkpoints)
-    for name in (*names[:1], *(["asked"] if has_parts else []), *names[1:]):
-        table.add_column(name, justify="left" if name == "asked" else "right", no_wrap=True)
+    table.add_column("step", justify="right", no_wrap=True)
+    if has_parts:
+        table.add_column("asked", no_wrap=True)
+    for name in ("loading", "evaluating", "probing", "tokens in", "out", "GPU", "CPU"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in costs.checkpoints[-last:]:
-        cost = row.cost
-        times = (cost.loading_s, cost.evaluating_s, cost.probing_s)
-        tokens = (cost.input_tokens, cost.output_tokens)
-        table.add_row(
-            str(row.step),
-            *([row.asked] if has_parts else []),
-            *(duration_text(seconds) for seconds in times),
-            *(tokens_text(count) for count in tokens),
-            *(NOTHING if seconds is None else duration_text(seconds) for seconds in (cost.gpu_s, cost.cpu_s)),
-        )
+        cost, cells = row.cost, [str(row.step)]
+        if has_parts:
+            cells.append(row.asked)
+        cells += map(duration_text, (cost.loading_s, cost.evaluating_s, cost.probing_s))
+        cells += map(tokens_text, (cost.input_tokens, cost.output_tokens))
+        table.add_row(*cells, _time_text(cost.gpu_s), _time_text(cost.cpu_s))
     return table
+
+
+# --- private
+
+
+def _time_text(seconds: float | None) -> str:
+    return NOTHING if seconds is None else duration_text(seconds)

@@ -110,7 +110,7 @@ def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
     _check_files(asked)
     changed = _changes(asked.changed)
     if asked.replay is not None:
-        if asked.candidate or asked.baseline or asked.policy or changed:
+        if any((asked.candidate, asked.baseline, asked.policy, changed)):
             hint = "give --replay without CANDIDATE, --baseline, --policy and --changed"
             raise ConfigError("a bundle holds both sides and their policy", hint=hint)
         bundle = read_bundle(asked.replay)
@@ -120,7 +120,8 @@ def _case(asked: _Asked) -> tuple[GateCase, RecordedDecision | None]:
     project = open_project(asked.config_path)
     policy = project.config.gate.to_policy() if asked.policy is None else load_gate_policy(asked.policy)
     held_to = replace(policy, changed=changed)
-    before, after = (_record(project, name, is_apart=bool(changed)) for name in (asked.baseline, asked.candidate))
+    before = _record(project, asked.baseline, is_apart=bool(changed))
+    after = _record(project, asked.candidate, is_apart=bool(changed))
     return gathered(after, before, project.history, held_to), None
 
 

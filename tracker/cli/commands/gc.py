@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
-from rich import box
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tracker.api.opening import open_project
 from tracker.app.steps.collect import StoredItem, collect
 from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.tables.render import plain_table
 from tracker.domain.records.display import bytes_text, one_line
 
 KINDS = {"pin": "pins", "answers": "sets of answers"}
@@ -42,7 +42,7 @@ def command(*, dry_run: bool, config_path: Path, as_json: bool) -> None:
 
 def items_table(items: Sequence[StoredItem], *, dry_run: bool) -> RenderableType:
     """Return one row for everything that is held: what becomes of it and why. Pure."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = plain_table()
     table.add_column("run", overflow="fold")
     table.add_column("step", justify="right", no_wrap=True)
     table.add_column("what", no_wrap=True)
@@ -70,14 +70,8 @@ def summary(items: Sequence[StoredItem], *, dry_run: bool) -> str:
         return "nothing is held yet: pins and answers come with the first checkpoint"
     if not gone:
         return "nothing is beyond the budget of \\[keep]"
-    counts = [f"{sum(i.kind == kind for i in gone)} {name}" for kind, name in KINDS.items() if _any(gone, kind)]
+    kinds = Counter(item.kind for item in gone)
+    counts = [f"{kinds[kind]} {name}" for kind, name in KINDS.items() if kind in kinds]
     freed = bytes_text(sum(item.own_bytes for item in gone))
     verb = "would be given up, which frees" if dry_run else "given up, which frees"
     return f"{' and '.join(counts)} {verb} {freed}"
-
-
-# --- private
-
-
-def _any(items: Sequence[StoredItem], kind: str) -> bool:
-    return any(item.kind == kind for item in items)

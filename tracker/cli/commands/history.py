@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -14,12 +13,11 @@ from tracker.api.opening import open_project
 from tracker.api.references import known_run
 from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
-from tracker.cli.tables.report_json import report_document
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import open_gaps
 from tracker.domain.records.display import one_line
-from tracker.domain.records.types import Report
-from tracker.ports import MeasurementStore
+from tracker.domain.records.types import Gap, Report
+from tracker.ports import MeasurementStore, RunHistory
 
 
 @click.command("history")
@@ -36,23 +34,31 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     history, policy = project.history, project.config.policy
     runs = (known_run(history, run),) if run else history.runs()
     if as_json:
-        reports = tuple(report_document(report) for name in runs for report in history.reports(name))
-        gaps = tuple(gap for name in runs for gap in open_gaps(history.reports(name), history.gaps(name)))
-        click.echo(json_text(dict[str, tuple[Any, ...]], {"reports": reports, "gaps": gaps}))
+        reports: list[Report] = []
+        gaps: list[Gap] = []
+        for name in runs:
+            of_run = history.reports(name)
+            reports += of_run
+            gaps += open_gaps(of_run, history.gaps(name))
+        click.echo(json_text(dict[str, list[Report | Gap]], {"reports": reports, "gaps": gaps}))
         return
     console = Console()
     if not runs:
         console.print("nothing is evaluated yet: `tracker watch` does it as checkpoints appear")
     for name in runs:
-        outlines = history.outlines(name)
-        console.print(history_table(outlines, last=last))
-        for line in _repetitions(history, outlines, policy.min_effect):
-            console.print(line)
-        if gaps := open_gaps(outlines, history.gaps(name)):
-            console.print(gaps_table(gaps, last=last))
+        _show_run(console, history, name, last=last, min_effect=policy.min_effect)
 
 
 # --- private
+
+
+def _show_run(console: Console, history: RunHistory, name: str, *, last: int, min_effect: float) -> None:
+    outlines = history.outlines(name)
+    console.print(history_table(outlines, last=last))
+    for line in _repetitions(history, outlines, min_effect):
+        console.print(line)
+    if gaps := open_gaps(outlines, history.gaps(name)):
+        console.print(gaps_table(gaps, last=last))
 
 
 def _repetitions(history: MeasurementStore, outlines: Sequence[Report], min_effect: float) -> Iterator[Text]:

@@ -133,12 +133,16 @@ def _table(run_id: str, taken: Sequence[JudgedImport]) -> Table:
         samples = sum(len(result.samples) for result in results)
         table.add_row(
             str(one.report.step),
-            str(len(results)) if results else "-",
-            f"{samples:,}" if samples else "-",
-            str(len(record.probes)) if record.probes else "-",
+            _count_text(len(results)),
+            _count_text(samples),
+            _count_text(len(record.probes)),
             _found_text(one),
         )
     return table
+
+
+def _count_text(count: int) -> str:
+    return f"{count:,}" if count else "-"
 
 
 def _found_text(one: JudgedImport) -> str:

@@ -16,7 +16,7 @@ from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find
 from tracker.cli.options import config_option
 from tracker.cli.settings_text import Values, commented_toml
 from tracker.domain.checkpoints.listing import RawKind
-from tracker.domain.records.display import one_line
+from tracker.domain.records.display import count_text, one_line
 
 EXAMPLE_BENCHMARK = {"benchmark": "gsm8k", "limit": 100}
 """Written when no data set is given: small, well known, fetched by EvalScope."""
@@ -104,8 +104,9 @@ def _explain(found: FoundFolder, config_path: Path, benchmarks: tuple[Values, ..
 
 def _described(run: FoundRun) -> str:
     where = f"{run.sub_folder}: " if run.sub_folder else ""
-    kind = run.problem or (f"{run.format}, base {run.base_model}" if run.base_model else str(run.format))
+    kind = run.problem or str(run.format)
+    if run.base_model and not run.problem:
+        kind += f", base {run.base_model}"
     if run.raw is not None:
         kind += f", made into safetensors from {_RAW[run.raw]}"
-    count = "1 checkpoint" if run.checkpoints == 1 else f"{run.checkpoints} checkpoints"
-    return f"{where}{count} up to step {run.newest_step} ({kind})"
+    return f"{where}{count_text(run.checkpoints, 'checkpoint')} up to step {run.newest_step} ({kind})"

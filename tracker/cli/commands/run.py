@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from eval_jobs.errors import ExitCode
-from eval_jobs.types import BenchmarkFailure, EvalRecord
+from eval_jobs.types import EvalRecord
 from tracker.api.opening import open_project
 from tracker.cli.evaluating import evaluate_now
 from tracker.cli.options import config_option, json_option, json_text
@@ -46,14 +46,14 @@ def command(*, checkpoint: str, config_path: Path, as_json: bool) -> int:
 
 def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> int:
     for record in records:
-        if any(isinstance(outcome, BenchmarkFailure) for outcome in record.outcomes):
+        if len(record.results) < len(record.outcomes):
             return ExitCode.BROKEN
     words: set[VerdictWord] = set()
     latency: set[VerdictWord] = set()
     for report in reports:
-        words |= {verdict.word for verdict in (*report.verdicts, *_losses(report))}
-        latency |= {verdict.word for verdict in report.latency}
-    if (words | latency) & BAD_NEWS:
+        words.update(verdict.word for verdict in (*report.verdicts, *_losses(report)))
+        latency.update(verdict.word for verdict in report.latency)
+    if BAD_NEWS & (words | latency):
         return ExitCode.REGRESSION
     return ExitCode.UNKNOWN if words & NO_NEWS else ExitCode.OK
 

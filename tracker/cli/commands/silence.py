@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -79,31 +80,42 @@ def command(asked: _Asked) -> None:
         raise ConfigError(f"{run_id} is not of the run of this tracker.toml, {own}", hint=f"write {own}/NAME")
     alerting = project.alerting
     silence = _asked_for(asked, run_id, now)
-    what = one_line(silenced_text(silence))
-    if asked.end and silence.id not in {known.id for known in alerting.silences()}:
-        known = [f"{one_line(silenced_text(s))} of {one_line(s.run_id)}" for s in alerting.silences()]
-        raise ConfigError(f"{what} of {run_id} is not silenced", hint=f"silenced: {', '.join(known) or 'nothing'}")
+    if asked.end:
+        _check_silenced(silence, alerting.silences())
     alerting.silence(silence)
     alerting.close()  # what is told now that a silence has ended
     if asked.as_json:
         click.echo(json_text(Silence, silence))
     elif asked.end:
-        click.echo(f"no longer silenced: {what} of {one_line(run_id)}")
+        click.echo(f"no longer silenced: {_what(silence)}")
     else:
         until = f"{silence.ends_at:%Y-%m-%d %H:%M} UTC"
-        click.echo(f"silenced until {until}: {what} of {one_line(run_id)}")
+        click.echo(f"silenced until {until}: {_what(silence)}")
         _say_what_is_unknown(project, silence)
 
 
 # --- private
 
 
+def _what(silence: Silence) -> str:
+    return f"{one_line(silenced_text(silence))} of {one_line(silence.run_id)}"
+
+
+def _check_silenced(silence: Silence, silences: Sequence[Silence]) -> None:
+    if silence.id not in [known.id for known in silences]:
+        known = ", ".join(map(_what, silences)) or "nothing"
+        raise ConfigError(f"{_what(silence)} is not silenced", hint=f"silenced: {known}")
+
+
 def _say_what_is_unknown(project: Project, silence: Silence) -> None:
     """A name that is wrong would hold nothing back, and nobody would notice until the night."""
     known = [benchmark.resolved_name() for benchmark in project.config.benchmark]
-    is_known = any(name == silence.name or fnmatchcase(name, silence.name) for name in known)
-    if silence.kind is SubjectKind.BENCHMARK and not is_known:
-        click.echo(f"so far no benchmark is called like that; what is known: {one_line(', '.join(known))}")
+    if silence.kind is not SubjectKind.BENCHMARK:
+        return
+    for name in known:
+        if name == silence.name or fnmatchcase(name, silence.name):
+            return
+    click.echo(f"so far no benchmark is called like that; what is known: {one_line(', '.join(known))}")
 
 
 def _asked_for(asked: _Asked, run_id: str, now: datetime) -> Silence:
@@ -133,10 +145,12 @@ def _kind_of(asked: _Asked) -> SubjectKind:
             hint=f"write --kind {asked.name}, or --kind benchmark {asked.name} for a benchmark of that name",
         )
     kind = SubjectKind(asked.kind or SubjectKind.BENCHMARK)
-    if kind is SubjectKind.BENCHMARK and not asked.name:
-        raise ConfigError("silence what?", hint="name a benchmark, or a kind of alert by --kind")
-    if kind in (SubjectKind.CHECKPOINT, SubjectKind.QUEUE) and asked.name:
+    if kind is SubjectKind.BENCHMARK:
+        if not asked.name:
+            raise ConfigError("silence what?", hint="name a benchmark, or a kind of alert by --kind")
+        return kind
+    if asked.name and kind is not SubjectKind.LATENCY:
         raise ConfigError(f"alerts of the kind {kind} have no name", hint=f"leave out {asked.name!r}")
-    if kind is not SubjectKind.BENCHMARK and asked.subset is not None:
+    if asked.subset is not None:
         raise ConfigError("only benchmarks have subsets", hint="leave out --subset")
     return kind

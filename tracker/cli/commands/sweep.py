@@ -27,7 +27,7 @@ from tracker.app.steps.sweeps import (
 )
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
-from tracker.cli.options import config_option, json_option, json_text
+from tracker.cli.options import config_option, json_option, json_text, workers_option
 from tracker.cli.tables.render import print_line
 from tracker.cli.tables.sweep import board_lines, list_table, turn_text
 from tracker.domain.records.display import one_line
@@ -54,9 +54,7 @@ def command() -> None:
 @click.argument("name")
 @config_option
 @click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost, and ask nothing.")
-@click.option(
-    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
-)
+@workers_option
 def now(*, name: str, config_path: Path, dry_run: bool, workers: int) -> int:
     """Carry out the sweep NAME now and show what came of it.
 
@@ -162,8 +160,10 @@ def _records(service: SweepService) -> list[EvalRecord]:
     """Return what tells how long evaluations take: those of the run, and of every sweep's newest turn."""
     records = list(service.records.records(service.run))
     for name in service.sweeps:
-        done = next((turn for turn in service.store.turns(name) if turn.state is TurnState.DONE and turn.plans), None)
-        records += () if done is None else service.store.results([plan.id for plan in done.plans]).values()
+        for turn in service.store.turns(name):
+            if turn.state is TurnState.DONE and turn.plans:
+                records += service.store.results([plan.id for plan in turn.plans]).values()
+                break
     return records
 
 
@@ -196,10 +196,11 @@ def _progress(turn: Turn, service: SweepService) -> str:
 
 
 def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:
-    own = {plan.id for plan in plans}
-    at_work = [one for one in state.running if one.plan.id in own]
-    notes = [f"{one.plan.sweep.target}: {progress_text(one.progress)}" for one in at_work if one.plan.sweep]
-    return one_line(f" | {' | '.join(notes)}") if notes else ""
+    own, text = {plan.id for plan in plans}, ""
+    for one in state.running:
+        if one.plan.sweep is not None and one.plan.id in own:
+            text += f" | {one.plan.sweep.target}: {progress_text(one.progress)}"
+    return one_line(text)
 
 
 def _concluded(console: Console, service: SweepService, turn: Turn) -> int:
@@ -208,12 +209,20 @@ def _concluded(console: Console, service: SweepService, turn: Turn) -> int:
         return ExitCode.USAGE if turn.state is TurnState.REFUSED else ExitCode.UNKNOWN
     board = board_of(turn, service.store.results([plan.id for plan in turn.plans]))
     _print(console, board)
-    if board.note or any(curve.failures for curve in board.curves):
-        return ExitCode.UNKNOWN
+    return ExitCode.OK if _is_whole(board) else ExitCode.UNKNOWN
+
+
+def _is_whole(board: Board) -> bool:
+    if board.note:
+        return False
+    for curve in board.curves:
+        if curve.failures:
+            return False
     for row in board.rows:
-        if any(score.failure for score in row.scores):
-            return ExitCode.UNKNOWN
-    return ExitCode.OK
+        for score in row.scores:
+            if score.failure:
+                return False
+    return True
 
 
 def _print(console: Console, board: Board) -> None:

@@ -25,7 +25,7 @@ from tracker.app.leading import LeadLost, LedSource, stand_by
 from tracker.app.world import Tick, WatchState
 from tracker.cli import interrupts
 from tracker.cli.log_text import log_with
-from tracker.cli.options import config_option
+from tracker.cli.options import config_option, workers_option
 from tracker.cli.tables.watch_display import WatchDisplay
 from tracker.config import Config
 from tracker.domain.checkpoints.buckets import PASSED_S
@@ -41,9 +41,7 @@ from tracker.wiring.project import Project
     "--until-exit-of", "pid", type=click.IntRange(min=1), help="Stop after process PID has ended and all is judged."
 )
 @click.option("--until-idle", is_flag=True, help="Evaluate everything that is there now, lowest step first, and stop.")
-@click.option(
-    "--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Evaluating processes here; 0: none."
-)
+@workers_option
 @click.option("--polling", is_flag=True, help="Look at the disk instead of waiting for file events.")
 def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: int, polling: bool) -> None:
     """Evaluate every checkpoint of a run as it appears.
@@ -122,9 +120,7 @@ def _lead_and_watch(session: _Session, lead: Lead, display: WatchDisplay) -> boo
         return False
     finally:
         workers.stop()
-        world.source.close()
-        world.tracking.close()
-        world.dispatcher.alerting.close()
+        world.close()
     return True
 
 

@@ -40,16 +40,11 @@ def command(*, config_path: Path | None, database: str, password_file: Path | No
     if database and config_path is not None:
         raise ConfigError("--config and --database both name a database", hint="leave out one of them")
     if config_path is None and (database or url):
-        place = _Place(
-            url=checked_database_url(database or url),
-            password=read_secret(variable="", file=password_file, setting="--password") or password,
-            work_dir=work_dir,
-        )
+        password = read_secret(variable="", file=password_file, setting="--password") or password
+        place = _Place(url=checked_database_url(database or url), password=password, work_dir=work_dir)
     else:
         place = _place_of(config_path or Path(DEFAULT_NAME), work_dir)
-    if place.work_dir is None:
-        raise ConfigError("--work-dir is missing", hint="name a folder on a local disk for logs and half-done work")
-    _work(place, place.work_dir)
+    _work(place)
 
 
 # --- private
@@ -70,7 +65,9 @@ def _place_of(config_path: Path, work_dir: Path | None) -> _Place:
     return _Place(url=project.database_url, password=project.database_password, work_dir=work_dir or project.work_dir)
 
 
-def _work(place: _Place, work_dir: Path) -> None:
+def _work(place: _Place) -> None:
+    if place.work_dir is None:
+        raise ConfigError("--work-dir is missing", hint="name a folder on a local disk for logs and half-done work")
     console = Console()
     status = console.status("starting")
     events = logging.getLogger("eval_jobs.execute")
@@ -83,7 +80,7 @@ def _work(place: _Place, work_dir: Path) -> None:
             WorkerOptions(
                 queue_url=place.url,
                 password=place.password,
-                work_dir=work_dir.absolute(),
+                work_dir=place.work_dir.absolute(),
                 visibility=PinVisibility(),
                 show=_line_of(status),
             )

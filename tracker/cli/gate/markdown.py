@@ -45,7 +45,8 @@ def gate_markdown(report: GateReport) -> str:
     decided = f"Candidate {escaped(sides_text(report))}: {escaped(deciding_text(report))}"
     changed = "".join(f"- {escaped(line)}\n" for line in changed_lines(report)[:_CHANGES_SHOWN])
     head = f"## {GATE_SYMBOLS[report.word]} Gate: {report.word.upper()}\n\n{decided}\n\n"
-    head += f"{changed}\n" if changed else ""
+    if changed:
+        head += f"{changed}\n"
     checks = sorted(checks_of(report), key=lambda check: check.word is GateWord.PASS)
     rows = _fitting([_row(check) for check in checks], _TABLE_BYTES - _size(head))
     table = "".join([_line(_HEAD), _line(["---"] * len(_HEAD)), *rows, _left_out(len(checks) - len(rows), "checks")])
@@ -100,14 +101,11 @@ def _notes(report: GateReport) -> str:
     compared = [check.compared for check in report.benchmarks if check.compared is not None]
     known = [one.repetition for one in compared if one.repetition is not None]
     missing = not_calibrated_text(name_text(one.benchmark) for one in compared if one.repetition is None)
-    notes = [
-        *(f"- **{escaped(reason_text(unfit_text(one)))}**\n" for one in known if is_unfit(one)),
-        *([f"- {escaped(missing)}\n"] if missing else []),
-        *(
-            f"- <b>{escaped(name_text(one.benchmark))}</b>: {escaped(reason_text(repetition_text(one)))}\n"
-            for one in known
-        ),
-    ]
+    notes = [f"- **{escaped(reason_text(unfit_text(one)))}**\n" for one in known if is_unfit(one)]
+    if missing:
+        notes.append(f"- {escaped(missing)}\n")
+    for one in known:
+        notes.append(f"- <b>{escaped(name_text(one.benchmark))}</b>: {escaped(reason_text(repetition_text(one)))}\n")
     shown = _fitting(notes, _NOTES_BYTES)
     left_out = _left_out(len(notes) - len(shown), "calibrations")
     return "".join([f"- {escaped(alpha_text(report))}\n", *shown, left_out, "\n"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
@@ -31,6 +30,7 @@ from tracker.cli.gate.text import (
     sides_text,
 )
 from tracker.cli.tables.comparison import example_grid, repetition_lines
+from tracker.cli.tables.render import plain_table
 from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord
 
 GATE_STYLES: Mapping[GateWord, str] = {
@@ -103,7 +103,7 @@ def _stacked(check: GateCheck) -> Iterable[RenderableType]:
 
 
 def _table(checks: Iterable[GateCheck], *, is_wide: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table(padding=(0, 1, 0, 0))
     table.add_column("check", overflow="fold", min_width=8)
     for name in ("scores", "change, 95 % interval", "lost/gained"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tracker.cli.tables.render import plain_table
 from tracker.domain.calibration.noise import repetition
 from tracker.domain.calibration.repetition_text import change_text, rate_text, unfit_text
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
@@ -37,7 +37,7 @@ def calibration_table(calibration: Calibration, *, min_effect: float) -> Rendera
 
 
 def _table(found: tuple[Repetition, ...]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = plain_table()
     table.add_column("benchmark", overflow="fold", min_width=9)
     for name in ("samples", "flips\n95 % interval", "other\ntext", "two scores differ\nby, 95 %"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -67,7 +67,9 @@ def _notes(calibration: Calibration, found: tuple[Repetition, ...]) -> Iterator[
 
 
 def _conclusions(found: tuple[Repetition, ...]) -> Iterator[Text]:
-    for one in (one for one in found if one.shift):
+    for one in found:
+        if not one.shift:
+            continue
         moved = f"{one_line(one.benchmark)}: the second pass is {signed_text(one.shift)} off as a whole, which flips"
         yield Text(f"{moved} do not explain: something changed between the passes", style="yellow")
     unfit = [one for one in found if one.fitness is Fitness.UNFIT]

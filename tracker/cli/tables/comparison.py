@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tracker.cli.tables.render import STYLES, unfit_lines
+from tracker.cli.tables.render import STYLES, plain_table, quoted, sample_grid, unfit_lines
 from tracker.domain.calibration.repetition_text import not_calibrated_text, repetition_text
 from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example, Side
 from tracker.domain.overview.run import SYMBOLS
-from tracker.domain.records.display import one_line, p_text, percent_text, score_text, shortened, signed_text
+from tracker.domain.records.display import one_line, p_text, percent_text, score_text, signed_text
 
 
 def comparison_table(view: ComparisonView) -> RenderableType:
@@ -45,19 +44,17 @@ def repetition_lines(benchmarks: Sequence[ComparedBenchmark]) -> Iterable[Text]:
 
 def example_grid(example: Example) -> Table:
     """Return one changed sample: its prompt, what was expected, and both answers."""
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
-    grid.add_column(overflow="fold")
-    grid.add_row("prompt", _quoted(example.prompt))
-    grid.add_row("expected", _quoted(example.target))
-    grid.add_row("before", _quoted(example.answer_before))
-    grid.add_row("after", _quoted(example.answer_after))
-    return grid
+    return sample_grid(
+        [
+            ("prompt", quoted(example.prompt)),
+            ("expected", quoted(example.target)),
+            ("before", quoted(example.answer_before)),
+            ("after", quoted(example.answer_after)),
+        ]
+    )
 
 
 # --- private
-
-_EXAMPLE_CHARS = 300
 
 
 def _sides(before: Side, after: Side) -> Text:
@@ -69,7 +66,7 @@ def _sides(before: Side, after: Side) -> Text:
 
 
 def _compared_table(benchmarks: Sequence[ComparedBenchmark]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table(padding=(0, 1, 0, 0))
     table.add_column("benchmark", overflow="fold", min_width=8)
     for name in ("scores", "change, 95 % interval", "lost/gained"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -108,9 +105,3 @@ def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:
             yield Text(f"{one_line(compared.benchmark)}, {title}:", style=f"bold {style}")
         for example in examples:
             yield example_grid(example)
-
-
-def _quoted(text: str | None) -> Text:
-    if text is None:
-        return Text("(not kept)", style="dim")
-    return Text(shortened(one_line(text), _EXAMPLE_CHARS) or "(empty)")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tracker.cli.tables.render import plain_table, quoted, run_title, sample_grid
 from tracker.domain.forgetting.sample_lives import Flow
 from tracker.domain.forgetting.types import BenchmarkLedger, LedgerRow, LostSample, RunLedger
 from tracker.domain.forgetting.wording import (
@@ -25,11 +25,8 @@ from tracker.domain.records.display import (
     one_line,
     percent_text,
     score_text,
-    shortened,
     signed_text,
 )
-
-_TEXT_CHARS = 300
 
 
 def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
@@ -42,7 +39,11 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
     remarks = [Text(note, "dim") for benchmark in ledger.benchmarks for note in notes(benchmark)]
     if not ledger.steps:
         return Group(Text(f"{one_line(ledger.run_id)}: no checkpoint has enough scores yet"), *remarks)
-    parts: list[RenderableType] = [_title(ledger), _summary(ledger.benchmarks, subsets), *remarks]
+    parts: list[RenderableType] = [
+        run_title(ledger.run_id, ledger.steps),
+        _summary(ledger.benchmarks, subsets),
+        *remarks,
+    ]
     transfers = transfer_sentences(ledger)
     parts += [Text(""), *map(Text, transfers)] if transfers else []
     for benchmark in ledger.benchmarks:
@@ -53,13 +54,8 @@ def ledger_tables(ledger: RunLedger, *, subsets: int) -> RenderableType:
 # --- private: summary
 
 
-def _title(ledger: RunLedger) -> Text:
-    steps = f"steps {ledger.steps[0]} to {ledger.steps[-1]}" if len(ledger.steps) > 1 else f"step {ledger.steps[0]}"
-    return Text.assemble((one_line(ledger.run_id), "bold"), f"  {count_text(len(ledger.steps), 'checkpoint')}, {steps}")
-
-
 def _summary(benchmarks: Iterable[BenchmarkLedger], subsets: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table(padding=(0, 1, 0, 0))
     table.add_column("benchmark", overflow="fold", min_width=8)
     for name in ("best", "steps", "now", "change (95 %)", "kept", "lost", "net", "by chance"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -115,26 +111,20 @@ def _lost(benchmark: BenchmarkLedger) -> Iterator[RenderableType]:
 
 
 def _sample_grid(sample: LostSample, before: int, after: int) -> Table:
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
-    grid.add_column(overflow="fold")
-    texts = sample.texts
+    texts, life = sample.texts, Text(events_text(sample.events), "dim")
     if texts is None:
-        grid.add_row("sample", Text(f"{one_line(sample.sample_id)} (its texts were not kept)"))
-    else:
-        grid.add_row("prompt", _quoted(texts.prompt))
-        grid.add_row("expected", _quoted(texts.target))
-        grid.add_row(_place(before, right=texts.right_before), _quoted(texts.answer_before))
-        grid.add_row(_place(after, right=texts.right_after), _quoted(texts.answer_after))
-    grid.add_row("life", Text(events_text(sample.events), "dim"))
-    return grid
+        missing = Text(f"{one_line(sample.sample_id)} (its texts were not kept)")
+        return sample_grid([("sample", missing), ("life", life)])
+    return sample_grid(
+        [
+            ("prompt", quoted(texts.prompt)),
+            ("expected", quoted(texts.target)),
+            (_place(before, right=texts.right_before), quoted(texts.answer_before)),
+            (_place(after, right=texts.right_after), quoted(texts.answer_after)),
+            ("life", life),
+        ]
+    )
 
 
 def _place(step: int, *, right: bool) -> Text:
     return Text(f"✓ {step}", "green") if right else Text(f"✗ {step}", "red")
-
-
-def _quoted(text: str | None) -> Text:
-    if text is None:
-        return Text("(not kept)", "dim")
-    return Text(shortened(one_line(text), _TEXT_CHARS) or "(empty)")

@@ -28,6 +28,7 @@ from tracker.domain.records.display import (
     one_line,
     percent_text,
     score_text,
+    shortened,
     subject_text,
 )
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
@@ -54,6 +55,9 @@ DIGEST_SHOWN = 8
 
 _BETWEEN_COLUMNS = 3
 """Cells between two columns of a plain table."""
+
+_TEXT_CHARS = 300
+"""Of a prompt or an answer."""
 
 _MAX_FINDINGS = 10
 """Lines of findings under the table of a run."""
@@ -105,13 +109,41 @@ def gaps_table(gaps: Sequence[Gap], *, last: int = 0) -> RenderableType:
         last: newest ones that get a line; 0: all.
     """
     shown = gaps[-last:]
-    table = _plain_table()
+    table = plain_table()
     table.add_column("not evaluated", justify="right", no_wrap=True)
     table.add_column("why", overflow="fold")
     table.add_column("what to do", style="dim", overflow="fold")
     for gap in shown:
         table.add_row(str(gap.step), Text(f"{one_line(gap.message)} [{gap.code}]"), Text(one_line(gap.hint)))
     return Group("", *_earlier(len(gaps) - len(shown), "checkpoint"), table)
+
+
+def plain_table(*, padding: tuple[int, int, int, int] = (0, 1, 0, 1)) -> Table:
+    """Return a table without lines but that below its head."""
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding)
+
+
+def sample_grid(rows: Iterable[tuple[str | Text, Text]]) -> Table:
+    """Return what is known of one sample: names at the left, texts beside them."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(style="dim", no_wrap=True, justify="right", min_width=10)
+    grid.add_column(overflow="fold")
+    for name, text in rows:
+        grid.add_row(name, text)
+    return grid
+
+
+def quoted(text: str | None) -> Text:
+    """Return what was asked or answered, on one line of bounded length."""
+    if text is None:
+        return Text("(not kept)", style="dim")
+    return Text(shortened(one_line(text), _TEXT_CHARS) or "(empty)")
+
+
+def run_title(run_id: str, steps: Sequence[int]) -> Text:
+    """Return the name of a run with the steps that are there."""
+    span = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
+    return Text.assemble((one_line(run_id), "bold"), f"  {count_text(len(steps), 'checkpoint')}, {span}")
 
 
 def print_line(console: Console, word: str, text: str, style: str = "dim") -> None:
@@ -134,7 +166,7 @@ class _HistoryView:
         if not view.steps:
             yield Text("nothing was evaluated yet")
             return
-        yield _title(self.reports[0].run_id, view)
+        yield run_title(self.reports[0].run_id, view.steps)
         shown = replace(view, steps=view.steps[-self.last :])
         yield from _earlier(len(view.steps) - len(shown.steps), "step")
         width = partial(_width, console=console, options=options)
@@ -187,11 +219,6 @@ def _since(verdict: Verdict) -> Text:
     return Text(f"  {was}since step {verdict.lost_since}", style="dim")
 
 
-def _title(run_id: str, view: Overview) -> Text:
-    steps = f"steps {view.steps[0]} to {view.steps[-1]}" if len(view.steps) > 1 else f"step {view.steps[0]}"
-    return Text.assemble((one_line(run_id), "bold"), f"  {count_text(len(view.steps), 'checkpoint')}, {steps}")
-
-
 def _earlier(count: int, what: str) -> Iterable[Text]:
     """Say how many lines are left out, and how to see them."""
     if count:
@@ -222,17 +249,13 @@ def _column_width(view: Overview, benchmark: str) -> int:
 
 
 def _table(view: Overview, benchmarks: Sequence[str], cell: Cell) -> Table:
-    table = _plain_table()
+    table = plain_table()
     table.add_column("step", justify="right", no_wrap=True)
     for name in benchmarks:
         table.add_column(Text(one_line(name)), no_wrap=True)
     for step in view.steps:
         table.add_row(str(step), *(cell(view.at(step, name)) for name in benchmarks))
     return table
-
-
-def _plain_table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
 
 
 def _full_cell(verdict: Verdict | None) -> Text:
@@ -276,8 +299,9 @@ def _is_partial(verdict: Verdict) -> bool:
 
 
 def _answered_legend(view: Overview) -> Iterable[Text]:
-    shown = (view.at(step, name) for step in view.steps for name in view.benchmarks)
-    if any(verdict is not None and _is_partial(verdict) for verdict in shown):
+    steps = set(view.steps)
+    shown = [verdict for (step, _), verdict in view.verdicts.items() if step in steps]
+    if any(map(_is_partial, shown)):
         yield Text("(percent): share of the samples that have a score, where it is not all", style="bold yellow")
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from eval_jobs.types import Percentiles, ProbeResult
+from tracker.cli.tables.render import plain_table
 from tracker.domain.records.display import NOTHING, count_text, one_line, percent_text, score_text
 from tracker.domain.sweeps.board import Board, BoardRow, BoardScore
 from tracker.domain.sweeps.board_text import first_text, load_size_text, signed_interval_text
@@ -41,20 +41,23 @@ def board_lines(board: Board) -> Iterator[RenderableType]:
 
 def score_table(board: Board) -> Table:
     """Return the leaderboard: one line for each target and variant, the best mean first."""
-    table = _table()
+    table = plain_table()
     axes = tuple(dict.fromkeys(axis for row in board.rows for axis, _ in row.variant))
     table.add_column("target")
     for axis in axes:
         table.add_column(axis)
     for name in board.benchmarks:
         table.add_column(Text(one_line(name)), justify="right")
-    if len(board.benchmarks) > 1:
+    has_mean = len(board.benchmarks) > 1
+    if has_mean:
         table.add_column("mean", justify="right")
     for row in board.rows:
         values = dict(row.variant)
-        cells = [Text(one_line(row.target)), *(Text(one_line(values.get(axis, NOTHING))) for axis in axes)]
-        cells += [_score(found) for found in score_cells(row, board.benchmarks)]
-        table.add_row(*cells, *([Text(score_text(row.mean), "bold")] if len(board.benchmarks) > 1 else []))
+        names = [row.target, *(values.get(axis, NOTHING) for axis in axes)]
+        cells = [*map(Text, map(one_line, names)), *map(_score, score_cells(row, board.benchmarks))]
+        if has_mean:
+            cells.append(Text(score_text(row.mean), "bold"))
+        table.add_row(*cells)
     return table
 
 
@@ -82,7 +85,7 @@ def list_table(
         answered: of turns, by sweep and the time they were due, how many plans have a result.
         now: the present.
     """
-    table = _table()
+    table = plain_table()
     for name in ("sweep", "when", "last turn"):
         table.add_column(name)
     for sweep, turns in sweeps:
@@ -132,23 +135,23 @@ def _cell(lines: Sequence[str]) -> Text:
     return Text("\n".join(map(one_line, lines)))
 
 
-def _table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-
-
 def _score(score: BoardScore | None) -> Text:
     if score is None:
         return Text(NOTHING, "dim")
     if score.mean is None:
         return Text("failed", "red")
-    interval = "" if score.low is None or score.high is None else f" {score.low:.2f}-{score.high:.2f}"
-    covered = "" if score.coverage >= WHOLE else f" {percent_text(score.coverage)} answered"
-    change = f"\n{signed_interval_text(score.change)}" if score.change is not None else ""
-    return Text.assemble(score_text(score.mean), (interval, "dim"), (covered, "yellow"), change)
+    text = Text(score_text(score.mean))
+    if score.low is not None and score.high is not None:
+        text.append(f" {score.low:.2f}-{score.high:.2f}", "dim")
+    if score.coverage < WHOLE:
+        text.append(f" {percent_text(score.coverage)} answered", "yellow")
+    if score.change is not None:
+        text.append(f"\n{signed_interval_text(score.change)}")
+    return text
 
 
 def _load_table(probes: Sequence[ProbeResult]) -> Table:
-    table = _table()
+    table = plain_table()
     for name in ("load", "requests/s", "tokens/s", "TTFT, ms", "TPOT, ms", "failed"):
         table.add_column(name, justify="left" if name == "load" else "right", no_wrap=True)
     for probe in probes:
@@ -162,7 +165,8 @@ def _ms(percentiles: Percentiles | None) -> str:
 
 
 def _remarks(board: Board) -> Iterator[str]:
-    if any(score.low is not None for row in board.rows for score in row.scores):
+    scores = [score for row in board.rows for score in row.scores]
+    if any(score.low is not None for score in scores):
         yield "behind each score its 95 % interval over other questions like these"
     if first := first_text(board):
         yield (
@@ -171,7 +175,6 @@ def _remarks(board: Board) -> Iterator[str]:
         )
     if board.curves:
         yield "times are the median and the 95th percentile"
-    failures = dict.fromkeys(f"{s.benchmark}: {s.failure}" for row in board.rows for s in row.scores if s.failure)
-    yield from failures
+    yield from dict.fromkeys(f"{score.benchmark}: {score.failure}" for score in scores if score.failure)
     if board.note:
         yield f"not asked: {board.note}"

@@ -106,9 +106,12 @@ class WatchDisplay:
 
     def farewell(self, history: RunHistory, runs: Collection[str] = ()) -> None:
         """Say what came out of `runs`, without any of the whole project, and what is still on its way."""
-        reports = {run: history.outlines(run) for run in runs or history.runs()}
-        gaps = [gap for run in reports for gap in open_gaps(reports[run], history.gaps(run))]
-        text = f"{sum(map(len, reports.values()))} checkpoints judged, {len(gaps)} gaps; `tracker history` shows them"
+        judged = gaps = 0
+        for run in runs or history.runs():
+            reports = history.outlines(run)
+            judged += len(reports)
+            gaps += len(open_gaps(reports, history.gaps(run)))
+        text = f"{judged} checkpoints judged, {gaps} gaps; `tracker history` shows them"
         if self._unsent:
             text += f"; {self._unsent} results wait for MLflow: the next `tracker watch` sends them"
         self._line("done", text, style="red" if self._unsent else "dim")
@@ -150,8 +153,14 @@ def _waiting(state: QueueState) -> str:
     shown = ", ".join(str(one.step) for one in state.waiting[:_MAX_WAITING])
     more = state.counts["waiting"] - min(len(state.waiting), _MAX_WAITING)
     why = _why_waiting(state)
-    return f"waiting: step {shown}" + (f" and {more} more" if more else "") + (f": {why}" if why else "")
+    text = f"waiting: step {shown}"
+    if more:
+        text += f" and {more} more"
+    return f"{text}: {why}" if why else text
 
 
 def _why_waiting(state: QueueState) -> str:
-    return next((one.note for one in state.waiting if one.note), "")
+    for one in state.waiting:
+        if one.note:
+            return one.note
+    return ""
