@@ -18,12 +18,12 @@ from tempfile import TemporaryDirectory
 
 from tests.forking import FRESH
 from tracker.cli import main
-from tracker.cli.main import COMMANDS
+from tracker.cli.main import COMMANDS, module_of
 
 TRACKER = Path(sys.executable).parent / "tracker"
 
-for known in COMMANDS.values():
-    importlib.import_module(known.module)
+for known in COMMANDS:
+    importlib.import_module(module_of(known))
 importlib.import_module("tracker.adapters.mlflow.store")
 
 

@@ -54,8 +54,10 @@ COMMANDS = {
 }
 """What each does, so that the help imports none of them; in the order of a first use, which is that of the help."""
 
-_MODULES = {"import": "import_results"}
-"""Where the module of a command has another name than it."""
+
+def module_of(command: str) -> str:
+    """Return the module in which a command lives."""
+    return "tracker.cli.commands.import_results" if command == "import" else f"tracker.cli.commands.{command}"
 
 
 class _PipeBroken(Exception):
@@ -91,8 +93,7 @@ class LazyGroup(click.Group):
         """Import and return one command, None when there is none of that name."""
         del ctx
         if cmd_name in COMMANDS:
-            module = importlib.import_module(f"tracker.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
-            command: click.Command = module.command
+            command: click.Command = importlib.import_module(module_of(cmd_name)).command
             return command
         return next((_loaded(point) for point in _plugins() if point.name == cmd_name), None)
 
