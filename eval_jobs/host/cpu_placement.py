@@ -51,12 +51,12 @@ def share_cores(engine: Collection[int]) -> tuple[int, ...]:
     """
     usable = usable_cores()
     bound = {pid: bound_cores(pid, usable) for pid in engine}
-    workers = [pid for pid, cores in bound.items() if cores]
+    workers = set(filter(bound.get, bound))
     computing = frozenset[int]().union(*bound.values())
     left = usable - computing
     if not workers or len(workers) == len(bound) or len(left) != 1:
         return ()
-    schedulers = {worker.parent for pid in workers if (worker := proc.stat(pid)) is not None}
+    schedulers = {worker.parent for worker in map(proc.stat, workers) if worker is not None}
     for pid in bound.keys() - workers:
         run_on(pid, computing if pid in schedulers else left)
     return tuple(left)

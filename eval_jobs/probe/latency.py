@@ -7,7 +7,7 @@ a server may send several tokens in one event, so tokens are counted by the usag
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -59,37 +59,26 @@ class Measurement:
 
 def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
     """Return the latency figures of `measurement`; failed requests are counted and enter no figure."""
-    done: list[Timeline] = []
-    failed: list[Timeline] = []
-    requests: list[RequestTiming] = []
-    tokens, tpots_s, gaps_s = 0, [], []
-    for position, timeline in enumerate(sorted(measurement.timelines, key=lambda t: t.sent_s)):
-        if not timeline.completed:
-            failed.append(timeline)
-            continue
-        done.append(timeline)
-        requests.append(_timing(position, timeline))
-        tokens += timeline.output_tokens or 0
-        gaps_s += [later - earlier for earlier, later in pairwise(timeline.events_s)]
-        tpot = tpot_s(timeline)
-        if tpot is not None:
-            tpots_s.append(tpot)
-    duration_s = measurement.duration_s
-    over_s = duration_s if duration_s > 0 else math.inf
+    in_order = sorted(measurement.timelines, key=lambda t: t.sent_s)
+    requests = {position: timeline for position, timeline in enumerate(in_order) if timeline.completed}
+    done = requests.values()
+    failed = [timeline for timeline in in_order if not timeline.completed]
+    tokens = sum(timeline.output_tokens or 0 for timeline in done)
+    over_s = measurement.duration_s if measurement.duration_s > 0 else math.inf
     return ProbeResult(
         load=load,
         ttft_ms=percentiles([t.ttft_s * MS for t in done]),
-        tpot_ms=percentiles([s * MS for s in tpots_s]),
-        itl_ms=percentiles([s * MS for s in gaps_s]),
+        tpot_ms=percentiles(list(_tpots_ms(done))),
+        itl_ms=percentiles(list(_gaps_ms(done))),
         e2e_ms=percentiles([t.e2e_s * MS for t in done]),
         completed=len(done),
         failed=len(failed),
-        duration_s=duration_s,
+        duration_s=measurement.duration_s,
         output_tokens=tokens,
         requests_per_s=len(done) / over_s,
         output_tokens_per_s=tokens / over_s,
-        first_error=failed[0].error or "the stream held no event" if failed else "",
-        requests=tuple(requests),
+        first_error=_first_error(failed),
+        requests=tuple(map(_timing, requests, done)),
     )
 
 
@@ -114,6 +103,23 @@ def percentiles(values: Sequence[float]) -> Percentiles | None:
 
 
 # --- private
+
+
+def _tpots_ms(done: Iterable[Timeline]) -> Iterator[float]:
+    for timeline in done:
+        tpot = tpot_s(timeline)
+        if tpot is not None:
+            yield tpot * MS
+
+
+def _gaps_ms(done: Iterable[Timeline]) -> Iterator[float]:
+    for timeline in done:
+        for earlier, later in pairwise(timeline.events_s):
+            yield (later - earlier) * MS
+
+
+def _first_error(failed: Sequence[Timeline]) -> str:
+    return failed[0].error or "the stream held no event" if failed else ""
 
 
 def _timing(position: int, timeline: Timeline) -> RequestTiming:

@@ -57,6 +57,14 @@ class StatusError(Exception):
         super().__init__(self.message)
 
 
+_BY_STATUS = {
+    **dict.fromkeys((400, 413, 422), FailureKind.SAMPLE),
+    **dict.fromkeys((401, 403), FailureKind.KEY),
+    **dict.fromkeys((408, 409, 425), FailureKind.BROKEN),
+    **dict.fromkeys((429, 503, 529), FailureKind.BUSY),
+}
+
+
 def classify_failure(error: Exception) -> FailureKind:
     """Sort a failed request."""
     if isinstance(error, httpx.TimeoutException) or isinstance(error.__cause__, httpx.TimeoutException):
@@ -64,14 +72,8 @@ def classify_failure(error: Exception) -> FailureKind:
     reply = _refusal(error)
     if reply is None:
         return FailureKind.BROKEN
-    if reply.status_code in (400, 413, 422):
-        return FailureKind.SAMPLE
-    if reply.status_code in (401, 403):
-        return FailureKind.KEY
-    if reply.status_code in (429, 503, 529):
-        return FailureKind.BUSY
-    may_pass = reply.status_code >= 500 or reply.status_code in (408, 409, 425)
-    return FailureKind.BROKEN if may_pass else FailureKind.SERVER
+    otherwise = FailureKind.BROKEN if reply.status_code >= 500 else FailureKind.SERVER
+    return _BY_STATUS.get(reply.status_code, otherwise)
 
 
 def describe(error: Exception) -> str:

@@ -35,10 +35,8 @@ def check_answer(response: Mapping[str, object], *, model: str = "", is_chat: bo
     ending = choices[0].get("finish_reason")
     if ending not in ENDINGS:
         raise BadAnswer(f"the answer did not end properly (finish_reason: {ending}){_error_of(response)}")
-    if is_chat:
-        _check_message(choices[0].get("message"), filtered=ending == FILTERED)
-    elif ending != FILTERED and not isinstance(choices[0].get("text"), str):
-        raise BadAnswer("the answer has no text")
+    check = _check_message if is_chat else _check_text
+    check(choices[0], filtered=ending == FILTERED)
 
 
 def is_overflow(message: str) -> bool:
@@ -49,11 +47,17 @@ def is_overflow(message: str) -> bool:
 # --- private
 
 
-def _check_message(message: object, *, filtered: bool) -> None:
+def _check_text(choice: Mapping[str, object], *, filtered: bool) -> None:
+    if not filtered and not isinstance(choice.get("text"), str):
+        raise BadAnswer("the answer has no text")
+
+
+def _check_message(choice: Mapping[str, object], *, filtered: bool) -> None:
+    message = choice.get("message")
     if not isinstance(message, dict):
         raise BadAnswer("the answer has no message")
     content = message.get("content")
-    if content is None and not filtered and not any(message.get(name) for name in INSTEAD_OF_TEXT):
+    if content is None and not filtered and not any(map(message.get, INSTEAD_OF_TEXT)):
         raise BadAnswer("the answer has no content")
     if not isinstance(content, str | list | None):
         raise BadAnswer(f"the content of the answer is no text: {content!r}")

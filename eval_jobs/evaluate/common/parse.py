@@ -162,7 +162,9 @@ def _number(review: Row | None, failure: str) -> tuple[float | None, str]:
     name, value = _main_score(score)
     if not isinstance(value, int | float):
         return None, f"the scorer gave no value for {name or 'its metric'}"
-    return (float(value), "") if math.isfinite(value) else (None, f"the score is {value}")
+    if not math.isfinite(value):
+        return None, f"the score is {value}"
+    return float(value), ""
 
 
 def _sample_score(sample: Planned, sample_id: str, judged: _Judgement, prediction: Row | None) -> SampleScore:

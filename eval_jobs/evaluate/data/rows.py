@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 QUESTION_KEYS = ("question", "query", "prompt", "input")
 ANSWER_KEYS = ("answer", "response", "target", "output", "answerKey")
@@ -111,29 +112,23 @@ def _subset(row: Mapping[str, object]) -> str:
 
 def _choices(row: Mapping[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the choices' texts and their labels."""
-    given = row.get("choices")
-    labels: Sequence[object] = LETTERS
-    if given is None:
-        given = [row[letter] for letter in _leading_letters(row)]
-    elif isinstance(given, dict):
-        labels = given.get("label") or LETTERS
-        given = given.get("text")
+    given, labels = _given_choices(row)
     if not isinstance(given, list) or not isinstance(labels, list | str):
         raise ValueError("`choices` must be a list")  # noqa: TRY004 - the row is wrong, not the call
     if not 2 <= len(given) <= len(LETTERS):
         raise ValueError(f"needs 2 to {len(LETTERS)} choices in `choices` or in keys A, B, ..., has {len(given)}")
     if len(labels) < len(given):
         raise ValueError(f"{len(given)} choices and only {len(labels)} labels")
-    return tuple(_text(c, "choice") for c in given), tuple(str(label) for label in labels[: len(given)])
+    return tuple(_text(c, "choice") for c in given), tuple(map(str, labels[: len(given)]))
 
 
-def _leading_letters(row: Mapping[str, object]) -> list[str]:
-    letters = []
-    for letter in LETTERS:
-        if row.get(letter) is None:
-            break
-        letters.append(letter)
-    return letters
+def _given_choices(row: Mapping[str, object]) -> tuple[object, object]:
+    given = row.get("choices")
+    if given is None:
+        return [row[letter] for letter in takewhile(lambda letter: row.get(letter) is not None, LETTERS)], LETTERS
+    if isinstance(given, dict):
+        return given.get("text"), given.get("label") or LETTERS
+    return given, LETTERS
 
 
 def _position(answer: object, choices: Sequence[str], labels: Sequence[str]) -> int:

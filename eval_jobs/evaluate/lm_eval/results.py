@@ -97,7 +97,7 @@ def _rows(folder: Path, task: str) -> tuple[Row, ...]:
 
 
 def _metric(document: Fields, task: str, benchmark: Benchmark) -> Metric:
-    wanted = benchmark.program.option(METRIC) if benchmark.program is not None else ""
+    wanted = "" if benchmark.program is None else benchmark.program.option(METRIC)
     entry = document.mapping("results").mapping(task)
     try:
         metric = chosen_metric(metrics_of(document, entry, task), (wanted,) if wanted else ())
@@ -107,10 +107,10 @@ def _metric(document: Fields, task: str, benchmark: Benchmark) -> Metric:
         known = ", ".join(one.key for one in metrics_of(document, entry, task))
         raise EvaluateError(f"`{task}` has no metric `{wanted}` that is a score", hint=f"it reports {known}")
     if metric.up is not benchmark.higher_is_better:
-        better = str(metric.up).lower()
+        better, setting = ("more", "true") if metric.up else ("less", "false")
         raise EvaluateError(
-            f"of `{metric.name}` {'more' if metric.up else 'less'} is better, and `{benchmark.name}` says otherwise",
-            hint=f"set higher_is_better = {better}",
+            f"of `{metric.name}` {better} is better, and `{benchmark.name}` says otherwise",
+            hint=f"set higher_is_better = {setting}",
         )
     return metric
 
@@ -125,13 +125,17 @@ def _samples(
         raise EvaluateError(f"the samples of `{task}` cannot be used: {read}", hint=f"see {document.source}")
     if generates:
         own = through_filter(rows, metric.filter)
-        read = tuple(
-            _seen(sample, row, outcomes.of(task, row.get("doc_id"))) for sample, row in zip(read, own, strict=True)
-        )
-    elif refusal := outcomes.first_refusal():
-        read = tuple(replace(one, detail=refusal) if one.status is SampleStatus.ERROR else one for one in read)
+        answered = [outcomes.of(task, row.get("doc_id")) for row in own]
+        read = tuple(map(_seen, read, own, answered))
+    else:
+        refusal = outcomes.first_refusal()
+        read = tuple(_with_detail(sample, refusal) for sample in read)
     count = document.mapping("n-samples").mapping(task).values.get("effective")
     return (*read, *missing_samples(len(read), count if isinstance(count, int) else None))
+
+
+def _with_detail(sample: SampleScore, refusal: str) -> SampleScore:
+    return replace(sample, detail=refusal) if refusal and sample.status is SampleStatus.ERROR else sample
 
 
 def _seen(sample: SampleScore, row: Mapping[str, object], outcomes: Sequence[RequestOutcome]) -> SampleScore:
@@ -140,11 +144,12 @@ def _seen(sample: SampleScore, row: Mapping[str, object], outcomes: Sequence[Req
     if len(seen) < len(contexts_of(row)):
         seen.append(RequestOutcome(status=SampleStatus.ERROR, detail="nobody saw its request"))
     tokens = [one.output_tokens for one in seen if one.output_tokens is not None]
-    sample = replace(sample, output_tokens=max(tokens) if tokens else None)
-    failed = next((one for one in seen if one.status is SampleStatus.ERROR), None)
-    if failed is not None:
-        return replace(sample, score=None, status=SampleStatus.ERROR, answer="", detail=failed.detail)
-    if sample.status is SampleStatus.SCORED and any(one.status is SampleStatus.TRUNCATED for one in seen):
+    sample = replace(sample, output_tokens=max(tokens, default=None))
+    by_status = {one.status: one for one in reversed(seen)}
+    if SampleStatus.ERROR in by_status:
+        detail = by_status[SampleStatus.ERROR].detail
+        return replace(sample, score=None, status=SampleStatus.ERROR, answer="", detail=detail)
+    if sample.status is SampleStatus.SCORED and SampleStatus.TRUNCATED in by_status:
         return replace(sample, status=SampleStatus.TRUNCATED)
     return sample
 

@@ -156,8 +156,7 @@ async def _read(response: aiohttp.ClientResponse, sent_s: float) -> Timeline:
     events_s: list[float] = []
     done, output_tokens, prompt_tokens = False, None, None
     async for chunk in response.content.iter_any():
-        for data in lines.feed(chunk):
-            last = read_event(data)
+        for last in map(read_event, lines.feed(chunk)):
             if last.error:
                 raise ValueError(last.error)
             if last.has_choices:

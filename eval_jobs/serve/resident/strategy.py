@@ -149,8 +149,7 @@ def _warm_strategy(
         return LoadStrategy(method=STAY, reason="it was in the engine already")
     if order.model is None or resident.model is None:
         return _cold(order.unread or "what the engine was started on is not known")
-    reason = _why_unproven(resident) or _why_unfit(order, order.model, resident.model)
-    reason = reason or _why_other_files(order, resident)
+    reason = _why_unproven(resident) or _why_unfit(order, order.model, resident, resident.model)
     if reason:
         return _cold(reason)
     kind = kind_of(order, order.model, launch, version=resident.version, asleep=resident.asleep)
@@ -166,15 +165,14 @@ def _why_unproven(resident: Resident) -> str:
     return ""
 
 
-def _why_unfit(order: Order, model: Fingerprint, held: Fingerprint) -> str:
-    never = never_swapped(model, on_cpu=order.on_cpu) if order.adapter is None else ""
-    return f"its weights are never swapped: {never}" if never else obstacle(held, model)
-
-
-def _why_other_files(order: Order, resident: Resident) -> str:
-    if order.adapter is None or order.adapter.served == resident.base.served:
-        return ""
-    return "the tokenizer or the chat template beside the adapter is another one than at the engine's start"
+def _why_unfit(order: Order, model: Fingerprint, resident: Resident, held: Fingerprint) -> str:
+    if order.adapter is None:
+        never = never_swapped(model, on_cpu=order.on_cpu)
+        return f"its weights are never swapped: {never}" if never else obstacle(held, model)
+    if order.adapter.served == resident.base.served:
+        return obstacle(held, model)
+    other = "the tokenizer or the chat template beside the adapter is another one than at the engine's start"
+    return obstacle(held, model) or other
 
 
 def _by_proof(kind: CertificateScope, proofs: Path, failures: Mapping[str, int]) -> LoadStrategy:

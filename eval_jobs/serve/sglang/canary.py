@@ -33,18 +33,17 @@ def read_canary(prompt: tuple[int, ...], body: object, digest: str) -> Canary:
     Raises:
         CanaryFailed: as in `ask_canaries`.
     """
-    meta = body.get("meta_info") if isinstance(body, Mapping) else None
-    pairs = meta.get("output_token_logprobs") if isinstance(meta, Mapping) else None
-    if not isinstance(meta, Mapping) or not isinstance(pairs, list):
+    if not isinstance(body, Mapping):
         raise _failed("an answer lacks tokens or their probabilities")
-    version = meta.get("weight_version", digest)
+    try:
+        meta = body["meta_info"]
+        version = meta.get("weight_version", digest)
+        logprobs = tuple(float(pair[0]) for pair in meta["output_token_logprobs"])
+        tokens = tuple(int(pair[1]) for pair in meta["output_token_logprobs"])
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise _failed(f"an answer lacks tokens or their probabilities ({error!r})") from error
     if version != digest:
         raise _failed(f"an answer came from the weights {version!r}")
-    try:
-        logprobs = tuple(float(pair[0]) for pair in pairs)
-        tokens = tuple(int(pair[1]) for pair in pairs)
-    except (IndexError, TypeError, ValueError) as error:
-        raise _failed(f"an answer lacks tokens or their probabilities ({error!r})") from error
     if not all(map(math.isfinite, logprobs)):
         raise _failed("the probability of a token is NaN or Inf: the weights have diverged, or were loaded wrong")
     if len(tokens) != ANSWER_TOKENS:

@@ -19,20 +19,24 @@ def asks_likelihoods(body: Json) -> bool:
 
 def problem_of(body: Json, reply: Json) -> str:
     """Return why a reply does not hold the likelihood of every token that was sent; empty: it does."""
-    for choice in reply["choices"]:
-        found = choice.get("logprobs")
-        likely, best = (found.get("token_logprobs"), found.get("top_logprobs")) if isinstance(found, dict) else (0, 0)
-        if not isinstance(likely, list) or not isinstance(best, list) or len(likely) != len(best):
-            return "its answer holds none"
-        expected = _tokens(body) + 1  # one is generated
-        if len(likely) != expected:
-            return f"its answer holds {len(likely)} where {expected} were asked"
-        if not all(map(_is_number, likely[1:])) or not all(one and isinstance(one, dict) for one in best[1:]):
-            return "not all in its answer are numbers"
-    return ""
+    expected = _tokens(body) + 1  # one is generated
+    problems = (_problem(choice.get("logprobs"), expected) for choice in reply["choices"])
+    return next(filter(None, problems), "")
 
 
 # --- private
+
+
+def _problem(found: object, expected: int) -> str:
+    known = found if isinstance(found, dict) else {}
+    likely, best = known.get("token_logprobs"), known.get("top_logprobs")
+    if not isinstance(likely, list) or not isinstance(best, list) or len(likely) != len(best):
+        return "its answer holds none"
+    if len(likely) != expected:
+        return f"its answer holds {len(likely)} where {expected} were asked"
+    if all(map(_is_number, likely[1:])) and all(map(_is_ranking, best[1:])):
+        return ""
+    return "not all in its answer are numbers"
 
 
 def _tokens(body: Json) -> int:
@@ -45,3 +49,7 @@ def _tokens(body: Json) -> int:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_ranking(value: object) -> bool:
+    return isinstance(value, dict) and bool(value)

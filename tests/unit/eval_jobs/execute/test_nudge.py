@@ -69,7 +69,7 @@ nudged = Nudged()
 print("printed", flush=True)
 subprocess.run([sys.executable, "-c", "import sys; print('child', repr(sys.stdin.read()), flush=True)"], check=True)
 nudged.nap(600.0)
-nudged.tell()
+nudged.report()
 nudged.nap(600.0)
 nudged.nap(0.01)
 """
