@@ -55,8 +55,9 @@ def _be_tracker(project: Path, arguments: tuple[str, ...], environment: Mapping[
     os.environ.update(environment)
     for number, name in ((1, "output"), (2, "errors")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+    encoding, _, failing = environment.get("PYTHONIOENCODING", "utf-8").partition(":")
+    sys.stdout = open(1, "w", encoding=encoding, errors=failing or "strict", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding=encoding, errors="backslashreplace", closefd=False, buffering=1)  # noqa: SIM115
     sys.argv = [str(TRACKER), *arguments]
     try:
         main.main()
