@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from eval_jobs.types import Checkpoint
 from tracker.domain.best.choice import best_by_benchmark, best_of
@@ -73,11 +74,15 @@ def decide_retention(
         reasons: why single ones are kept, whatever their step.
     """
     ordered = sorted(set(checkpoints), key=lambda c: (c.run_id, c.step, c.digest, c.files_digest))
-    last = {c for run in {c.run_id for c in ordered} for c in _last([c for c in ordered if c.run_id == run], keep)}
     text = "all are kept" if keep is None else LAST.format(count=keep)
-    return tuple(
-        RetentionDecision(checkpoint=c, reasons=(*((text,) if c in last else ()), *reasons.get(c, ()))) for c in ordered
-    )
+    decisions: list[RetentionDecision] = []
+    for _, of_run in groupby(ordered, key=lambda c: c.run_id):
+        own = tuple(of_run)
+        last = _last(own, keep)
+        for one in own:
+            kept = (text,) if one in last else ()
+            decisions.append(RetentionDecision(checkpoint=one, reasons=(*kept, *reasons.get(one, ()))))
+    return tuple(decisions)
 
 
 def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:
@@ -95,8 +100,11 @@ def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:
 
 def merged(*parts: Mapping[Identity, Sequence[str]]) -> Mapping[Identity, tuple[str, ...]]:
     """Return all reasons of all parts, in their order, each once."""
-    keys = dict.fromkeys(key for part in parts for key in part)
-    return {key: tuple(dict.fromkeys(reason for part in parts for reason in part.get(key, ()))) for key in keys}
+    found: dict[Identity, dict[str, None]] = {}
+    for part in parts:
+        for key, reasons in part.items():
+            found.setdefault(key, {}).update(dict.fromkeys(reasons))
+    return {key: tuple(reasons) for key, reasons in found.items()}
 
 
 # --- private

@@ -29,7 +29,7 @@ from tracker.domain.records.calibration import AskedTwice, Calibration, Fitness,
 from tracker.domain.records.grouping import cluster_index
 from tracker.domain.scores.pairing import explain_difference, served_alike
 from tracker.domain.scores.statistics import paired_test
-from tracker.domain.scores.summary import has_score, sample_means
+from tracker.domain.scores.summary import first_detail, sample_means
 
 SHIFT_P = 0.001
 """Below it the means of the two passes differ by more than flips explain. Of 1,000 healthy benchmarks one does."""
@@ -157,10 +157,13 @@ def repetition_of(
     It holds for the same benchmark and settings, served alike by the same version of the engine on the same kind of
     device, whichever run it was made in. None: it was never calibrated.
     """
-    found = [(c, one) for c in calibrations for one in c.benchmarks if one.benchmark == benchmark]
-    run_id = measured.plan.checkpoint.run_id
-    tried = [(_changed(c, one, measured), c, one) for c, one in found]
-    known = [(why, c, one) for why, c, one in tried if not why or c.plan.checkpoint.run_id == run_id]
+    known: list[tuple[str, Calibration, AskedTwice]] = []
+    for calibration in calibrations:
+        for asked in calibration.benchmarks:
+            if asked.benchmark == benchmark:
+                why = _changed(calibration, asked, measured)
+                if not why or calibration.plan.checkpoint.run_id == measured.plan.checkpoint.run_id:
+                    known.append((why, calibration, asked))
     if not known:
         return None
     why, calibration, asked = max(known, key=lambda one: (not one[0], one[1].finished_at, one[1].plan.id))
@@ -227,8 +230,8 @@ def _tried(name: str, outcomes: Sequence[Outcome], min_coverage: float) -> Asked
 
 
 def _too_few(name: str, results: Sequence[EvalResult], asked: AskedTwice | None) -> str:
-    samples = [s for result in results for s in result.samples]
-    detail = next((s.detail for s in samples if not has_score(s) and s.detail), "")
+    samples = list(chain.from_iterable(result.samples for result in results))
+    detail = first_detail(samples)
     both = 0 if asked is None else asked.samples
     planned = len({s.sample_id for s in samples})
     text = f"only {both} of {planned} samples of {name} have a score in both passes"

@@ -108,7 +108,8 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, episodes: Iterable[Episode]
 
 def _before(series: BenchmarkSeries, rows: IntArray, bad: int | None) -> IntArray:
     """Return the rows of earlier steps than the bad one; none where there is no bad one."""
-    return np.array([row for row in rows if bad is not None and series.steps[row] < bad], dtype=np.int64)
+    steps = np.array(series.steps)[rows]
+    return rows[:0] if bad is None else rows[steps < bad]
 
 
 def _best_of(series: BenchmarkSeries, rows: IntArray) -> int:
@@ -181,12 +182,9 @@ def remarks_on(found: LostBetween) -> tuple[str, ...]:
 
 
 def _bad_of(known: Sequence[int], benchmark: str, episodes: Iterable[Episode]) -> int | None:
-    opened = [
-        e.opened_step
-        for e in episodes
-        if e.benchmark == benchmark and not e.subset and e.measure is Measure.SCORE and e.opened_step in known
-    ]
-    return max(opened, default=known[-1] if known else None)
+    newest = known[-1] if known else None
+    opened = {e.opened_step for e in episodes if (e.benchmark, e.subset, e.measure) == (benchmark, "", Measure.SCORE)}
+    return max(opened & set(known), default=newest)
 
 
 def _common_means(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:
@@ -225,7 +223,7 @@ def _sides(series: BenchmarkSeries, border: Border) -> Blocks:
 def _test(series: BenchmarkSeries, sides: Blocks, *, up_to: int) -> PooledTest:
     """Return the test of a border; the jitter is what the checkpoints before the loss show."""
     matrix = series.matrix(Measure.SCORE)
-    healthy = np.array([r for r, s in enumerate(series.steps) if s <= up_to and series.is_whole[r]], dtype=np.int64)
+    healthy = np.flatnonzero((np.array(series.steps) <= up_to) & series.is_whole)
     jitter = jitter_of([Track(scores=matrix, rows=healthy)])[0]
     contrast = matrix.contrasts(sides.weights(len(series.steps))[np.newaxis])[0]
     return pooled_test(contrast, jitter, sides.new.size, sides.base.size)

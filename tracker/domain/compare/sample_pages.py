@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 from eval_jobs.identity import content_hash, numbered
 from eval_jobs.screening import Question, screen_of
 from eval_jobs.types import Checkpoint, EvalRecord, EvalResult, SampleScore, SampleStatus, Screen
 from tracker.domain.compare.view import on_common_questions
 from tracker.domain.records.display import clean, one_line, shortened
-from tracker.domain.scores.pairing import Unlike, pair
-from tracker.domain.scores.summary import has_score, sample_means
+from tracker.domain.scores.pairing import pair
+from tracker.domain.scores.summary import has_score, result_of, sample_means
 
 FIXED_SAMPLES = 30
 CHANGED_SAMPLES = 20
@@ -100,17 +101,17 @@ class ChosenPages:
 
 def sample_pages(before: EvalRecord, after: EvalRecord, benchmarks: Collection[str]) -> ChosenPages:
     """Return the pages of those `benchmarks` that both records hold a comparable result of, with samples."""
-    pairs = [pair for name in benchmarks if (pair := _pair_of(name, before, after)) is not None]
+    tried = (_pair_of(name, before, after) for name in benchmarks)
+    pairs = [pair for pair in tried if pair is not None]
     pairs.sort(key=lambda pair: (pair.share(pair.lost), pair.share(pair.gained)), reverse=True)
     shown = pairs[:MAX_BENCHMARKS]
-    forgotten = {
-        record.plan.checkpoint.step
-        for pair in shown
-        for record, result in ((before, pair.before), (after, pair.after))
-        if not result.has_texts
-    }
+    forgotten: set[int] = set()
+    for one in shown:
+        for record, result in ((before, one.before), (after, one.after)):
+            if not result.has_texts:
+                forgotten.add(record.plan.checkpoint.step)
     return ChosenPages(
-        pages=tuple(page for pair in shown for page in _pages(pair)),
+        pages=tuple(chain.from_iterable(map(_pages, shown))),
         left_out=tuple(pair.after.benchmark for pair in pairs[MAX_BENCHMARKS:]),
         without_answers=tuple(sorted(forgotten)),
     )
@@ -134,12 +135,12 @@ class _Pair:
 
 
 def _pair_of(name: str, before: EvalRecord, after: EvalRecord) -> _Pair | None:
-    left, right = (_result(record, name) for record in (before, after))
+    left, right = _with_samples(before, name), _with_samples(after, name)
     if left is None or right is None:
         return None
     left, right = on_common_questions(left, right)
     pairing = pair(right, left)
-    if isinstance(pairing, Unlike):
+    if pairing is None:
         return None
     changes = [float(change) for change in pairing.candidate - pairing.baseline]
     order = sorted(zip(pairing.sample_ids, changes, strict=True), key=lambda one: -abs(one[1]))
@@ -152,9 +153,9 @@ def _pair_of(name: str, before: EvalRecord, after: EvalRecord) -> _Pair | None:
     )
 
 
-def _result(record: EvalRecord, name: str) -> EvalResult | None:
-    found = (o for o in record.outcomes if o.benchmark == name and isinstance(o, EvalResult) and o.samples)
-    return next(found, None)
+def _with_samples(record: EvalRecord, name: str) -> EvalResult | None:
+    result = result_of(record, name)
+    return result if result is not None and result.samples else None
 
 
 def _pages(pair: _Pair) -> Iterable[SamplePage]:
@@ -170,8 +171,8 @@ def _pages(pair: _Pair) -> Iterable[SamplePage]:
 
 
 def _page(pair: _Pair, choice: SampleFilter, samples: Sequence[str], chosen_from: int) -> SamplePage:
-    results, (first, second) = (pair.before, pair.after), pair.checkpoints
-    scores = {s.score for result in results for s in result.samples if has_score(s)}
+    first, second = pair.checkpoints
+    scores = {s.score for s in (*pair.before.samples, *pair.after.samples) if has_score(s)}
     is_right_or_wrong = pair.after.higher_is_better and scores <= {0.0, 1.0} and not _has_repeats(pair.after)
     titles = _titles(pair.after, samples)
     before, after = (

@@ -20,7 +20,7 @@ from tracker.domain.records.types import Baseline, Comparison, Policy, VerdictWo
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.regression.pooled_test import PooledTest, pooled_test
 from tracker.domain.scores.matrix import Contrast
-from tracker.domain.scores.pairing import Pairing, Unlike, explain_difference, pair, served_alike
+from tracker.domain.scores.pairing import Pairing, explain_difference, pair, served_alike
 from tracker.domain.scores.run_scores import SeriesKey, series_key
 from tracker.domain.scores.statistics import MCNEMAR, PairedTest, Spread, interval, paired_test, tost_p
 from tracker.domain.scores.summary import ScoreSummary, has_score, summarise
@@ -139,7 +139,7 @@ def compare_what_can_be(
     before: EvalRecord, after: EvalRecord, policy: Policy, noise: RunNoise, *, examples: int = 3
 ) -> ComparisonView:
     """Return what `compare_records` does, also when that is nothing."""
-    names = dict.fromkeys(o.benchmark for record in (after, before) for o in record.outcomes)
+    names = dict.fromkeys(outcome.benchmark for outcome in (*after.outcomes, *before.outcomes))
     tried = [_try(name, before, after) for name in names]
     possible = [t for t in tried if isinstance(t, _Possible)]
     refused = tuple(t for t in tried if isinstance(t, RefusedBenchmark))
@@ -185,7 +185,7 @@ def _try(name: str, before: EvalRecord, after: EvalRecord) -> _Possible | Refuse
         return RefusedBenchmark(benchmark=name, reasons=(means,), is_missing=True)
     left, right = on_common_questions(left, right)
     pairing = pair(right, left)
-    if isinstance(pairing, Unlike) or not is_served_alike:
+    if pairing is None or not is_served_alike:
         return RefusedBenchmark(benchmark=name, reasons=explain_difference(after.plan, before.plan, name))
     if pairing.common_fraction >= MIN_COMMON:
         return _Possible(before=left, after=right, pairing=pairing, steps=steps)

@@ -17,6 +17,7 @@ from eval_jobs.identity import benchmark_fingerprint, serve_settings
 from eval_jobs.types import Benchmark, EvalRecord, EvalResult, SampleScore
 from tracker.domain.gate.rules import GatedChange
 from tracker.domain.scores.pairing import explain_difference
+from tracker.domain.scores.summary import result_of
 
 Place = tuple[str, int, int]
 """Subset, number in it, repeat."""
@@ -64,7 +65,7 @@ def not_found(baseline: EvalRecord, candidate: EvalRecord, changed: Collection[G
 def _with_prompt(alike: Alike, own: Benchmark, other: Benchmark, candidate: EvalRecord) -> Alike:
     """Return the same with one benchmark as if it had been asked with the prompt of the `other`, the candidate's."""
     baseline = alike.baseline
-    before, after = _result(baseline, own.name), _result(candidate, own.name)
+    before, after = result_of(baseline, own.name), result_of(candidate, own.name)
     if before is None or after is None:
         return alike
     suite, prompted = baseline.plan.suite, _prompted(own, other)
@@ -83,10 +84,6 @@ def _with_prompt(alike: Alike, own: Benchmark, other: Benchmark, candidate: Eval
     plan = replace(baseline.plan, suite=replace(suite, benchmarks=tuple(benchmarks.values())))
     baseline = replace(baseline, plan=plan, outcomes=tuple(outcomes.values()))
     return replace(alike, baseline=baseline, differences=differences)
-
-
-def _result(record: EvalRecord, name: str) -> EvalResult | None:
-    return next((o for o in record.outcomes if o.benchmark == name and isinstance(o, EvalResult)), None)
 
 
 def _benchmark(record: EvalRecord, name: str) -> Benchmark | None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
 
-from eval_jobs.types import EvalRecord, EvalResult, ProbeResult
+from eval_jobs.types import EvalRecord, ProbeResult
 from tracker.domain.calibration.noise import measured_by, repetition_of
 from tracker.domain.compare.view import ComparedBenchmark, RefusedBenchmark, RunNoise, compare_what_can_be
 from tracker.domain.gate.changed import asked_alike
@@ -24,7 +24,7 @@ from tracker.domain.gate.types import BenchmarkCheck, GateReport, GateWord, Late
 from tracker.domain.records.display import names_text, percent_text, score_text, signed_text
 from tracker.domain.records.types import Policy
 from tracker.domain.scores.statistics import CLUSTERED_T, Spread, loss_p, mde, t_quantile
-from tracker.domain.scores.summary import summarise
+from tracker.domain.scores.summary import result_of, summarise
 
 POWER = 0.8
 
@@ -144,7 +144,7 @@ def _with_fitness(
 
 def _asked_share(record: EvalRecord, name: str) -> float:
     """Return the share of a benchmark's samples that were asked: below 1 where a screen was."""
-    result = next((o for o in record.outcomes if o.benchmark == name and isinstance(o, EvalResult)), None)
+    result = result_of(record, name)
     if result is None or not result.left_out:
         return 1.0
     asked = len({sample.sample_id for sample in result.samples})
@@ -199,8 +199,8 @@ def _samples_needed(one: ComparedBenchmark, spread: Spread, min_effect: float, a
 
 def _with_floor(check: BenchmarkCheck, candidate: EvalRecord, rule: BenchmarkRule) -> BenchmarkCheck:
     """Let the candidate's own score decide, whatever became of the comparison; a handful of samples has none."""
-    result = next((o for o in candidate.outcomes if o.benchmark == check.benchmark), None)
-    if rule.floor is None or not isinstance(result, EvalResult):
+    result = result_of(candidate, check.benchmark)
+    if rule.floor is None or result is None:
         return check
     own = summarise(result)
     if own.mean is None or min(own.coverage, _asked_share(candidate, check.benchmark)) < rule.min_coverage:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from itertools import chain
 
 from eval_jobs.errors import BadData
 from eval_jobs.harness.known_tasks import chance_of_task
@@ -63,11 +64,12 @@ def checkpoints_of(sheets: Iterable[Sheet], target: ImportTarget) -> tuple[Impor
 
 def known_chances(checkpoints: Iterable[ImportedCheckpoint]) -> dict[str, float]:
     """Return what guessing gives, by benchmark, where that is common knowledge."""
-    results = (o for one in checkpoints for o in one.record.results)
-    found = ((o.benchmark, o.metric, chance_of_task(o.benchmark)) for o in results)
-    return {
-        name: chance for name, metric, chance in found if chance is not None and metric.startswith(("acc", "mean_acc"))
-    }
+    chances: dict[str, float] = {}
+    for result in chain.from_iterable(one.record.results for one in checkpoints):
+        chance = chance_of_task(result.benchmark)
+        if chance is not None and result.metric.startswith(("acc", "mean_acc")):
+            chances[result.benchmark] = chance
+    return chances
 
 
 def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
@@ -107,7 +109,7 @@ def _checkpoint(sheets: Sequence[Sheet], target: ImportTarget) -> ImportedCheckp
     # In no order of files: they may have lain elsewhere before.
     content = sorted(content_hash(asdict(outcome)) for outcome in (*record.outcomes, *record.probes))
     record = replace(record, plan=replace(plan, id=content_hash([plan.id, IMPORTED, content])))
-    left_out = (*(left for sheet in ordered for left in sheet.left_out), *replaced, *others)
+    left_out = (*chain.from_iterable(sheet.left_out for sheet in ordered), *replaced, *others)
     return ImportedCheckpoint(record=record, sources=tuple(s.source for s in ordered), left_out=left_out)
 
 

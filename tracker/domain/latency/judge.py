@@ -10,8 +10,9 @@ run's own history and called `suspect` at most. One test is held to alpha / (pla
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -57,21 +58,23 @@ def judge_latency(
     """
     if not record.plan.loads:
         return ()
-    series, engine, serve = series_of(record), record.engine, record.plan.serve
-    before = tuple(
-        r
-        for r in earlier_records(record, earlier)
-        if (r.engine == engine and r.plan.serve == serve) or series_of(r) == series
-    )
+    before = tuple(_of_series(record, earlier_records(record, earlier)))
+    keys = product(record.plan.loads, LatencyMetric, REQUESTS_NEEDED)
     return tuple(
         _judged(_Case(record=record, before=before, load=load, key=(metric, quantile), policy=policy))
-        for load in record.plan.loads
-        for metric in LatencyMetric
-        for quantile in REQUESTS_NEEDED
+        for load, metric, quantile in keys
     )
 
 
 # --- private
+
+
+def _of_series(record: EvalRecord, earlier: Iterable[EvalRecord]) -> Iterator[EvalRecord]:
+    series, engine, serve = series_of(record), record.engine, record.plan.serve
+    for one in earlier:
+        is_same = one.engine == engine and one.plan.serve == serve  # as most are: hashing takes longer
+        if is_same or series_of(one) == series:
+            yield one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +153,13 @@ def _against_reference(case: _Case, probe: ReferenceProbe) -> LatencyVerdict:
 
 
 def _earlier_contrasts(case: _Case, probe: ReferenceProbe) -> list[Mapping[Key, LatencyContrast]]:
-    alike = ((r, reference_probe_of(r, probe)) for r in case.before)
-    known = (contrasts_of(p, r.plan.id) for r, p in alike if p is not None)
-    return [c for c in known if case.key in c and c[case.key].stderr > NO_SCATTER]
+    found: list[Mapping[Key, LatencyContrast]] = []
+    for record in case.before:
+        earlier = reference_probe_of(record, probe)
+        contrasts = {} if earlier is None else contrasts_of(earlier, record.plan.id)
+        if case.key in contrasts and contrasts[case.key].stderr > NO_SCATTER:
+            found.append(contrasts)
+    return found
 
 
 def _mean_quantile(sides: Sequence[FloatArray], quantile: float) -> float:

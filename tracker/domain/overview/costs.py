@@ -80,14 +80,19 @@ def with_cost_so_far(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalR
     """
     if asked_by(record.plan) is not Asked.REST or record.cost is None:
         return record
-    suite, own = record.plan.suite.name, identity_of(record.plan.checkpoint)
-    earlier = (
-        r.cost
-        for r in records
-        if r.plan.suite.name == suite and identity_of(r.plan.checkpoint) == own
-        if r.finished_at <= record.finished_at and r.plan.id != record.plan.id and r.cost is not None
-    )
-    return replace(record, cost=total([record.cost, *earlier]))
+    costs = [record.cost]
+    for other in records:
+        is_earlier = other.plan.id != record.plan.id and other.finished_at <= record.finished_at
+        if is_earlier and other.cost is not None and _asks_same(other, record):
+            costs.append(other.cost)
+    return replace(record, cost=total(costs))
+
+
+def _asks_same(one: EvalRecord, other: EvalRecord) -> bool:
+    """Return whether two records are of one suite and one checkpoint."""
+    if one.plan.suite.name != other.plan.suite.name:
+        return False
+    return identity_of(one.plan.checkpoint) == identity_of(other.plan.checkpoint)
 
 
 def cost_headline(costs: RunCosts) -> str:

@@ -54,7 +54,7 @@ Means = Mapping[SeriesKey, MeanSeries]
 def means_of(records: Iterable[EvalRecord]) -> Means:
     """Return all means of a run; of one step the newest import counts, in whatever order they come."""
     found: dict[SeriesKey, dict[int, Aggregate]] = {}
-    imported = [r for r in records if any(_has_mean(outcome) for outcome in r.outcomes)]
+    imported = [record for record in records if any(map(_has_mean, record.outcomes))]
     for record in sorted(imported, key=_order):
         for key, point in _points(record):
             found.setdefault(key, {})[record.plan.checkpoint.step] = point

@@ -1,6 +1,6 @@
 """Which samples of two results can be compared, and what differs when none can. Pure.
 
-pairing = pair(candidate, baseline)         # Pairing, or Unlike when they were not measured alike
+pairing = pair(candidate, baseline)         # None: they were not measured alike
 served_alike(plan_a, plan_b)                # False: another dtype, another engine, ...
 explain_difference(plan_a, plan_b, "sums")  # the settings that differ, in words
 """
@@ -43,18 +43,10 @@ class Pairing:
         return len(self.sample_ids) / self.planned if self.planned else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unlike:
-    """Two results that were not measured alike."""
-
-    candidate_fingerprint: str
-    baseline_fingerprint: str
-
-
-def pair(candidate: EvalResult, baseline: EvalResult) -> Pairing | Unlike:
-    """Pair two results of one benchmark by sample id; unlike fingerprints are never paired."""
+def pair(candidate: EvalResult, baseline: EvalResult) -> Pairing | None:
+    """Pair two results of one benchmark by sample id; None: they were not measured alike, which is never paired."""
     if candidate.fingerprint != baseline.fingerprint:
-        return Unlike(candidate_fingerprint=candidate.fingerprint, baseline_fingerprint=baseline.fingerprint)
+        return None
     now, before = sample_means(candidate), sample_means(baseline)
     common = [key for key in now if key in before]
     planned = {s.sample_id for s in candidate.samples} | {s.sample_id for s in baseline.samples}

@@ -50,9 +50,9 @@ class RunScores:
 
     def of(self, benchmark: str, suite: str | None = None) -> tuple[BenchmarkSeries, ...]:
         """Return the series of a benchmark, the one with the newest checkpoint last."""
-        found = [
-            s for s in self.series.values() if s.key.benchmark == benchmark and (suite is None or s.key.suite == suite)
-        ]
+        found = [series for series in self.series.values() if series.key.benchmark == benchmark]
+        if suite is not None:
+            found = [series for series in found if series.key.suite == suite]
         return tuple(sorted(found, key=lambda s: (s.steps[-1], s.finished_at[-1])))
 
     def benchmarks(self) -> tuple[str, ...]:

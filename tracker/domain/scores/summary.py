@@ -6,12 +6,13 @@ summary = summarise(result)     # summary.mean is None when nothing was scored
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from eval_jobs.records.imported import Aggregate
-from eval_jobs.types import EvalResult, SampleScore, SampleStatus
+from eval_jobs.types import EvalRecord, EvalResult, SampleScore, SampleStatus
 from tracker.domain.records.grouping import cluster_index
 from tracker.domain.scores.statistics import standard_error
 
@@ -79,6 +80,19 @@ def sample_means(result: EvalResult) -> dict[str, SampleMean]:
         key: SampleMean(score=math.fsum(values) / len(values), cluster_id=clusters[key])
         for key, values in scores.items()
     }
+
+
+def result_of(record: EvalRecord, benchmark: str) -> EvalResult | None:
+    """Return a record's result of a benchmark; None where there is none, or it failed."""
+    return next((result for result in record.results if result.benchmark == benchmark), None)
+
+
+def first_detail(samples: Iterable[SampleScore]) -> str:
+    """Return why the first sample without a score has none; empty: none says it."""
+    for sample in samples:
+        if sample.detail and not has_score(sample):
+            return sample.detail
+    return ""
 
 
 def has_score(sample: SampleScore) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from eval_jobs.types import EvalPlan, EvalRecord, EvalResult, Outcome, ProbeFailure, ProbeOutcome, ProbeResult
 from tracker.domain.calibration.noise import share_interval
 from tracker.domain.records.grouping import cluster_index
-from tracker.domain.scores.pairing import Unlike, pair
+from tracker.domain.scores.pairing import pair
 from tracker.domain.scores.statistics import FloatArray, IntArray, interval, paired_test, standard_error, t_quantile
 from tracker.domain.scores.summary import SampleMean, sample_means, summarise
 from tracker.domain.sweeps.types import Turn, TurnState
@@ -197,7 +197,7 @@ def _change(outcome: Outcome, first: Outcome | None) -> ScoreDifference | None:
         return None
     # A sweep asks in unlike ways on purpose, so that the settings may differ; the questions may not.
     pairing = pair(replace(outcome, fingerprint=first.fingerprint), first)
-    if isinstance(pairing, Unlike) or not pairing.sample_ids or pairing.common_fraction < MIN_COMMON:
+    if pairing is None or not pairing.sample_ids or pairing.common_fraction < MIN_COMMON:
         return None
     test = paired_test(pairing.candidate, pairing.baseline, pairing.clusters)
     low, high = interval(test.spread, LEVEL)

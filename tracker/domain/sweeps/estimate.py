@@ -134,17 +134,29 @@ def _is_alike(plan: EvalPlan, record: EvalRecord) -> bool:
 
 
 def _start_s(plan: EvalPlan, records: Iterable[EvalRecord]) -> float | None:
-    return max((r.cost.loading_s for r in records if r.cost is not None and _is_alike(plan, r)), default=None)
+    return max(_loadings_s(plan, records), default=None)
 
 
 def _loading_s(plan: EvalPlan, records: Iterable[EvalRecord]) -> float | None:
-    return _usual(r.cost.loading_s for r in records if r.cost is not None and _is_alike(plan, r))
+    return _usual(_loadings_s(plan, records))
+
+
+def _loadings_s(plan: EvalPlan, records: Iterable[EvalRecord]) -> Iterator[float]:
+    for record in records:
+        if record.cost is not None and _is_alike(plan, record):
+            yield record.cost.loading_s
 
 
 def _scoring_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) -> float | None:
-    whole = (r for r in records if r.plan.suite.part is None and not r.plan.calibration and _is_alike(plan, r))
-    results = (o for r in whole for o in r.results)
-    return _usual(o.duration_s for o in results if o.benchmark == benchmark)
+    return _usual(_scorings_s(plan, benchmark, records))
+
+
+def _scorings_s(plan: EvalPlan, benchmark: str, records: Iterable[EvalRecord]) -> Iterator[float]:
+    """Yield how long it took to ask the whole benchmark once."""
+    for record in records:
+        is_whole = record.plan.suite.part is None and not record.plan.calibration
+        if is_whole and _is_alike(plan, record):
+            yield from (result.duration_s for result in record.results if result.benchmark == benchmark)
 
 
 def _probing_s(plan: EvalPlan, load: ProbeLoad, records: Iterable[EvalRecord]) -> float | None:

@@ -37,8 +37,10 @@ def own_answer(plan: EvalPlan, records: Sequence[EvalRecord]) -> EvalRecord | No
 
 def is_whole(own: EvalRecord, plan: EvalPlan) -> bool:
     """Say whether every question of the plan was answered there: what failed then may be answered now."""
-    samples = (sample for result in _results(own, plan) for sample in result.samples)
-    return all(sample.status is not SampleStatus.ERROR for sample in samples)
+    for result in _results(own, plan):
+        if any(sample.status is SampleStatus.ERROR for sample in result.samples):
+            return False
+    return True
 
 
 def plan_without_scores(plan: EvalPlan) -> EvalPlan:

@@ -33,7 +33,10 @@ def points_of(rows: Iterable[object], *, up_to_step: int) -> tuple[CurvePoint, .
     A later row wins over an earlier one with the same step: a resumed trainer writes steps again. Rows without a step,
     values that are no number and steps beyond `up_to_step` are left out.
     """
-    values = {(name, step): value for step, row in _steps(rows) if step <= up_to_step for name, value in _values(row)}
+    values: dict[tuple[str, int], float] = {}
+    for step, row in _steps(rows):
+        if step <= up_to_step:
+            values |= {(name, step): value for name, value in _values(row)}
     keys = unique_keys(name for name, _ in values)
     points = (CurvePoint(key=PREFIX + keys[name], step=step, value=value) for (name, step), value in values.items())
     return tuple(sorted(points, key=lambda p: (p.step, p.key)))

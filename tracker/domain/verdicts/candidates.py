@@ -173,10 +173,10 @@ def steps_for_jitter(records: Iterable[EvalRecord]) -> frozenset[int]:
     """
     whole: dict[SeriesKey, set[int]] = {}
     for record in records:
-        results = [o for o in record.outcomes if isinstance(o, EvalResult) and not o.left_out]
+        results = [result for result in record.results if not result.left_out]
         for key in series_keys(record.plan, results):
             whole.setdefault(key, set()).add(record.plan.checkpoint.step)
-    return frozenset(step for steps in whole.values() for step in sorted(steps)[-_JITTER_CHECKPOINTS:])
+    return frozenset[int]().union(*(sorted(steps)[-_JITTER_CHECKPOINTS:] for steps in whole.values()))
 
 
 def thresholds_of(policy: Policy) -> Thresholds:

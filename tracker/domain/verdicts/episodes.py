@@ -5,7 +5,7 @@ One loss is one episode: people are notified when it opens and when it ends, not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -50,9 +50,9 @@ def counting(steps: Sequence[int], known: Sequence[Episode], acceptances: Sequen
 
     The checkpoints of a loss that is over do not, nor do those before a level that somebody accepted.
     """
-    candidate = steps[-1]
+    *earlier, candidate = steps
     start = max((a.from_step for a in acceptances if a.step <= candidate), default=steps[0])
-    return tuple(step == candidate or (step >= start and not any(_was_below(e, step) for e in known)) for step in steps)
+    return (*(step >= start and not _was_lost(known, step) for step in earlier), True)
 
 
 def is_forgotten(hypothesis: Hypothesis, back: int = 0) -> bool:
@@ -131,8 +131,9 @@ def _is_over(episode: Episode, step: int) -> bool:
     return episode.closed_step < step or (episode.closed_step == step and episode.closed_by is Closing.ACCEPTED)
 
 
-def _was_below(episode: Episode, step: int) -> bool:
-    return episode.last_step is not None and episode.onset_step <= step <= episode.last_step
+def _was_lost(known: Iterable[Episode], step: int) -> bool:
+    """Return whether a loss that is over lasted at `step`."""
+    return any(e.last_step is not None and e.onset_step <= step <= e.last_step for e in known)
 
 
 def _below_peak(hypothesis: Hypothesis, back: int) -> tuple[Evidence, ...]:

@@ -47,8 +47,10 @@ def findings_of(
         candidates: of the score, by benchmark; of screened ones nothing is found, a part of a part says too little.
         improved: benchmarks whose score improved; longer answers that score better are no loss.
     """
-    whole = [on_whole_checkpoints(c) for c in candidates.values() if not c.left_out]
-    found = [finding for c in whole if has_subsets(c.series) for finding in _of_subsets(context, c)]
+    found: list[Finding] = []
+    for candidate in candidates.values():
+        if has_subsets(candidate.series) and not candidate.left_out:
+            found += _of_subsets(context, on_whole_checkpoints(candidate))
     for measure in (Measure.OUTPUT_LENGTH, Measure.COMPLETENESS):
         found += (f for f in _of_behaviour(context, measure) if f.verdict.benchmark not in improved)
     return tuple(found)

@@ -32,7 +32,7 @@ from tracker.domain.regression.detector import Evidence, jitter_of
 from tracker.domain.regression.jitter import Jitter
 from tracker.domain.scores.pairing import differences_of
 from tracker.domain.scores.run_scores import RunScores
-from tracker.domain.scores.summary import ScoreSummary, has_score, summarise
+from tracker.domain.scores.summary import ScoreSummary, first_detail, summarise
 from tracker.domain.verdicts.aggregate_judge import judge_aggregates
 from tracker.domain.verdicts.candidates import (
     Candidate,
@@ -147,7 +147,7 @@ def _few_scores(result: EvalResult, summary: ScoreSummary, needed: float) -> Few
         errors=summary.error,
         unscored=summary.unscored,
         needed=needed,
-        detail=next((s.detail for s in result.samples if not has_score(s) and s.detail), ""),
+        detail=first_detail(result.samples),
     )
 
 
@@ -191,10 +191,8 @@ def _too_few_common(tests: Sequence[Evidence]) -> FewInCommon | FewSamples:
 
 def _measured_otherwise(context: JudgingContext, candidate: Candidate) -> EvalPlan | None:
     """Return the newest plan before the candidate whose results were measured in another way."""
-    others = [
-        s
-        for s in context.scores.of(candidate.subject.benchmark, candidate.subject.suite)
-        if s.key != candidate.series.key
-    ]
-    plans = [plan for s in others for plan in s.plans if plan.checkpoint.step < context.step]
+    plans: list[EvalPlan] = []
+    for series in context.scores.of(candidate.subject.benchmark, candidate.subject.suite):
+        if series.key != candidate.series.key:
+            plans += [plan for plan in series.plans if plan.checkpoint.step < context.step]
     return max(plans, key=lambda plan: plan.checkpoint.step, default=None)

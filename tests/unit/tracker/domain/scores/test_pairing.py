@@ -6,7 +6,7 @@ import pytest
 
 from eval_jobs.types import Generation
 from tests.unit.tracker.domain.making import plan_of, result_of, samples_of, suite_of
-from tracker.domain.scores.pairing import Pairing, Unlike, explain_difference, pair
+from tracker.domain.scores.pairing import Pairing, explain_difference, pair
 
 
 def paired(candidate: object, baseline: object) -> Pairing:
@@ -55,9 +55,7 @@ def test_clusters_come_from_the_candidate_and_only_where_they_group() -> None:
 
 
 def test_unlike_fingerprints_are_never_paired() -> None:
-    assert pair(result_of([1.0], fingerprint="a"), result_of([1.0], fingerprint="b")) == Unlike(
-        candidate_fingerprint="a", baseline_fingerprint="b"
-    )
+    assert pair(result_of([1.0], fingerprint="a"), result_of([1.0], fingerprint="b")) is None
 
 
 def test_nothing_planned_has_nothing_in_common() -> None:
