@@ -21,7 +21,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from eval_jobs.host.clock import SystemClock
-from eval_jobs.probe.client.priority import run_first
+from eval_jobs.host.cpu_placement import run_first
 from eval_jobs.probe.prober import LatencyProber
 from eval_jobs.serve.resident.vllm import VllmEngine
 from eval_jobs.types import Endpoint, Percentiles, ProbeLoad, ServeSpec

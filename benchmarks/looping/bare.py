@@ -19,9 +19,8 @@ from dataclasses import asdict, dataclass
 import aiohttp
 
 from benchmarks.looping.material import BENCHMARKS, Workload, questions
-from eval_jobs.host.cpu_placement import CLIENT_NICENESS, CpuAffinity, set_niceness, usable_cores
+from eval_jobs.host.cpu_placement import CLIENT_NICENESS, CpuAffinity, run_first, set_niceness, usable_cores
 from eval_jobs.probe.client.ask import Asker, Dialect
-from eval_jobs.probe.client.priority import run_first
 from eval_jobs.probe.client.prompts import word_prompt
 from eval_jobs.types import ProbeLoad
 

@@ -18,6 +18,7 @@ from eval_jobs.host import proc
 CLIENT_NICENESS = 5
 """Beyond the engine's: its server answers first and sends what waits, and answers are scored meanwhile."""
 MAX_NICENESS = 19
+NS = 1e-9
 
 
 class CpuAffinity:
@@ -84,6 +85,25 @@ def set_niceness(group: int, niceness: int) -> None:
         os.setpriority(os.PRIO_PGRP, group, niceness)
     with suppress(OSError):  # not every Linux has it, and not every container lets it be written
         Path(f"/proc/{group}/autogroup").write_text(f"{niceness}\n", encoding="ascii")
+
+
+def run_first() -> None:
+    """Ask to run before ordinary processes, where that is allowed (root, CAP_SYS_NICE); else do nothing.
+
+    A client that times answers must not measure its own wait for a CPU: where an engine spins on a machine with few
+    cores, a median TTFT of 12 ms then reads as 170 ms and TPOT as 0. A realtime class, because niceness counts only
+    among the processes of one session. The client needs little time.
+    """
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+
+
+def waited_for_cpu_s() -> float:
+    """Return how long this thread was ready to run and did not, since its start; 0 where the kernel does not say."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) * NS
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def usable_cores() -> frozenset[int]:

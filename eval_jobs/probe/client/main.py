@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eval_jobs.host.cpu_placement import run_first, waited_for_cpu_s
 from eval_jobs.host.secrets import masked
 from eval_jobs.probe.client.arrivals import arrivals_s
 from eval_jobs.probe.client.ask import (
@@ -30,7 +31,6 @@ from eval_jobs.probe.client.ask import (
     open_session,
     reason,
 )
-from eval_jobs.probe.client.priority import run_first, waited_for_cpu_s
 from eval_jobs.probe.client.prompts import LONG_WORDS, SHORT_WORDS, calibrate, word_prompt
 from eval_jobs.probe.latency import Measurement, Timeline
 from eval_jobs.probe.wire import REPLY, REQUEST, ClientReply, ClientRequest

@@ -1,19 +1,25 @@
-"""Puts a checkpoint into an engine that runs: wakes it, swaps its weights or loads the adapter."""
+"""Puts a checkpoint into an engine that runs: wakes it, swaps its weights or loads the adapter.
+
+An engine with adapters answers requests for its base too, and on a CPU such a request in one batch with an adapter's
+gets the adapter's answer. So nobody is ever told the base's name in such an engine, and a base that is a checkpoint
+itself is served by an engine that has no adapters at all.
+"""
 
 from __future__ import annotations
 
 import secrets
 
-from eval_jobs.errors import SwapRefused
+from eval_jobs.errors import SwapFailed, SwapRefused
 from eval_jobs.serve.process.control import post_to_engine
 from eval_jobs.serve.process.launch import KEPT_ADAPTERS
-from eval_jobs.serve.resident.adapters import load_adapter, unload_adapter
 from eval_jobs.serve.resident.loaded import Loaded, Resident, identity
 from eval_jobs.serve.resident.order import Order
 from eval_jobs.serve.resident.sleeping import DROP_WEIGHTS, wake, wake_cache, wake_weights
 from eval_jobs.serve.resident.strategy import STAY, SWAP, LoadStrategy
 from eval_jobs.serve.resident.swap import STEP_TIMEOUT_S, swap
 from eval_jobs.serve.weights.digest_check import DigestCheck
+
+UNLOAD_TIMEOUT_S = 30.0
 
 
 def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loaded:
@@ -31,6 +37,33 @@ def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loade
         _begin_afresh(resident.launch.port)
         return resident.loaded[identity(order.checkpoint)]
     return _swapped(resident, order, strategy) if strategy.method == SWAP else _adapter(resident, order, strategy)
+
+
+def load_adapter(port: int, name: str, folder: str, *, timeout_s: float) -> None:
+    """Load the adapter in `folder` under a name that the engine does not know yet.
+
+    Raises:
+        SwapRefused: it was not loaded; what the engine served before, it still does.
+        SwapFailed: it did not say.
+    """
+    reply = post_to_engine(port, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder}, timeout_s=timeout_s)
+    if not reply.status:
+        raise SwapFailed(f"the engine was asked to load an adapter: {reply.text}", hint="it is started anew")
+    if not reply.is_ok:
+        raise SwapRefused(
+            f"the engine does not take the adapter {folder} while it runs: {reply.text}", hint="it is started anew"
+        )
+
+
+def unload_adapter(port: int, name: str) -> None:
+    """Take an adapter out.
+
+    Raises:
+        SwapRefused: the engine keeps it.
+    """
+    reply = post_to_engine(port, "/v1/unload_lora_adapter", {"lora_name": name}, timeout_s=UNLOAD_TIMEOUT_S)
+    if not reply.is_ok:
+        raise SwapRefused(f"the engine does not let go of an adapter: {reply.text}", hint="it is started anew")
 
 
 # --- private

@@ -8,8 +8,8 @@ import pytest
 
 from eval_jobs.errors import SwapFailed, SwapRefused
 from eval_jobs.serve.resident import sleeping
-from eval_jobs.serve.resident.adapters import load_adapter, unload_adapter
 from eval_jobs.serve.resident.order import is_without_effect
+from eval_jobs.serve.resident.warm import load_adapter, unload_adapter
 
 
 @pytest.fixture
