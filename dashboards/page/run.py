@@ -184,7 +184,7 @@ def _write_run(project: Project, run_id: str, output: Path | None, *, with_check
     data = read_run(run_id, _sources(project), now=SystemClock().now())
     if run_id == project.config.run.name:
         data = replace(data, boards=newest_boards(project.sweep_store, [one.name for one in project.config.schedule]))
-    path = (output or project.state_dir / "reports" / report_file_name(run_id)).absolute()
+    path = (output or project.config.run.state_dir / "reports" / report_file_name(run_id)).absolute()
     if with_checkpoints:
         _write_checkpoints(project, data, path)
     view = build_view(data, pages_beside(path.parent, data.records))
@@ -195,7 +195,7 @@ def _write_run(project: Project, run_id: str, output: Path | None, *, with_check
 def _write_checkpoint(project: Project, report: Report, output: Path | None) -> Path:
     data = collect_checkpoint(report, _sources(project), now=SystemClock().now())
     checkpoint = data.record.plan.checkpoint
-    path = (output or project.state_dir / "reports" / checkpoint_file_name(checkpoint)).absolute()
+    path = (output or project.config.run.state_dir / "reports" / checkpoint_file_name(checkpoint)).absolute()
     run_page = report_file_name(checkpoint.run_id)
     if (path.parent / run_page).is_file():
         data = replace(data, run_page=run_page)

@@ -95,7 +95,7 @@ def test_a_check_of_ours_asks_for_the_process_that_the_service_runs(service: str
     arguments = SERVICES[service]["command"]
     assert asked["kind"] == arguments[0]
     if service == "watch":
-        assert asked["work_dir"] == Project(load_config(PROJECT / "docker/project/tracker.toml")).work_dir
+        assert asked["work_dir"] == Project(load_config(PROJECT / "docker/project/tracker.toml")).config.run.work_dir
     else:
         assert str(asked["work_dir"]) == arguments[arguments.index("--work-dir") + 1]
 
@@ -180,7 +180,7 @@ def test_the_project_is_one_that_can_be_watched_with_the_secrets_that_the_servic
         assert all(named.name in SERVICES[service]["secrets"] for service in services_)
     assert str(project.config.run.output_dir).startswith("/runs/")
     mounted = {v.split(":")[1] for v in SERVICES["watch"]["volumes"]}
-    assert {"/runs", "/project", str(project.state_dir)} <= mounted
+    assert {"/runs", "/project", str(project.config.run.state_dir)} <= mounted
     assert SERVICES["watch"]["volumes"] == SERVICES["worker"]["volumes"]
     assert tracking.uri == f"http://mlflow:{SERVICES['mlflow']['environment']['MLFLOW_PORT']}"
     assert f"mlflow:{SERVICES['mlflow']['environment']['MLFLOW_PORT']}" in (

@@ -27,7 +27,7 @@ def open_project(config_path: Path, *, is_polling: bool = False, is_in_order: bo
     if is_in_order:
         config = watching(config, backlog=Backlog.OLDEST)
     project = Project(config)
-    reap_orphans(project.work_dir)
+    reap_orphans(project.config.run.work_dir)
     return project
 
 

@@ -36,7 +36,7 @@ def evaluate_now(
     pinned = pin_named(project.config, checkpoint, run_id)
     if run_id is not None:  # one of our own pins is of another run
         pinned = replace(pinned, run_id=run_id)
-    tools = make_tools(project.work_dir)
+    tools = make_tools(project.config.run.work_dir)
     try:
         with project.pins.in_use(pinned), console.status("starting") as status:
             return evaluate_once(pinned, world, tools=tools, progress=lambda now: status.update(progress_text(now)))

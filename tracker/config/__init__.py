@@ -91,6 +91,11 @@ class Config(Section):
                 raise ValueError(f"sweep {schedule.name} asks for {unknown[0]!r}, and no [[benchmark]] is called so")
         return self
 
+    @property
+    def database_url(self) -> str:
+        """URL of the database of queue, history and outbox, without its password."""
+        return self.store.database or f"sqlite:///{self.run.state_dir / 'tracker.db'}"
+
     def to_suite(self, data_digests: dict[str, str]) -> Suite:
         """Return the suite; `data_digests` maps a benchmark's name to the hash of its local data."""
         benchmarks = (b.to_benchmark(data_digest=data_digests.get(b.resolved_name(), "")) for b in self.benchmark)

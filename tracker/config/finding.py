@@ -52,6 +52,16 @@ class RunSection(Section):
         return self.state_dir / "work"
 
     @property
+    def pins_dir(self) -> Path:
+        """Folder of our own holds on checkpoints."""
+        return self.state_dir / "pins"
+
+    @property
+    def samples_dir(self) -> Path:
+        """Folder of what was asked and answered."""
+        return self.state_dir / "samples"
+
+    @property
     def is_bucket(self) -> bool:
         """Whether checkpoints are uploaded to S3, and do not lie in a folder."""
         return self.output_dir.startswith(SCHEME) and not self.source

@@ -88,7 +88,7 @@ def pin_named(config: Config, checkpoint: str, run_id: str | None = None) -> Che
         CheckpointError: it is no complete checkpoint.
         ConfigError, StoreError: it cannot be read, or the pin cannot be written.
     """
-    pins_dir = pins_dir_of(config)
+    pins_dir = config.run.pins_dir
     held = held_at(checkpoint, pins_dir)
     return held or pin_at(config, checkpoint, run_id or run_id_of(config, checkpoint), pins_dir)
 
@@ -99,11 +99,6 @@ def run_id_of(config: Config, checkpoint: str) -> str:
     parent, output_dir = place.parent, PurePosixPath(config.run.output_dir)
     is_sub_folder = parent.parent == output_dir
     return f"{config.run.name}/{parent.name}" if is_sub_folder else config.run.name
-
-
-def pins_dir_of(config: Config) -> Path:
-    """Return the folder of our own holds on checkpoints."""
-    return config.run.state_dir / "pins"
 
 
 # --- private

@@ -12,8 +12,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest
 from eval_jobs.execute.launch.local import LocalWorkers
@@ -22,19 +21,19 @@ from eval_jobs.host.storage import write_error
 from eval_jobs.ports import Launcher
 from eval_jobs.queue.database_sql import Database, open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from eval_jobs.types import Checkpoint, Suite
+from eval_jobs.types import Suite
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.adapters.curves import TrainerCurves
 from tracker.adapters.database.lead_sql import SqlLead
-from tracker.adapters.database.lock_sql import Lock, named_lock
 from tracker.adapters.history.samples_place_sql import demand_samples
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.adapters.history.sweeps_sql import SqlSweeps
 from tracker.adapters.secrets import read_secret, take_out
 from tracker.adapters.tracking.no_tracking import NoTracking
-from tracker.config import FIRST, Config
+from tracker.config import Config
 from tracker.ports import Alerting, Lead, Notifier, Pins, Tracking
-from tracker.wiring.checkpoints import open_source, pin_at, pins_dir_of
+from tracker.wiring.checkpoints import open_source
+from tracker.wiring.measuring import measurement_of
 from tracker.wiring.mlflow import Mlflow
 from tracker.wiring.programs import serve_of, suite_with_versions
 from tracker.wiring.sweeps import sweeps_of
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from tracker.app.steps.alerting import AlertDispatcher
     from tracker.app.steps.collect import Keeping
     from tracker.app.steps.sweeps import SweepService
-    from tracker.app.world import MeasurementPlan, World
+    from tracker.app.world import World
     from tracker.domain.sweeps.types import Sweep
 
 
@@ -56,31 +55,6 @@ class Project:
     def __post_init__(self) -> None:
         """Take the secrets of channels out of what child processes inherit: their names do not tell that they are."""
         take_out(self.config.alerts.variables())
-
-    @property
-    def state_dir(self) -> Path:
-        """Folder of everything that the tracker keeps."""
-        return self.config.run.state_dir
-
-    @property
-    def pins_dir(self) -> Path:
-        """Folder of our own holds on checkpoints."""
-        return pins_dir_of(self.config)
-
-    @property
-    def work_dir(self) -> Path:
-        """Folder of the workers: logs, half-done evaluations, engine caches."""
-        return self.config.run.work_dir
-
-    @property
-    def samples_dir(self) -> Path:
-        """Folder of what was asked and answered."""
-        return self.state_dir / "samples"
-
-    @property
-    def database_url(self) -> str:
-        """URL of the database of queue, history and outbox, without its password."""
-        return self.config.store.database or f"sqlite:///{self.state_dir / 'tracker.db'}"
 
     @cached_property
     def database_password(self) -> str:
@@ -96,7 +70,7 @@ class Project:
     def database(self) -> Database:
         """The database of queue, history and outbox."""
         self.make_state_dir()
-        return open_database(self.database_url, password=self.database_password)
+        return open_database(self.config.database_url, password=self.database_password)
 
     @cached_property
     def mlflow(self) -> Mlflow:
@@ -111,7 +85,7 @@ class Project:
     @cached_property
     def history(self) -> SqlHistory:
         """All results and verdicts."""
-        return SqlHistory(self.database, self.samples_dir)
+        return SqlHistory(self.database, self.config.run.samples_dir)
 
     @cached_property
     def tracking(self) -> Tracking:
@@ -153,10 +127,6 @@ class Project:
         """Return the right to watch the run, not yet taken."""
         return SqlLead(self.database, self.config.run.name, self.config.run.output_dir)
 
-    def import_lock(self) -> Lock:
-        """Return the right to import into the run, not yet taken."""
-        return named_lock(self.database, f"import {self.config.run.name}")
-
     @cached_property
     def alerting(self) -> Alerting:
         """The outbox to the channels; what cannot be sent from this process waits for one that can."""
@@ -197,22 +167,6 @@ class Project:
                 check_benchmark(benchmark)
         return suite
 
-    def measurement(self) -> MeasurementPlan:
-        """Return what is measured at every checkpoint; a latency reference that is a folder is pinned.
-
-        Raises:
-            CheckpointError: that folder is no complete checkpoint.
-        """
-        from tracker.app.world import MeasurementPlan
-
-        return MeasurementPlan(
-            suites=(self.suite(),),
-            serve=serve_of(self.config),
-            loads=self.config.probe.to_loads(),
-            reference=self._reference(),
-            screening=self.config.suite.screen.to_screening(),
-        )
-
     def world(self) -> World:
         """Open everything that watching needs.
 
@@ -223,19 +177,19 @@ class Project:
         from tracker.app.world import QueueOrder, World
 
         world = World(
-            source=open_source(self.config, self.pins_dir),
+            source=open_source(self.config, self.config.run.pins_dir),
             curves=TrainerCurves(),
             queue=self.queue,
             history=self.history,
             tracking=self.tracking,
             dispatcher=self.dispatcher,
-            measurement=self.measurement(),
+            measurement=measurement_of(self.config, self.suite()),
             policy=self.config.to_policy(),
             keeping=self.keeping(),
             sweeps=self.sweep_service(),
             order=QueueOrder(backlog=self.config.watch.backlog, max_waiting=self.config.watch.max_waiting),
         )
-        demand_samples(self.database, self.samples_dir, self.config.run.name)
+        demand_samples(self.database, self.config.run.samples_dir, self.config.run.name)
         return world
 
     def keeping(self) -> Keeping:
@@ -256,12 +210,12 @@ class Project:
     @property
     def pins(self) -> Pins:
         """Our own holds on checkpoints."""
-        return FolderOfPins(self.pins_dir)
+        return FolderOfPins(self.config.run.pins_dir)
 
     def workers(self, count: int, *, on_news: Callable[[], None] = lambda: None) -> Launcher:
         """Return what starts workers on this machine; `on_news` is called, from a thread, at every record."""
-        password = self.database_password
-        return LocalWorkers(count, self.database_url, self.work_dir, password=password, on_news=on_news)
+        url, work_dir = self.config.database_url, self.config.run.work_dir
+        return LocalWorkers(count, url, work_dir, password=self.database_password, on_news=on_news)
 
     def make_state_dir(self) -> None:
         """Create the state folder.
@@ -270,20 +224,7 @@ class Project:
             DiskFull, StoreError: it cannot be created.
         """
         try:
-            self.work_dir.mkdir(parents=True, exist_ok=True)
+            self.config.run.work_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            what = f"the state folder {self.state_dir} cannot be created"
+            what = f"the state folder {self.config.run.state_dir} cannot be created"
             raise write_error(error, what, hint="choose another place with run.state_dir") from error
-
-    # --- private
-
-    def _reference(self) -> Checkpoint | Literal["first"] | None:
-        setting = self.config.probe.reference
-        if not setting or not self.config.probe.enabled:
-            return None
-        if setting == FIRST:
-            return "first"
-        self.make_state_dir()
-        # Apart from the pins of the run: what lies there is evaluated after a restart.
-        pins_dir = self.state_dir / "reference"
-        return pin_at(self.config, setting, self.config.run.name, pins_dir)

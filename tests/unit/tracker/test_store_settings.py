@@ -19,8 +19,8 @@ def project(folder: Path, store: str) -> Project:
 
 
 def test_the_database_is_a_file_in_the_state_folder_unless_it_is_named(tmp_path: Path) -> None:
-    assert project(tmp_path, "").database_url == f"sqlite:///{tmp_path}/.tracker/tracker.db"
-    assert project(tmp_path, SERVER).database_url == "postgresql+psycopg://me@host/runs"
+    assert project(tmp_path, "").config.database_url == f"sqlite:///{tmp_path}/.tracker/tracker.db"
+    assert project(tmp_path, SERVER).config.database_url == "postgresql+psycopg://me@host/runs"
 
 
 def test_a_password_comes_from_an_environment_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

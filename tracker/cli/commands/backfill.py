@@ -148,7 +148,7 @@ def _places(project: Project, asked: _Asked) -> tuple[CheckpointLocation, ...]:
     choice = _choice(asked.steps, asked.every)
     run, pattern = project.config.run, project.config.watch.pattern
     folder = Path(run.output_dir)
-    found = places_in(folder, run_name=run.name, pattern=pattern, skip=project.state_dir)
+    found = places_in(folder, run_name=run.name, pattern=pattern, skip=project.config.run.state_dir)
     ordered: list[CheckpointLocation] = []
     for run_id in dict.fromkeys(place.run_id for place in found):
         by_step = {place.step: place for place in found if place.run_id == run_id}

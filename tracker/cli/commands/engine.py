@@ -35,7 +35,7 @@ def status(*, work_dir: Path | None, config_path: Path, as_json: bool) -> None:
     A way is certified when a checkpoint that was put into a running engine answered fixed prompts as after a cold
     start, bit by bit. Refused ones are started cold, until somebody deletes the file that is named.
     """
-    found = engine_status(work_dir if work_dir is not None else open_project(config_path).work_dir)
+    found = engine_status(work_dir if work_dir is not None else open_project(config_path).config.run.work_dir)
     if as_json:
         click.echo(json_text(EngineStatus, found))
         return

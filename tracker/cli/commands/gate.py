@@ -171,7 +171,7 @@ def _is_of_run(project: Project, name: str) -> bool:
     if name.startswith(SCHEME):
         place, watched = PurePosixPath(name), PurePosixPath(output_dir)
     else:
-        if Path(name).absolute().is_relative_to(project.pins_dir.absolute()):
+        if Path(name).absolute().is_relative_to(project.config.run.pins_dir.absolute()):
             return True
         if Path(name).is_symlink():
             return False

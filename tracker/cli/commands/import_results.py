@@ -14,6 +14,7 @@ from rich.table import Table
 
 from eval_jobs.errors import BadData, StoreUnavailable
 from eval_jobs.host.clock import SystemClock
+from tracker.adapters.database.lock_sql import named_lock
 from tracker.adapters.result_files import ImportRequest, read_results
 from tracker.api.opening import open_project
 from tracker.app.commands.importing import JudgedImport, import_results, publish_all
@@ -83,7 +84,7 @@ def _project_of(project: Project, run_id: str | None) -> Project:
     run = project.config.run
     if run_id is None or run_id == run.name:
         return project
-    place = project.state_dir / IMPORTED / run_id
+    place = project.config.run.state_dir / IMPORTED / run_id
     run = run.model_copy(update={"name": checked_run_name(run_id), "output_dir": str(place.absolute())})
     return Project(project.config.model_copy(update={"run": run}))
 
@@ -96,7 +97,7 @@ def _take(
     Raises:
         StoreUnavailable: somebody else imports into the run.
     """
-    lock = project.import_lock()
+    lock = named_lock(project.database, f"import {project.config.run.name}")
     if not lock.take():
         raise StoreUnavailable(
             f"another import into {project.config.run.name} goes on", hint="call this again when it has ended"

@@ -19,4 +19,4 @@ def command(*, config_path: Path, port: int) -> int:
     project = open_project(config_path)
     project.make_state_dir()
     click.echo("starting the MLflow server (about 10 s) ...")
-    return serve_ui(project.mlflow.uri, project.state_dir / "mlartifacts", port, click.echo)
+    return serve_ui(project.mlflow.uri, project.config.run.state_dir / "mlartifacts", port, click.echo)

@@ -65,7 +65,7 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     display = WatchDisplay(console, project.config)
     lead = project.lead()
     try:
-        with display, SignOfLife(project.work_dir, "watch", SystemClock()) as sign:
+        with display, SignOfLife(project.config.run.work_dir, "watch", SystemClock()) as sign:
             session = _Session(
                 project=project, config_path=config_path, workers=workers, training_ended=training_ended, sign=sign
             )

@@ -62,7 +62,8 @@ class _Place:
 def _place_of(config_path: Path, work_dir: Path | None) -> _Place:
     project = open_project(config_path)
     project.make_state_dir()
-    return _Place(url=project.database_url, password=project.database_password, work_dir=work_dir or project.work_dir)
+    config = project.config
+    return _Place(url=config.database_url, password=project.database_password, work_dir=work_dir or config.run.work_dir)
 
 
 def _work(place: _Place) -> None:

@@ -13,9 +13,10 @@ from eval_jobs.types import Checkpoint
 from tests.records import forgetting_run
 from tests.tiny_model import write_checkpoint
 from tracker.api.opening import watching
-from tracker.app.world import QueueOrder
+from tracker.app.world import MeasurementPlan, QueueOrder
 from tracker.config import parse_config
 from tracker.wiring.checkpoints import pin_named, run_id_of
+from tracker.wiring.measuring import measurement_of
 from tracker.wiring.project import Project
 
 
@@ -25,9 +26,14 @@ def project(folder: Path, probe: str) -> Project:
     return Project(parse_config(text + probe, folder / "tracker.toml"))
 
 
+def measurement(folder: Path, probe: str) -> MeasurementPlan:
+    opened = project(folder, probe)
+    return measurement_of(opened.config, opened.suite())
+
+
 def test_a_reference_folder_is_pinned_apart_from_the_runs_own_checkpoints(tmp_path: Path) -> None:
     base = write_checkpoint(tmp_path / "base")
-    reference = project(tmp_path, 'reference = "base"').measurement().reference
+    reference = measurement(tmp_path, 'reference = "base"').reference
     assert isinstance(reference, Checkpoint)
     assert (reference.source_uri, reference.step) == (str(base), 0)
     assert Path(reference.uri).is_relative_to(tmp_path / ".tracker" / "reference")
@@ -36,7 +42,7 @@ def test_a_reference_folder_is_pinned_apart_from_the_runs_own_checkpoints(tmp_pa
 
 def test_naming_it_again_gives_the_same_pin(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "checkpoint-7")
-    first, second = (project(tmp_path, 'reference = "checkpoint-7"').measurement().reference for _ in range(2))
+    first, second = (measurement(tmp_path, 'reference = "checkpoint-7"').reference for _ in range(2))
     assert first == second
     assert isinstance(first, Checkpoint)
     assert first.step == 7
@@ -44,7 +50,7 @@ def test_naming_it_again_gives_the_same_pin(tmp_path: Path) -> None:
 
 def test_a_reference_that_is_not_there_is_said_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(CheckpointNotFound, match="base"):
-        project(tmp_path, 'reference = "base"').measurement()
+        measurement(tmp_path, 'reference = "base"')
 
 
 @pytest.mark.parametrize(
@@ -52,7 +58,7 @@ def test_a_reference_that_is_not_there_is_said_at_the_start(tmp_path: Path) -> N
     [("", None), ('reference = "first"', "first"), ('enabled = false\nreference = "first"', None)],
 )
 def test_without_a_folder_nothing_is_pinned(tmp_path: Path, probe: str, expected: str | None) -> None:
-    assert project(tmp_path, probe).measurement().reference == expected
+    assert measurement(tmp_path, probe).reference == expected
     assert not (tmp_path / ".tracker").exists()
 
 
