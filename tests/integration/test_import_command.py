@@ -16,6 +16,7 @@ from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.imported import bench, write_lm_eval
 from tests.requires import shared_data
 from tests.tiny_model import write_checkpoint
+from tracker.adapters.database.lock_sql import named_lock
 from tracker.adapters.result_files import ImportRequest, read_results
 from tracker.api.opening import open_project
 
@@ -161,7 +162,7 @@ def test_results_of_another_model_in_the_same_run_are_said(home: Path) -> None:
 
 def test_two_imports_into_one_run_come_one_after_the_other(home: Path) -> None:
     folder = write_run(home, samples=False)
-    lock = open_project(home / "tracker.toml").import_lock()
+    lock = named_lock(open_project(home / "tracker.toml").database, "import r")
     assert lock.take()
     said = tracker(home, "import", str(folder), code=4)
     assert "another import into r goes on" in said
