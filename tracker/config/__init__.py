@@ -20,7 +20,7 @@ from tracker.config.judging import PhaseSection, PolicySection, TrackingSection
 from tracker.config.keeping import KeepSection
 from tracker.config.measuring import FIRST, BenchmarkSection, ProbeSection, ServeSection, SuiteSection
 from tracker.config.reading import checked, read_text
-from tracker.config.section import Section, record_of
+from tracker.config.section import Section, named_twice, record_of
 from tracker.config.storing import StoreSection
 from tracker.config.sweeping import ScheduleSection
 from tracker.domain.checkpoints.buckets import SCHEME
@@ -52,10 +52,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _benchmark_names_are_unique(self) -> Config:
-        names = [b.resolved_name() for b in self.benchmark]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise ValueError(f"two benchmarks are called {twice[0]!r}: give one of them another `name`")
+        if twice := named_twice(b.resolved_name() for b in self.benchmark):
+            raise ValueError(f"two benchmarks are called {twice!r}: give one of them another `name`")
         return self
 
     @model_validator(mode="after")
@@ -82,9 +80,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _sweeps_can_be_told_apart_and_ask_for_what_is_there(self) -> Config:
-        names = [s.name for s in self.schedule]
-        if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"two sweeps are called {twice[0]!r}: give one of them another `name`")
+        if twice := named_twice(s.name for s in self.schedule):
+            raise ValueError(f"two sweeps are called {twice!r}: give one of them another `name`")
         known = tuple(b.resolved_name() for b in self.benchmark)
         for schedule in self.schedule:
             if unknown := schedule.unknown_benchmarks(known):

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from tracker.config.programs import Options, anchored_options, checked_name, program_of
-from tracker.config.section import Section, record_of, without_key
+from tracker.config.section import Section, named_twice, record_of, without_key
 from tracker.domain.records.alerts import Patience
 from tracker.domain.records.channels import ChannelKind, ChannelSettings, MailRoute, MailSecurity, SecretSource
 
@@ -62,6 +62,16 @@ class ChannelSection(Section):
     """Settings of a channel of another package; it takes no others."""
 
     @property
+    def is_mail(self) -> bool:
+        """Whether it sends mails."""
+        return self.kind is ChannelKind.EMAIL
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether a key or a password is named."""
+        return bool(self.secret_env) or self.secret_file is not None
+
+    @property
     def is_plugin(self) -> bool:
         """Whether another package brings it."""
         return not isinstance(self.kind, ChannelKind)
@@ -89,12 +99,14 @@ class ChannelSection(Section):
         return without_key(value, instead="name it with secret_env or secret_file, or the whole address with url_env")
 
     @model_validator(mode="after")
+    def _a_mail_has_no_address(self) -> ChannelSection:
+        if self.is_mail and (self.url or self.url_env or self.url_file):
+            raise ValueError("a channel by email has no url: set host, sender and recipients")
+        return self
+
+    @model_validator(mode="after")
     def _says_once_where_its_address_is(self) -> ChannelSection:
-        if self.is_plugin:
-            return self
-        if self.kind is ChannelKind.EMAIL:
-            if self.url or self.url_env or self.url_file:
-                raise ValueError("a channel by email has no url: set host, sender and recipients")
+        if self.is_plugin or self.is_mail:
             return self
         if self.url and self.kind not in _MAY_BE_PLAIN:
             raise ValueError(
@@ -111,23 +123,30 @@ class ChannelSection(Section):
     def _has_a_key_only_where_one_is_used(self) -> ChannelSection:
         if self.secret_env and self.secret_file is not None:
             raise ValueError("set secret_env or secret_file, not both")
-        has_secret = bool(self.secret_env) or self.secret_file is not None
-        if has_secret and self.kind not in _TAKES_A_SECRET:
+        if self.has_secret and self.kind not in _TAKES_A_SECRET:
             raise ValueError(f"{self.kind} signs nothing: leave secret_env and secret_file out")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_user_and_a_password_together(self) -> ChannelSection:
         if self.user and self.kind not in _TAKES_A_USER:
             raise ValueError(f"{self.kind} knows no user: leave it out")
-        if self.user and not has_secret:
+        if self.user and not self.has_secret:
             raise ValueError("user needs a password: name it with secret_env or secret_file")
-        if has_secret and self.kind is ChannelKind.EMAIL and not self.user:
+        if self.has_secret and self.is_mail and not self.user:
             raise ValueError("a password needs its user")
         return self
 
     @model_validator(mode="after")
     def _is_a_mail_or_has_nothing_of_one(self) -> ChannelSection:
-        given = [name for name in _OF_MAIL if name in self.model_fields_set]
-        if self.kind is not ChannelKind.EMAIL:
-            if given:
-                raise ValueError(f"{given[0]} is for a channel of the kind email: leave it out")
+        for name in _OF_MAIL:
+            if name in self.model_fields_set and not self.is_mail:
+                raise ValueError(f"{name} is for a channel of the kind email: leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _a_mail_has_all_that_it_needs(self) -> ChannelSection:
+        if not self.is_mail:
             return self
         missing = [name for name in ("host", "sender", "recipients") if not getattr(self, name)]
         if missing:
@@ -153,7 +172,7 @@ class ChannelSection(Section):
     def to_channel(self) -> ChannelSettings:
         """Return the record for opening it."""
         mail = None
-        if self.kind is ChannelKind.EMAIL:
+        if self.is_mail:
             mail = MailRoute(
                 host=self.host,
                 port=self.port or _PORTS[self.security],
@@ -193,10 +212,8 @@ class AlertsSection(Section, Patience):
     @field_validator("channel")
     @classmethod
     def _names_are_unique(cls, value: tuple[ChannelSection, ...]) -> tuple[ChannelSection, ...]:
-        names = [channel.name for channel in value]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two channels are called {twice[0]!r}: give one of them another name")
+        if twice := named_twice(channel.name for channel in value):
+            raise ValueError(f"two channels are called {twice!r}: give one of them another name")
         return value
 
     def anchored(self, folder: Path) -> AlertsSection:

@@ -20,7 +20,7 @@ from pydantic import Field, field_validator, model_validator
 from eval_jobs.errors import ConfigError
 from tracker.config.judging import PolicySection
 from tracker.config.reading import checked, read_text
-from tracker.config.section import Section, toml_key
+from tracker.config.section import Section, named_twice, toml_key
 from tracker.domain.gate.rules import QUANTILES, BenchmarkRule, GatePolicy, LatencyLimit
 from tracker.domain.records.types import LatencyMetric
 
@@ -117,9 +117,8 @@ class GateSection(Section):
     @model_validator(mode="after")
     def _no_time_has_two_limits(self) -> GateSection:
         times = [f"{one.quantile} of {one.metric} under the load {one.load}" for one in self.latency]
-        twice = sorted({time for time in times if times.count(time) > 1})
-        if twice:
-            raise ValueError(f"{twice[0]} has two limits: leave one of them out")
+        if twice := named_twice(times):
+            raise ValueError(f"{twice} has two limits: leave one of them out")
         return self
 
     @model_validator(mode="after")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import Field, fields
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -45,6 +47,12 @@ def without_key(url: str, *, instead: str) -> str:
     if has_key or _KEY_IN_QUERY.search(query):
         raise ValueError(f"there is a key or a password in it: leave it out, {instead}, and change it: it was seen")
     return url
+
+
+def named_twice(names: Iterable[str]) -> str | None:
+    """Return the first name, in the order of letters, that is there more than once."""
+    counted = Counter(names)
+    return min((name for name in counted if counted[name] > 1), default=None)
 
 
 class Section(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):

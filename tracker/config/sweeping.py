@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from eval_jobs.types import Benchmark, EngineKind, ProbeLoad, ServeSpec, Suite
 from tracker.config.measuring import BenchmarkSection
-from tracker.config.section import Section, without_key
+from tracker.config.section import Section, named_twice, record_of, without_key
 from tracker.domain.sweeps.cron import check_timetable
 from tracker.domain.sweeps.matrix import PROMPT, count_variants
 from tracker.domain.sweeps.selectors import FORMS, parse_selector
@@ -174,8 +175,7 @@ class ScheduleSection(Section):
             raise ValueError(f"sweep {self.name} measures nothing: name benchmarks, or loads in [schedule.load]")
         if self.asks_no_benchmark() and self.matrix.axes():
             raise ValueError(f"sweep {self.name} has a matrix and no benchmarks that it would change")
-        names = [one.name for one in self.endpoint]
-        if len(set(names)) < len(names):
+        if named_twice(one.name for one in self.endpoint):
             raise ValueError(f"sweep {self.name} has two endpoints of one name")
         return self
 
@@ -195,7 +195,7 @@ class ScheduleSection(Section):
 
     def timetable(self) -> Timetable:
         """Return the record of when it is due."""
-        return Timetable(cron=self.cron, time_zone=self.time_zone, missed=self.missed)
+        return record_of(Timetable, self)
 
     def anchored(self, folder: Path) -> ScheduleSection:
         """Return the same with paths relative to `folder`."""
@@ -214,24 +214,17 @@ class ScheduleSection(Section):
             serve: how checkpoints are served.
             own: the records of `[[schedule.benchmark]]`.
         """
-        chosen = self.benchmarks if self.benchmarks is not None or own else tuple(b.name for b in suite.benchmarks)
-        of_suite = (b for b in suite.benchmarks if b.name in (chosen or ()))
-        return Sweep(
-            name=self.name,
+        benchmarks = suite.benchmarks
+        if self.benchmarks is not None or own:
+            benchmarks = tuple(b for b in benchmarks if b.name in (self.benchmarks or ()))
+        return record_of(
+            Sweep,
+            self,
             timetable=self.timetable() if self.cron else None,
             checkpoints=tuple(parse_selector(text) for text in self.checkpoints),
             endpoints=tuple(one.to_other_model() for one in self.endpoint),
-            suite=Suite(
-                name=self.name,
-                benchmarks=(*of_suite, *own),
-                generation=suite.generation,
-                concurrency=suite.concurrency,
-                request_timeout_s=suite.request_timeout_s,
-            ),
+            suite=replace(suite, name=self.name, benchmarks=(*benchmarks, *own)),
             serve=serve,
             axes=self.matrix.axes(),
-            prompts=self.prompts,
             loads=self.load.to_loads(),
-            again=self.again,
-            max_evaluations=self.max_evaluations,
         )

@@ -23,22 +23,10 @@ PARENT_TAG = "mlflow.parentRunId"
 def send_sweep(client: MlflowClient, parent: TrackedRun, batch: SweepBatch, key: str) -> None:
     """Write `batch` as a run below `parent`; `key` is that of the training run."""
     run = _get_or_create(client, parent, batch, f"{key}-{batch.plan_id}")
-    digests = {d.name: d.digest for d in batch.datasets}
     client.log_inputs(run.info.run_id, datasets=[dataset_input(d) for d in batch.datasets])
     client.log_batch(
         run.info.run_id,
-        metrics=[
-            Metric(
-                m.key,
-                m.value,
-                m.timestamp_ms,
-                m.step,
-                dataset_name=m.dataset or None,
-                dataset_digest=digests.get(m.dataset),
-                run_id=run.info.run_id,
-            )
-            for m in batch.metrics
-        ],
+        metrics=_metrics(batch, run.info.run_id),
         params=[Param(name, value) for name, value in batch.params.items()],
         tags=[RunTag(name, value) for name, value in batch.tags.items()],
     )
@@ -47,6 +35,22 @@ def send_sweep(client: MlflowClient, parent: TrackedRun, batch: SweepBatch, key:
             client.delete_tag(run.info.run_id, tag)
     _upload(client, run.info.run_id, batch)
     client.set_terminated(run.info.run_id, "FINISHED", batch.ended_ms)
+
+
+def _metrics(batch: SweepBatch, run_id: str) -> list[Metric]:
+    digests = {d.name: d.digest for d in batch.datasets}
+    return [
+        Metric(
+            m.key,
+            m.value,
+            m.timestamp_ms,
+            m.step,
+            dataset_name=m.dataset or None,
+            dataset_digest=digests.get(m.dataset),
+            run_id=run_id,
+        )
+        for m in batch.metrics
+    ]
 
 
 def dataset_input(dataset: TrackedDataset) -> DatasetInput:

@@ -119,15 +119,8 @@ def _of_losses(report: Report) -> Iterator[Alert]:
         if episode.measure is Measure.OUTPUT_LENGTH:
             continue  # longer answers are shown; whether they are worse, the score says
         subject = _subject_of(episode)
-        shown = alert_subject_text(subject)
         verdict = verdicts.get((episode.benchmark, episode.subset, episode.measure))
         is_left = episode.closed_by is Closing.SUPERSEDED
-        if is_left:
-            message = f"{shown}: training went back to step {episode.closed_step}, before this loss was seen"
-        elif verdict is None:
-            message = f"{shown} is lost again: training went back to before its recovery"
-        else:
-            message = f"{shown} {verdict.word} at step {report.step}: {reason_text(verdict)}"
         yield Alert(
             fingerprint=_fingerprint_of(episode),
             run_id=report.run_id,
@@ -136,11 +129,19 @@ def _of_losses(report: Report) -> Iterator[Alert]:
             kind=AlertKind.LOSS,
             subject=subject,
             state=AlertState.FIRING if episode.closed_step is None else AlertState.RESOLVED,
-            message=message,
+            message=f"{alert_subject_text(subject)}{_what_became_of(episode, verdict, report.step)}",
             evidence=None if verdict is None else alert_evidence_of(verdict),
             command=("" if verdict is None else comparing(report, verdict)) or looking(report.run_id),
             raised_at=report.created_at,
         )
+
+
+def _what_became_of(episode: Episode, verdict: Verdict | None, step: int) -> str:
+    if episode.closed_by is Closing.SUPERSEDED:
+        return f": training went back to step {episode.closed_step}, before this loss was seen"
+    if verdict is None:
+        return " is lost again: training went back to before its recovery"
+    return f" {verdict.word} at step {step}: {reason_text(verdict)}"
 
 
 def _of_latency(report: Report) -> Iterator[Alert]:

@@ -30,7 +30,6 @@ from tracker.domain.checkpoints.listing import (
     Broken,
     Document,
     Facts,
-    FileFact,
     Listing,
     RawKind,
     has_lost_entry,
@@ -159,13 +158,21 @@ class _Layout:
 def _layout(listing: Listing, *, allow_pickle: bool) -> _Layout | NotYet | Rejected:
     """Decide which files are the weights."""
     names = listing.facts.names()
-    is_full = SINGLE in names or INDEX in names
-    is_whole = is_full or ADAPTER in names or any(_SHARD.match(name) for name in names)
-    raw = None if is_whole else find_raw(listing, allow_pickle=allow_pickle)
+    is_full = not names.isdisjoint((SINGLE, INDEX))
+    raw = None if _has_safetensors(names) else find_raw(listing, allow_pickle=allow_pickle)
     if raw is not None:
         return _of_raw(raw)
     if ADAPTER in names or (ADAPTER_CONFIG in names and not is_full):
         return _Layout(format=CheckpointFormat.LORA, weights=(ADAPTER,), config=ADAPTER_CONFIG)
+    return _of_full(listing) if is_full else _without_weights(listing.facts, names)
+
+
+def _has_safetensors(names: frozenset[str]) -> bool:
+    return not names.isdisjoint((SINGLE, INDEX, ADAPTER)) or any(_SHARD.match(name) for name in names)
+
+
+def _of_full(listing: Listing) -> _Layout | NotYet | Rejected:
+    names = listing.facts.names()
     if SINGLE in names and INDEX in names:
         return Rejected(
             code=CheckpointIncomplete.code,
@@ -174,9 +181,7 @@ def _layout(listing: Listing, *, allow_pickle: bool) -> _Layout | NotYet | Rejec
         )
     if SINGLE in names:
         return _Layout(format=CheckpointFormat.FULL, weights=(SINGLE,), config=CONFIG)
-    if INDEX in names:
-        return _sharded(listing)
-    return _without_weights(listing.facts, names)
+    return _sharded(listing)
 
 
 def _of_raw(raw: RawLayout | NotYet | Rejected) -> _Layout | NotYet | Rejected:
@@ -283,11 +288,8 @@ def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Finding:
 
 
 def _check_temporaries(listing: Listing, _: _Layout, __: Habits) -> Finding:
-    state = listing.facts.file(TRAINER_STATE)
-    for fact in listing.facts.files:
-        if is_temporary(fact.name) and not _is_leftover(fact, state):
-            return _not_yet(f"a temporary file is left: {fact.name}")
-    return None
+    name = _temporary(listing.facts)
+    return None if name is None else _not_yet(f"a temporary file is left: {name}")
 
 
 def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Finding:
@@ -327,7 +329,7 @@ _RULES: tuple[Callable[[Listing, _Layout, Habits], Finding], ...] = (
 
 def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
     state = listing.documents.get(TRAINER_STATE)
-    said = state.get("global_step") if isinstance(state, Mapping) else None
+    said = state if isinstance(state, Mapping) else {}
     config = _config(listing, layout)
     is_lora = layout.format is CheckpointFormat.LORA
     return Complete(
@@ -335,15 +337,20 @@ def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
         base_model=_base_model(config) if is_lora and isinstance(config, Mapping) else None,
         weights=layout.weights,
         held=_held(listing.facts, layout),
-        step=listing.step if listing.step is not None else said if isinstance(said, int) else 0,
+        step=_step_said(said) if listing.step is None else listing.step,
         ranks=len(_ranks(listing.facts)),
         has_trainer_state=state is not None,
         prompt=_is_prompt(listing.facts, layout, habits),
-        save_every=_save_every(state) if isinstance(state, Mapping) else None,
+        save_every=_save_every(said),
         raw=layout.raw.kind if layout.raw else None,
         raw_folder=layout.raw.folder if layout.raw else "",
         config_from="" if layout.config in listing.documents else listing.raw.config_from,
     )
+
+
+def _step_said(state: Document) -> int:
+    step = state.get("global_step")
+    return step if isinstance(step, int) else 0
 
 
 def _config(listing: Listing, layout: _Layout) -> Document | Broken | None:
@@ -352,21 +359,27 @@ def _config(listing: Listing, layout: _Layout) -> Document | Broken | None:
 
 
 def _is_prompt(facts: Facts, layout: _Layout, habits: Habits) -> bool:
-    state = facts.file(TRAINER_STATE)
-    if state is None or any(is_temporary(f.name) and not _is_leftover(f, state) for f in facts.files):
+    state, held = facts.file(TRAINER_STATE), set(_held(facts, layout))
+    if state is None or _temporary(facts) is not None or has_lost_entry(facts):
         return False
-    held = [facts.file(name) for name in _held(facts, layout)]
     # An older trainer_state.json beside newer weights: the step is being saved a second time.
-    if any(f is not None and f.mtime_ns > state.mtime_ns for f in held):
+    if any(f.mtime_ns > state.mtime_ns for f in facts.files if f.name in held):
         return False
     # With several ranks the others may come after trainer_state.json: only an earlier checkpoint tells how many.
     ranks = len(_ranks(facts))
-    return not has_lost_entry(facts) and ranks >= habits.ranks and (not ranks or habits.ranks > 0)
+    return ranks == 0 == habits.ranks or ranks >= habits.ranks > 0
 
 
-def _is_leftover(temporary: FileFact, state: FileFact | None) -> bool:
-    """Say whether a killed save left a file before the same step was saved again: the trainer's last file is newer."""
-    return state is not None and temporary.mtime_ns < state.mtime_ns
+def _temporary(facts: Facts) -> str | None:
+    """Return a file that is on its way to another name.
+
+    One that is older than the trainer's last file was left by a killed save, before the same step was saved again.
+    """
+    state = facts.file(TRAINER_STATE)
+    for fact in facts.files:
+        if is_temporary(fact.name) and (state is None or fact.mtime_ns >= state.mtime_ns):
+            return fact.name
+    return None
 
 
 def _held(facts: Facts, layout: _Layout) -> tuple[str, ...]:

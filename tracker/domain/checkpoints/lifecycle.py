@@ -52,8 +52,8 @@ class Step:
     """What its files say decides now: read them, and `Watchlist.note` them."""
     due: Pin | None = None
     """The hold is published: its source is changing, and the trainer had surely finished it."""
-    useless: Pin | None = None
-    """The hold is removed."""
+    useless: tuple[Pin, ...] = ()
+    """The hold, where it is to be removed."""
 
 
 def look_at(one: Watched, facts: Facts, now: datetime, *, is_full: bool = False) -> Step:
@@ -97,7 +97,7 @@ def _rewritten(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Step:
         return Step(after=after, is_read=True)
     if is_final(one, pin):
         return Step(after=after, is_read=True, due=pin)
-    return Step(after=after, is_read=True, useless=pin)
+    return Step(after=after, is_read=True, useless=(pin,))
 
 
 def _shrunk(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Step:
@@ -114,4 +114,4 @@ def _grown(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Step:
     if is_final(one, pin):
         return Step(after=replace(one, is_taken=True), due=pin)
     after = Watched(site=one.site, facts=facts, since=now, is_overwritten=one.is_overwritten)
-    return Step(after=after, is_read=True, useless=pin)
+    return Step(after=after, is_read=True, useless=(pin,))

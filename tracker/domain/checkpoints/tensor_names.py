@@ -9,6 +9,7 @@ An engine serves a checkpoint without its down_proj as if nothing were wrong, so
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -83,13 +84,11 @@ def absent_by_config(names: Collection[str], config: Document) -> tuple[str, ...
     kind, count = config.get("model_type"), config.get("num_hidden_layers", config.get("n_layer"))
     if kind not in _UNIFORM or not isinstance(count, int) or "quantization_config" in config:
         return ()
-    layers: dict[int, set[str]] = {layer: set() for layer in range(count)}
+    layers: defaultdict[int, set[str]] = defaultdict(set)
     stems: set[str] = set()
-    for name in names:
-        match = _LAYER.match(name)
-        if match is not None:
-            stems.add(match["stem"])
-            layers.setdefault(int(match["index"]), set()).add(match["rest"])
+    for match in filter(None, map(_LAYER.match, names)):
+        stems.add(match["stem"])
+        layers[int(match["index"])].add(match["rest"])
     if len(stems) != 1:
         return ()  # a model wrapped in another one has names of its own
     (stem,) = stems

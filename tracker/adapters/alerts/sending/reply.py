@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tracker.adapters.alerts.sending.posting import Reply, json_object, unknown_answer
 from tracker.adapters.alerts.sending.target import Target
@@ -46,11 +45,7 @@ class AcceptanceRule:
             ChannelUnreachable: it is too busy, or it was not the service that answered.
             ChannelRefused: it did not take it.
         """
-        answer = json_object(target, reply)
-        codes = [(answer[name], self._text(answer, text)) for name, text in self._fields if name in answer]
-        if not codes or not all(type(code) is int for code, _ in codes):
-            raise unknown_answer(target, reply)
-        code, text = next(((code, text) for code, text in codes if code != 0), codes[0])
+        code, text = self._code(target, reply)
         if code == 0:
             return target.harmless(text) or "ok"
         said = f"{code} {text}"
@@ -59,8 +54,14 @@ class AcceptanceRule:
         hint = next((hint for piece, hint in self._hints if piece in said.lower()), _otherwise)
         raise target.refused(said, hint=hint(target))
 
-    def _text(self, answer: dict[str, Any], name: str) -> str:
-        return str(answer.get(name, ""))
+    def _code(self, target: Target, reply: Reply) -> tuple[int, str]:
+        """Return the first code that is not 0 with its text, else the first one."""
+        answer = json_object(target, reply)
+        codes = [(answer[name], str(answer.get(text, ""))) for name, text in self._fields if name in answer]
+        if not codes or not all(type(code) is int for code, _ in codes):
+            raise unknown_answer(target, reply)
+        failed = [one for one in codes if one[0] != 0]
+        return (failed or codes)[0]
 
 
 def look_at_url(target: Target) -> str:

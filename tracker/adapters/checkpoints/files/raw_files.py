@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tracker.adapters.checkpoints.files.dcp_index import read_index, read_world_size
@@ -58,22 +58,17 @@ def read_raw(facts: Facts, config_from: str, read_document: ReadDocument) -> Raw
     torch_files = [f.name for f in facts.files if f.name.endswith((".bin", "_states.pt"))]
     if not torch_files and index is None:
         return RawFacts()
-    broken: dict[str, str] = {}
-    for name in torch_files:
-        why = _why_broken(folder / name)
-        if why:
-            broken[name] = why
+    broken = _broken(folder, torch_files)
     is_given, elsewhere = bool(config_from), Path(config_from or folder.parent)
-    usable = [name for name in (CONFIG, ADAPTER_CONFIG) if _may_use(elsewhere / name, is_given=is_given)]
     return RawFacts(
         folder=sub_folder,
-        world_size=_world_size(folder, [name for name in torch_files if name not in broken]),
+        world_size=_world_size(folder, sorted(set(torch_files) - broken.keys())),
         index=index,
         latest=_latest(folder / LATEST) if LATEST in names else "",
         broken=broken,
         config_from=str(elsewhere),
         is_given=is_given,
-        elsewhere={name: read_document(elsewhere / name) for name in usable},
+        elsewhere=_configurations(elsewhere, read_document, is_given=is_given),
     )
 
 
@@ -84,6 +79,16 @@ def model_files(folder: Path) -> Iterator[Path]:
 
 
 # --- private
+
+
+def _broken(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    found = {name: _why_broken(folder / name) for name in names}
+    return {name: why for name, why in found.items() if why}
+
+
+def _configurations(folder: Path, read_document: ReadDocument, *, is_given: bool) -> dict[str, Document | Broken]:
+    usable = [name for name in (CONFIG, ADAPTER_CONFIG) if _may_use(folder / name, is_given=is_given)]
+    return {name: read_document(folder / name) for name in usable}
 
 
 def _index(folder: Path, names: frozenset[str]) -> tuple[str, StateIndex | Broken | None]:

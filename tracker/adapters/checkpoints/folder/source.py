@@ -141,8 +141,7 @@ class FilesystemSource:
     def _watch(self) -> None:
         hints = None if self._options.polling else Hints(self._output_dir, self._hear)
         while not self._stopped.is_set():
-            # What was written before the events began is looked for at once.
-            is_notified = (hints is not None and hints.follow()) or self._hint.wait(self._pause_s())
+            is_notified = self._is_notified(hints)
             self._hint.clear()
             # Without a hint one look a second is enough, whoever has it: a call of `ready`, or this thread.
             if (is_notified or self._pause_s() <= PAUSE_S) and (self._sweep(self._clock.now()) or self._oversleeps()):
@@ -150,6 +149,11 @@ class FilesystemSource:
             self._stopped.wait(PAUSE_S)
         if hints is not None:
             hints.close()
+
+    def _is_notified(self, hints: Hints | None) -> bool:
+        # What was written before the events began is looked for at once.
+        is_new = hints is not None and hints.follow()
+        return is_new or self._hint.wait(self._pause_s())
 
     def _hear(self, path: str) -> None:
         if len(self._heard) > MAX_HEARD:

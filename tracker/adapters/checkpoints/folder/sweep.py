@@ -116,7 +116,7 @@ class Folders:
         config_from = self._options.config_from
         listing = read_listing(facts, place.step, config_from=config_from) if step.is_read else None
         complete = self.watchlist.note(step, listing)
-        remove_pins(() if step.useless is None else (step.useless,))
+        remove_pins(step.useless)
         return complete is not None and self._hold(place, facts, complete, is_copy=step.after.is_overwritten)
 
     def _hold(self, place: CheckpointLocation, facts: Facts, complete: Complete, *, is_copy: bool) -> bool:

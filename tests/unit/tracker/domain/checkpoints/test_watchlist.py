@@ -62,7 +62,7 @@ class World:
                 Place(step=step), self.facts(step), self.now, is_full=is_full, is_passed=is_passed
             )
             complete = self.watchlist.note(found, self.read(step) if found.is_read else None)
-            self.dropped += [] if found.useless is None else [step]
+            self.dropped += [pin.step for pin in found.useless]
             if complete is not None and not self.is_bucket:
                 self.hold(step, complete)
         self.dropped += [pin.step for pin in self.watchlist.keep({Place(step=s).uri for s in self.files}, self.now)]
