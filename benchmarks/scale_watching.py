@@ -9,7 +9,7 @@ from benchmarks.scale_data import write_training_output
 from eval_jobs.host.clock import SystemClock
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.app.daemon import TICK_S
-from tracker.domain.checkpoints.completeness import WatchOptions
+from tracker.domain.checkpoints.watching import WatchOptions
 
 FILES = 10
 """In each checkpoint folder."""

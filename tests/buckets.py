@@ -23,7 +23,7 @@ from tests.fakes.clock import FakeClock
 from tracker.adapters.checkpoints.bucket.client import Bucket
 from tracker.adapters.checkpoints.bucket.source import BucketSource
 from tracker.domain.checkpoints.buckets import S3Access, S3Location
-from tracker.domain.checkpoints.completeness import WatchOptions
+from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.records.types import Gap
 
 SETTLE_S, FIRST_S = 3.0, 30.0

@@ -8,8 +8,7 @@ from pathlib import Path
 from eval_jobs.types import Checkpoint
 from tests.fakes.clock import FakeClock
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
-from tracker.domain.checkpoints.completeness import WatchOptions
-from tracker.domain.checkpoints.watching import time_of_ns
+from tracker.domain.checkpoints.watching import WatchOptions, time_of_ns
 
 SETTLE_S = 3.0
 RESCAN_S = 10.0

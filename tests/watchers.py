@@ -11,7 +11,7 @@ from typing import Any
 from eval_jobs.errors import TrackerError
 from eval_jobs.host.clock import SystemClock
 from tracker.adapters.checkpoints.folder.source import FilesystemSource, pin_folder
-from tracker.domain.checkpoints.completeness import WatchOptions
+from tracker.domain.checkpoints.watching import WatchOptions
 
 CLOCK = SystemClock()
 OPTIONS = WatchOptions(settle_s=1.0, rescan_s=2.0)

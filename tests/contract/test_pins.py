@@ -12,7 +12,7 @@ from tests.fakes.clock import FakeClock
 from tracker.adapters.checkpoints.folder.source import FilesystemSource, pin_folder
 from tracker.adapters.checkpoints.pins.manifest import MANIFEST
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
-from tracker.domain.checkpoints.completeness import WatchOptions
+from tracker.domain.checkpoints.watching import WatchOptions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from tests.buckets import Uploads, open_source, s3_server
 from tests.fakes.clock import FakeClock
 from tests.fakes.source import FakeSource
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
-from tracker.domain.checkpoints.completeness import WatchOptions
+from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.records.types import Gap
 from tracker.ports import CheckpointSource
 

@@ -9,7 +9,7 @@ from typing import Any
 from eval_jobs.types import Checkpoint
 from tests.watchers import CLOCK, WRITING_EVENTS
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
-from tracker.domain.checkpoints.completeness import WatchOptions
+from tracker.domain.checkpoints.watching import WatchOptions
 
 STAND_IN = """#!{python}
 import json, pathlib, shutil, sys

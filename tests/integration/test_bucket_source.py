@@ -21,7 +21,7 @@ from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.adapters.checkpoints.pins.hold import MANIFEST
 from tracker.adapters.curves import TrainerCurves
 from tracker.domain.checkpoints import buckets
-from tracker.domain.checkpoints.completeness import WatchOptions
+from tracker.domain.checkpoints.watching import WatchOptions
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,10 @@ from tracker.adapters.checkpoints.folder.source import pin_folder
 from tracker.adapters.checkpoints.pins.hold import hold
 from tracker.adapters.checkpoints.pins.manifest import read_pin
 from tracker.cli.commands.init import command as init
-from tracker.domain.checkpoints.completeness import Complete, WatchOptions, assess
+from tracker.domain.checkpoints.completeness import Complete, assess
 from tracker.domain.checkpoints.listing import Listing
 from tracker.domain.checkpoints.pin import Pin
+from tracker.domain.checkpoints.watching import WatchOptions
 
 __all__ = ["states"]
 

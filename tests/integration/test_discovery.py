@@ -20,7 +20,7 @@ from tests.requires import PROJECT
 from tests.watchers import CLOCK, OPTIONS, look_and_leave, opened, watch_for_ever
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.adapters.curves import TrainerCurves
-from tracker.domain.checkpoints.completeness import WatchOptions
+from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.records.types import Gap
 
 PATIENCE_S = 120.0

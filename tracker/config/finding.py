@@ -12,7 +12,7 @@ from eval_jobs.records.program import Program
 from tracker.config.programs import Options, anchored_options, checked_name, program_of
 from tracker.config.section import Section, record_of
 from tracker.domain.checkpoints.buckets import SCHEME, S3Access, parse_location
-from tracker.domain.checkpoints.completeness import WatchOptions, WatchSettings
+from tracker.domain.checkpoints.watching import WatchOptions, WatchSettings
 
 
 class RunSection(Section):

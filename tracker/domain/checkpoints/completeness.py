@@ -14,9 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
-
-from pydantic import Field
 
 from eval_jobs.errors import CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe
 from eval_jobs.types import CheckpointFormat
@@ -40,7 +37,7 @@ from tracker.domain.checkpoints.raw_state import RawLayout, check_config, find_r
 from tracker.domain.checkpoints.unusable import NotYet, Rejected
 from tracker.domain.checkpoints.unusable import not_yet as _not_yet
 
-__all__ = ["Complete", "Habits", "NotYet", "Readiness", "Rejected", "WatchOptions", "assess"]
+__all__ = ["Complete", "Habits", "NotYet", "Readiness", "Rejected", "assess"]
 
 SERVED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
 """What is held besides the weights: configuration, tokenizer, chat template; never optimizer or random states."""
@@ -49,33 +46,6 @@ _RANK = re.compile(r"rng_state_([0-9]+)\.pth$")
 _SHARD = re.compile(r"(?:model|pytorch_model)-[0-9]+-of-[0-9]+\.safetensors$")
 _PICKLE = re.compile(r"(?:pytorch_model.*|adapter_model|model.*|consolidated.*)\.(?:bin|pt|pth|ckpt)$")
 _RESUME_STATE = re.compile(r"(?:optimizer.*|scheduler|scaler)\.(?:pt|bin)$|rng_state.*\.pth$")
-
-
-@dataclass(frozen=True, kw_only=True)
-class WatchSettings:
-    """What a person may set of how checkpoints are looked for."""
-
-    pattern: str = "checkpoint-*"
-    """Folder names of checkpoints; the number at the end is the step."""
-    settle_s: Annotated[float, Field(gt=0)] = 3.0
-    """How long files must stay unchanged, in seconds. Where trainer_state.json proves the end and file events told of
-    its writing, a tenth of a second is enough."""
-    rescan_s: Annotated[float, Field(gt=0)] = 10.0
-    """Seconds between two looks at the disk when no file event comes."""
-    polling: bool = False
-    """Do not rely on file events: needed on network file systems, which have none."""
-    allow_pickle: bool = False
-    """Unpickle weights (`.bin`, or a DeepSpeed state with classes of its own), which can run code."""
-    python: str = ""
-    """Interpreter with torch (and DeepSpeed) that puts sharded checkpoints together; default: the running one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WatchOptions(WatchSettings):
-    """How checkpoints are looked for."""
-
-    config_from: str = ""
-    """Folder with the config.json and tokenizer of checkpoints that hold none; empty: not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
+from typing import Annotated
+
+from pydantic import Field
 
 from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected
 from tracker.domain.checkpoints.listing import Facts, FileFact
@@ -25,6 +28,33 @@ NS_PER_S = 1_000_000_000
 
 STALLED_S = 600.0
 """After this long without any change an unfinished folder is called unfinished, even when nothing came after it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchSettings:
+    """What a person may set of how checkpoints are looked for."""
+
+    pattern: str = "checkpoint-*"
+    """Folder names of checkpoints; the number at the end is the step."""
+    settle_s: Annotated[float, Field(gt=0)] = 3.0
+    """How long files must stay unchanged, in seconds. Where trainer_state.json proves the end and file events told of
+    its writing, a tenth of a second is enough."""
+    rescan_s: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds between two looks at the disk when no file event comes."""
+    polling: bool = False
+    """Do not rely on file events: needed on network file systems, which have none."""
+    allow_pickle: bool = False
+    """Unpickle weights (`.bin`, or a DeepSpeed state with classes of its own), which can run code."""
+    python: str = ""
+    """Interpreter with torch (and DeepSpeed) that puts sharded checkpoints together; default: the running one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(WatchSettings):
+    """How checkpoints are looked for."""
+
+    config_from: str = ""
+    """Folder with the config.json and tokenizer of checkpoints that hold none; empty: not known."""
 
 
 class FileChange(StrEnum):

@@ -17,13 +17,13 @@ from datetime import datetime
 
 from eval_jobs.errors import CheckpointIncomplete
 from tracker.domain.checkpoints.buckets import PASSED_S, demand_whole_weights, patience_s
-from tracker.domain.checkpoints.completeness import Complete, Habits, Readiness, WatchOptions, assess
+from tracker.domain.checkpoints.completeness import Complete, Habits, Readiness, assess
 from tracker.domain.checkpoints.gaps import Gaps
 from tracker.domain.checkpoints.lifecycle import Step, Watched, is_final, look_at
 from tracker.domain.checkpoints.listing import Facts, Listing, Site
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.unusable import NotYet
-from tracker.domain.checkpoints.watching import Observation, gap_is_due, settles_in_s
+from tracker.domain.checkpoints.watching import Observation, WatchOptions, gap_is_due, settles_in_s
 
 Heard = Mapping[str, datetime]
 """Where checkpoints lie -> when the last file event came from there."""

@@ -16,8 +16,9 @@ from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.consolidate.consolidator import Consolidator
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.adapters.checkpoints.pins.hold import hold, publish, remove_folder, store_error
-from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, WatchOptions, assess
+from tracker.domain.checkpoints.completeness import Complete, NotYet, Rejected, assess
 from tracker.domain.checkpoints.listing import Facts, usual_step_of
+from tracker.domain.checkpoints.watching import WatchOptions
 
 _ERRORS: dict[str, type[CheckpointError]] = {
     error.code: error for error in (CheckpointIncomplete, CheckpointUnreadable, CheckpointUnsafe)

@@ -26,7 +26,7 @@ from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find
 from tracker.adapters.checkpoints.folder.sweep import Folders, remove_pins
 from tracker.adapters.checkpoints.pins.findings import Findings, SteadyClock, log_gaps
 from tracker.adapters.checkpoints.pins.recovery import find_pins
-from tracker.domain.checkpoints.completeness import WatchOptions
+from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.records.types import Gap
 
 __all__ = ["FilesystemSource", "FoundFolder", "FoundRun", "find_runs", "pin_folder"]

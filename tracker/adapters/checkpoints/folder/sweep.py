@@ -15,11 +15,12 @@ from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts
 from tracker.adapters.checkpoints.folder.outage import Outage
 from tracker.adapters.checkpoints.pins.findings import Complaints, log_gaps
 from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
-from tracker.domain.checkpoints.completeness import Complete, WatchOptions
+from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.lifecycle import Watched
 from tracker.domain.checkpoints.listing import Facts
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.unusable import not_yet
+from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.checkpoints.watchlist import Watchlist
 
 log = logging.getLogger(__name__)

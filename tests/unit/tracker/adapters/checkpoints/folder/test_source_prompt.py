@@ -8,8 +8,7 @@ from pathlib import Path
 from tests.fakes.clock import FakeClock
 from tests.trainer import save, save_model
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
-from tracker.domain.checkpoints.completeness import WatchOptions
-from tracker.domain.checkpoints.watching import PROMPT_S, time_of_ns
+from tracker.domain.checkpoints.watching import PROMPT_S, WatchOptions, time_of_ns
 
 SETTLE_S = 600.0
 """No test may wait for it by accident."""
