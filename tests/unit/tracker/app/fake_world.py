@@ -17,7 +17,8 @@ from tests.records import RecordedRun, forgetting_run
 from tracker.adapters.checkpoints.pins.store import FolderOfPins
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.steps.collect import Keeping
-from tracker.app.world import MeasurementPlan, QueueOrder, World
+from tracker.app.tick import tick
+from tracker.app.world import MeasurementPlan, QueueOrder, Tick, WatchState, World
 from tracker.domain.best.retention import KeepPolicy
 from tracker.domain.records.types import Policy
 
@@ -60,6 +61,10 @@ class FakeWorld:
                 policy=KeepPolicy(pins=1, samples=2),
             ),
         )
+
+    def tick(self, state: WatchState | None = None) -> Tick:
+        """Do one pass; without `state` it is the first one of a process."""
+        return tick(self.world(), state or WatchState(), self.clock.now())
 
     def work(self, at_most: int = 1000) -> int:
         """Do what a worker would: hand in the recorded results of waiting plans; return how many."""

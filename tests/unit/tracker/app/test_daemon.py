@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from datetime import datetime
+from typing import Self
 
 import pytest
 
@@ -31,7 +32,12 @@ class Watching:
         self.fakes.clock.advance(1.0)
         self.on_pass(len(self.passes))
 
-    def until(self, training_ended: Callable[[], bool], quiet_s: float = 5.0) -> None:
+    @property
+    def judged(self) -> list[int]:
+        """Steps that were judged, in order."""
+        return [report.step for passed in self.passes for report in passed.reports]
+
+    def until(self, training_ended: Callable[[], bool], quiet_s: float = 5.0) -> Self:
         watch(
             self.world,
             WatchState(),
@@ -40,6 +46,7 @@ class Watching:
             stop=StopRule(training_ended=training_ended, quiet_s=quiet_s),
             show=self.show,
         )
+        return self
 
 
 @pytest.mark.parametrize("works_from", [34, 38, 60])
@@ -55,7 +62,7 @@ def test_it_goes_on_while_the_training_runs_and_then_waits_for_the_last_checkpoi
 
     watching = Watching(fakes, on_pass)
     watching.until(lambda: len(watching.passes) >= 30)
-    assert [r.step for p in watching.passes for r in p.reports] == [last.step]
+    assert watching.judged == [last.step]
     # Five seconds after it came, in which another one might have come; nothing is waited for twice.
     assert max(34 + 5, works_from + 1) <= len(watching.passes) <= max(34 + 5, works_from) + 4
 
@@ -67,8 +74,7 @@ def test_it_does_not_end_while_the_storage_of_the_checkpoints_is_away() -> None:
     def on_pass(number: int) -> None:
         fakes.source.behind = number < 50
 
-    watching = Watching(fakes, on_pass)
-    watching.until(lambda: True)
+    watching = Watching(fakes, on_pass).until(lambda: True)
     assert 50 < len(watching.passes) < 60
 
 
@@ -80,8 +86,7 @@ def test_it_does_not_end_while_a_plan_waits() -> None:
         if number == 100:
             fakes.work()
 
-    watching = Watching(fakes, on_pass)
-    watching.until(lambda: True)
+    watching = Watching(fakes, on_pass).until(lambda: True)
     assert len(watching.passes) > 100
 
 
@@ -104,8 +109,7 @@ def test_a_plan_that_is_finished_behind_the_back_of_a_pass_is_judged_before_watc
     fakes = FakeWorld()
     fakes.tracking = LateHands(fakes.work)
     fakes.source.put(fakes.run.records[0].plan.checkpoint)
-    watching = Watching(fakes, lambda _: None)
-    watching.until(lambda: True)
+    watching = Watching(fakes, lambda _: None).until(lambda: True)
     reported = next(number for number, passed in enumerate(watching.passes) if passed.reports)
     assert reported == 40
     # What it shows may ask for more: another pass looks for that, and only then come the last ones.
@@ -113,8 +117,7 @@ def test_a_plan_that_is_finished_behind_the_back_of_a_pass_is_judged_before_watc
 
 
 def test_an_idle_folder_ends_after_the_quiet_time() -> None:
-    watching = Watching(FakeWorld(), lambda _: None)
-    watching.until(lambda: True, quiet_s=7.0)
+    watching = Watching(FakeWorld(), lambda _: None).until(lambda: True, quiet_s=7.0)
     assert len(watching.passes) == 10
 
 
@@ -132,14 +135,13 @@ def test_a_pass_that_took_long_is_not_taken_for_quiet_time() -> None:
 
     watching = Watching(fakes, on_pass)
     watching.until(lambda: len(watching.passes) >= 4, quiet_s=8.0)
-    assert [r.step for p in watching.passes for r in p.reports] == [last.step]
+    assert watching.judged == [last.step]
 
 
 def test_what_is_unfinished_when_the_training_has_ended_is_a_gap() -> None:
     fakes = FakeWorld(run=forgetting_run())
     fakes.source.unfinished = list(fakes.run.gaps)
-    watching = Watching(fakes, lambda _: None)
-    watching.until(lambda: True)
+    watching = Watching(fakes, lambda _: None).until(lambda: True)
     assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
     assert watching.passes[-1].gaps == fakes.run.gaps
     assert fakes.alerting.alerts
@@ -155,8 +157,7 @@ def test_what_the_tracking_store_has_not_taken_is_waited_for_but_not_for_ever(ba
         fakes.work()
         fakes.tracking.is_down = number < back_after
 
-    watching = Watching(fakes, on_pass)
-    watching.until(lambda: True)
+    watching = Watching(fakes, on_pass).until(lambda: True)
     assert watching.passes[-1].unsent == unsent
     assert len(watching.passes) < 20 + LAST_PASSES
 
@@ -178,10 +179,9 @@ def test_a_full_disk_is_waited_out_and_costs_no_checkpoint(caplog: pytest.LogCap
         fakes.work()
 
     fakes.queue = Full()
-    watching = Watching(fakes, on_pass)
-    watching.until(lambda: True, quiet_s=3.0)
+    watching = Watching(fakes, on_pass).until(lambda: True, quiet_s=3.0)
     assert len(refused) == 5
-    assert [r.step for p in watching.passes for r in p.reports] == [refused[0]]
+    assert watching.judged == [refused[0]]
     assert len([r for r in caplog.records if "no space is left" in r.message]) == 1
 
 
@@ -220,9 +220,8 @@ def test_a_database_that_is_away_is_said_once_whatever_its_words_and_once_when_i
     fakes = FakeWorld()
     fakes.queue = Faulty(**{method: [*map(away, range(4))]})
     fakes.source.put(fakes.run.records[0].plan.checkpoint)
-    watching = Watching(fakes, lambda _: _work_at(1, 1, fakes))
-    watching.until(lambda: True, quiet_s=3.0)
-    assert [r.step for p in watching.passes for r in p.reports] == [fakes.run.records[0].plan.checkpoint.step]
+    watching = Watching(fakes, lambda _: _work_at(1, 1, fakes)).until(lambda: True, quiet_s=3.0)
+    assert watching.judged == [fakes.run.records[0].plan.checkpoint.step]
     said = [r.message for r in caplog.records]
     assert len([m for m in said if "no answer" in m]) == 1
     assert said.count("the stores work again") == 1
@@ -257,9 +256,8 @@ def test_a_clock_that_is_set_neither_ends_the_watch_early_nor_keeps_it_for_hours
             fakes.source.put(last)
         fakes.work()
 
-    watching = Watching(fakes, on_pass)
-    watching.until(lambda: True, quiet_s=12.0)
-    assert [r.step for p in watching.passes for r in p.reports] == [last.step]
+    watching = Watching(fakes, on_pass).until(lambda: True, quiet_s=12.0)
+    assert watching.judged == [last.step]
     assert len(watching.passes) < 40
 
 
@@ -267,12 +265,10 @@ def test_a_failed_evaluation_is_tried_again_at_the_next_start() -> None:
     fakes = FakeWorld(run=forgetting_run())
     failed = next(r for r in fakes.run.records if any(isinstance(o, BenchmarkFailure) for o in r.outcomes))
     fakes.source.put(failed.plan.checkpoint)
-    first = Watching(fakes, lambda number: _work_at(5, number, fakes))
-    first.until(lambda: True)
-    assert [r.step for p in first.passes for r in p.reports] == [failed.plan.checkpoint.step]
-    second = Watching(fakes, lambda number: _work_at(5, number, fakes))
-    second.until(lambda: True)
-    assert [r.step for p in second.passes for r in p.reports] == [failed.plan.checkpoint.step]
+    first = Watching(fakes, lambda number: _work_at(5, number, fakes)).until(lambda: True)
+    assert first.judged == [failed.plan.checkpoint.step]
+    second = Watching(fakes, lambda number: _work_at(5, number, fakes)).until(lambda: True)
+    assert second.judged == [failed.plan.checkpoint.step]
 
 
 def _work_at(wanted: int, number: int, fakes: FakeWorld) -> None:

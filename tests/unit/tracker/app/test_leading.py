@@ -30,6 +30,12 @@ class ReleasesAfter(FakeClock):
             self._leading.release()
 
 
+def leading(folder: str = "/out") -> FakeLead:
+    lead = FakeLead(folder)
+    lead.take(NOW)
+    return lead
+
+
 def test_a_free_run_is_led_at_once() -> None:
     clock, shown = FakeClock(), list[Leader | None]()
     stand_by(FakeLead("/out"), "run", output_dir="/out", clock=clock, show=shown.append)
@@ -37,8 +43,7 @@ def test_a_free_run_is_led_at_once() -> None:
 
 
 def test_a_stand_by_says_who_leads_until_it_leads_itself() -> None:
-    first = FakeLead("/out")
-    first.take(NOW)
+    first = leading()
     second, shown = first.another("/out"), list[Leader | None]()
     leader = first.leader()
     stand_by(second, "run", output_dir="/out", clock=ReleasesAfter(3, first, second), show=shown.append)
@@ -48,8 +53,7 @@ def test_a_stand_by_says_who_leads_until_it_leads_itself() -> None:
 
 
 def test_a_stand_by_outlives_a_database_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
-    first = FakeLead("/out")
-    first.take(NOW)
+    first = leading()
     second = first.another("/out")
     clock = ReleasesAfter(6, first, second, away=range(2, 5))
     shown = list[Leader | None]()
@@ -66,16 +70,14 @@ def test_a_database_that_is_away_at_the_start_is_an_error() -> None:
 
 
 def test_a_run_that_is_watched_for_another_folder_is_refused() -> None:
-    first = FakeLead("/first")
-    first.take(NOW)
+    first = leading("/first")
     with pytest.raises(ConfigError, match="run sums is watched at /first by process") as raised:
         stand_by(first.another("/second"), "sums", output_dir="/second", clock=FakeClock(), show=lambda _: None)
     assert "run.name" in raised.value.hint
 
 
 def test_a_run_that_was_watched_for_another_folder_is_led_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    first = FakeLead("/first")
-    first.take(NOW)
+    first = leading("/first")
     first.release()
     stand_by(first.another("/second"), "sums", output_dir="/second", clock=FakeClock(), show=lambda _: None)
     assert "/first" in caplog.text
@@ -87,8 +89,7 @@ def test_checkpoints_are_told_while_this_process_leads() -> None:
 
 
 def test_nothing_is_told_when_another_process_leads() -> None:
-    first = FakeLead("/out")
-    first.take(NOW)
+    first = leading()
     with pytest.raises(LeadLost):
         LedSource(FakeSource(CHECKPOINT), first.another("/out")).ready(NOW)
 

@@ -38,19 +38,19 @@ def in_order() -> FakeWorld:
     fakes = FakeWorld()
     for record in fakes.run.records:
         fakes.source.put(record.plan.checkpoint)
-        tick(fakes.world(), WatchState(), fakes.clock.now())
+        fakes.tick()
         fakes.work()
-        tick(fakes.world(), WatchState(), fakes.clock.now())
+        fakes.tick()
     return fakes
 
 
 def newest_first(order: QueueOrder) -> FakeWorld:
     """Return a world in which one worker and one watcher take turns: the results arrive newest first."""
     fakes = fakes_with_all_found(order)
-    tick(fakes.world(), WatchState(), fakes.clock.now())
+    fakes.tick()
     while fakes.work(at_most=1):
         fakes.clock.advance(60)
-        tick(fakes.world(), WatchState(), fakes.clock.now())
+        fakes.tick()
     return fakes
 
 
@@ -66,7 +66,7 @@ def losses_told(fakes: FakeWorld) -> set[str]:
 def test_too_many_waiting_checkpoints_leave_the_first_and_the_newest() -> None:
     fakes = fakes_with_all_found()
     steps = steps_of(fakes)
-    passed = tick(fakes.world(), WatchState(), fakes.clock.now())
+    passed = fakes.tick()
     assert [gap.step for gap in passed.skipped] == steps[1:-2]
     assert {gap.code for gap in passed.skipped} == {"E-CKPT-SKIPPED"}
     assert passed.skipped[0].message == "3 newer checkpoints were waiting"
@@ -74,7 +74,7 @@ def test_too_many_waiting_checkpoints_leave_the_first_and_the_newest() -> None:
     assert fakes.history.gaps(fakes.run.run_id) == passed.skipped
     assert fakes.alerting.alerts == []
     assert fakes.work() == 3
-    assert [r.step for r in tick(fakes.world(), WatchState(), fakes.clock.now()).reports] == [steps[0], *steps[-2:]]
+    assert [r.step for r in fakes.tick().reports] == [steps[0], *steps[-2:]]
 
 
 def test_the_pinned_baseline_of_the_run_is_never_skipped() -> None:
@@ -88,9 +88,9 @@ def test_the_pinned_baseline_of_the_run_is_never_skipped() -> None:
 
 def test_a_restart_skips_nothing_twice_and_brings_nothing_back() -> None:
     fakes = fakes_with_all_found()
-    first = tick(fakes.world(), WatchState(), fakes.clock.now())
+    first = fakes.tick()
     fakes.source.start_again()
-    second = tick(fakes.world(), WatchState(), fakes.clock.now())
+    second = fakes.tick()
     assert second.skipped == ()
     assert fakes.history.gaps(fakes.run.run_id) == first.skipped
     assert fakes.work() == 3
@@ -98,13 +98,13 @@ def test_a_restart_skips_nothing_twice_and_brings_nothing_back() -> None:
 
 def test_another_backlog_evaluates_at_the_next_start_what_was_skipped() -> None:
     fakes = fakes_with_all_found()
-    tick(fakes.world(), WatchState(), fakes.clock.now())
+    fakes.tick()
     fakes.work()
     fakes.source.start_again()
     fakes.order = QueueOrder(backlog=Backlog.ALL)
-    tick(fakes.world(), WatchState(), fakes.clock.now())
+    fakes.tick()
     assert fakes.work() == len(fakes.run.records) - 3
-    tick(fakes.world(), WatchState(), fakes.clock.now())
+    fakes.tick()
     assert [report.step for report in fakes.history.reports(fakes.run.run_id)] == steps_of(fakes)
 
 
@@ -124,7 +124,7 @@ def tick_that_is_killed(killed: FakeWorld, survived: int) -> None:
     with pytest.raises(Killed):
         tick(cut(killed.world(), Fuse(survived)), WatchState(), killed.clock.now())
     killed.source.start_again()
-    tick(killed.world(), WatchState(), killed.clock.now())
+    killed.tick()
 
 
 def test_results_that_arrive_newest_first_end_in_the_verdicts_and_losses_of_a_run_in_order() -> None:
@@ -175,16 +175,16 @@ def test_a_checkpoint_of_a_branch_that_was_left_is_not_judged_again_with_the_new
     rewound = replace(early.plan.checkpoint, digest="f" * 64, ready_at=last.ready_at + timedelta(hours=1))
     for record in fakes.run.records:
         fakes.source.put(record.plan.checkpoint)
-    tick(fakes.world(), WatchState(), fakes.clock.now())
+    fakes.tick()
     fakes.work()
-    tick(fakes.world(), WatchState(), fakes.clock.now())
+    fakes.tick()
     before = fakes.history.reports(run.run_id)
     fakes.clock.advance(60)
     again = replace(early, plan=replace(early.plan, id="rewound", checkpoint=rewound))
     fakes.run = replace(run, records=(*fakes.run.records, again))
     fakes.queue.add(again.plan, now=fakes.clock.now())
     fakes.work()
-    tick(fakes.world(), WatchState(), fakes.clock.now())
+    fakes.tick()
     assert [r for r in fakes.history.reports(run.run_id) if r.plan_id != "rewound"] == list(before)
 
 
@@ -203,10 +203,10 @@ def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published(
 def _before_the_last_of(order: QueueOrder) -> FakeWorld:
     """Return a world in which the results of all but one of the late checkpoints were taken over."""
     fakes = fakes_with_all_found(order, forgetting_run(trouble=False, checkpoints=8))
-    tick(fakes.world(), WatchState(), fakes.clock.now())
+    fakes.tick()
     for _ in fakes.run.records[1:]:
         fakes.work(at_most=1)
-        tick(fakes.world(), WatchState(), fakes.clock.now())
+        fakes.tick()
     fakes.work()
     return fakes
 

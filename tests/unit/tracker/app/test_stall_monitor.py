@@ -41,18 +41,31 @@ def test_a_trainer_that_falls_silent_is_told_once_and_so_is_its_next_checkpoint(
     assert tower.history.open_alerts(RUN) == ()
 
 
-def test_from_few_checkpoints_nobody_can_say_what_is_usual() -> None:
-    tower = Tower()
-    saved(tower, 3)
-    tower.look(100_000)
-    assert tower.told() == []
-
-
-def test_checkpoints_that_were_copied_say_nothing_of_the_trainers_pace() -> None:
-    tower = Tower()
-    tower.look(10, *(checkpoint(number, every_s=0.5) for number in range(8)))
-    tower.look(100_000)
-    assert tower.told() == []
+def test_nobody_is_called_where_nothing_is_owed() -> None:
+    towers = {
+        "from few checkpoints nobody can say what is usual": Tower(),
+        "copied checkpoints say nothing of the trainer's pace": Tower(),
+        "it ended by its own word": Tower(last_step=400),
+        "its next checkpoint would come after its end": Tower(last_step=450),
+        "its process has ended": Tower(),
+        "switched off": Tower(patience=Patience(overdue_factor=0, stuck_after_s=0)),
+        "the settings say that workers wait": Tower(),
+    }
+    few, copied, *saving, waits = towers.values()
+    saved(few, 3)
+    copied.look(10, *(checkpoint(number, every_s=0.5) for number in range(8)))
+    for tower in saving:
+        saved(tower, 5)
+    *_, ended, switched_off = saving
+    ended.look(4 * EVERY_S + 1, is_training=False)
+    for at_s in (5000, 50_000, 1_000_000):
+        for tower in (few, copied, *saving[:2]):
+            tower.look(at_s)
+        ended.look(at_s, is_training=False)
+        switched_off.look(at_s, state=waiting(3))
+    for at_s in (0, 1000, 50_000):
+        waits.look(at_s, state=waiting(3, note="waits until 22:00"))
+    assert {why: tower.told() for why, tower in towers.items() if tower.told()} == {}
 
 
 def test_a_run_that_saves_fast_is_not_called_late_within_minutes() -> None:
@@ -63,16 +76,6 @@ def test_a_run_that_saves_fast_is_not_called_late_within_minutes() -> None:
     assert tower.told() == []
     tower.look(140 + 601)
     assert tower.told() == [(AlertKind.OVERDUE, FIRING, 700)]
-
-
-def test_a_training_that_has_ended_owes_no_checkpoint() -> None:
-    by_exit, by_its_word = Tower(), Tower(last_step=400)
-    for tower in (by_exit, by_its_word):
-        saved(tower, 5)
-    by_exit.look(4 * EVERY_S + 1, is_training=False)
-    by_exit.look(100_000, is_training=False)
-    by_its_word.look(100_000)
-    assert by_exit.told() == by_its_word.told() == []
 
 
 def test_the_end_of_the_training_ends_the_alert() -> None:
@@ -131,13 +134,6 @@ def test_what_was_silent_before_anybody_watched_is_no_news() -> None:
     assert ended.told() == [(AlertKind.OVERDUE, FIRING, 900)]  # somebody did
 
 
-def test_a_training_whose_next_checkpoint_would_come_after_its_end_owes_none() -> None:
-    tower = Tower(last_step=450)
-    saved(tower, 5)
-    tower.look(100_000)
-    assert tower.told() == []
-
-
 def test_a_run_that_ended_is_not_called_late_while_a_slower_one_goes_on_beside_it() -> None:
     tower = Tower()
     ended, slow = f"{RUN}/a", f"{RUN}/b"
@@ -189,14 +185,6 @@ def test_an_alert_of_an_earlier_process_lasts_until_a_checkpoint_comes() -> None
     assert tower.told()[1:] == [(AlertKind.OVERDUE, RESOLVED, 400)]
 
 
-def test_nobody_is_called_where_that_is_switched_off() -> None:
-    tower = Tower(patience=Patience(overdue_factor=0, stuck_after_s=0))
-    saved(tower, 5)
-    for second in (5000, 100_000):
-        tower.look(second, state=waiting(3))
-    assert tower.told() == []
-
-
 def test_evaluations_that_nobody_works_on_are_told_until_one_is_finished() -> None:
     tower = Tower()
     tower.look(0, state=waiting(3))
@@ -212,13 +200,6 @@ def test_evaluations_that_nobody_works_on_are_told_until_one_is_finished() -> No
     assert len(tower.told()) == 1
     tower.look(5100, state=waiting(3), reports=(report("p"),))
     assert tower.told()[1:] == [(AlertKind.STUCK, RESOLVED, 300)]
-
-
-def test_a_worker_that_waits_because_the_settings_say_so_is_not_stuck() -> None:
-    tower = Tower()
-    for second in (0, 1000, 50_000):
-        tower.look(second, state=waiting(3, note="waits until 22:00"))
-    assert tower.told() == []
 
 
 def test_a_sweep_that_waits_for_a_worker_is_not_stuck() -> None:

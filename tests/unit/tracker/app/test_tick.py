@@ -79,7 +79,7 @@ def test_a_second_pass_over_the_same_world_changes_nothing() -> None:
     fakes = FakeWorld()
     run_through(fakes)
     told, sent = list(fakes.alerting.alerts), list(fakes.tracking.records)
-    passed = tick(fakes.world(), WatchState(), fakes.clock.now())
+    passed = fakes.tick()
     assert (passed.checkpoints, passed.gaps, passed.reports, passed.unsent) == ((), (), (), 0)
     assert (fakes.alerting.alerts, fakes.tracking.records) == (told, sent)
 
@@ -99,7 +99,7 @@ def test_a_bug_at_one_record_is_said_once_and_the_others_are_judged(caplog: pyte
     assert judged == {record.plan.id for record in fakes.run.records[:4]} - {bad}
     assert caplog.text.count("could not be judged: ZeroDivisionError: a bug") == 1
     history.bad = ""
-    tick(fakes.world(), WatchState(), fakes.clock.now())  # the next start, with the bug mended
+    fakes.tick()  # the next start, with the bug mended
     assert bad in {report.plan_id for report in fakes.history.reports(fakes.run.run_id)}
     assert fakes.queue.finished() == ()
 
@@ -120,7 +120,7 @@ def test_a_gap_is_told_once() -> None:
     for gap in fakes.run.gaps:
         fakes.source.put_gap(gap)
     for _ in range(3):
-        tick(fakes.world(), WatchState(), fakes.clock.now())
+        fakes.tick()
     assert len(fakes.alerting.alerts) == len(fakes.run.gaps) > 0
     assert fakes.history.gaps(fakes.run.run_id) == fakes.run.gaps
 
@@ -130,7 +130,7 @@ def test_a_gap_that_was_remembered_by_a_killed_process_is_told_by_the_next_one()
     for gap in fakes.run.gaps:
         fakes.source.put_gap(gap)
         fakes.history.append_gap(gap)
-    passes = [tick(fakes.world(), WatchState(), fakes.clock.now()) for _ in range(3)]
+    passes = [fakes.tick() for _ in range(3)]
     assert len(fakes.alerting.alerts) == len(fakes.run.gaps) > 0
     assert [passed.gaps for passed in passes] == [(), (), ()]
 
@@ -176,9 +176,9 @@ def test_while_the_store_is_down_results_wait_and_arrive_later() -> None:
     fakes = FakeWorld()
     fakes.tracking.is_down = True
     run_through(fakes)
-    assert tick(fakes.world(), WatchState(), fakes.clock.now()).unsent > 0
+    assert fakes.tick().unsent > 0
     fakes.tracking.is_down = False
-    assert tick(fakes.world(), WatchState(), fakes.clock.now()).unsent == 0
+    assert fakes.tick().unsent == 0
     assert len(fakes.tracking.records) == len(fakes.run.records)
 
 

@@ -18,6 +18,7 @@ from eval_jobs.types import Benchmark, Checkpoint, Cost, Endpoint, EngineInfo, E
 from tests.fakes.engine import FakeEngine
 from tests.fakes.evaluator import FakeEvaluator
 from tests.fakes.prober import FakeProber
+from tests.killing import Killed
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.calibrate import calibration_estimate, next_calibration, run_calibration
 from tracker.app.steps.conclude import CalibrationContext
@@ -32,10 +33,6 @@ INFO = EngineInfo(name="fake", version="1", load_method="cold", load_s=0.5, log=
 ENDPOINT = Endpoint(base_url="http://127.0.0.1:1/v1", model="m", api_key_env="", info=INFO)
 
 Answer = Callable[[str], str]
-
-
-class Killed(BaseException):
-    """As if the process were gone."""
 
 
 class Flipping:

@@ -63,6 +63,11 @@ def of_kind(items: tuple[StoredItem, ...], kind: str) -> dict[int, bool]:
     return {item.choice.checkpoint.step: item.is_given_up for item in items if item.kind == kind}
 
 
+def gap(step: int, code: str) -> Gap:
+    now = FakeClock().now()
+    return Gap(run_id=RUN.run_id, step=step, source_uri="", code=code, message="", hint="", seen_at=now)
+
+
 def test_the_last_the_first_and_the_best_are_kept(keep: Keep) -> None:
     keeping = keep(pins=2)
     best = _best(keeping)
@@ -94,47 +99,24 @@ def test_the_baseline_is_always_kept(keep: Keep) -> None:
     assert STEPS[1] in kept_pins(with_it)
 
 
-def test_what_is_not_measured_yet_is_kept(keep: Keep) -> None:
-    keeping = keep(measured=2, pins=1)
-    collect(keeping)
-    assert kept_pins(keeping) == STEPS
-
-
-def test_what_was_found_and_not_even_planned_is_kept(keep: Keep) -> None:
-    keeping = replace(keep(measured=2, pins=1), queue=FakeQueue())
-    collect(keeping)
-    assert kept_pins(keeping) == STEPS
+def test_what_is_not_measured_yet_or_not_even_planned_is_kept(keep: Keep) -> None:
+    planned = keep(measured=2, pins=1)
+    for keeping in (planned, replace(planned, queue=FakeQueue())):
+        collect(keeping)
+        assert kept_pins(keeping) == STEPS
 
 
 def test_what_was_skipped_counts_against_the_budget(keep: Keep) -> None:
     keeping = replace(keep(measured=1, pins=1), queue=FakeQueue())
     for step in STEPS[1:-1]:
-        gap = Gap(
-            run_id=RUN.run_id,
-            step=step,
-            source_uri="",
-            code=CheckpointSkipped.code,
-            message="",
-            hint="",
-            seen_at=FakeClock().now(),
-        )
-        keeping.gaps.append_gap(gap)
+        keeping.gaps.append_gap(gap(step, CheckpointSkipped.code))
     collect(keeping)
     assert kept_pins(keeping) == [STEPS[0], STEPS[-1]]
 
 
 def test_what_could_not_be_taken_at_first_and_was_found_then_is_kept(keep: Keep) -> None:
     keeping = replace(keep(measured=1, pins=1), queue=FakeQueue())
-    gap = Gap(
-        run_id=RUN.run_id,
-        step=STEPS[1],
-        source_uri="",
-        code=CheckpointIncomplete.code,
-        message="",
-        hint="",
-        seen_at=FakeClock().now(),
-    )
-    keeping.gaps.append_gap(gap)
+    keeping.gaps.append_gap(gap(STEPS[1], CheckpointIncomplete.code))
     collect(keeping)
     assert STEPS[1] in kept_pins(keeping)
 
