@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from eval_jobs.types import Checkpoint, CheckpointFormat
+from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.fakes.curves import FakeCurves
+from tests.records import checkpoint_of
 from tracker.adapters.curves import TrainerCurves
 from tracker.domain.records.types import CurvePoint
 from tracker.ports import CurveReader
@@ -31,15 +32,7 @@ def reader(request: pytest.FixtureRequest, tmp_path: Path) -> CurveReader:
 
 def checkpoint(tmp_path: Path, step: int) -> Checkpoint:
     folder = str(tmp_path / f"checkpoint-{step}")
-    return Checkpoint(
-        run_id="run",
-        step=step,
-        uri=folder,
-        source_uri=folder,
-        format=CheckpointFormat.FULL,
-        digest="d",
-        ready_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
+    return replace(checkpoint_of("run", step), uri=folder, source_uri=folder)
 
 
 def test_points_are_ordered_finite_and_unique(reader: CurveReader, tmp_path: Path) -> None:

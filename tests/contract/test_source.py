@@ -9,11 +9,12 @@ from typing import Protocol
 
 import pytest
 
-from eval_jobs.types import Checkpoint, CheckpointFormat
+from eval_jobs.types import Checkpoint
 from tests import trainer
 from tests.buckets import Uploads, open_source, s3_server
 from tests.fakes.clock import FakeClock
 from tests.fakes.source import FakeSource
+from tests.records import checkpoint_of
 from tracker.adapters.checkpoints.folder.source import FilesystemSource
 from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.records.types import Gap
@@ -53,15 +54,7 @@ class InMemory:
     def save(self, step: int, *, seed: int) -> None:
         pin = self._folder / f"{step}-{seed}"
         pin.mkdir(exist_ok=True)
-        checkpoint = Checkpoint(
-            run_id="run",
-            step=step,
-            uri=str(pin),
-            source_uri=f"/out/checkpoint-{step}",
-            format=CheckpointFormat.FULL,
-            digest=f"{step}-{seed}",
-            ready_at=self.now,
-        )
+        checkpoint = replace(checkpoint_of("run", step), uri=str(pin), digest=f"{step}-{seed}", ready_at=self.now)
         self._checkpoints.append(checkpoint)
         self.source.put(checkpoint)
 

@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,8 +29,6 @@ from eval_jobs.queue.sql_queue import SqlQueue
 from eval_jobs.records.progress import progress_text
 from eval_jobs.types import (
     Benchmark,
-    Checkpoint,
-    CheckpointFormat,
     EngineKind,
     EvalPlan,
     EvalResult,
@@ -41,6 +40,7 @@ from eval_jobs.types import (
     Suite,
 )
 from tests.fakes.openai_server import Fault, OpenAIServer, Reply, Request
+from tests.records import checkpoint_of
 
 SAMPLES = 12
 ANSWERED_BEFORE_THE_KILL = 5
@@ -127,15 +127,7 @@ def plan_of(folder: Path, server: OpenAIServer) -> EvalPlan:
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     benchmark = Benchmark(name="sums", adapter="exact", data=str(data), data_digest=read_data_digest(data))
     suite = Suite(name="s", benchmarks=(benchmark,), generation=Generation(max_tokens=8), concurrency=1)
-    checkpoint = Checkpoint(
-        run_id="run",
-        step=100,
-        uri=str(folder),
-        source_uri=str(folder),
-        format=CheckpointFormat.FULL,
-        digest="d" * 64,
-        ready_at=NOW,
-    )
+    checkpoint = replace(checkpoint_of("run", 100), uri=str(folder), source_uri=str(folder), ready_at=NOW)
     serve = ServeSpec(engine=EngineKind.REMOTE, base_url=server.base_url, model="fake")
     load = ProbeLoad(requests=4, concurrency=2, input_tokens=8, output_tokens=3, warmup_requests=1)
     return make_plan(checkpoint, suite, serve, (load,))

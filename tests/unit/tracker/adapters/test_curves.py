@@ -1,10 +1,11 @@
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from eval_jobs.types import Checkpoint, CheckpointFormat
+from eval_jobs.types import Checkpoint
+from tests.records import checkpoint_of
 from tests.requires import shared_data
 from tracker.adapters.curves import TrainerCurves
 from tracker.domain.records.types import CurvePoint
@@ -25,14 +26,10 @@ def checkpoint(tmp_path: Path, step: int) -> Checkpoint:
     """Return a checkpoint whose pin and trainer's folder lie in `tmp_path`."""
     for folder in (tmp_path / "pin", tmp_path / "out"):
         folder.mkdir(exist_ok=True)
-    return Checkpoint(
-        run_id="run",
-        step=step,
+    return replace(
+        checkpoint_of("run", step),
         uri=str(tmp_path / "pin"),
         source_uri=str(tmp_path / "out" / f"checkpoint-{step}"),
-        format=CheckpointFormat.FULL,
-        digest="d",
-        ready_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
 
 

@@ -15,7 +15,6 @@ from eval_jobs.types import (
     Benchmark,
     BenchmarkFailure,
     Checkpoint,
-    CheckpointFormat,
     Cost,
     EvalPlan,
     EvalRecord,
@@ -27,6 +26,7 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
+from tests.records import checkpoint_of
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.tick import tick
 from tracker.app.world import MeasurementPlan, WatchState, World
@@ -48,15 +48,7 @@ LOST_AT = 2000
 
 
 def checkpoint(step: int) -> Checkpoint:
-    return Checkpoint(
-        run_id=RUN,
-        step=step,
-        uri=f"/pins/{step}",
-        source_uri=f"/out/checkpoint-{step}",
-        format=CheckpointFormat.FULL,
-        digest=f"{step:064d}",
-        ready_at=START + timedelta(minutes=step),
-    )
+    return replace(checkpoint_of(RUN, step), ready_at=START + timedelta(minutes=step))
 
 
 screen_of = cache(screening.screen_of)

@@ -11,7 +11,6 @@ from eval_jobs.identity import make_plan
 from eval_jobs.probe.latency import percentiles
 from eval_jobs.types import (
     Checkpoint,
-    CheckpointFormat,
     EngineInfo,
     EvalRecord,
     ProbeLoad,
@@ -21,6 +20,7 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
+from tests.records import checkpoint_of
 from tracker.domain.scores.statistics import FloatArray
 
 NOW = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
@@ -30,15 +30,7 @@ REFERENCE_STEP = 0
 
 
 def checkpoint(step: int, *, run_id: str = "run") -> Checkpoint:
-    return Checkpoint(
-        run_id=run_id,
-        step=step,
-        uri=f"/pins/{step}",
-        source_uri=f"/out/checkpoint-{step}",
-        format=CheckpointFormat.FULL,
-        digest=f"d{step}",
-        ready_at=NOW,
-    )
+    return replace(checkpoint_of(run_id, step), digest=f"d{step}", ready_at=NOW)
 
 
 def interleaved(step: int, candidate_ms: Sequence[float], reference_ms: Sequence[float]) -> EvalRecord:

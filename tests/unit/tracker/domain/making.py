@@ -1,6 +1,7 @@
 """Builders of small records for tests of the domain."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -8,8 +9,6 @@ from eval_jobs.identity import benchmark_fingerprint, make_plan
 from eval_jobs.types import (
     Benchmark,
     BenchmarkFailure,
-    Checkpoint,
-    CheckpointFormat,
     EvalPlan,
     EvalRecord,
     EvalResult,
@@ -19,6 +18,7 @@ from eval_jobs.types import (
     ServeSpec,
     Suite,
 )
+from tests.records import checkpoint_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -77,15 +77,7 @@ def plan_of(
     serve: ServeSpec | None = None,
     ready_at: datetime = START,
 ) -> EvalPlan:
-    checkpoint = Checkpoint(
-        run_id=run_id,
-        step=step,
-        uri=f"/pins/{step}",
-        source_uri=f"/out/checkpoint-{step}",
-        format=CheckpointFormat.FULL,
-        digest=digest or f"d{step}",
-        ready_at=ready_at,
-    )
+    checkpoint = replace(checkpoint_of(run_id, step), digest=digest or f"d{step}", ready_at=ready_at)
     return make_plan(checkpoint, suite, serve or ServeSpec(), ())
 
 

@@ -7,19 +7,17 @@ import pytest
 from eval_jobs.identity import benchmark_fingerprint, make_plan
 from eval_jobs.types import (
     Benchmark,
-    Checkpoint,
-    CheckpointFormat,
     Screen,
     ScreenPart,
     ServeSpec,
     Suite,
 )
+from tests.records import checkpoint_of
 from tests.unit.tracker.app.screening_bench import (
     COST,
     LOST_AT,
     RUN,
     SAMPLES,
-    START,
     Bench,
     checkpoint,
     through,
@@ -34,16 +32,7 @@ from tracker.domain.verdicts.screening import is_screen, savings_of
 
 
 def test_a_screen_is_another_plan_of_the_same_benchmarks() -> None:
-    own = Checkpoint(
-        run_id="run",
-        step=100,
-        uri="/pins/100",
-        source_uri="/out/checkpoint-100",
-        format=CheckpointFormat.FULL,
-        digest="d" * 64,
-        ready_at=START,
-        files_digest="f" * 64,
-    )
+    own = replace(checkpoint_of("run", 100), files_digest="f" * 64)
     data = Benchmark(name="sums", adapter="exact", data="/data/sums.jsonl", data_digest="a" * 64)
     suite = Suite(name="default", benchmarks=(data, Benchmark(name="gsm8k", adapter="gsm8k", limit=100)))
     plan = make_plan(own, suite, ServeSpec(), ())

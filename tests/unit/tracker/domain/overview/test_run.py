@@ -3,9 +3,8 @@ from datetime import timedelta
 
 import pytest
 
-from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests.judged_run import judged_run
-from tests.records import forgetting_run
+from tests.records import checkpoint_of, forgetting_run
 from tracker.domain.overview.run import decisive_comparison, headline, overview, standings
 from tracker.domain.records.types import Baseline, Measure, Report, VerdictWord
 
@@ -153,15 +152,8 @@ def test_a_name_with_braces_is_not_taken_for_a_place() -> None:
 
 
 def _of(step: int, minute: int, report: Report) -> Report:
-    checkpoint = Checkpoint(
-        run_id="run",
-        step=step,
-        uri=f"/pins/{step}-{minute}",
-        source_uri=f"/out/checkpoint-{step}",
-        format=CheckpointFormat.FULL,
-        digest=f"{minute:08d}{step}",
-        ready_at=RUN.reports[0].created_at + timedelta(minutes=minute),
-    )
+    at = RUN.reports[0].created_at + timedelta(minutes=minute)
+    checkpoint = replace(checkpoint_of("run", step), digest=f"{minute:08d}{step}", ready_at=at)
     return replace(report, plan_id=f"{step}-{minute}", step=step, checkpoint=checkpoint)
 
 

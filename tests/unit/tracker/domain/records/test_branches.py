@@ -1,23 +1,22 @@
 """Which checkpoints a rewind leaves behind, from folders, digests and file times."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 
 import pytest
 
-from eval_jobs.types import Checkpoint, CheckpointFormat
+from eval_jobs.types import Checkpoint
+from tests.records import checkpoint_of
 from tracker.domain.records.branches import Branches, branches_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def checkpoint(step: int, minute: float, digest: str = "", *, source: str = "") -> Checkpoint:
-    return Checkpoint(
-        run_id="run",
-        step=step,
-        uri=f"/pins/{step}-{minute}",
+    return replace(
+        checkpoint_of("run", step),
         source_uri=source or f"/out/checkpoint-{step}",
-        format=CheckpointFormat.FULL,
         digest=digest or f"{step}-{minute}",
         ready_at=START + timedelta(minutes=minute),
     )
