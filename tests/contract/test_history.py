@@ -8,10 +8,11 @@ import pytest
 
 from eval_jobs.identity import content_hash
 from eval_jobs.types import BenchmarkFailure, EvalRecord, EvalResult
+from tests import alerts
 from tests.contract.conftest import ReopenHistory
 from tests.records import RUN, forgetting_run, without_samples
 from tests.score_tables import table_of, table_of_records
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
+from tracker.domain.records.alerts import Alert, AlertState
 from tracker.domain.records.outlines import outline_of, outlined
 from tracker.domain.records.types import Acceptance, Closing, Episode, Measure
 from tracker.ports import History
@@ -48,15 +49,8 @@ def written_again(record: EvalRecord, plan_id: str = "again", later_s: float = 6
 
 
 def alert(fingerprint: str, state: AlertState = AlertState.FIRING, step: int = 100, run_id: str = RUN) -> Alert:
-    return Alert(
-        fingerprint=fingerprint,
-        run_id=run_id,
-        step=step,
-        kind=AlertKind.LOSS,
-        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name="sums"),
-        state=state,
-        message="sums: 0.93 \u2192 0.02",
-        raised_at=NOW,
+    return replace(
+        alerts.alert(step=step, state=state, run_id=run_id), fingerprint=fingerprint, message="sums: 0.93 \u2192 0.02"
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.queue.database_sql import open_database
+from tests import alerts
 from tests.channels import SECRET
 from tests.commands import tracker
 from tests.fakes.chat_rules import FeishuRules, SlackRules
@@ -17,7 +18,7 @@ from tests.judged_run import judged_run
 from tracker.adapters.history.store_sql import SqlHistory
 from tracker.config import load_config
 from tracker.domain.alerts.rules import loss_alerts
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
+from tracker.domain.records.alerts import Alert, AlertState
 from tracker.wiring.project import Project
 
 RUN = judged_run()
@@ -80,16 +81,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def alert_of(subject: str = "facts") -> Alert:
-    return Alert(
-        fingerprint=f"of {subject}",
-        run_id=RUN.run_id,
-        step=1000,
-        kind=AlertKind.LOSS,
-        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=subject),
-        state=AlertState.FIRING,
-        message=f"{subject} regressed at step 1000",
-        raised_at=datetime(2026, 2, 1, tzinfo=UTC),
-    )
+    return replace(alerts.alert(subject, 1000, run_id=RUN.run_id), message=f"{subject} regressed at step 1000")
 
 
 def test_a_channel_is_tried_and_what_the_service_answers_is_shown(site: Site) -> None:

@@ -1,33 +1,24 @@
 """What the first screen of a run's report tells."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from dashboards.page.html import render_page
 from dashboards.page.run import pages_beside, read_run
 from dashboards.views.heading import AT_MOST, glance
 from dashboards.views.run import build_view
+from tests import alerts
 from tests.judged_run import judged_run
 from tests.records import RecordedRun, forgetting_run
 from tests.reports import MADE_AT, run_data, sources_of
 from tests.unit.dashboards.page.test_html import parsed
-from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
+from tracker.domain.records.alerts import Alert
 
 RUN = forgetting_run()
 
 
 def _alert(number: int) -> Alert:
-    return Alert(
-        fingerprint=str(number),
-        run_id=RUN.run_id,
-        step=700,
-        kind=AlertKind.LOSS,
-        subject=AlertSubject(kind=SubjectKind.BENCHMARK, name="facts"),
-        state=AlertState.FIRING,
-        message=f"alert {number}",
-        raised_at=datetime(2026, 3, 14, tzinfo=UTC),
-    )
+    return replace(alerts.alert("facts", 700, run_id=RUN.run_id), fingerprint=str(number), message=f"alert {number}")
 
 
 def test_the_best_checkpoint_and_what_is_lost_come_first() -> None:

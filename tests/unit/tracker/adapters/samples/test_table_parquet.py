@@ -12,22 +12,8 @@ from hypothesis import strategies as st
 
 from eval_jobs.errors import DiskFull, StoreError
 from eval_jobs.types import SampleScore, SampleStatus
+from tests.unit.tracker.adapters.samples.test_packed_parquet import FAILED, SAMPLE
 from tracker.adapters.samples.table_parquet import write_samples
-
-SAMPLE = SampleScore(
-    sample_id="s0",
-    subset="algebra",
-    score=1.0,
-    status=SampleStatus.SCORED,
-    cluster_id="passage 1",
-    prompt="2 + 2 =",
-    target="4",
-    answer="4",
-    output_tokens=3,
-)
-FAILED = replace(
-    SAMPLE, sample_id="s1", repeat=1, score=None, status=SampleStatus.ERROR, output_tokens=None, detail="cut"
-)
 
 
 def read(path: Path) -> tuple[SampleScore, ...]:

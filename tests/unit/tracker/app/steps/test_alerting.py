@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from eval_jobs.errors import StoreError
 from eval_jobs.types import EvalRecord, EvalResult, SampleScore
+from tests import alerts
 from tests.fakes.alerting import FakeAlerting
 from tests.fakes.history import FakeHistory
 from tests.records import forgetting_run
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.evidence import alert_evidence_of, comparing
-from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertState, AlertSubject, SubjectKind
+from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertSubject, SubjectKind
 from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.types import Baseline, Comparison, Report, Verdict, VerdictWord
 
@@ -21,13 +22,9 @@ BEFORE, AFTER = RUN.records[5], RUN.records[6]
 
 def loss(benchmark: str = "facts", subset: str = "", **changes: object) -> Alert:
     evidence = AlertEvidence(score=0.0, change=-0.9, baseline_steps=(500, 600), n_common=40, n_lost=36)
-    alert = Alert(
-        fingerprint="f",
-        run_id=RUN.run_id,
-        step=700,
-        kind=AlertKind.LOSS,
+    alert = replace(
+        alerts.alert(benchmark, 700, run_id=RUN.run_id),
         subject=AlertSubject(kind=SubjectKind.BENCHMARK, name=benchmark, subset=subset),
-        state=AlertState.FIRING,
         message="facts regressed",
         evidence=evidence,
         raised_at=AFTER.finished_at,
