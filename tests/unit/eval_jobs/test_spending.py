@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-import pytest
-
 from eval_jobs.codec import record_from_bytes, record_to_bytes
 from eval_jobs.errors import ServerDied
 from eval_jobs.ports import Note
@@ -112,19 +110,12 @@ def test_tokens_are_those_that_servers_told_of() -> None:
     assert (unknown.input_tokens, unknown.output_tokens) == (None, None)
 
 
-@pytest.mark.parametrize("info", [None, replace(INFO, gpus=0)])
-def test_without_gpus_there_are_no_gpu_seconds_instead_of_none_used(info: EngineInfo | None) -> None:
-    assert Spending(FakeClock(), FakeEngine(ENDPOINT)).cost((), info).gpu_s is None
-
-
-def test_an_engine_that_cannot_tell_its_cpu_time_has_none() -> None:
-    assert Spending(FakeClock(), FakeEngine(ENDPOINT)).cost((), INFO).cpu_s is None
-
-
-def test_an_engine_of_others_beside_one_of_ours_that_did_nothing_has_no_cpu_time() -> None:
-    engine = FakeEngine(ENDPOINT)
-    engine.cpu_s = 12.5
-    assert Spending(FakeClock(), engine).cost((), INFO).cpu_s is None
+def test_what_nobody_told_is_not_known_instead_of_none_used() -> None:
+    silent, idle = FakeEngine(ENDPOINT), FakeEngine(ENDPOINT)
+    idle.cpu_s = 12.5  # one of ours that did nothing, beside an engine of others
+    for info in (None, replace(INFO, gpus=0)):
+        assert Spending(FakeClock(), silent).cost((), info).gpu_s is None
+    assert [Spending(FakeClock(), engine).cost((), INFO).cpu_s for engine in (silent, idle)] == [None, None]
 
 
 def test_a_sum_keeps_what_is_known() -> None:

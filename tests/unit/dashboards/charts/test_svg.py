@@ -97,21 +97,20 @@ def test_a_long_name_is_cut_in_its_middle_and_keeps_its_verdict() -> None:
 def test_a_lone_point_between_two_holes_can_be_seen() -> None:
     points = tuple(Point(step=step, value=0.5) for step in range(100, 300))
     line = replace(LINE, points=points, breaks=(150, 151))
-    drawing = draw(
-        replace(FIGURE, tips=False, panels=(replace(FIGURE.panels[0], lines=(line,)),)),
-        width=380,
-    )
+    drawing = draw(replace(FIGURE, tips=False, panels=(replace(FIGURE.panels[0], lines=(line,)),)), width=380)
     assert drawing.count('class="m s0"') == 1
 
 
-def test_a_phase_that_starts_with_the_run_separates_nothing() -> None:
-    figure = replace(FIGURE, phases=(Phase(name="one", from_step=0), Phase(name="two", from_step=100)))
-    assert 'class="phase"' not in draw(figure, width=380)
+def test_phases_begin_where_training_changed() -> None:
+    from_the_start = replace(FIGURE, phases=(Phase(name="one", from_step=0), Phase(name="two", from_step=100)))
+    assert 'class="phase"' not in draw(from_the_start, width=380), "it separates nothing"
+    over_the_title = replace(FIGURE, phases=(Phase(name="two", from_step=110),))
+    assert '<text class="phase-name" x="67" y="36">two</text>' in draw(over_the_title, width=400)
 
 
-def test_a_phase_name_over_the_title_moves_into_the_plot() -> None:
-    figure = replace(FIGURE, phases=(Phase(name="two", from_step=110),))
-    assert '<text class="phase-name" x="67" y="36">two</text>' in draw(figure, width=400)
+def test_lines_differ_by_shape_and_not_only_by_colour() -> None:
+    assert len({marker(slot, 10, 10).split('d="')[1] for slot in range(len(MARKERS))}) == len(MARKERS)
+    assert legend_mark(9).count("s1") == 2, "the line with its marker"
 
 
 def test_columns_too_narrow_for_a_pointer_have_no_tips() -> None:
@@ -127,15 +126,6 @@ def test_a_tip_that_would_leave_the_figure_opens_to_the_left() -> None:
     line = replace(LINE, points=(*LINE.points, Point(step=300, value=1.0, tip="1.000 ▲ improved and more")))
     drawing = draw(replace(FIGURE, panels=(replace(FIGURE.panels[0], lines=(line,)),)), width=400)
     assert '<text class="tiphead" x="151"' in drawing
-
-
-def test_lines_differ_by_shape_and_not_only_by_colour() -> None:
-    shapes = {marker(slot, 10, 10).split('d="')[1] for slot in range(len(MARKERS))}
-    assert len(shapes) == len(MARKERS)
-
-
-def test_a_legend_mark_is_the_line_with_its_marker() -> None:
-    assert legend_mark(9).count("s1") == 2
 
 
 def test_phases_that_follow_closely_do_not_write_over_each_other() -> None:

@@ -1,7 +1,5 @@
 from dataclasses import replace
 
-import pytest
-
 from dashboards.views.measured import measured, plans_with_counts, with_keys_hidden, without_user
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
@@ -54,17 +52,12 @@ def test_benchmarks_name_their_samples_and_fingerprints() -> None:
                for row, outcome in zip(rows, RUN.records[0].outcomes, strict=True))  # fmt: skip
 
 
-def test_samples_without_a_score_are_counted_by_kind() -> None:
-    partly = measured(replace(DATA, records=DATA.records[:4])).benchmarks[0]
-    assert partly.samples == "80, 2 never answered"
-
-
-def test_serving_that_changed_begins_a_new_series_like_settings_that_changed() -> None:
+def test_what_was_measured_otherwise_is_named_with_the_step() -> None:
     record = DATA.records[4]
-    serve = replace(record.plan.serve, dtype="bfloat16")
-    changed = replace(record, plan=replace(record.plan, serve=serve))
-    rows = measured(replace(DATA, records=(*DATA.records[:4], changed))).benchmarks
-    assert {row.changed_at for row in rows} == {(record.plan.checkpoint.step,)}
+    settings = replace(record, outcomes=(replace(record.outcomes[0], fingerprint="other"), *record.outcomes[1:]))
+    serving = replace(record, plan=replace(record.plan, serve=replace(record.plan.serve, dtype="bfloat16")))
+    found = [measured(replace(DATA, records=(*DATA.records[:4], new))).benchmarks for new in (settings, serving)]
+    assert [[row.changed_at for row in rows] for rows in found] == [[(500,), (), ()], [(500,), (500,), (500,)]]
 
 
 def test_only_the_newest_result_of_each_benchmark_is_counted() -> None:
@@ -75,23 +68,12 @@ def test_only_the_newest_result_of_each_benchmark_is_counted() -> None:
     assert plans_with_counts(replace(DATA, records=())) == ()
 
 
-def test_samples_that_were_not_read_are_not_counted() -> None:
-    assert {row.samples for row in measured(replace(DATA, texts={})).benchmarks} == {"-"}
-
-
 def test_an_engine_that_changed_is_named_with_the_step() -> None:
     record = DATA.records[4]
     assert record.engine is not None
     newer = replace(record, engine=replace(record.engine, version="0.33.0"))
     records = (*DATA.records[:4], newer, *DATA.records[5:])
     assert _facts(records=records)["Engine"] == "vllm 0.32.1 from step 100, vllm 0.33.0 from step 500"
-
-
-def test_a_change_of_settings_is_named_with_the_step() -> None:
-    record = DATA.records[4]
-    changed = replace(record, outcomes=(replace(record.outcomes[0], fingerprint="other"), *record.outcomes[1:]))
-    rows = measured(replace(DATA, records=(*DATA.records[:4], changed))).benchmarks
-    assert rows[0].changed_at == (500,)
 
 
 def test_a_run_that_was_never_served_has_no_times() -> None:
@@ -137,17 +119,10 @@ def test_a_remote_endpoint_is_shown_without_its_password() -> None:
     assert "hunter2" not in str(facts)
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("http://gpu7:8000/v1", "http://gpu7:8000/v1"),
-        ("https://u:p@[::1]:8000/v1", "https://[::1]:8000/v1"),
-        ("http://[broken", "(not an address)"),
-        ("", ""),
-    ],
-)
-def test_an_address_loses_its_user(url: str, shown: str) -> None:
-    assert without_user(url) == shown
+def test_an_address_loses_its_user() -> None:
+    assert without_user("http://gpu7:8000/v1") == "http://gpu7:8000/v1"
+    assert without_user("https://u:p@[::1]:8000/v1") == "https://[::1]:8000/v1"
+    assert (without_user("http://[broken"), without_user("")) == ("(not an address)", "")
 
 
 def test_arguments_that_look_like_keys_lose_their_values() -> None:
@@ -165,5 +140,7 @@ def test_every_status_without_a_score_has_words() -> None:
         for sample, status in zip(result.samples, (s for _ in range(20) for s in SampleStatus), strict=True)
     )
     changed = replace(record, outcomes=(replace(result, samples=samples), *record.outcomes[1:]))
+    assert measured(replace(DATA, records=DATA.records[:4])).benchmarks[0].samples == "80, 2 never answered"
+    assert {row.samples for row in measured(replace(DATA, texts={})).benchmarks} == {"-"}, "not read, not counted"
     rows = measured(replace(DATA, texts={record.plan.id: changed})).benchmarks
     assert rows[0].samples == "80, 20 cut at the token limit, 40 without a score, 20 never answered"

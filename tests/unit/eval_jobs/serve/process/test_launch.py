@@ -43,12 +43,23 @@ def test_a_full_checkpoint_is_served_under_the_random_name_on_this_machine_only(
     assert "--enable-lora" not in arguments
 
 
-def test_the_servers_sampling_defaults_never_come_from_the_checkpoint() -> None:
-    assert value_of(argv(), "--generation-config") == "vllm"
-
-
-def test_metrics_stay_on() -> None:
-    assert "--disable-log-stats" not in argv()
+def test_each_argument_is_there_when_it_is_wanted_and_only_then() -> None:
+    on_gpu, sleeping = replace(LAUNCH, on_cpu=False), ServeSpec(between=Between.SLEEP)
+    assert value_of(argv(), "--generation-config") == "vllm", "sampling defaults never come from the checkpoint"
+    assert value_of(argv(ServeSpec(gpu_memory_utilization=0.3)), "--gpu-memory-utilization") == "0.3"
+    assert value_of(argv(ServeSpec(args=("--gpu-memory-utilization", "0.4"))), "--gpu-memory-utilization") == "0.4"
+    cases = [
+        ("--disable-log-stats", argv(), False),
+        ("--trust-remote-code", argv(), False),
+        ("--trust-remote-code", argv(ServeSpec(trust_remote_code=True)), True),
+        ("--gpu-memory-utilization", argv(), False),
+        ("--enforce-eager", argv(), True),
+        ("--enforce-eager", argv(launch=on_gpu), False),
+        ("--enable-sleep-mode", argv(sleeping, launch=on_gpu), True),
+        ("--enable-sleep-mode", argv(sleeping), False),
+        ("--enable-sleep-mode", argv(launch=on_gpu), False),
+    ]
+    assert [(name, is_there) for name, found, is_there in cases if (name in found) is not is_there] == []
 
 
 def test_an_adapter_is_served_beside_its_base_and_carries_the_random_name() -> None:
@@ -68,11 +79,6 @@ def test_the_rank_is_rounded_up_to_one_that_vllm_accepts(rank: int, accepted: st
 def test_an_adapter_without_a_base_is_refused() -> None:
     with pytest.raises(ConfigError, match="names no base model"):
         argv(launch=replace(LAUNCH, checkpoint=replace(ADAPTER, base_model=None)))
-
-
-def test_code_of_the_checkpoint_is_trusted_only_when_the_settings_say_so() -> None:
-    assert "--trust-remote-code" not in argv()
-    assert "--trust-remote-code" in argv(ServeSpec(trust_remote_code=True))
 
 
 def test_arguments_of_the_user_come_after_ours_and_before_the_identity() -> None:
@@ -96,25 +102,23 @@ def test_what_is_decided_elsewhere_is_refused_among_the_users_arguments(args: tu
     assert "secret" not in str(caught.value)
 
 
-def test_the_engine_neither_phones_home_nor_looks_for_models_elsewhere() -> None:
-    env = environment({"PATH": "/bin"}, cache_dir="/state/vllm-cache", on_cpu=True)
-    assert env["VLLM_NO_USAGE_STATS"] == "1"
-    assert env["HF_HUB_OFFLINE"] == "1"
-    assert env["VLLM_CACHE_ROOT"] == "/state/vllm-cache"
-    assert env["PATH"] == "/bin"
-
-
-def test_what_the_user_set_in_the_environment_wins() -> None:
-    assert environment(
-        {"VLLM_CPU_KVCACHE_SPACE": "7", "HF_HUB_OFFLINE": "0"}, cache_dir="/state/vllm-cache", on_cpu=True
-    ).items() >= {
-        ("VLLM_CPU_KVCACHE_SPACE", "7"),
-        ("HF_HUB_OFFLINE", "0"),
+def test_the_environment_is_the_users_but_for_what_is_ours() -> None:
+    mine = {"PATH": "/bin", "VLLM_API_KEY": "secret"}
+    env = environment(mine, cache_dir="/state/vllm-cache", on_cpu=True)
+    assert env.items() >= {
+        ("VLLM_NO_USAGE_STATS", "1"),
+        ("HF_HUB_OFFLINE", "1"),
+        ("VLLM_CACHE_ROOT", "/state/vllm-cache"),
+        ("VLLM_CPU_KVCACHE_SPACE", "1"),
+        ("PATH", "/bin"),
     }
-
-
-def test_a_key_in_the_environment_does_not_lock_us_out_of_our_own_engine() -> None:
-    assert "VLLM_API_KEY" not in environment({"VLLM_API_KEY": "secret"}, cache_dir="/state/vllm-cache", on_cpu=True)
+    assert "VLLM_API_KEY" not in env, "it would lock us out of our own engine"
+    set_by_hand = {"VLLM_CPU_KVCACHE_SPACE": "7", "HF_HUB_OFFLINE": "0"}
+    assert environment(set_by_hand, cache_dir="/c", on_cpu=True).items() >= set_by_hand.items()
+    on_gpu = environment({}, cache_dir="/c", on_cpu=False)
+    assert not {"VLLM_CPU_KVCACHE_SPACE", "VLLM_BATCH_INVARIANT"} & on_gpu.keys()
+    invariant = environment({}, cache_dir="/c", on_cpu=False, is_batch_invariant=True)
+    assert invariant["VLLM_BATCH_INVARIANT"] == "1"
 
 
 def test_the_server_listens_on_this_machine_only_whatever_the_user_adds() -> None:
@@ -133,21 +137,6 @@ def test_what_would_open_more_routes_and_keys_that_it_does_not_need_are_not_pass
     )
     assert not (opening | keys).keys() & env.keys()
     assert env.items() >= {("HF_TOKEN", "needed"), ("VLLM_LOGGING_LEVEL", "DEBUG")}
-
-
-def test_cpu_defaults_are_for_the_cpu_only() -> None:
-    on_gpu = replace(LAUNCH, on_cpu=False)
-    assert "--enforce-eager" in argv()
-    assert "--enforce-eager" not in argv(launch=on_gpu)
-    assert environment({}, cache_dir="/state/vllm-cache", on_cpu=True)["VLLM_CPU_KVCACHE_SPACE"] == "1"
-    assert "VLLM_CPU_KVCACHE_SPACE" not in environment({}, cache_dir="/c", on_cpu=False)
-
-
-def test_an_engine_that_may_sleep_is_started_for_it_where_that_exists() -> None:
-    sleeping = ServeSpec(between=Between.SLEEP)
-    assert "--enable-sleep-mode" in argv(sleeping, launch=replace(LAUNCH, on_cpu=False))
-    assert "--enable-sleep-mode" not in argv(sleeping)
-    assert "--enable-sleep-mode" not in argv(launch=replace(LAUNCH, on_cpu=False))
 
 
 def test_what_swaps_need_comes_after_the_users_arguments() -> None:
@@ -175,15 +164,6 @@ def test_an_adapter_without_a_usable_rank_is_unreadable(config: dict[str, object
         rank_of(config, where="adapter_config.json")
 
 
-def test_the_share_of_the_memory_is_passed_on_when_it_is_set() -> None:
-    assert "--gpu-memory-utilization" not in argv()
-    assert value_of(argv(ServeSpec(gpu_memory_utilization=0.3)), "--gpu-memory-utilization") == "0.3"
-
-
-def test_a_plan_of_before_the_setting_keeps_the_share_among_its_arguments() -> None:
-    assert value_of(argv(ServeSpec(args=("--gpu-memory-utilization", "0.4"))), "--gpu-memory-utilization") == "0.4"
-
-
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
@@ -198,12 +178,6 @@ def test_a_plan_of_before_the_setting_keeps_the_share_among_its_arguments() -> N
 )
 def test_an_engine_computes_on_as_many_gpus_as_its_arguments_say(args: tuple[str, ...], expected: int) -> None:
     assert gpus_of(args) == expected
-
-
-def test_batch_invariance_is_asked_for_by_its_variable() -> None:
-    env = environment({}, cache_dir="/c", on_cpu=False, is_batch_invariant=True)
-    assert env["VLLM_BATCH_INVARIANT"] == "1"
-    assert "VLLM_BATCH_INVARIANT" not in environment({}, cache_dir="/c", on_cpu=False)
 
 
 def test_on_a_cpu_batch_invariance_is_never_asked_for() -> None:

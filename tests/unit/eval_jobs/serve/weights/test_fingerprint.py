@@ -37,34 +37,22 @@ def edit_tensors(folder: Path, change: Callable[[dict[str, object]], object]) ->
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def test_other_weights_of_the_same_model_are_no_obstacle(resident: Fingerprint, candidate: Path) -> None:
-    assert obstacle(resident, fingerprint_of(candidate)) == ""
+def test_what_changes_nothing_of_the_model_is_no_obstacle(resident: Fingerprint, candidate: Path) -> None:
+    assert obstacle(resident, fingerprint_of(candidate)) == "", "other weights"
+    edit_json(candidate / "config.json", transformers_version="4.57", _name_or_path="/elsewhere")
+    for name in ("trainer_state.json", ".pin.json", "optimizer.pt", "README.md"):
+        (candidate / name).write_text("{}")
+    assert obstacle(resident, fingerprint_of(candidate)) == "", "who wrote it, and what a trainer notes"
+    config = json.loads((candidate / "config.json").read_text())
+    config["torch_dtype"] = config.pop("dtype")
+    (candidate / "config.json").write_text(json.dumps(dict(reversed(config.items()))))
+    assert obstacle(resident, fingerprint_of(candidate)) == "", "an older name and another order"
 
 
 def test_the_same_tensors_in_shards_are_no_obstacle(resident: Fingerprint, tmp_path: Path) -> None:
     sharded = fingerprint_of(write_sharded_checkpoint(tmp_path / "sharded", seed=1, shards=3))
     assert obstacle(resident, sharded) == ""
     assert sharded.tensors == resident.tensors
-
-
-def test_who_wrote_the_configuration_and_what_a_trainer_notes_are_no_obstacle(
-    resident: Fingerprint, candidate: Path
-) -> None:
-    edit_json(candidate / "config.json", transformers_version="4.57", _name_or_path="/elsewhere")
-    (candidate / "trainer_state.json").write_text('{"global_step": 7}')
-    (candidate / ".pin.json").write_text("{}")
-    (candidate / "optimizer.pt").write_bytes(b"x")
-    (candidate / "README.md").write_text("x")
-    assert obstacle(resident, fingerprint_of(candidate)) == ""
-
-
-def test_the_older_name_of_the_type_and_another_order_of_settings_are_no_obstacle(
-    resident: Fingerprint, candidate: Path
-) -> None:
-    config = json.loads((candidate / "config.json").read_text())
-    config["torch_dtype"] = config.pop("dtype")
-    (candidate / "config.json").write_text(json.dumps(dict(reversed(config.items()))))
-    assert obstacle(resident, fingerprint_of(candidate)) == ""
 
 
 @pytest.mark.parametrize(
@@ -107,26 +95,27 @@ def test_any_other_file_that_is_served_is_an_obstacle(name: str, candidate: Path
     assert obstacle(with_it, without) == f"{name} is missing and was there"
 
 
-def test_a_missing_tensor_is_named(resident: Fingerprint, candidate: Path) -> None:
-    name = "model.layers.0.self_attn.k_proj.weight"
-    edit_tensors(candidate, lambda tensors: tensors.pop(name))
-    assert obstacle(resident, fingerprint_of(candidate)) == f"the tensor {name} is missing and was F32 [64, 64]"
-
-
-def test_an_extra_tensor_is_named(resident: Fingerprint, candidate: Path) -> None:
-    edit_tensors(candidate, lambda tensors: tensors.update(extra=np.ones(3, np.float32)))
-    assert obstacle(resident, fingerprint_of(candidate)) == "the tensor extra is F32 [3] and was missing"
-
-
-def test_another_shape_or_type_is_named(resident: Fingerprint, candidate: Path) -> None:
-    edit_tensors(candidate, lambda tensors: tensors.update({"lm_head.weight": np.ones((101, 32), np.float32)}))
-    assert obstacle(resident, fingerprint_of(candidate)) == (
-        "the tensor lm_head.weight is F32 [101, 32] and was F32 [101, 64]"
-    )
-    edit_tensors(candidate, lambda tensors: tensors.update({"lm_head.weight": np.ones((101, 64), np.float16)}))
-    assert obstacle(resident, fingerprint_of(candidate)) == (
-        "the tensor lm_head.weight is F16 [101, 64] and was F32 [101, 64]"
-    )
+def test_a_tensor_that_differs_is_named(resident: Fingerprint, candidate: Path) -> None:
+    name, head = "model.layers.0.self_attn.k_proj.weight", "lm_head.weight"
+    original = (candidate / "model.safetensors").read_bytes()
+    changes: list[tuple[Callable[[dict[str, object]], object], str]] = [
+        (lambda tensors: tensors.pop(name), f"{name} is missing and was F32 [64, 64]"),
+        (lambda tensors: tensors.update(extra=np.ones(3, np.float32)), "extra is F32 [3] and was missing"),
+        (
+            lambda tensors: tensors.update({head: np.ones((101, 32), np.float32)}),
+            f"{head} is F32 [101, 32] and was F32 [101, 64]",
+        ),
+        (
+            lambda tensors: tensors.update({head: np.ones((101, 64), np.float16)}),
+            f"{head} is F16 [101, 64] and was F32 [101, 64]",
+        ),
+    ]
+    found = []
+    for change, _ in changes:
+        (candidate / "model.safetensors").write_bytes(original)
+        edit_tensors(candidate, change)
+        found.append(obstacle(resident, fingerprint_of(candidate)))
+    assert found == [f"the tensor {said}" for _, said in changes]
 
 
 def test_untied_weights_do_not_fit_a_tied_model(resident: Fingerprint, candidate: Path) -> None:
@@ -179,23 +168,24 @@ def test_experts_are_never_swapped_on_an_accelerator(change: Mapping[str, object
     assert never_swapped(found, on_cpu=False) == "it has experts, and runs on an accelerator"
 
 
-@pytest.mark.parametrize("change", [{"cache_implementation": "hybrid"}, {"num_experts": 0}, {"mamba_ssm_cfg": {}}])
-def test_words_that_mean_nothing_here_keep_nothing_from_being_swapped(
-    change: Mapping[str, object], candidate: Path
-) -> None:
-    edit_json(candidate / "config.json", _name_or_path="/home/moe/mamba_experts", **change)
-    assert never_swapped(fingerprint_of(candidate), on_cpu=False) == ""
-
-
-@pytest.mark.parametrize("name", ["hf_quant_config.json", "quantize_config.json", "quant_config.json"])
-def test_files_that_say_how_weights_were_quantised_are_seen(name: str, candidate: Path) -> None:
-    (candidate / name).write_text("{}")
-    assert never_swapped(fingerprint_of(candidate), on_cpu=True) == f"it is quantised ({name})"
-
-
-def test_tensors_of_small_types_are_never_swapped(candidate: Path) -> None:
+def test_quantisation_beside_the_configuration_is_seen(candidate: Path) -> None:
+    for name in ("hf_quant_config.json", "quantize_config.json", "quant_config.json"):
+        (candidate / name).write_text("{}")
+        assert never_swapped(fingerprint_of(candidate), on_cpu=True) == f"it is quantised ({name})"
+        (candidate / name).unlink()
     edit_tensors(candidate, lambda tensors: tensors.update(packed=np.ones(4, np.int8)))
     assert never_swapped(fingerprint_of(candidate), on_cpu=True) == "it holds tensors of type I8"
+
+
+def test_words_that_mean_nothing_here_keep_nothing_from_being_swapped(candidate: Path) -> None:
+    changes: tuple[Mapping[str, object], ...] = (
+        {"cache_implementation": "hybrid"},
+        {"num_experts": 0},
+        {"mamba_ssm_cfg": {}},
+    )
+    for change in changes:
+        edit_json(candidate / "config.json", _name_or_path="/home/moe/mamba_experts", **change)
+        assert never_swapped(fingerprint_of(candidate), on_cpu=False) == "", change
 
 
 def test_tensor_names_of_states_and_experts_are_seen_where_the_configuration_is_silent(candidate: Path) -> None:
@@ -209,6 +199,11 @@ def test_tensor_names_of_states_and_experts_are_seen_where_the_configuration_is_
 def truncated(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
+
+
+def an_adapter(folder: Path) -> None:
+    base = folder.rename(folder.with_name("base"))
+    write_lora(base, folder)
 
 
 def extra_weights(folder: Path) -> None:
@@ -228,6 +223,7 @@ def extra_weights(folder: Path) -> None:
         (lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe{"), "cannot be compared"),
         (lambda folder: (folder / "config.json").write_text("[" * 100_000), "cannot be compared"),
         (shutil.rmtree, "No such file"),
+        (an_adapter, "does not hold model.safetensors"),
     ],
 )
 def test_a_damaged_folder_is_unreadable_and_says_why(
@@ -236,11 +232,6 @@ def test_a_damaged_folder_is_unreadable_and_says_why(
     damage(candidate)
     with pytest.raises(CheckpointUnreadable, match=word):
         fingerprint_of(candidate)
-
-
-def test_an_adapter_is_no_model_folder(candidate: Path, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointUnreadable, match=r"does not hold model\.safetensors"):
-        fingerprint_of(write_lora(candidate, tmp_path / "adapter"))
 
 
 tensor_maps = st.dictionaries(
