@@ -35,6 +35,12 @@ class ProbeLoad(LoadSettings):
     """
 
     name: str = "default"
+    # What others measured and we imported keeps none of the bounds that settings have.
+    requests: int = 32
+    concurrency: int = 4
+    input_tokens: int = 64
+    output_tokens: int = 32
+    warmup_requests: int = 2
     request_rate: float | None = None
     """Requests that are sent per second, on average; None: as the concurrency says."""
 
