@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -13,6 +14,7 @@ from tracker.api.opening import open_project
 from tracker.api.references import known_run
 from tracker.cli.options import config_option, json_option, json_text
 from tracker.cli.tables.render import gaps_table, history_table, unfit_lines
+from tracker.cli.tables.report_json import report_document
 from tracker.domain.calibration.repetition_text import repetitions_text
 from tracker.domain.overview.run import open_gaps
 from tracker.domain.records.display import one_line
@@ -34,13 +36,13 @@ def command(*, run: str | None, config_path: Path, as_json: bool, last: int) -> 
     history, policy = project.history, project.config.policy
     runs = (known_run(history, run),) if run else history.runs()
     if as_json:
-        reports: list[Report] = []
+        reports: list[dict[str, object]] = []
         gaps: list[Gap] = []
         for name in runs:
             of_run = history.reports(name)
-            reports += of_run
+            reports += map(report_document, of_run)
             gaps += open_gaps(of_run, history.gaps(name))
-        click.echo(json_text(dict[str, list[Report | Gap]], {"reports": reports, "gaps": gaps}))
+        click.echo(json_text(dict[str, list[Any]], {"reports": reports, "gaps": gaps}))
         return
     console = Console()
     if not runs:
