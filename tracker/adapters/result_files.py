@@ -112,12 +112,7 @@ class _Reading:
         self._seen.add(file)
         self.progress(_shown(file))
         given = self._given(file, named)
-        try:
-            document = _json_object(file)
-        except BadData:
-            if is_named or file.name.startswith("results"):
-                raise
-            document = {}
+        document = _json_object(file) if is_named or file.name.startswith("results") else _json_or_nothing(file)
         fields = Fields(source=_shown(file), values=document)
         if is_lm_eval(document):
             self.sheets += sheets_of_lm_eval(fields, self._samples_beside(file), given)
@@ -164,6 +159,13 @@ def _files(folder: Path, suffix: str) -> Iterator[Path]:
 def _evaluations(named: Path) -> tuple[Path, ...]:
     """Return the folders of EvalScope's evaluations at or below `named`, or the one that it is a part of."""
     return tuple(sorted({config.parent.parent for config in named.rglob(str(_CONFIG)) if config.is_file()}))
+
+
+def _json_or_nothing(file: Path) -> dict[str, object]:
+    try:
+        return _json_object(file)
+    except BadData:
+        return {}
 
 
 def _json_object(file: Path) -> dict[str, object]:

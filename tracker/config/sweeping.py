@@ -171,12 +171,16 @@ class ScheduleSection(Section):
     def _asks_somebody_something(self) -> ScheduleSection:
         if not self.checkpoints and not self.endpoint:
             raise ValueError(f"sweep {self.name} asks nobody: name checkpoints, or add a [[schedule.endpoint]]")
+        if named_twice(one.name for one in self.endpoint):
+            raise ValueError(f"sweep {self.name} has two endpoints of one name")
+        return self
+
+    @model_validator(mode="after")
+    def _without_benchmarks_it_is_about_latency(self) -> ScheduleSection:
         if self.asks_no_benchmark() and not self.load.to_loads():
             raise ValueError(f"sweep {self.name} measures nothing: name benchmarks, or loads in [schedule.load]")
         if self.asks_no_benchmark() and self.matrix.axes():
             raise ValueError(f"sweep {self.name} has a matrix and no benchmarks that it would change")
-        if named_twice(one.name for one in self.endpoint):
-            raise ValueError(f"sweep {self.name} has two endpoints of one name")
         return self
 
     @model_validator(mode="after")

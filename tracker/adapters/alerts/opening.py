@@ -118,16 +118,20 @@ def _named(place: SecretSource, setting: str) -> str:
 
 def _check_address(channel: ChannelSettings, url: str) -> None:
     hint = f"copy the whole address from the service to where the channel {channel.name!r} says that it is"
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address or url != "".join(url.split()) or not url.isascii():
+    if not _is_web_address(url) or url != "".join(url.split()) or not url.isascii():
         raise ConfigError(f"channel {channel.name!r}: what is given is no address that begins with https://", hint=hint)
+    parts = urlsplit(url)
     if parts.scheme == "http" and channel.kind not in _INSIDE and parts.hostname not in LOOPBACK:
         what = "the address begins with http://, and whoever reads it on the way may write to everybody"
         raise ConfigError(f"channel {channel.name!r}: {what}", hint="give the address that begins with https://")
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _check_key(channel: ChannelSettings, secret: str) -> None:

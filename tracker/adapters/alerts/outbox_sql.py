@@ -92,17 +92,7 @@ class AlertOutbox:
             log.debug("alerts wait in the database: %s", error)
             return
         for state in left:
-            if state.is_silenced:
-                continue  # somebody wanted that
-            count = count_text(state.waiting, "alert")
-            if not state.is_configured:
-                gone = (
-                    "%s will not be sent: channel %s is not configured any more (`tracker alerts list` says what to do)"
-                )
-                log.warning(gone, count, state.name)
-                continue
-            why = state.last_error or "nobody has tried yet"
-            log.warning("%s for channel %s will be sent by the next start: %s", count, state.name, why)
+            _warn_of(state)
 
     def channels(self) -> tuple[ChannelState, ...]:
         """Return how far every channel is; see `ports.Alerting`."""
@@ -174,6 +164,19 @@ class AlertOutbox:
 
     def _is_waiting(self) -> ColumnElement[bool]:
         return and_(OUTBOX.c.sent.is_(False), belongs_to(OUTBOX.c.run_id, self._run))
+
+
+def _warn_of(state: ChannelState) -> None:
+    """Log that alerts wait for a channel, and for what."""
+    if state.is_silenced:
+        return  # somebody wanted that
+    count = count_text(state.waiting, "alert")
+    if not state.is_configured:
+        gone = "%s will not be sent: channel %s is not configured any more (`tracker alerts list` says what to do)"
+        log.warning(gone, count, state.name)
+        return
+    why = state.last_error or "nobody has tried yet"
+    log.warning("%s for channel %s will be sent by the next start: %s", count, state.name, why)
 
 
 def _queue(connection: Connection, channel: str, alert: Alert) -> None:

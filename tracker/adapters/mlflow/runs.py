@@ -166,10 +166,15 @@ def _search(client: MlflowClient, filter_string: str) -> list[Run]:
     )
 
 
+def _losses(item: TrackingItem) -> dict[int, float]:
+    points = item.points if isinstance(item, CurveBatch) else ()
+    return {p.step: p.value for p in points if p.key == LOSS_KEY}
+
+
 def _trainers_runs(client: MlflowClient, settings: TrackingSettings, item: TrackingItem) -> Iterator[Run]:
     """Yield runs that wrote the checkpoint, newest first: a resumed training may have made several."""
     folders = {str(Path(item.checkpoint.source_uri).parent), settings.output_dir} - {""}
-    losses = {p.step: p.value for p in item.points if p.key == LOSS_KEY} if isinstance(item, CurveBatch) else {}
+    losses = _losses(item)
     for name in {PurePosixPath(folder).name for folder in folders}:
         if "'" in name or '"' in name:
             continue  # MLflow's filters have no way to quote it

@@ -195,12 +195,16 @@ def _trace(row: SampleRow, sheet: SampleSheet, run: Run, key: str, time_ms: int)
     )
 
 
+def _reason(row: SampleRow) -> str:
+    return row.detail or ("max_tokens reached" if row.status is SampleStatus.TRUNCATED else "")
+
+
 def _score(row: SampleRow, sheet: SampleSheet, time_ms: int) -> Assessment:
     """Return the score under the benchmark's name; what has none is an error on the page, and counts as no answer."""
     value: str | float | None = row.score
     if sheet.is_right_or_wrong and row.score is not None:
         value = "yes" if row.score == 1 else "no"  # the two values that MLflow shows as Pass and Fail
-    reason = row.detail or ("max_tokens reached" if row.status is SampleStatus.TRUNCATED else "")
+    reason = _reason(row)
     return Feedback(
         name=sheet.benchmark,
         value=value,

@@ -70,9 +70,8 @@ def demand_whole_weights(facts: Facts) -> NotYet | None:
     names = sorted(f.name for f in facts.files)
     if any(name.endswith(".safetensors") for name in names):
         return None
-    raw = [name for name in facts.folders if is_state_folder(name)]
-    raw += [name for name in names if name in {DCP_INDEX, LATEST} or name.endswith((".distcp", ".bin"))]
-    weights = [name for name in raw if not name.startswith("optimizer")]
+    weights = [name for name in facts.folders if is_state_folder(name)]
+    weights += [name for name in names if _is_of_a_state(name)]
     if not weights:
         return None
     return not_yet(
@@ -97,3 +96,11 @@ def patience_s(names: Set[str], earlier: Set[str] | None, settle_s: float) -> fl
 def late_files(names: Set[str], taken: Complete) -> tuple[str, ...]:
     """Return what is there of a checkpoint and would be served with it, had it been there when it was taken."""
     return tuple(sorted(name for name in names - set(taken.held) if name.endswith(SERVED_SUFFIXES)))
+
+
+# --- private
+
+
+def _is_of_a_state(name: str) -> bool:
+    is_state = name in {DCP_INDEX, LATEST} or name.endswith((".distcp", ".bin"))
+    return is_state and not name.startswith("optimizer")

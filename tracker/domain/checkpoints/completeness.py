@@ -265,17 +265,24 @@ def _check_temporaries(listing: Listing, _: _Layout, __: Habits) -> Finding:
 def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Finding:
     document = listing.documents.get(TRAINER_STATE)
     if document is None:
-        resume = sorted(name for name in listing.facts.names() if _RESUME_STATE.match(name))
-        if resume or habits.trainer_state:
-            sign = f"{resume[0]} is there" if resume else "earlier checkpoints of the run have it"
-            return _not_yet(f"{TRAINER_STATE}, which the trainer writes last, is missing while {sign}")
-        return None
+        sign = _sign_of_state(listing.facts, habits)
+        if sign is None:
+            return None
+        return _not_yet(f"{TRAINER_STATE}, which the trainer writes last, is missing while {sign}")
     if isinstance(document, Broken):
         return _not_yet(f"{TRAINER_STATE} {document.text}", code=document.code)
     step = document.get("global_step")
     if listing.step is not None and step != listing.step:
         return _not_yet(f"{TRAINER_STATE} says step {step}, the folder's name says {listing.step}")
     return None
+
+
+def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
+    """Return what shows that the trainer writes its state, too."""
+    for name in sorted(facts.names()):
+        if _RESUME_STATE.match(name):
+            return f"{name} is there"
+    return "earlier checkpoints of the run have it" if habits.trainer_state else None
 
 
 def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Finding:

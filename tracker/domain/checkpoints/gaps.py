@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -113,15 +113,19 @@ def unsettled(found: Iterable[Gap], known: Iterable[Gap], records: Iterable[Eval
         codes.setdefault(gap.step, {})[gap.code] = gap
     evaluated = {r.plan.checkpoint.step: r.finished_at for r in sorted(records, key=lambda r: r.finished_at)}
     for gap in found:
-        before, finished_at = codes.get(gap.step, {}), evaluated.get(gap.step)
-        if gap.is_inferred and (finished_at is not None or before.keys() - {gap.code}):
-            continue
-        earlier = before.get(gap.code)
-        if earlier is None or finished_at is None or finished_at <= earlier.seen_at:
+        if _stands(gap, codes.get(gap.step, {}), evaluated.get(gap.step)):
             yield gap
 
 
 # --- private
+
+
+def _stands(gap: Gap, before: Mapping[str, Gap], finished_at: datetime | None) -> bool:
+    """Say whether a gap stands, by what was known of the step, and when its evaluation ended."""
+    if gap.is_inferred and (finished_at is not None or before.keys() - {gap.code}):
+        return False
+    earlier = before.get(gap.code)
+    return earlier is None or finished_at is None or finished_at <= earlier.seen_at
 
 
 @dataclass(frozen=True, kw_only=True)

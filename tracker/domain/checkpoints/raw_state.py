@@ -81,7 +81,7 @@ def find_raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Re
     has_torch_files = not names.isdisjoint((BIN_INDEX, *SINGLE_BINS))
     if has_torch_files and allow_pickle:
         return _torch(listing)
-    if listing.raw.index is not None or FSDP_FOLDER in listing.facts.folders or _has(names, ".distcp"):
+    if _is_dcp(listing):
         return _dcp(listing)
     if LATEST in names or _has(names, "_optim_states.pt"):
         return _zero(listing)
@@ -100,7 +100,7 @@ def check_config(listing: Listing, layout: RawLayout) -> NotYet | Rejected | Non
     if found is None:
         where = f", nor does {raw.config_from}" if raw.is_given else ""
         return _rejected(f"it holds no {name}{where}", hint=CONFIG_HINT)
-    if not raw.is_given and not (name == CONFIG and fits(found, raw)):
+    if not _is_certain(name, found, raw):
         return _rejected(
             f"it holds no {name}, and whether the one in {raw.config_from} is of this model is not certain",
             hint=CONFIG_HINT,
@@ -178,17 +178,22 @@ def _shards(listing: Listing) -> tuple[str, ...] | NotYet | Rejected:
     return tuple(files)
 
 
+def _is_certain(name: str, found: Document, raw: RawFacts) -> bool:
+    return raw.is_given or (name == CONFIG and fits(found, raw))
+
+
+def _is_dcp(listing: Listing) -> bool:
+    is_marked = listing.raw.index is not None or FSDP_FOLDER in listing.facts.folders
+    return is_marked or _has(listing.facts.names(), ".distcp")
+
+
 def _dcp(listing: Listing) -> RawLayout | NotYet | Rejected:
     raw = listing.raw
     prefix = f"{raw.folder}/" if raw.folder else ""
     if raw.index is None:
-        where = f"{FSDP_FOLDER}/" if FSDP_FOLDER in listing.facts.folders else ""
-        return not_yet(f"{where}{DCP_INDEX}, which is written when every rank has saved, is missing")
+        return _no_index(listing)
     if isinstance(raw.index, Broken):
-        reason = f"{prefix}{DCP_INDEX} {raw.index.text}"
-        if raw.index.code == CheckpointIncomplete.code:
-            return not_yet(reason)
-        return _rejected(reason, code=raw.index.code, hint="save the checkpoint again, as safetensors")
+        return _broken_index(raw.index, f"{prefix}{DCP_INDEX}")
     is_lora = all("lora_" in name for name in raw.index.tensors)
     fault = _absent_files(listing, raw.index, prefix, is_lora=is_lora)
     if fault is not None:
@@ -200,6 +205,18 @@ def _dcp(listing: Listing) -> RawLayout | NotYet | Rejected:
         weights=tuple(prefix + name for name in sorted(raw.index.files)),
         extra=(f"{prefix}{DCP_INDEX}",),
     )
+
+
+def _no_index(listing: Listing) -> NotYet:
+    where = f"{FSDP_FOLDER}/" if FSDP_FOLDER in listing.facts.folders else ""
+    return not_yet(f"{where}{DCP_INDEX}, which is written when every rank has saved, is missing")
+
+
+def _broken_index(index: Broken, name: str) -> NotYet | Rejected:
+    reason = f"{name} {index.text}"
+    if index.code == CheckpointIncomplete.code:
+        return not_yet(reason)
+    return _rejected(reason, code=index.code, hint="save the checkpoint again, as safetensors")
 
 
 def _absent_files(listing: Listing, index: StateIndex, prefix: str, *, is_lora: bool) -> NotYet | Rejected | None:
@@ -227,7 +244,8 @@ def _zero(listing: Listing) -> RawLayout | NotYet | Rejected:
             return not_yet(f"{LATEST} names {folder!r}, and there is no such folder")
     if ADAPTER_CONFIG in listing.documents:
         return not_yet("it holds a DeepSpeed state and adapter_config.json, and no adapter_model.safetensors")
-    files = tuple(sorted(f.name for f in facts.files if f.name.startswith(prefix) and f.name.endswith("_states.pt")))
+    states = (f.name for f in facts.files if f.name.endswith("_states.pt"))
+    files = tuple(sorted(name for name in states if name.startswith(prefix)))
     names = [name.removeprefix(prefix) for name in files]
     fault = _unlike_zero(names) or _absent_ranks(listing, names, prefix) or _missing(listing, files)
     if fault is not None:
@@ -245,12 +263,7 @@ def _ranks_of(names: list[str], pattern: re.Pattern[str]) -> set[int]:
 
 def _unlike_zero(names: list[str]) -> Rejected | None:
     """Return why DeepSpeed's own tool could not read the state."""
-    tensor_ranks: set[str] = set()
-    for name in names:
-        match = _OPTIM.match(name) or _STAGE3.match(name) or _STAGE12.match(name)
-        if match is not None:
-            tensor_ranks.add(match.group(match.lastindex or 0))
-    if len(tensor_ranks) > 1:
+    if len(_tensor_ranks(names)) > 1:
         what = "tensor-parallel ranks"
     elif any(_OTHER_PARALLEL.match(name) for name in names):
         what = "pipeline stages or experts in files of their own"
@@ -260,6 +273,11 @@ def _unlike_zero(names: list[str]) -> Rejected | None:
         f"its DeepSpeed state holds {what}, and DeepSpeed's zero_to_fp32 cannot put those together",
         hint="let the trainer save whole weights (stage3_gather_16bit_weights_on_model_save, or save_pretrained)",
     )
+
+
+def _tensor_ranks(names: list[str]) -> set[str]:
+    matches = (_OPTIM.match(name) or _STAGE3.match(name) or _STAGE12.match(name) for name in names)
+    return {match.group(match.lastindex or 0) for match in matches if match}
 
 
 def _absent_ranks(listing: Listing, names: list[str], prefix: str) -> NotYet | None:

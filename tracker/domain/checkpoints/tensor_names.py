@@ -187,10 +187,10 @@ def _notes(content: WeightsContent, earlier: Earlier, absent: list[str], changed
         notes.append(f"{tensors_text(absent)} missing, which {before} has")
     if more := sorted(tensors.keys() - earlier.tensors.keys()):
         notes.append(f"{tensors_text(more)} new since {before}")
-    common = sorted(tensors.keys() & earlier.tensors.keys())
-    if other := [name for name in common if tensors[name].shape != earlier.tensors[name].shape]:
+    both = [(tensors[name], earlier.tensors[name]) for name in sorted(tensors.keys() & earlier.tensors.keys())]
+    if other := [now.name for now, then in both if now.shape != then.shape]:
         notes.append(f"{tensors_text(other)} of another shape than at {before}")
-    if other := [name for name in common if tensors[name].dtype != earlier.tensors[name].dtype]:
+    if other := [now.name for now, then in both if now.dtype != then.dtype]:
         notes.append(f"{tensors_text(other)} of another type than at {before}")
     return notes
 

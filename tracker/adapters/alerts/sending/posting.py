@@ -98,7 +98,11 @@ def post(
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
         # The text of its errors is often empty. A SOCKS proxy would need one more library.
         raise target.unreachable(f"no answer: {type(error).__name__} {_reason(error)}") from error
-    status, text, header = response
+    return _taken(target, *response)
+
+
+def _taken(target: Target, status: int, text: str, header: str) -> Reply:
+    """Return the answer if its status says that the message was taken; raises as `post`."""
     if 200 <= status < 300:
         return Reply(status=status, body=text)
     said = f"HTTP {status} {text}"

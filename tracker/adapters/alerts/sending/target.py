@@ -77,7 +77,16 @@ def hidden_parts(url: str, secret: str, user: str = "") -> frozenset[str]:
     if parts.scheme not in {"http", "https", "smtp"}:  # elsewhere a token may be in the place of the host
         tokens |= set(re.split(r"[@:]", parts.netloc))
     long = {token for token in tokens if len(token) >= MIN_TOKEN_CHARS}
-    # As it travels: over HTTP, and in the two ways of a mail server.
-    sent = {base64.b64encode(text.encode()).decode() for text in (f"{user}:{secret}", f"\0{user}\0{secret}", secret)}
     query = f"{parts.path}?{parts.query}" if parts.query else ""
-    return frozenset({url, query, parts.password or ""} | long | ({secret} | sent if secret else set()))
+    return frozenset({url, query, parts.password or ""} | long | _as_sent(user, secret))
+
+
+# --- private
+
+
+def _as_sent(user: str, secret: str) -> set[str]:
+    """Return a key as it travels: as it is, over HTTP, and in the two ways of a mail server."""
+    if not secret:
+        return set()
+    texts = (f"{user}:{secret}", f"\0{user}\0{secret}", secret)
+    return {secret} | {base64.b64encode(text.encode()).decode() for text in texts}

@@ -51,7 +51,7 @@ def read_raw(facts: Facts, config_from: str, read_document: ReadDocument) -> Raw
         read_document: reads a JSON file.
     """
     names = facts.names()
-    if not {SINGLE, INDEX, ADAPTER}.isdisjoint(names) or any(f.outside for f in facts.files):
+    if _needs_no_state(facts):
         return RawFacts()
     folder = Path(facts.path)
     sub_folder, index = _index(folder, names)
@@ -79,6 +79,11 @@ def model_files(folder: Path) -> Iterator[Path]:
 
 
 # --- private
+
+
+def _needs_no_state(facts: Facts) -> bool:
+    """Say whether there are safetensors, or links that lead elsewhere."""
+    return not {SINGLE, INDEX, ADAPTER}.isdisjoint(facts.names()) or any(f.outside for f in facts.files)
 
 
 def _broken(folder: Path, names: Iterable[str]) -> dict[str, str]:

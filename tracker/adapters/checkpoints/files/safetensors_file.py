@@ -176,10 +176,16 @@ def _tensor(name: str, entry: Mapping[str, object], file: str, start: int) -> Te
     if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
         raise TypeError(f"tensor {name} is described by other types than dtype, shape and data_offsets should have")
     begin, end = (_natural(offset) for offset in offsets)
-    size, sizes = ITEM_BYTES.get(dtype), tuple(_natural(n) for n in shape)
-    if end < begin or (size is not None and end - begin != size * math.prod(sizes)):
+    sizes = tuple(_natural(n) for n in shape)
+    if end < begin or not _fills(dtype, sizes, end - begin):
         raise ValueError(f"tensor {name} of shape {shape} and type {dtype} cannot fill bytes {begin} to {end}")
     return TensorFact(name=name, dtype=dtype, shape=sizes, file=file, begin=start + begin, end=start + end)
+
+
+def _fills(dtype: str, shape: tuple[int, ...], size: int) -> bool:
+    """Say whether a tensor takes so many bytes, as far as the type is known."""
+    item = ITEM_BYTES.get(dtype)
+    return item is None or size == item * math.prod(shape)
 
 
 def _natural(value: object) -> int:

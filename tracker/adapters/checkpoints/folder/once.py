@@ -80,14 +80,18 @@ def _facts(folder: Path) -> Facts:
     return facts
 
 
+def _holds_weights(facts: Facts) -> bool:
+    return any(f.name.endswith((".safetensors", ".bin", ".distcp", ".pt")) for f in facts.files)
+
+
 def _error(folder: Path, facts: Facts, readiness: NotYet | Rejected) -> CheckpointError:
-    if not facts.problem and not any(f.name.endswith((".safetensors", ".bin", ".distcp", ".pt")) for f in facts.files):
+    if not facts.problem and not _holds_weights(facts):
         inside = places_in(folder, run_name="", pattern="*")
         names = [str(place.path.relative_to(folder)) for place in inside]
         if names:
             hint = f"name one of the checkpoints in it: {', '.join(names[:5])}"
             return CheckpointNotFound(f"{folder} is no checkpoint itself", hint=hint)
-        if not any(f.name in _SIGNS for f in facts.files):
+        if facts.names().isdisjoint(_SIGNS):
             what = "holds no checkpoint" if facts.files or facts.folders else "is empty"
             return CheckpointNotFound(f"{folder} {what}", hint="name the folder that holds config.json and the weights")
     return _ERRORS[readiness.code](f"{folder} cannot be evaluated: {readiness.reason}", hint=readiness.hint)
