@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import pytest
@@ -50,25 +51,18 @@ def test_rows_of_several_filters_that_do_not_say_which_are_not_guessed() -> None
     assert isinstance(samples_of_task(rows, metric="acc", through="none", filters=1), tuple)
 
 
-@pytest.mark.parametrize("responses", [None, [], [[None]], [[[None, False]]], [["answered"], []]])
-def test_a_response_that_is_missing_is_an_error(responses: object) -> None:
-    (sample,) = read(lm_eval_rows([0.0], resps=responses))
-    assert (sample.status, sample.score, sample.answer) == (SampleStatus.ERROR, None, "")
-
-
-def test_an_empty_response_is_an_answer() -> None:
-    (sample,) = read(lm_eval_rows([0.0], resps=[[""]], filtered_resps=[""]))
-    assert (sample.status, sample.score) == (SampleStatus.SCORED, 0.0)
-
-
-@pytest.mark.parametrize("value", [None, float("nan")])
-def test_a_metric_without_a_value_is_unscored(value: float | None) -> None:
-    (sample,) = read(lm_eval_rows([value]))
-    assert (sample.status, sample.score) == (SampleStatus.UNSCORED, None)
-
-
-def test_true_and_false_are_scores() -> None:
-    assert [s.score for s in read(lm_eval_rows([True, False]))] == [1.0, 0.0]
+def test_a_missing_response_is_an_error_a_missing_value_unscored_and_an_empty_response_an_answer() -> None:
+    missing: list[object] = [None, [], [[None]], [[[None, False]]], [["answered"], []]]
+    error, unscored = (SampleStatus.ERROR, None), (SampleStatus.UNSCORED, None)
+    cases: list[tuple[list[dict[str, Any]], tuple[SampleStatus, float | None]]] = [
+        *((lm_eval_rows([0.0], resps=responses), error) for responses in missing),
+        *((lm_eval_rows([value]), unscored) for value in (None, math.nan)),
+        (lm_eval_rows([0.0], resps=[[""]], filtered_resps=[""]), (SampleStatus.SCORED, 0.0)),
+        *((lm_eval_rows([value]), (SampleStatus.SCORED, float(value))) for value in (True, False)),
+    ]
+    found = [(rows, sample, wanted) for rows, wanted in cases for sample in read(rows)]
+    assert [(rows, s) for rows, s, wanted in found if (s.status, s.score) != wanted] == []
+    assert {sample.answer for _, sample, (status, _) in found if status is SampleStatus.ERROR} == {""}
 
 
 @pytest.mark.parametrize("value", [-3.2, 1.5, [0, 1], "yes"])

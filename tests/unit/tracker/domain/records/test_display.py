@@ -1,3 +1,6 @@
+import math
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,21 +23,14 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
 """Lone surrogates included: a JSON file can hold them."""
 
 
-def test_an_escape_sequence_loses_what_makes_it_one() -> None:
-    assert clean("\x1b[31mred\x1b[0m\x07") == "\ufffd[31mred\ufffd[0m\ufffd"
-
-
-def test_marks_that_reverse_text_are_replaced() -> None:
-    assert clean("user\u202egnp.exe\u2066") == "user\ufffdgnp.exe\ufffd"
-
-
-def test_newlines_and_tabs_stay() -> None:
-    assert clean("a\r\nb\tc") == "a\nb\tc"
-
-
-def test_other_scripts_and_emoji_stay() -> None:
-    text = "日本語 العربية 👩‍💻 é"
-    assert clean(text) == text
+def test_what_is_shown_holds_no_control_and_no_mark_that_reverses_text_and_all_else() -> None:
+    shown = {
+        "\x1b[31mred\x1b[0m\x07": "\ufffd[31mred\ufffd[0m\ufffd",
+        "user\u202egnp.exe\u2066": "user\ufffdgnp.exe\ufffd",
+        "a\r\nb\tc": "a\nb\tc",
+        "日本語 العربية 👩‍💻 é": "日本語 العربية 👩‍💻 é",
+    }
+    assert {text: clean(text) for text in shown} == shown
 
 
 @given(ANY_TEXT)
@@ -49,46 +45,30 @@ def test_one_line_is_one_line(text: str) -> None:
     assert len(one_line(text).splitlines()) <= 1
 
 
+def test_a_score_that_is_not_there_is_never_written_as_zero() -> None:
+    shown = {None: "-", 0.0: "0.000", 1.0: "1.000", 0.9124: "0.912", -0.5: "-0.500", 42.125: "42.12", math.inf: "-"}
+    assert {value: score_text(value) for value in shown} == shown
+    assert score_text(math.nan) == "-"
+
+
+def test_a_difference_has_its_sign() -> None:
+    shown = {0.25: "+0.250", -0.25: "\N{MINUS SIGN}0.250", 0.0: "±0.000", -0.0001: "±0.000"}
+    assert {delta: signed_text(delta) for delta in shown} == shown
+    assert signed_text(math.nan) == "-"
+
+
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("text_of", "shown"),
     [
-        (None, "-"),
-        (0.0, "0.000"),
-        (1.0, "1.000"),
-        (0.9124, "0.912"),
-        (-0.5, "-0.500"),
-        (42.125, "42.12"),
-        (float("nan"), "-"),
-        (float("inf"), "-"),
+        (p_text, {0.5: "0.5", 0.00012: "0.00012", 8.3e-5: "8.3e-05", 1e-121: "< 1e-12", 0.0: "< 1e-12"}),
+        (percent_text, {1.0: "100 %", 0.9999: "99 %", 0.29: "29 %", 0.0: "0 %"}),
+        (duration_text, {0.04: "0.0 s", 32.84: "32.8 s", 90: "1.5 min", 5400: "1.5 h"}),
     ],
 )
-def test_a_score_that_is_not_there_is_never_written_as_zero(value: float | None, text: str) -> None:
-    assert score_text(value) == text
-
-
-@pytest.mark.parametrize(
-    ("delta", "text"),
-    [(0.25, "+0.250"), (-0.25, "−0.250"), (0.0, "±0.000"), (-0.0001, "±0.000"), (float("nan"), "-")],  # noqa: RUF001
-)
-def test_a_difference_has_its_sign(delta: float, text: str) -> None:
-    assert signed_text(delta) == text
-
-
-@pytest.mark.parametrize(
-    ("p", "text"), [(0.5, "0.5"), (0.00012, "0.00012"), (8.3e-5, "8.3e-05"), (1e-121, "< 1e-12"), (0.0, "< 1e-12")]
-)
-def test_a_p_value_has_two_digits_that_count(p: float, text: str) -> None:
-    assert p_text(p) == text
-
-
-@pytest.mark.parametrize(("share", "text"), [(1.0, "100 %"), (0.9999, "99 %"), (0.29, "29 %"), (0.0, "0 %")])
-def test_only_all_is_called_100_percent(share: float, text: str) -> None:
-    assert percent_text(share) == text
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.04, "0.0 s"), (32.84, "32.8 s"), (90, "1.5 min"), (5400, "1.5 h")])
-def test_a_duration_has_the_unit_that_suits_it(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
+def test_a_number_has_the_digits_that_count_and_the_unit_that_suits_it_and_only_all_is_100_percent(
+    text_of: Callable[[float], str], shown: dict[float, str]
+) -> None:
+    assert {value: text_of(value) for value in shown} == shown
 
 
 def test_names_are_listed_as_people_do() -> None:
@@ -106,10 +86,7 @@ def test_a_long_text_says_how_much_of_it_was_left_out() -> None:
     assert shortened("a" * 20 + "b" * 10, 9) == "aaaaaa [... 21 characters left out ...] bbb"
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (99_600, "100 kB"), (999_600, "1.0 MB"), (14_000_000_000, "14.0 GB"),
-     (3 * 10**15, "3000.0 TB")],
-)  # fmt: skip
-def test_a_size_has_the_unit_that_suits_it(count: int, text: str) -> None:
-    assert bytes_text(count) == text
+def test_a_size_has_the_unit_that_suits_it() -> None:
+    shown = {0: "0 B", 999: "999 B", 1000: "1.0 kB", 99_600: "100 kB", 999_600: "1.0 MB", 14 * 10**9: "14.0 GB"}
+    assert {count: bytes_text(count) for count in shown} == shown
+    assert bytes_text(3 * 10**15) == "3000.0 TB"

@@ -30,26 +30,21 @@ def test_a_truncated_answer_counts_with_its_score() -> None:
     assert (summary.mean, summary.scored, summary.truncated, summary.coverage) == (0.5, 1, 1, 1.0)
 
 
-@pytest.mark.parametrize("score", [None, math.nan, math.inf, -math.inf, 1e300])
-def test_a_score_that_is_no_number_is_unscored_whatever_its_status_says(score: float | None) -> None:
+def test_what_has_no_score_counts_in_no_mean_whatever_its_status_or_its_number_says() -> None:
     right, broken = samples_of([1.0, 0.0])
-    summary = summarise(with_samples(right, replace(broken, score=score)))
-    assert (summary.mean, summary.scored, summary.unscored, summary.coverage) == (1.0, 1, 1, 0.5)
-
-
-def test_an_error_with_a_score_has_no_score() -> None:
-    right, broken = samples_of([1.0, 0.0])
+    for score in (None, math.nan, math.inf, -math.inf, 1e300):
+        summary = summarise(with_samples(right, replace(broken, score=score)))
+        assert (summary.mean, summary.scored, summary.unscored, summary.coverage) == (1.0, 1, 1, 0.5), score
     summary = summarise(with_samples(right, replace(broken, status=SampleStatus.ERROR)))
     assert (summary.mean, summary.error) == (1.0, 1)
 
 
-def test_nothing_scored_has_no_mean() -> None:
-    summary = summarise(result_of([None, None]))
-    assert (summary.mean, summary.stderr, summary.coverage) == (None, None, 0.0)
-
-
-def test_nothing_planned_has_no_coverage() -> None:
+def test_nothing_scored_has_no_mean_and_one_sample_or_cluster_no_standard_error() -> None:
+    nothing = summarise(result_of([None, None]))
+    assert (nothing.mean, nothing.stderr, nothing.coverage) == (None, None, 0.0)
     assert summarise(result_of([])).coverage == 0.0
+    assert summarise(result_of([1.0])).stderr is None
+    assert summarise(result_of([1.0, 0.0], clusters=["a", "a"])).stderr is None
 
 
 def test_repeats_are_averaged_first_and_never_counted_as_samples() -> None:
@@ -66,10 +61,6 @@ def test_a_repeat_without_a_score_leaves_the_others() -> None:
     assert (summary.mean, summary.coverage) == (1.0, 0.5)
 
 
-def test_one_sample_has_no_standard_error() -> None:
-    assert summarise(result_of([1.0])).stderr is None
-
-
 def test_identical_samples_in_one_cluster_count_once() -> None:
     scores = [1.0] * 5 + [0.0] * 5 + [1.0] * 5
     clusters = ["a"] * 5 + ["b"] * 5 + ["c"] * 5
@@ -79,10 +70,6 @@ def test_identical_samples_in_one_cluster_count_once() -> None:
     assert clustered.stderr is not None
     assert clustered.stderr == pytest.approx(three.stderr)
     assert clustered.stderr > plain.stderr
-
-
-def test_one_single_cluster_has_no_standard_error() -> None:
-    assert summarise(result_of([1.0, 0.0], clusters=["a", "a"])).stderr is None
 
 
 def test_clusters_of_one_are_no_clusters() -> None:

@@ -16,53 +16,39 @@ LOSSES = {10: 2.5, 20: 2.25}
 FOLDERS = ["/runs/sft"]
 
 
+SLOW_STORE: dict[int, list[float]] = {}
+"""None of the losses has arrived."""
+ONE = {10: [2.5]}
+
+
+def test_a_run_is_the_trainers_own_by_its_folder_its_losses_or_while_it_is_open_and_by_no_less() -> None:
+    own = {
+        "the same folder and losses": candidate(losses={10: [2.5], 20: [2.25], 30: [2.0]}),
+        "a trailing slash": candidate("/runs/sft/", losses=ONE),
+        "two losses at a step, of a run that was resumed": candidate(losses={10: [2.5], 20: [2.4, 2.25]}),
+        "a relative folder with equal losses": candidate("./sft", losses=ONE),
+        "a bare folder with equal losses": candidate("sft", losses=ONE),
+        "a store that is slower than the disk": candidate(losses=SLOW_STORE),
+        "the same, and the run ended later": candidate(losses=SLOW_STORE, ended_ms=READY_MS + 1),
+    }
+    another = {
+        "another loss at one step": candidate(losses={10: [2.5], 20: [2.26]}),
+        "another folder with equal losses": candidate("/runs/sft-2", losses=ONE),
+        "the folder above with equal losses": candidate("/runs", losses=ONE),
+        "no folder with equal losses": candidate("", losses=ONE),
+        "a relative folder without losses": candidate("sft", losses=SLOW_STORE),
+        "ended before": candidate(losses=SLOW_STORE, started_ms=READY_MS - 2000, ended_ms=READY_MS - 1000),
+        "started after": candidate(losses=SLOW_STORE, started_ms=READY_MS + 1),
+    }
+    joined = [name for name, run in (own | another).items() if is_trainers_run(run, FOLDERS, CHECKPOINT, LOSSES)]
+    assert joined == list(own)
+
+
 def candidate(
     output_dir: str = "/runs/sft",
-    losses: dict[int, list[float]] | None = None,
     *,
+    losses: dict[int, list[float]],
     started_ms: int = READY_MS - 1000,
     ended_ms: int | None = None,
 ) -> RunCandidate:
-    return RunCandidate(output_dir=output_dir, started_ms=started_ms, ended_ms=ended_ms, losses=losses or {})
-
-
-def is_own(run: RunCandidate, losses: dict[int, float] = LOSSES) -> bool:
-    return is_trainers_run(run, FOLDERS, CHECKPOINT, losses)
-
-
-def test_the_same_folder_and_the_same_losses_are_the_same_run() -> None:
-    assert is_own(candidate(losses={10: [2.5], 20: [2.25], 30: [2.0]}))
-
-
-def test_a_trailing_slash_changes_nothing() -> None:
-    assert is_own(candidate("/runs/sft/", losses={10: [2.5]}))
-
-
-def test_one_other_loss_is_another_run() -> None:
-    assert not is_own(candidate(losses={10: [2.5], 20: [2.26]}))
-
-
-def test_a_resumed_run_may_hold_two_losses_at_a_step() -> None:
-    assert is_own(candidate(losses={10: [2.5], 20: [2.4, 2.25]}))
-
-
-def test_another_folder_is_another_run_even_with_equal_losses() -> None:
-    assert not is_own(candidate("/runs/sft-2", losses={10: [2.5]}))
-    assert not is_own(candidate("/runs", losses={10: [2.5]}))
-    assert not is_own(candidate("", losses={10: [2.5]}))
-
-
-def test_a_relative_folder_needs_equal_losses() -> None:
-    assert is_own(candidate("./sft", losses={10: [2.5]}))
-    assert is_own(candidate("sft", losses={10: [2.5]}))
-    assert not is_own(candidate("sft"))
-
-
-def test_a_store_that_is_slower_than_the_disk_is_believed_while_the_run_is_open() -> None:
-    assert is_own(candidate())
-    assert is_own(candidate(ended_ms=READY_MS + 1))
-
-
-def test_an_earlier_run_into_the_same_folder_is_not_joined() -> None:
-    assert not is_own(candidate(started_ms=READY_MS - 2000, ended_ms=READY_MS - 1000))
-    assert not is_own(candidate(started_ms=READY_MS + 1))
+    return RunCandidate(output_dir=output_dir, started_ms=started_ms, ended_ms=ended_ms, losses=losses)
