@@ -93,18 +93,11 @@ def test_blocks_run_candidate_reference_reference_candidate_in_three_servings(pl
     assert bench.engine.served_steps == [300, 100, 300]
 
 
-def test_without_a_reference_the_checkpoint_is_served_once(plan: EvalPlan) -> None:
-    bench = Bench()
-    bench.run(replace(plan, reference=None))
-    assert bench.engine.served_steps == [300]
-    assert bench.record.reference_probes == ()
-
-
-def test_without_a_load_there_is_nothing_to_serve_the_reference_for(plan: EvalPlan) -> None:
-    bench = Bench()
-    bench.run(replace(plan, loads=()))
-    assert bench.engine.served_steps == [300]
-    assert bench.record.reference_probes == ()
+def test_without_a_reference_or_a_load_the_checkpoint_is_served_once(plan: EvalPlan) -> None:
+    for alone in (replace(plan, reference=None), replace(plan, loads=())):
+        bench = Bench()
+        bench.run(alone)
+        assert (bench.engine.served_steps, bench.record.reference_probes) == ([300], ())
 
 
 def test_every_load_has_its_pairs_and_its_usual_figures(plan: EvalPlan) -> None:
@@ -196,12 +189,9 @@ def test_a_plan_and_a_record_with_a_reference_come_back_equal(plan: EvalPlan) ->
     assert plan_from_json(plan_to_json(plan)) == plan
 
 
-def test_what_was_written_before_there_were_references_is_still_read(plan: EvalPlan) -> None:
+def test_the_reference_is_no_part_of_the_plans_id_and_plans_of_before_have_none(plan: EvalPlan) -> None:
+    alone = make_plan(plan.checkpoint, plan.suite, plan.serve, plan.loads)
+    assert (alone.id, alone.reference) == (plan.id, None)
     document = json.loads(plan_to_json(replace(plan, reference=None)))
     del document["value"]["reference"]
     assert plan_from_json(json.dumps(document)).reference is None
-
-
-def test_the_reference_is_no_part_of_the_plans_id(plan: EvalPlan) -> None:
-    alone = make_plan(plan.checkpoint, plan.suite, plan.serve, plan.loads)
-    assert (alone.id, alone.reference) == (plan.id, None)

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from dashboards.views.run import build_view
+from dashboards.views.run import RunView, build_view
 from dashboards.views.tables import RECENT_ROWS, Badge, VerdictRow
 from eval_jobs.errors import ServerDied
 from eval_jobs.run import record_of_failure
@@ -53,13 +53,26 @@ def test_each_score_has_its_interval_and_each_loss_says_how_sure_it_is() -> None
     ]
 
 
-def test_what_may_be_getting_worse_is_held_against_its_best() -> None:
+def with_newest(**changes: object) -> RunView:
+    """Return the view of the run whose newest verdict on the first benchmark is another one."""
     newest = RUN.reports[-1]
-    suspect = replace(newest.verdicts[0], word=VerdictWord.SUSPECT)
-    moved = replace(newest, verdicts=(suspect, *newest.verdicts[1:]))
-    view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
-    (facts,) = (tile for tile in view.tiles if tile.benchmark == "facts")
-    assert (facts.note, facts.sure.replace(MINUS, "-")) == ("was 0.912 at step 600", "-0.875, 95 %: -0.948 to -0.802")
+    changed = replace(newest.verdicts[0], **changes)  # type: ignore[arg-type]
+    moved = replace(newest, verdicts=(changed, *newest.verdicts[1:]))
+    return build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
+
+
+def test_a_tile_says_what_the_newest_score_is_held_against() -> None:
+    comparisons = RUN.reports[-1].verdicts[0].comparisons
+    (suspect,) = (t for t in with_newest(word=VerdictWord.SUSPECT).tiles if t.benchmark == "facts")
+    assert (suspect.note, suspect.sure.replace(MINUS, "-")) == (
+        "was 0.912 at step 600",
+        "-0.875, 95 %: -0.948 to -0.802",
+    )
+    block = with_newest(comparisons=tuple(replace(c, baseline_steps=(400, 500, 600)) for c in comparisons))
+    assert block.tiles[0].note == "was 0.793 at steps 400-600"
+    pinned = with_newest(comparisons=tuple(replace(c, baseline=Baseline.PINNED) for c in comparisons))
+    assert pinned.tiles[0].note == "against pinned, step 600"
+    assert [loss.benchmark for loss in pinned.forgetting.losses] == ["sums"], "of another run, not looked up here"
 
 
 def test_who_sees_a_loss_is_told_what_to_type() -> None:
@@ -119,24 +132,6 @@ def test_a_benchmark_that_was_added_later_has_empty_cells_before() -> None:
     reports = tuple(replace(r, verdicts=r.verdicts[:2]) if r.step < 500 else r for r in RUN.reports)
     table = build_view(run_data(replace(RUN, reports=reports))).table
     assert table.recent[0].cells[2].badge is None
-
-
-def test_a_benchmark_fell_from_the_mean_of_a_block() -> None:
-    newest = RUN.reports[-1]
-    facts = newest.verdicts[0]
-    block = tuple(replace(c, baseline_steps=(400, 500, 600)) for c in facts.comparisons)
-    moved = replace(newest, verdicts=(replace(facts, comparisons=block), *newest.verdicts[1:]))
-    view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
-    assert view.tiles[0].note == "was 0.793 at steps 400-600"
-
-
-def test_a_pinned_checkpoint_of_another_run_is_not_looked_up_in_this_one() -> None:
-    newest = RUN.reports[-1]
-    pinned = tuple(replace(c, baseline=Baseline.PINNED) for c in newest.verdicts[0].comparisons)
-    moved = replace(newest, verdicts=(replace(newest.verdicts[0], comparisons=pinned), *newest.verdicts[1:]))
-    view = build_view(run_data(replace(RUN, reports=(*RUN.reports[:-1], moved))))
-    assert view.tiles[0].note == "against pinned, step 600"
-    assert [loss.benchmark for loss in view.forgetting.losses] == ["sums"]
 
 
 def test_latency_rows_tell_failures_from_numbers() -> None:
