@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from eval_jobs.identity import make_plan
-from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
+from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.steps.screening import schedule_of, scheduled_plans
 from tracker.app.world import MeasurementPlan, WatchState, World
-from tracker.domain.records.imported import is_imported
 from tracker.domain.records.types import Pinned, Policy
 
 
@@ -25,12 +22,6 @@ def plans_for(checkpoint: Checkpoint, measurement: MeasurementPlan, *, first: Ch
         make_plan(checkpoint, timed, measurement.serve, measurement.loads, reference),
         *(make_plan(checkpoint, suite, measurement.serve, ()) for suite in others),
     )
-
-
-def first_checkpoint(checkpoint: Checkpoint, records: Iterable[EvalRecord]) -> Checkpoint:
-    """Return the first checkpoint of its run that was measured, or `checkpoint` itself. Pure."""
-    known = (record.plan.checkpoint for record in records if not is_imported(record))
-    return min((*known, checkpoint), key=lambda c: c.step)
 
 
 def first_plans(checkpoint: Checkpoint, world: World, state: WatchState, *, keep: bool) -> tuple[EvalPlan, ...]:

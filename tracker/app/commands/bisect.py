@@ -16,10 +16,11 @@ from eval_jobs.errors import CheckpointError, ConfigError
 from eval_jobs.identity import benchmark_fingerprint, content_hash, rest_plan, serve_settings
 from eval_jobs.ports import Clock
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord
-from tracker.app.plans import first_checkpoint, plans_for
+from tracker.app.plans import plans_for
 from tracker.app.world import World
 from tracker.domain.compare.bisection import Search
 from tracker.domain.compare.lost_between import Ends, LostBetween, ends_of, looked_at, lost_between, search_of
+from tracker.domain.records.imported import first_checkpoint
 from tracker.domain.scores.matrix import IntArray
 from tracker.domain.scores.series import BenchmarkSeries, SeriesKey
 from tracker.domain.verdicts.screening import is_screen

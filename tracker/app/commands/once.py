@@ -6,10 +6,11 @@ from eval_jobs.ports import ShowProgress
 from eval_jobs.queue.rules import may_pass
 from eval_jobs.run import Tools, run_plan
 from eval_jobs.types import Checkpoint, EvalRecord
-from tracker.app.plans import first_checkpoint, plans_for
+from tracker.app.plans import plans_for
 from tracker.app.review import review
 from tracker.app.steps.collect import collect
 from tracker.app.world import World
+from tracker.domain.records.imported import first_checkpoint
 from tracker.domain.records.types import Report
 
 

@@ -144,11 +144,11 @@ def _kind_of(asked: _Asked) -> SubjectKind:
             f"{asked.name} may be a kind of alert or a benchmark",
             hint=f"write --kind {asked.name}, or --kind benchmark {asked.name} for a benchmark of that name",
         )
-    kind = SubjectKind(asked.kind or SubjectKind.BENCHMARK)
-    if kind is SubjectKind.BENCHMARK:
+    if asked.kind in (None, SubjectKind.BENCHMARK):
         if not asked.name:
             raise ConfigError("silence what?", hint="name a benchmark, or a kind of alert by --kind")
-        return kind
+        return SubjectKind.BENCHMARK
+    kind = SubjectKind(asked.kind)
     if asked.name and kind is not SubjectKind.LATENCY:
         raise ConfigError(f"alerts of the kind {kind} have no name", hint=f"leave out {asked.name!r}")
     if asked.subset is not None:

@@ -39,9 +39,10 @@ def command(*, config_path: Path | None, database: str, password_file: Path | No
     url, password = database_from_environment()
     if database and config_path is not None:
         raise ConfigError("--config and --database both name a database", hint="leave out one of them")
-    if config_path is None and (database or url):
+    database = database or url
+    if config_path is None and database:
         password = read_secret(variable="", file=password_file, setting="--password") or password
-        place = _Place(url=checked_database_url(database or url), password=password, work_dir=work_dir)
+        place = _Place(url=checked_database_url(database), password=password, work_dir=work_dir)
     else:
         place = _place_of(config_path or Path(DEFAULT_NAME), work_dir)
     _work(place)

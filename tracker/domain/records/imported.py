@@ -24,3 +24,9 @@ def benchmarks_without_samples(records: Iterable[EvalRecord]) -> tuple[str, ...]
     """Return the benchmarks of which only means are known somewhere in a run, in the order of their first record."""
     results = (o for record in records for o in record.results)
     return tuple(dict.fromkeys(o.benchmark for o in results if o.aggregate is not None))
+
+
+def first_checkpoint(checkpoint: Checkpoint, records: Iterable[EvalRecord]) -> Checkpoint:
+    """Return the first checkpoint of its run that was measured here, or `checkpoint` itself."""
+    known = (record.plan.checkpoint for record in records if not is_imported(record))
+    return min((*known, checkpoint), key=lambda c: c.step)
