@@ -180,9 +180,7 @@ def _live(home: Path, number: int) -> None:
     once = Once(home / "failed")
     queue = _FlakyQueue(database, once)
     queue.late = () if (home / ORDERLY).exists() else LATE[int((home / "world").read_text())]
-    options = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
-    source = _QuickSource(RUN, home / "out", home / "pins", options, clock)
-    source.before_the_end = lambda: setattr(queue, "is_ending", True)
+    source = _source(home, queue, clock)
     world = Project(load_config(home / "tracker.toml")).world()
     alerting = AlertOutbox(database, (Broken(), Channel(home / "told")), clock, run=RUN)
     world = replace(
@@ -238,6 +236,7 @@ class _Nudged(Nudged):
 
 class _QuickSource(FilesystemSource):
     before_the_end: Callable[[], None]
+    pass_time: Callable[[float], None]
 
     def give_up(self, now: datetime) -> None:
         self.before_the_end()
@@ -245,9 +244,15 @@ class _QuickSource(FilesystemSource):
 
     def wait(self, timeout_s: float) -> None:
         """Let the clock run instead."""
-        clock = self._clock
-        assert isinstance(clock, FakeClock)
-        clock.advance(timeout_s)
+        self.pass_time(timeout_s)
+
+
+def _source(home: Path, queue: _FlakyQueue, clock: FakeClock) -> FilesystemSource:
+    options = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
+    source = _QuickSource(RUN, home / "out", home / "pins", options, clock)
+    source.pass_time = clock.advance
+    source.before_the_end = lambda: setattr(queue, "is_ending", True)
+    return source
 
 
 class _FlakyQueue(SqlQueue):
