@@ -247,7 +247,7 @@ class _QuickSource(FilesystemSource):
         self.pass_time(timeout_s)
 
 
-def _source(home: Path, queue: _FlakyQueue, clock: FakeClock) -> FilesystemSource:
+def _source(home: Path, queue: SqlQueue, clock: FakeClock) -> FilesystemSource:
     options = WatchOptions(settle_s=0.0, rescan_s=0.01, polling=True)
     source = _QuickSource(RUN, home / "out", home / "pins", options, clock)
     source.pass_time = clock.advance
