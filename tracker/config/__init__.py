@@ -3,7 +3,8 @@
     config = load_config(Path("tracker.toml"))
     config.serve.to_spec()
 
-Paths in the file are relative to the file. Every setting is described here once; docs/settings.md is made from it.
+Paths in the file are relative to the file. Every setting is described once, here or in the record
+that holds it (`Section`); docs/settings.md is made from that.
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ from tracker.config.alerting import AlertsSection
 from tracker.config.finding import RunSection, S3Section, WatchSection
 from tracker.config.gating import GateSection, load_gate_policy
 from tracker.config.judging import PhaseSection, PolicySection, TrackingSection
-from tracker.config.keeping import KeepSection
 from tracker.config.measuring import FIRST, BenchmarkSection, ProbeSection, ServeSection, SuiteSection
 from tracker.config.reading import checked, read_text
 from tracker.config.section import Section, named_twice, record_of
-from tracker.config.storing import StoreSection
+from tracker.config.storing import KeepSection, StoreSection
 from tracker.config.sweeping import ScheduleSection
 from tracker.domain.checkpoints.buckets import SCHEME
 from tracker.domain.records.types import Phase, Policy
