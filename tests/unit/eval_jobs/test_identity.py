@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,24 +40,18 @@ def again(plan: EvalPlan, **checkpoint: object) -> EvalPlan:
 def test_a_plan_does_not_depend_on_paths_or_times() -> None:
     later = PLAN.checkpoint.ready_at + timedelta(hours=1)
     assert again(PLAN, uri="/elsewhere", source_uri="/gone", ready_at=later).id == again(PLAN).id
+    assert again(PLAN, unpickled=True).id == again(PLAN).id, "nor on how its weights were read"
 
 
-def test_a_plan_does_not_depend_on_how_its_weights_were_read() -> None:
-    assert again(PLAN, unpickled=True).id == again(PLAN).id
+def test_other_weights_and_another_load_are_another_plan() -> None:
+    assert again(PLAN, digest="other").id != again(PLAN).id
+    for other in (ProbeLoad(requests=7), replace(PLAN.loads[0], request_rate=2.0)):
+        assert make_plan(PLAN.checkpoint, PLAN.suite, PLAN.serve, [other]).id != again(PLAN).id
 
 
 def test_another_tokenizer_beside_the_same_weights_is_another_plan() -> None:
     ids = {again(PLAN, files_digest=digest).id for digest in ("", "one", "other")}
     assert len(ids) == 3
-
-
-def test_a_step_that_was_written_again_is_another_plan() -> None:
-    assert again(PLAN, digest="other").id != again(PLAN).id
-
-
-def test_another_load_is_another_plan() -> None:
-    for other in (ProbeLoad(requests=7), replace(PLAN.loads[0], request_rate=2.0)):
-        assert make_plan(PLAN.checkpoint, PLAN.suite, PLAN.serve, [other]).id != again(PLAN).id
 
 
 def test_what_a_sweep_asks_is_never_the_plan_of_the_checkpoint_itself() -> None:
@@ -87,44 +80,29 @@ def test_a_fingerprint_fits_into_an_mlflow_digest() -> None:
     assert len(benchmark_fingerprint(PLAN.suite.benchmarks[0], PLAN.suite)) <= 36
 
 
-def test_equal_questions_of_two_subsets_are_two_samples() -> None:
-    assert sample_key("a", [("user", "1+1")], "2") != sample_key("b", [("user", "1+1")], "2")
+def test_other_questions_are_other_samples() -> None:
+    assert sample_key("a", [("user", "1+1")], "2") != sample_key("b", [("user", "1+1")], "2"), "of another subset"
+    half, other = "\ud83d", "\ud83c"  # of a surrogate pair
+    assert sample_key("a", [("user", half)], "2") != sample_key("a", [("user", other)], "2")
 
 
-def test_half_of_a_surrogate_pair_in_a_question_has_a_key_too() -> None:
-    assert sample_key("a", [("user", "\ud83d")], "2") != sample_key("a", [("user", "\ud83c")], "2")
+def test_serving_that_can_change_a_score_is_another_plan() -> None:
+    changes: tuple[dict[str, Any], ...] = (
+        *({"dtype": "float16"}, {"max_model_len": 512}, {"args": ("--quantization", "fp8")}),
+        *({"trust_remote_code": True}, {"engine": EngineKind.REMOTE}),
+    )
+    for change in changes:
+        other = replace(PLAN.serve, **change)
+        assert serve_settings(other) != serve_settings(PLAN.serve)
+        assert make_plan(PLAN.checkpoint, PLAN.suite, other, PLAN.loads).id != again(PLAN).id
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"dtype": "float16"},
-        {"max_model_len": 512},
-        {"args": ("--quantization", "fp8")},
-        {"trust_remote_code": True},
-        {"engine": EngineKind.REMOTE},
-    ],
-)
-def test_serving_that_can_change_a_score_is_another_plan(change: dict[str, Any]) -> None:
-    other = replace(PLAN.serve, **change)
-    assert serve_settings(other) != serve_settings(PLAN.serve)
-    assert make_plan(PLAN.checkpoint, PLAN.suite, other, PLAN.loads).id != again(PLAN).id
-
-
-def test_where_and_how_patiently_it_is_served_changes_no_score() -> None:
+def test_where_how_patiently_and_how_politely_it_is_served_changes_no_score() -> None:
     moved = ServeSpec(python="/other/python", port=8123, startup_timeout_s=5.0)
-    assert serve_settings(moved) == serve_settings(ServeSpec())
-
-
-def test_how_politely_it_is_served_changes_no_score() -> None:
     polite = ServeSpec(gpu_memory_utilization=0.3, niceness=10, only_when=OnlyWhen(gpu_below_pct=10))
-    assert serve_settings(polite) == serve_settings(ServeSpec())
-
-
-def test_how_weights_get_into_an_engine_changes_no_score() -> None:
-    """A swap is taken only where it answers as a cold start, to the bit."""
+    # A swap is taken only where it answers as a cold start, to the bit.
     cold = ServeSpec(swap=SwapPolicy.NEVER, between=Between.STOP, idle_timeout_s=1.0)
-    assert serve_settings(cold) == serve_settings(ServeSpec())
+    assert [serve_settings(spec) == serve_settings(ServeSpec()) for spec in (moved, polite, cold)] == [True] * 3
 
 
 def test_a_remote_server_is_known_by_the_model_that_is_asked_for() -> None:

@@ -55,29 +55,15 @@ def test_a_scheduler_may_use_the_cores_of_all_its_workers(monkeypatch: pytest.Mo
     assert machine.put == {SERVER: {7}, SCHEDULER: set(range(7))}
 
 
-def test_where_several_cores_are_left_the_system_knows_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(4, p13={0, 1})
-    assert machine.share(monkeypatch) == ()
-    assert not machine.put
-
-
-@pytest.mark.parametrize("n_cores", [1, 2, 64])
-def test_an_engine_that_binds_nothing_is_left_alone(monkeypatch: pytest.MonkeyPatch, n_cores: int) -> None:
-    machine = Machine(n_cores)
-    assert machine.share(monkeypatch) == ()
-    assert not machine.put
-
-
-def test_workers_on_all_cores_leave_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(2, p13={0}, p14={1})
-    assert machine.share(monkeypatch) == ()
-    assert not machine.put
-
-
-def test_an_engine_that_was_bound_as_a_whole_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(2, p11={0}, p12={0}, p13={0})
-    assert machine.share(monkeypatch) == ()
-    assert not machine.put
+def test_where_nothing_would_be_better_the_engine_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = {
+        "several cores are left": Machine(4, p13={0, 1}),
+        **{f"nothing is bound on {n} cores": Machine(n) for n in (1, 2, 64)},
+        "workers are on all cores": Machine(2, p13={0}, p14={1}),
+        "the engine was bound as a whole": Machine(2, p11={0}, p12={0}, p13={0}),
+    }
+    found = {name: (machine.share(monkeypatch), machine.put) for name, machine in machines.items()}
+    assert found == dict.fromkeys(machines, ((), {}))
 
 
 def test_a_worker_that_ends_meanwhile_has_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,21 +20,14 @@ def berlin(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=BERLIN).astimezone(UTC)
 
 
-def test_no_hours_are_any_hours() -> None:
-    assert hours_of(OnlyWhen()) is None
-
-
-@pytest.mark.parametrize(
-    ("at", "expected"), [("12:00", False), ("19:59", False), ("20:00", True), ("23:59", True), ("00:00", True)]
-)
-def test_a_window_over_midnight_is_open_on_both_sides_of_it(at: str, *, expected: bool) -> None:
-    assert hours("20:00-07:00").has(berlin(f"2026-06-10T{at}")) is expected
-
-
-@pytest.mark.parametrize(("at", "expected"), [("06:59:59", True), ("07:00:00", False), ("07:00:01", False)])
-def test_the_end_is_no_part_of_the_window(at: str, *, expected: bool) -> None:
-    assert hours("20:00-07:00").has(berlin(f"2026-06-10T{at}")) is expected
-    assert hours("05:00-07:00").has(berlin(f"2026-06-10T{at}")) is expected
+def test_a_window_over_midnight_is_open_on_both_sides_of_it_and_its_end_is_no_part_of_it() -> None:
+    night, morning = hours("20:00-07:00"), hours("05:00-07:00")
+    is_open = {"12:00": False, "19:59": False, "20:00": True, "23:59": True, "00:00": True}
+    is_open |= {"06:59:59": True, "07:00:00": False, "07:00:01": False}
+    assert {at: night.has(berlin(f"2026-06-10T{at}")) for at in is_open} == is_open
+    at_the_end = [morning.has(berlin(f"2026-06-10T{at}")) for at in ("06:59:59", "07:00:00", "07:00:01")]
+    assert at_the_end == [True, False, False]
+    assert hours_of(OnlyWhen()) is None, "no hours are any hours"
 
 
 def test_the_named_zone_decides_and_not_the_machines() -> None:
@@ -74,22 +67,16 @@ def test_half_a_minute_before_the_opening_it_is_closed() -> None:
     assert hours("20:00-07:00").next_opening(now) == berlin("2026-06-10T20:00")
 
 
-@pytest.mark.parametrize("text", ["20-07", "20:00", "20:00-24:30", "nights", "20:60-07:00", "20:00-07:00, 12:00-13:00"])
-def test_hours_that_cannot_be_read_are_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be read") as caught:
-        hours(text)
-    assert "20:00-07:00" in caught.value.hint
-
-
-def test_hours_without_length_are_refused() -> None:
+def test_hours_and_zones_that_cannot_be_read_are_refused() -> None:
+    for text in ("20-07", "20:00", "20:00-24:30", "nights", "20:60-07:00", "20:00-07:00, 12:00-13:00"):
+        with pytest.raises(ConfigError, match="cannot be read") as caught:
+            hours(text)
+        assert "20:00-07:00" in caught.value.hint
     with pytest.raises(ConfigError, match="ends where it begins"):
         hours("20:00-20:00")
-
-
-@pytest.mark.parametrize("zone", ["Berlin", "", "../../etc/passwd", "Europe"])
-def test_a_zone_that_is_not_known_is_refused(zone: str) -> None:
-    with pytest.raises(ConfigError, match="time_zone is not known"):
-        hours("20:00-07:00", zone)
+    for zone in ("Berlin", "", "../../etc/passwd", "Europe"):
+        with pytest.raises(ConfigError, match="time_zone is not known"):
+            hours("20:00-07:00", zone)
 
 
 def loads(*busy_pct: float, every_s: float = 1.0) -> list[Load]:
@@ -101,6 +88,7 @@ def test_too_short_a_look_at_the_gpu_says_nothing() -> None:
     assert is_idle([], now_s=100, only_when=only_when) is None
     assert is_idle(loads(0, 0, 0, 0), now_s=103, only_when=only_when) is None
     assert is_idle(loads(0, 0, 0, 0, 0, 0), now_s=105, only_when=only_when) is True
+    assert is_idle([], now_s=0, only_when=OnlyWhen()) is True, "without a limit every GPU is idle enough"
 
 
 def test_the_average_decides_and_not_a_moment_of_rest() -> None:
@@ -117,7 +105,3 @@ def test_what_was_long_ago_is_no_part_of_the_average() -> None:
 def test_a_gap_in_the_readings_is_no_rest() -> None:
     readings = [*loads(0), Load(at_s=200, busy_pct=0)]
     assert average_pct(readings, now_s=200, over_s=5) is None
-
-
-def test_without_a_limit_every_gpu_is_idle_enough() -> None:
-    assert is_idle([], now_s=0, only_when=OnlyWhen()) is True

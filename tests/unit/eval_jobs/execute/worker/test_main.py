@@ -174,6 +174,16 @@ def failures(record: EvalRecord) -> list[BenchmarkFailure]:
     return [outcome for outcome in record.outcomes if isinstance(outcome, BenchmarkFailure)]
 
 
+REFUSED = EndpointFailed("connection refused", hint="start it")
+
+
+def raising(error: TrackerError) -> Script:
+    def script(*_: object) -> None:
+        raise error
+
+    return script
+
+
 def test_plans_are_carried_out_lowest_step_first_and_handed_in(bench: Bench) -> None:
     bench.add(2, 0, 1)
     bench.run()
@@ -219,10 +229,7 @@ def test_a_plan_that_has_nothing_to_say_for_long_is_shown_again_and_again(bench:
 
 
 def test_a_failure_that_may_pass_is_tried_four_times_with_growing_waits(bench: Bench) -> None:
-    def script(*_: object) -> None:
-        raise EndpointFailed("connection refused", hint="start it")
-
-    bench.evaluator.script = script
+    bench.evaluator.script = raising(REFUSED)
     bench.add(0)
     bench.run()
     (record,) = bench.queue.finished()
@@ -234,7 +241,7 @@ def test_a_failure_that_may_pass_is_tried_four_times_with_growing_waits(bench: B
 def test_one_benchmark_that_the_engine_did_not_survive_is_tried_again(bench: Bench) -> None:
     def script(benchmark: Benchmark, _: ShowProgress) -> None:
         if benchmark.name == PLANS[0].suite.benchmarks[-1].name and len(bench.engine.served_steps) == 1:
-            raise EndpointFailed("connection refused", hint="start it")
+            raise REFUSED
 
     bench.evaluator.script = script
     bench.add(0)
@@ -246,10 +253,7 @@ def test_one_benchmark_that_the_engine_did_not_survive_is_tried_again(bench: Ben
 
 
 def test_answers_are_kept_while_a_failure_may_still_pass(bench: Bench) -> None:
-    def script(*_: object) -> None:
-        raise DiskFull("no space is left", hint="free some")
-
-    bench.evaluator.script = script
+    bench.evaluator.script = raising(DiskFull("no space is left", hint="free some"))
     bench.add(0)
     bench.run()
     (record,) = bench.queue.finished()
@@ -258,10 +262,7 @@ def test_answers_are_kept_while_a_failure_may_still_pass(bench: Bench) -> None:
 
 
 def test_answers_are_dropped_when_no_failure_will_pass(bench: Bench) -> None:
-    def script(*_: object) -> None:
-        raise BadData("line 3 is broken", hint="correct it")
-
-    bench.evaluator.script = script
+    bench.evaluator.script = raising(BadData("line 3 is broken", hint="correct it"))
     bench.add(0)
     bench.run()
     assert len(bench.engine.served_steps) == 1
@@ -269,27 +270,21 @@ def test_answers_are_dropped_when_no_failure_will_pass(bench: Bench) -> None:
 
 
 def test_being_stopped_again_and_again_uses_up_no_try(bench: Bench) -> None:
-    def script(*_: object) -> None:
-        raise EndpointFailed("connection refused", hint="start it")
-
     bench.add(0)
     for _ in range(MAX_ATTEMPTS):
         stopped = bench.again()
         stopped.evaluator.script = lambda *_: signal.raise_signal(signal.SIGTERM)
         stopped.run()
     last = bench.again()
-    last.evaluator.script = script
+    last.evaluator.script = raising(REFUSED)
     last.run()
     assert len(last.engine.served_steps) == MAX_ATTEMPTS
 
 
 def test_a_failure_that_passed_leaves_no_trace(bench: Bench) -> None:
-    calls = []
-
     def script(*_: object) -> None:
-        calls.append(1)
         if len(bench.engine.served_steps) == 1:
-            raise EndpointFailed("connection refused", hint="start it")
+            raise REFUSED
 
     bench.evaluator.script = script
     bench.add(0)
