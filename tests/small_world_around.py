@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from eval_jobs.errors import ChannelUnreachable, StoreError, TrackingUnreachable
 from eval_jobs.identity import content_hash
 from tracker.domain.records.alerts import AlertMessage
-from tracker.domain.records.display import alert_subject_text
+from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.tracking import TrackingItem
 
 _ITEM: TypeAdapter[TrackingItem] = TypeAdapter(TrackingItem)

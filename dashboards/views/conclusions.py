@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from dashboards.views.evidence import EvidenceView, ProofView, onset_text, proofs_of
 from dashboards.views.tables import Badge, badge
 from tracker.domain.overview.run import URGENCY, Overview
-from tracker.domain.records.display import count_text, one_line, subject_text
+from tracker.domain.records.display import count_text, one_line
 from tracker.domain.records.reason_text import reason_text
+from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Acceptance, Closing, Episode, Verdict, VerdictWord
 
 

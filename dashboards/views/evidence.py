@@ -13,17 +13,9 @@ from dashboards.views.tables import Badge, badge, coverage_text
 from tracker.domain.calibration.repetition_text import repetition_text
 from tracker.domain.overview.run import WORSE, Overview, Standing
 from tracker.domain.records.calibration import Repetition
-from tracker.domain.records.display import (
-    NOTHING,
-    baseline_text,
-    count_text,
-    one_line,
-    p_text,
-    score_text,
-    signed_text,
-    steps_text,
-)
+from tracker.domain.records.display import NOTHING, count_text, one_line, p_text, score_text, signed_text, steps_text
 from tracker.domain.records.reason_text import reason_text
+from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.types import Comparison, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text
 

@@ -29,7 +29,8 @@ from tracker.domain.records.alerts import (
     Silence,
     SubjectKind,
 )
-from tracker.domain.records.display import count_text, one_line, silenced_text
+from tracker.domain.records.display import count_text, one_line
+from tracker.domain.records.subjects import silenced_text
 from tracker.ports import Notifier
 from tracker.wiring.alerting import channels_of
 from tracker.wiring.project import Project

@@ -18,7 +18,8 @@ from eval_jobs.records.run_scope import is_of
 from tracker.api.opening import open_project
 from tracker.cli.options import asked_as, config_option, json_option, json_text
 from tracker.domain.records.alerts import Silence, SubjectKind
-from tracker.domain.records.display import one_line, silenced_text
+from tracker.domain.records.display import one_line
+from tracker.domain.records.subjects import silenced_text
 from tracker.wiring.project import Project
 
 UNITS_S = {"s": 1, "min": 60, "h": 3600, "d": 86_400}

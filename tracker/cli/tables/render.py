@@ -22,16 +22,9 @@ from tracker.domain.calibration.repetition_text import is_unfit, short_text, unf
 from tracker.domain.overview.costs import cost_text
 from tracker.domain.overview.run import SYMBOLS, WORSE, Overview, headline, overview
 from tracker.domain.records.calibration import Repetition
-from tracker.domain.records.display import (
-    clean,
-    count_text,
-    one_line,
-    percent_text,
-    score_text,
-    shortened,
-    subject_text,
-)
+from tracker.domain.records.display import clean, count_text, one_line, percent_text, score_text, shortened
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
+from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Gap, LatencyVerdict, Report, Verdict, VerdictWord
 from tracker.domain.verdicts.screening import mean_text, savings_of, savings_text
 

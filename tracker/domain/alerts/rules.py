@@ -19,8 +19,8 @@ from tracker.domain.calibration.noise import repetition
 from tracker.domain.calibration.repetition_text import is_unfit, repetition_text, unfit_text
 from tracker.domain.records.alerts import Alert, AlertKind, AlertState, AlertSubject, SubjectKind
 from tracker.domain.records.calibration import Calibration, Fitness, Repetition
-from tracker.domain.records.display import alert_subject_text
 from tracker.domain.records.reason_text import latency_reason_text, reason_text
+from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import (
     Acceptance,
     Closing,

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from eval_jobs.errors import CheckpointSkipped
 from eval_jobs.types import Checkpoint
 from tracker.domain.records.branches import branches_of
-from tracker.domain.records.display import count_text, names_text, subject_text
+from tracker.domain.records.display import count_text, names_text
+from tracker.domain.records.subjects import subject_text
 from tracker.domain.records.types import Baseline, Comparison, Gap, Measure, Report, Verdict, VerdictWord
 
 SYMBOLS: Mapping[VerdictWord, str] = {

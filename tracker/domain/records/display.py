@@ -9,9 +9,6 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-from tracker.domain.records.alerts import AlertSubject, Silence, SubjectKind
-from tracker.domain.records.types import Baseline, Measure
-
 NOTHING = "-"
 """Shown where there is no number. Never 0."""
 
@@ -59,35 +56,9 @@ def signed_text(delta: float) -> str:
     return f"±{text}" if float(text) == 0 else f"{'+' if delta > 0 else '−'}{text}"  # noqa: RUF001 - meant
 
 
-def subject_text(benchmark: str, subset: str, measure: Measure) -> str:
-    """Return `sums`, `mmlu / anatomy` or `sums, output length`."""
-    name = f"{benchmark} / {subset}" if subset else benchmark
-    return name if measure is Measure.SCORE else f"{name}, {measure}"
-
-
-def alert_subject_text(subject: AlertSubject) -> str:
-    """Return `mmlu / anatomy`, `latency, load default` or `queue`."""
-    if subject.kind is SubjectKind.BENCHMARK:
-        return subject_text(subject.name, subject.subset, subject.measure)
-    return f"latency, load {subject.name}" if subject.kind is SubjectKind.LATENCY else subject.kind
-
-
-def silenced_text(silence: Silence) -> str:
-    """Return what a silence holds back: `mmlu`, `mmlu / anatomy`, `latency, load default` or `queue`."""
-    if silence.kind is SubjectKind.BENCHMARK:
-        return subject_text(silence.name, "" if silence.subset == "*" else silence.subset, Measure.SCORE)
-    is_named = silence.kind is SubjectKind.LATENCY and silence.name != "*"
-    return f"latency, load {silence.name}" if is_named else silence.kind
-
-
 def steps_text(steps: Sequence[int]) -> str:
     """Return `step 600` or `steps 100-600`."""
     return f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]}-{steps[-1]}"
-
-
-def baseline_text(baseline: Baseline, steps: Sequence[int]) -> str:
-    """Return `peak, steps 510-600`."""
-    return f"{baseline}, {steps_text(steps)}"
 
 
 def p_text(p: float) -> str:

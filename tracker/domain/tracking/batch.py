@@ -25,8 +25,9 @@ from eval_jobs.types import (
     ProbeOutcome,
     ProbeResult,
 )
-from tracker.domain.records.display import baseline_text, one_line
+from tracker.domain.records.display import one_line
 from tracker.domain.records.metric_keys import metric_key, unique_keys
+from tracker.domain.records.subjects import baseline_text
 from tracker.domain.records.tracking import (
     CurveBatch,
     SweepBatch,

@@ -21,7 +21,7 @@ from tracker.app.steps.alerting import AlertDispatcher
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.records.alerts import Alert, AlertState
-from tracker.domain.records.display import alert_subject_text
+from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import Gap, Pinned, Report, VerdictWord
 
 GAP = forgetting_run().gaps[0]

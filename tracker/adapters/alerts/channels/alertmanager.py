@@ -15,7 +15,8 @@ from tracker.adapters.alerts.sending.markdown import address
 from tracker.adapters.alerts.sending.posting import JSON, HttpChannel, json_bytes, post, unknown_answer
 from tracker.domain.alerts.text import AlertLines, entry_of, line_of
 from tracker.domain.records.alerts import Alert, AlertKind, AlertMessage, AlertState
-from tracker.domain.records.display import alert_subject_text, one_line
+from tracker.domain.records.display import one_line
+from tracker.domain.records.subjects import alert_subject_text
 
 REPEAT_S = 60.0
 LASTS = timedelta(days=30)

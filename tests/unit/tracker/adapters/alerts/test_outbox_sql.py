@@ -19,7 +19,7 @@ from tracker.adapters.alerts.outbox_sql import AlertOutbox
 from tracker.adapters.alerts.tables_sql import OUTBOX
 from tracker.adapters.database.lock_sql import named_lock
 from tracker.domain.records.alerts import AlertMessage, Silence, SubjectKind
-from tracker.domain.records.display import alert_subject_text
+from tracker.domain.records.subjects import alert_subject_text
 
 PATIENCE_S = 60.0
 

@@ -12,7 +12,7 @@ from tests.records import forgetting_run
 from tracker.app.steps.alerting import AlertDispatcher
 from tracker.domain.alerts.evidence import alert_evidence_of, comparing
 from tracker.domain.records.alerts import Alert, AlertEvidence, AlertKind, AlertSubject, SubjectKind
-from tracker.domain.records.display import alert_subject_text
+from tracker.domain.records.subjects import alert_subject_text
 from tracker.domain.records.types import Baseline, Comparison, Report, Verdict, VerdictWord
 
 RUN = forgetting_run(trouble=False)
