@@ -21,7 +21,7 @@ from tests.tiny_model import write_checkpoint
 from tracker.api.opening import open_project
 from tracker.wiring.checkpoints import pin_named
 
-ROWS = 60
+ROWS = 36
 STEPS = range(100, 1501, 100)
 SEEN = (100, 200, 300, 1500)
 """Evaluated when the search begins; the watcher finds the others at that moment."""
@@ -131,7 +131,7 @@ def wait_for(process: subprocess.Popen[str], is_so: Callable[[], bool]) -> None:
     """Return when something has happened that a process has to do with."""
     while not is_so():
         assert process.poll() is None, process.communicate()
-        threading.Event().wait(0.2)
+        threading.Event().wait(0.5)
 
 
 def open_steps(project: Path) -> Set[int]:
