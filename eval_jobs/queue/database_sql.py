@@ -152,13 +152,16 @@ def _mapped(error: DBAPIError, where: str) -> StoreError:
     reason = " ".join(str(cause).split())
     if state == _POSTGRES_NO_SPACE:
         return DiskFull(f"no space is left for the database {where}: {reason}", hint="free some space on its server")
-    is_operational = any(kind.__name__ == "OperationalError" for kind in type(cause).__mro__)  # a time-out is one, too
-    cut = error.connection_invalidated or (not state and is_operational)
-    if cut or state.startswith(_POSTGRES_PASSING):
+    if state.startswith(_POSTGRES_PASSING) or _is_cut(error, state):
         return StoreUnavailable(
             f"the database {where} does not answer: {reason}", hint="check that its server runs and can be reached"
         )
     return StoreError(f"the database {where} refused: {reason}", hint="check the rights of its user")
+
+
+def _is_cut(error: DBAPIError, state: str) -> bool:
+    kinds = [kind.__name__ for kind in type(error.orig).__mro__]
+    return error.connection_invalidated or (not state and "OperationalError" in kinds)  # a time-out is one, too
 
 
 def _mapped_sqlite(cause: sqlite3.Error, where: str) -> StoreError:

@@ -149,16 +149,22 @@ def _judge(prediction: Row | None, review: Row | None, failure: str) -> _Judgeme
     return _Judgement(status=SampleStatus.SCORED, score=score)
 
 
+def _complaint(score: Row, metadata: Row) -> str:
+    if metadata.get("metric_errors"):
+        return f"the metric failed: {metadata['metric_errors']}"
+    if score.get("status") not in USABLE_STATUS:
+        return f"the scorer says {score['status']}: {score.get('explanation') or metadata or ''}"
+    return ""
+
+
 def _number(review: Row | None, failure: str) -> tuple[float | None, str]:
     """Return the score, or None and why there is none."""
     if review is None:
         return None, failure or "the scorer gave no result"
     score = _score(review)
-    metadata = _mapping(score.get("metadata"))
-    if metadata.get("metric_errors"):
-        return None, f"the metric failed: {metadata['metric_errors']}"
-    if score.get("status") not in USABLE_STATUS:
-        return None, f"the scorer says {score['status']}: {score.get('explanation') or metadata or ''}"
+    complaint = _complaint(score, _mapping(score.get("metadata")))
+    if complaint:
+        return None, complaint
     name, value = _main_score(score)
     if not isinstance(value, int | float):
         return None, f"the scorer gave no value for {name or 'its metric'}"
