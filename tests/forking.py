@@ -1,7 +1,5 @@
 """Processes that are forked from one without threads that has everything imported, so that dozens cost no second."""
 
-from __future__ import annotations
-
 import multiprocessing
 
 FRESH = multiprocessing.get_context("forkserver")
