@@ -11,8 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
-
+from eval_jobs.records.bounds import Bounds
 from eval_jobs.records.imported import Aggregate
 from eval_jobs.records.probe import (
     LoadSettings,
@@ -94,15 +93,15 @@ class BenchmarkSettings:
 
     subsets: tuple[str, ...] = ()
     """Subsets to evaluate; empty: the benchmark's default."""
-    limit: Annotated[int | None, Field(gt=0)] = None
+    limit: Annotated[int | None, Bounds(gt=0)] = None
     """Samples per subset; default: all."""
-    few_shot: Annotated[int | None, Field(ge=0)] = None
+    few_shot: Annotated[int | None, Bounds(ge=0)] = None
     """Examples in the prompt; default: the benchmark's."""
     prompt_template: str | None = None
     """Replaces the benchmark's prompt template."""
-    repeats: Annotated[int, Field(gt=0)] = 1
+    repeats: Annotated[int, Bounds(gt=0)] = 1
     """Answers per sample; more than one needs a temperature above 0."""
-    max_tokens: Annotated[int | None, Field(gt=0)] = None
+    max_tokens: Annotated[int | None, Bounds(gt=0)] = None
     """Longest answer, in place of the suite's."""
     higher_is_better: bool = True
     """false for error rates and the like."""
@@ -130,11 +129,11 @@ class Benchmark(BenchmarkSettings):
 class Generation:
     """Sampling parameters; every one is always sent, because a server's defaults differ."""
 
-    max_tokens: Annotated[int, Field(gt=0)] = 256
+    max_tokens: Annotated[int, Bounds(gt=0)] = 256
     """Longest answer, in tokens."""
-    temperature: Annotated[float, Field(ge=0)] = 0.0
+    temperature: Annotated[float, Bounds(ge=0)] = 0.0
     """0 is greedy decoding."""
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_p: Annotated[float, Bounds(gt=0, le=1)] = 1.0
     """Nucleus sampling."""
     top_k: int = -1
     """-1: off."""
@@ -162,9 +161,9 @@ class ScreenPart:
 class AskingSettings:
     """How a person may have questions asked. The concurrency is in the fingerprint: batches change bf16 results."""
 
-    concurrency: Annotated[int, Field(gt=0)] = 8
+    concurrency: Annotated[int, Bounds(gt=0)] = 8
     """Requests in flight at once, over all benchmarks; 1 leaves every question alone in its batch."""
-    request_timeout_s: Annotated[float, Field(gt=0)] = 120.0
+    request_timeout_s: Annotated[float, Bounds(gt=0)] = 120.0
     """How long one answer may take, in seconds."""
 
 

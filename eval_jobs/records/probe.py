@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
+from eval_jobs.records.bounds import Bounds
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadSettings:
     """What a person may set of a load."""
 
-    requests: Annotated[int, Field(gt=0)] = 32
+    requests: Annotated[int, Bounds(gt=0)] = 32
     """Requests that are timed."""
-    concurrency: Annotated[int, Field(gt=0)] = 4
+    concurrency: Annotated[int, Bounds(gt=0)] = 4
     """Requests in flight at once."""
-    input_tokens: Annotated[int, Field(gt=0)] = 64
+    input_tokens: Annotated[int, Bounds(gt=0)] = 64
     """Length of a prompt."""
-    output_tokens: Annotated[int, Field(gt=1)] = 32
+    output_tokens: Annotated[int, Bounds(gt=1)] = 32
     """Length of an answer; the end token is ignored."""
-    warmup_requests: Annotated[int, Field(ge=0)] = 2
+    warmup_requests: Annotated[int, Bounds(ge=0)] = 2
     """Requests before the timed ones."""
     seed: int = 0
     """Seed of the random prompts."""

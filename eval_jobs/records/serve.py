@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
-
+from eval_jobs.records.bounds import Bounds
 from eval_jobs.records.program import Program
 
 
@@ -29,10 +28,10 @@ class OnlyWhen:
     """Time of day, such as `"20:00-07:00"`, in `time_zone`. Empty: any."""
     time_zone: str = ""
     """Zone of these hours, such as `Europe/Berlin`."""
-    gpu_below_pct: Annotated[float | None, Field(gt=0, le=100)] = None
+    gpu_below_pct: Annotated[float | None, Bounds(gt=0, le=100)] = None
     """The busiest of the worker's GPUs must be busy for less than this percentage of the time, such as 10. Needs
     nvidia-ml-py or `nvidia-smi`."""
-    gpu_over_s: Annotated[float, Field(ge=5, le=300)] = 5.0
+    gpu_over_s: Annotated[float, Bounds(ge=5, le=300)] = 5.0
     """Seconds over which that is averaged."""
 
 
@@ -64,13 +63,13 @@ class ServeSettings:
     environment of the tracker."""
     dtype: str = "auto"
     """vllm: data type of the weights in memory, as in `--dtype`."""
-    max_model_len: Annotated[int | None, Field(gt=0)] = None
+    max_model_len: Annotated[int | None, Bounds(gt=0)] = None
     """vllm: longest context, in tokens."""
     args: tuple[str, ...] = ()
     """vllm: further arguments of its API server."""
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    port: Annotated[int, Bounds(ge=0, le=65535)] = 0
     """vllm: port on 127.0.0.1; 0 picks a free one."""
-    startup_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    startup_timeout_s: Annotated[float, Bounds(gt=0)] = 600.0
     """How long the engine may take to answer."""
     trust_remote_code: bool = False
     """vllm: run Python code that comes with a checkpoint. Only for code that you wrote."""
@@ -86,12 +85,12 @@ class ServeSettings:
     between: Between = Between.STAY
     """vllm: what the engine does when no checkpoint waits. `stay`: keep its memory. `sleep`: on a GPU give it back but
     for a little, on a CPU the same as `stay`. `stop`: end."""
-    idle_timeout_s: Annotated[float, Field(gt=0)] = 3600.0
+    idle_timeout_s: Annotated[float, Bounds(gt=0)] = 3600.0
     """vllm: an engine that served nothing for so long is stopped."""
-    gpu_memory_utilization: Annotated[float | None, Field(gt=0, le=1)] = None
+    gpu_memory_utilization: Annotated[float | None, Bounds(gt=0, le=1)] = None
     """vllm: share of the GPU's memory that it takes (on a CPU, of the machine's), such as 0.3 beside a trainer;
     default: most of it. Another value begins no new series."""
-    niceness: Annotated[int, Field(ge=0, le=19)] = 0
+    niceness: Annotated[int, Bounds(ge=0, le=19)] = 0
     """vllm: how far its processes stand back on the CPU, 19 the most. Latencies are timed so too."""
 
 
