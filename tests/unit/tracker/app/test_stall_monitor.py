@@ -58,7 +58,7 @@ def test_nobody_is_called_where_nothing_is_owed() -> None:
         saved(tower, 5)
     *_, ended, switched_off = saving
     ended.look(4 * EVERY_S + 1, is_training=False)
-    for at_s in (5000, 50_000, 1_000_000):
+    for at_s in (5000, 50_000, 100_000):
         for tower in (few, copied, *saving[:2]):
             tower.look(at_s)
         ended.look(at_s, is_training=False)
