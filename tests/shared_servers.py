@@ -31,6 +31,9 @@ PATIENCE_S = 60.0
 POLL_S = 0.05
 STOP_S = 20.0
 
+GUARD = 'while kill -0 "$(cat "$1/owner")"; do sleep 2; done 2> /dev/null; kill -INT "$(cat "$1/$2/pid")" 2> /dev/null'
+"""Ends a server whose run was killed; where the run ended well, there is none any more."""
+
 
 class Server(Protocol):
     """A server that is known by its folder: any process may ask for its address, or stop and start it."""
@@ -51,6 +54,7 @@ def begin(config: pytest.Config) -> None:
     if VARIABLE not in os.environ:
         folder = Path(tempfile.mkdtemp(prefix="tracker-servers-"))
         folder.chmod(0o755)  # PostgreSQL runs as another user
+        (folder / "owner").write_text(str(os.getpid()))
         os.environ[VARIABLE] = str(folder)
         config.add_cleanup(lambda: _end_all(folder))
 
@@ -122,6 +126,7 @@ def _started(kind: type[S], root: Path) -> S:
         if not (folder / "started").exists():
             folder.mkdir(exist_ok=True)
             starts.note(kind.NAME)
+            subprocess.run(["setsid", "--fork", "sh", "-c", GUARD, "sh", str(root), kind.NAME], check=True)
             kind(folder).start()
             (folder / "started").touch()
     return kind(folder)
