@@ -95,7 +95,9 @@ def record_from_bytes(data: bytes) -> EvalRecord:
 
 def progress_to_json(progress: Progress | None) -> str:
     """Return the progress as a JSON document without control characters; empty for None."""
-    return "" if progress is None else to_document({"value": _PROGRESS.dump_python(progress, mode="json")})
+    if progress is None:
+        return ""
+    return to_document({"value": _PROGRESS.dump_python(progress, mode="json")})
 
 
 def progress_from_json(text: str) -> Progress | None:

@@ -73,7 +73,9 @@ class Spending:
     def _used_cpu_s(self) -> float | None:
         """None also where it would be 0: then the engine that served the plan is not ours."""
         now_s = self._engine.used_cpu_s()
-        return None if now_s is None else max(0.0, now_s - (self._cpu_s or 0.0)) or None
+        if now_s is None:
+            return None
+        return max(0.0, now_s - (self._cpu_s or 0.0)) or None
 
 
 Number = TypeVar("Number", int, float)
@@ -81,4 +83,6 @@ Number = TypeVar("Number", int, float)
 
 def _sum(parts: Iterable[Number | None]) -> Number | None:
     known = [part for part in parts if part is not None]
-    return sum(known) if known else None
+    if known:
+        return sum(known)
+    return None

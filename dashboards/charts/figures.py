@@ -147,7 +147,9 @@ def frames(figure: Figure, width: int) -> tuple[Frame, ...]:
 
 def lane_height(panel: Panel) -> int:
     """Return the height of the lane below a panel that shows steps without a value."""
-    return LANE_HEIGHT if panel.absences else 0
+    if panel.absences:
+        return LANE_HEIGHT
+    return 0
 
 
 def runs(line: Line) -> Iterator[tuple[Point, ...]]:

@@ -159,4 +159,6 @@ def _row(metric: RequestTime, side: Curve) -> SpreadRow:
 
 
 def _short(value: float) -> str:
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    if value < 10:
+        return f"{value:.2f}"
+    return f"{value:.1f}"

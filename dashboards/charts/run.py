@@ -140,7 +140,9 @@ def _score_panel(title: str, lines: Sequence[Line], *, height: int, absences: tu
 def _unit(*lines: Line) -> tuple[float, float]:
     """Return the value axis: 0 to 1 for shares, else round values around all points."""
     low, high = min(_values(lines), default=0.0), max(_values(lines), default=1.0)
-    return (0.0, 1.0) if low >= 0 and high <= 1 else _round_range(low, high)
+    if low >= 0 and high <= 1:
+        return (0.0, 1.0)
+    return _round_range(low, high)
 
 
 def _values(lines: Iterable[Line]) -> Iterator[float]:

@@ -153,7 +153,9 @@ def _kind(line: Line) -> str:
 
 def _key(line: Line, x: float, y: float) -> str:
     """Return what stands for a line beside its name."""
-    return marker(line.slot, x, y) if line.marked else f'<path class="{_kind(line)}" d="M{_n(x - 6)} {_n(y)}h12"/>'
+    if line.marked:
+        return marker(line.slot, x, y)
+    return f'<path class="{_kind(line)}" d="M{_n(x - 6)} {_n(y)}h12"/>'
 
 
 def _absences(panel: Panel, frame: Frame) -> Iterator[str]:

@@ -54,7 +54,9 @@ def own_record(whole: EvalRecord, known: Iterable[EvalRecord]) -> EvalRecord:
     same = [r for r in known if r.plan.checkpoint.digest == c.digest and r.plan.checkpoint.step == c.step]
     same = [r for r in same if r.plan.suite.name == suite and r.finished_at <= whole.finished_at]
     found = newest_records(same)
-    return found[-1] if found else whole
+    if found:
+        return found[-1]
+    return whole
 
 
 def path_to(record: EvalRecord, known: Sequence[EvalRecord]) -> tuple[EvalRecord, ...]:
@@ -80,4 +82,6 @@ def best_comparison(verdict: Verdict, step: int) -> Comparison | None:
 def best_step(verdict: Verdict, step: int) -> int | None:
     """Return the newest checkpoint of the best block, None where there is none."""
     found = best_comparison(verdict, step)
-    return None if found is None else found.baseline_steps[-1]
+    if found is None:
+        return None
+    return found.baseline_steps[-1]

@@ -124,7 +124,9 @@ def _with_latencies(record: EvalRecord, before: EvalRecord | None) -> EvalRecord
     if before is None or not _is_of_both_parts(record):
         return record
     is_same = before.plan.checkpoint.digest == record.plan.checkpoint.digest
-    return replace(record, probes=before.probes) if is_same else record
+    if is_same:
+        return replace(record, probes=before.probes)
+    return record
 
 
 def _left_out(record: EvalRecord) -> int:

@@ -66,7 +66,9 @@ def _environment() -> Environment:
 
 def _harmless(value: object) -> object:
     """Clean every text before it is escaped; markup of ours passes."""
-    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return clean(value)
+    return value
 
 
 def _figure(figure: Figure) -> Markup:

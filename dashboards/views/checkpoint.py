@@ -64,7 +64,9 @@ class ScoreRow:
     @property
     def sure(self) -> str:
         """The interval of that change; empty where there is none."""
-        return f"95 %: {self.before.interval}" if self.before.change else ""
+        if self.before.change:
+            return f"95 %: {self.before.interval}"
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)

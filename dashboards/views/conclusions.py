@@ -118,7 +118,9 @@ def _end(episode: Episode, acceptance: Acceptance | None) -> str:
     if episode.closed_step is None:
         return "lasts"
     if episode.closed_by is Closing.ACCEPTED:
-        return f"accepted at step {episode.closed_step}" if acceptance is None else _accepted(acceptance)
+        if acceptance is None:
+            return f"accepted at step {episode.closed_step}"
+        return _accepted(acceptance)
     if episode.closed_by is Closing.SUPERSEDED:
         return f"left behind when training went back to step {episode.closed_step}"
     below = "" if episode.last_step is None else f", below until step {episode.last_step}"

@@ -86,7 +86,9 @@ def _p(verdict: LatencyVerdict) -> str:
     p, which = verdict.p_faster, "faster"
     if verdict.ratio is not None and verdict.ratio >= 1:
         p, which = verdict.p_slower, "slower"
-    return NOTHING if p is None else f"{p_text(p)} {which}"
+    if p is None:
+        return NOTHING
+    return f"{p_text(p)} {which}"
 
 
 def _against(verdict: LatencyVerdict) -> str:
@@ -99,4 +101,6 @@ def _against(verdict: LatencyVerdict) -> str:
 
 def _method(verdict: LatencyVerdict) -> str:
     name = "earlier in this run" if verdict.method is LatencyMethod.HISTORY else "reference"
-    return f"{name}, mean of {verdict.sessions}" if verdict.sessions > 1 else name
+    if verdict.sessions > 1:
+        return f"{name}, mean of {verdict.sessions}"
+    return name

@@ -145,4 +145,6 @@ def _answered(data: RunData, pair: _Pair, row: int) -> dict[str, _Answered]:
 
 
 def _right(score: float) -> bool | None:
-    return None if math.isnan(score) else score > RIGHT
+    if math.isnan(score):
+        return None
+    return score > RIGHT

@@ -225,7 +225,9 @@ def _fingerprint(data: RunData, benchmark: str) -> str:
 
 def _asked_by(benchmark: Benchmark) -> str:
     program = benchmark.program
-    return benchmark.adapter if program is None else f"{benchmark.adapter} ({program.version})"
+    if program is None:
+        return benchmark.adapter
+    return f"{benchmark.adapter} ({program.version})"
 
 
 def _newest(data: RunData, benchmark: str) -> tuple[str, EvalResult] | None:

@@ -134,4 +134,6 @@ def _loads(board: Board) -> Iterator[LoadRow]:
 
 
 def _ms(percentiles: Percentiles | None) -> str:
-    return NOTHING if percentiles is None else f"{percentiles.p50:.1f} / {percentiles.p95:.1f}"
+    if percentiles is None:
+        return NOTHING
+    return f"{percentiles.p50:.1f} / {percentiles.p95:.1f}"

@@ -60,7 +60,9 @@ def shown_text(value: str) -> str:
 
 def shown_answer(value: str | None) -> str | None:
     """Return an answer cleaned and shortened; None: it was not kept."""
-    return None if value is None else shown_text(value)
+    if value is None:
+        return None
+    return shown_text(value)
 
 
 # --- private

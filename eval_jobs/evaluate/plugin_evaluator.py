@@ -70,7 +70,9 @@ class PluginEvaluator:
         except EvaluateError as error:
             return error
         problem = _problem(result, benchmark, suite)
-        return self._refusal(f"gave for `{benchmark.name}` {problem}") if problem else result
+        if problem:
+            return self._refusal(f"gave for `{benchmark.name}` {problem}")
+        return result
 
     def _refusal(self, what: str) -> EvaluateError:
         return EvaluateError(f"{self._found} {what}", hint="this is a bug of the plugin: docs/extending.md")
@@ -101,4 +103,6 @@ def _problem(result: EvalResult, benchmark: Benchmark, suite: Suite) -> str:
         return f"a score of {beyond[0]:g}, and scores go from 0 to 1"
     if result.higher_is_better is not benchmark.higher_is_better:
         return f"higher_is_better = {result.higher_is_better}, against the settings"
-    return "" if math.isfinite(result.duration_s) else f"a duration of {result.duration_s} s"
+    if math.isfinite(result.duration_s):
+        return ""
+    return f"a duration of {result.duration_s} s"

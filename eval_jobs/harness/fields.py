@@ -72,7 +72,9 @@ class Fields:
     def text(self, name: str) -> str:
         """Return a text; empty where there is none."""
         value = self.values.get(name)
-        return value if isinstance(value, str) else ""
+        if isinstance(value, str):
+            return value
+        return ""
 
     def numbers(self, name: str) -> tuple[float, ...]:
         """Return a list of finite numbers; () where there is none.
@@ -91,14 +93,18 @@ class Fields:
     # --- private
 
     def _place(self, name: str) -> str:
-        return f"{self.path}.{name}" if self.path else name
+        if self.path:
+            return f"{self.path}.{name}"
+        return name
 
 
 def finite(value: object) -> float | None:
     """Return a finite number that is no truth value, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST:
         return None
-    return float(value) if math.isfinite(value) else None
+    if math.isfinite(value):
+        return float(value)
+    return None
 
 
 def value_text(value: object) -> str:
@@ -108,4 +114,6 @@ def value_text(value: object) -> str:
     if isinstance(value, int) and abs(value) > _LARGEST:  # Python refuses to write it out
         return "a number of many digits"
     text = f"a list of {len(value)}" if isinstance(value, Sequence) and not isinstance(value, str) else repr(value)
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
+    if len(text) <= _SHOWN_CHARS:
+        return text
+    return f"{text[:_SHOWN_CHARS]}..."

@@ -44,11 +44,15 @@ MMLU_CHANCE = 0.25
 def chance_of_task(task: str) -> float | None:
     """Return the score of guessing, None where it is not known."""
     is_mmlu = task.startswith(("hendrycksTest", "mmlu_")) and not task.startswith("mmlu_pro")
-    return MMLU_CHANCE if is_mmlu else CHANCE.get(task)
+    if is_mmlu:
+        return MMLU_CHANCE
+    return CHANCE.get(task)
 
 
 def known_direction(metric: str) -> bool | None:
     """Return whether more of a metric is better, None where it is not known."""
     if metric in SHARES_UP:
         return True
-    return False if metric in SHARES_DOWN else None
+    if metric in SHARES_DOWN:
+        return False
+    return None

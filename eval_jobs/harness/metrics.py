@@ -25,7 +25,9 @@ class Metric:
     @property
     def key(self) -> str:
         """Name and filter, as the file has them."""
-        return f"{self.name},{self.filter}" if self.filter else self.name
+        if self.filter:
+            return f"{self.name},{self.filter}"
+        return self.name
 
 
 class NoScore(Exception):
@@ -80,4 +82,6 @@ def _problem(metric: Metric) -> str:
     if metric.up is None:
         return "is not known: nothing says whether more of it is better"
     mean = finite(metric.mean)
-    return "" if mean is None or 0 <= mean <= 1 else f"is no score from 0 to 1, but {mean:g}"
+    if mean is None or 0 <= mean <= 1:
+        return ""
+    return f"is no score from 0 to 1, but {mean:g}"

@@ -173,4 +173,6 @@ def _log_likelihood(response: object) -> float:
 def _first_text(response: object) -> str:
     while isinstance(response, list) and response:
         response = response[0]
-    return "" if response is None or isinstance(response, list) else str(response)
+    if response is None or isinstance(response, list):
+        return ""
+    return str(response)

@@ -138,12 +138,16 @@ def _is_row(row: Sequence[str]) -> bool:
 
 
 def _number(text: str) -> float | None:
-    return float(text) if text.isdecimal() else None
+    if text.isdecimal():
+        return float(text)
+    return None
 
 
 def _version(text: str) -> tuple[int, int] | None:
     major, _, minor = text.partition(".")
-    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+    if major.isdecimal() and minor.isdecimal():
+        return (int(major), int(minor))
+    return None
 
 
 def _from_nvml(nvml: ModuleType, indices: Iterable[int]) -> Iterable[Gpu]:

@@ -46,13 +46,17 @@ _HEAD_BYTES = 4096
 
 def _field(path: Path, name: str) -> str:
     found = re.search(rf"^{name}\s*:\s*(.*?)\s*$", _text(path), flags=re.MULTILINE)
-    return found.group(1) if found else ""
+    if found:
+        return found.group(1)
+    return ""
 
 
 def _driver_version(path: Path) -> str:
     """Return the number in a line such as `NVRM version: NVIDIA UNIX ... Kernel Module  550.54.15  Tue Mar ...`."""
     found = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", _text(path), flags=re.MULTILINE)
-    return found.group(1) if found else ""
+    if found:
+        return found.group(1)
+    return ""
 
 
 def _text(path: Path) -> str:

@@ -182,7 +182,9 @@ def find_plugin(kind: PluginKind, name: str) -> Found:
 
 
 def _origin(point: EntryPoint) -> str:
-    return "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+    if point.dist is None:
+        return "an unknown package"
+    return f"{point.dist.name} {point.dist.version}"
 
 
 def _members(port: type) -> list[str]:

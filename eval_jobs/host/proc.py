@@ -74,7 +74,9 @@ def is_running(pid: int, start_time: int) -> bool:
 def own_start_time() -> int:
     """Return when this process started; 0 on a system that does not show its processes."""
     own = stat(os.getpid())
-    return 0 if own is None else own.start_time
+    if own is None:
+        return 0
+    return own.start_time
 
 
 def writes_to(pid: int, path: Path) -> bool:
@@ -85,7 +87,9 @@ def writes_to(pid: int, path: Path) -> bool:
 def error_file(pid: int) -> Path | None:
     """Return the file that process `pid` writes its errors to, also when it is deleted; None when there is none."""
     target = _link(pid, 2).removesuffix(" (deleted)")
-    return Path(target) if target.startswith("/") else None
+    if target.startswith("/"):
+        return Path(target)
+    return None
 
 
 def is_resource_tracker(pid: int) -> bool:

@@ -35,6 +35,6 @@ def write_error(error: OSError, what: str, *, hint: str) -> StoreError:
         hint: what to do unless the disk is full.
     """
     text = f"{what}: {error.strerror or error}"
-    return (
-        DiskFull(text, hint="free some space; what is done is kept") if is_full(error) else StoreError(text, hint=hint)
-    )
+    if is_full(error):
+        return DiskFull(text, hint="free some space; what is done is kept")
+    return StoreError(text, hint=hint)

@@ -85,7 +85,9 @@ def summarize(load: ProbeLoad, measurement: Measurement) -> ProbeResult:
 def tpot_s(timeline: Timeline) -> float | None:
     """Return (e2e - ttft) / (n - 1); None for a completed request of one token or of unknown length."""
     n = timeline.output_tokens
-    return None if n is None or n <= 1 else (timeline.e2e_s - timeline.ttft_s) / (n - 1)
+    if n is None or n <= 1:
+        return None
+    return (timeline.e2e_s - timeline.ttft_s) / (n - 1)
 
 
 def percentiles(values: Sequence[float]) -> Percentiles | None:
@@ -119,7 +121,9 @@ def _gaps_ms(done: Iterable[Timeline]) -> Iterator[float]:
 
 
 def _first_error(failed: Sequence[Timeline]) -> str:
-    return failed[0].error or "the stream held no event" if failed else ""
+    if failed:
+        return failed[0].error or "the stream held no event"
+    return ""
 
 
 def _timing(position: int, timeline: Timeline) -> RequestTiming:

@@ -65,7 +65,9 @@ class LatencyProber:
     @property
     def client_pid(self) -> int | None:
         """Process id of the client, None while there is none."""
-        return None if self._client is None else self._client.pid
+        if self._client is None:
+            return None
+        return self._client.pid
 
     def probe(self, endpoint: Endpoint, load: ProbeLoad) -> ProbeResult:
         """Time `load`; see `ports.Prober`."""
@@ -162,7 +164,9 @@ def tokenizer_digest(folder: str) -> str:
         except OSError:
             return ""
         digest.update(f"{path.name} {len(content)} ".encode() + content)
-    return digest.hexdigest() if paths else ""
+    if paths:
+        return digest.hexdigest()
+    return ""
 
 
 # --- private
@@ -203,4 +207,6 @@ def _in_flight(endpoint: Endpoint) -> int:
     except ERRORS as error:
         log.info("%s does not answer (%s); the probe starts without knowing whether it is idle", parts.netloc, error)
         return 0
-    return requests_in_flight(body.decode(errors="replace")) if status == HTTPStatus.OK else 0
+    if status == HTTPStatus.OK:
+        return requests_in_flight(body.decode(errors="replace"))
+    return 0

@@ -100,7 +100,9 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 
 def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
     """Return an insert that knows `on_conflict_do_nothing` and `on_conflict_do_update` in the database's own words."""
-    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)
 
 
 def belongs_to(run_id: ColumnElement[str], run: str) -> ColumnElement[bool]:
@@ -129,7 +131,9 @@ def _open_postgres(address: URL, silence_s: float) -> Engine:
 
 
 def _with_password(address: URL, password: str) -> URL:
-    return address.set(password=password) if password else address
+    if password:
+        return address.set(password=password)
+    return address
 
 
 def _options(address: URL) -> dict[str, str | int]:

@@ -34,11 +34,15 @@ class UtcText(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
         """Write the time in UTC."""
-        return None if value is None else value.astimezone(UTC).isoformat(timespec="microseconds")
+        if value is None:
+            return None
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Read it back."""
-        return None if value is None else datetime.fromisoformat(value)
+        if value is None:
+            return None
+        return datetime.fromisoformat(value)
 
 
 METADATA = MetaData()

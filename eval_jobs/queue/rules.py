@@ -64,7 +64,9 @@ def place_of(plan: EvalPlan, backlog: Backlog, *, keep: bool) -> int:
         return FIRST_PLACE_OF_SWEEPS + step
     if backlog is Backlog.OLDEST:
         return step
-    return FIRST_PLACE if keep else -step
+    if keep:
+        return FIRST_PLACE
+    return -step
 
 
 def may_skip(backlog: Backlog, *, keep: bool) -> bool:

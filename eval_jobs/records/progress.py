@@ -50,7 +50,9 @@ class Progress:
     def answered(self) -> int | None:
         """Answered samples; None: this tells nothing about them."""
         is_counted = self.stage is Stage.EVALUATING and self.unit is Unit.SAMPLES
-        return self.done if is_counted else None
+        if is_counted:
+            return self.done
+        return None
 
 
 def progress_text(progress: Progress | None) -> str:

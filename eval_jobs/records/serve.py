@@ -106,4 +106,6 @@ class ServeSpec(ServeSettings):
     @property
     def engine_name(self) -> str:
         """Name of the engine, as the settings call it."""
-        return self.engine.value if self.program is None else self.program.name
+        if self.program is None:
+            return self.engine.value
+        return self.program.name

@@ -66,4 +66,6 @@ class PluginEngine:
 
     def _used_cpu_s(self) -> float | None:
         used_s = self._engine.used_cpu_s()
-        return None if used_s is None else self._found.checked(float, used_s, "used_cpu_s", ServeError)
+        if used_s is None:
+            return None
+        return self._found.checked(float, used_s, "used_cpu_s", ServeError)

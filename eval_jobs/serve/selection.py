@@ -40,7 +40,9 @@ class EngineByKind:
     def used_cpu_s(self) -> float | None:
         """Return what all of them used, None when none tells."""
         known = [used_s for engine in self._engines.values() if (used_s := engine.used_cpu_s()) is not None]
-        return sum(known) if known else None
+        if known:
+            return sum(known)
+        return None
 
     def close(self) -> None:
         """Close all engines."""

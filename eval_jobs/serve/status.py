@@ -82,4 +82,6 @@ def _note(text: str) -> dict[str, object]:
         found = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return found
+    return {}

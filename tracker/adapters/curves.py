@@ -41,7 +41,9 @@ class TrainerCurves:
     def last_step(self, checkpoint: Checkpoint) -> int | None:
         """Return the step at which the training will end; see `ports.CurveReader`."""
         step = _state(Path(checkpoint.uri) / TRAINER_STATE).get("max_steps")
-        return step if isinstance(step, int) and step > 0 else None
+        if isinstance(step, int) and step > 0:
+            return step
+        return None
 
     def logged_at(self, checkpoint: Checkpoint) -> datetime | None:
         """Return when the trainer last wrote a log beside the checkpoint; see `ports.CurveReader`."""
@@ -50,7 +52,9 @@ class TrainerCurves:
             written_s = [log.stat().st_mtime for log in _logs(folder)]
         except OSError:
             return None  # a sign of life is welcome, and nothing depends on it
-        return datetime.fromtimestamp(max(written_s), UTC) if written_s else None
+        if written_s:
+            return datetime.fromtimestamp(max(written_s), UTC)
+        return None
 
 
 # --- private
@@ -58,7 +62,9 @@ class TrainerCurves:
 
 def _stated_rows(path: Path) -> list[object]:
     rows = _state(path).get("log_history")
-    return rows if isinstance(rows, list) else []
+    if isinstance(rows, list):
+        return rows
+    return []
 
 
 def _state(path: Path) -> dict[str, object]:
@@ -69,7 +75,9 @@ def _state(path: Path) -> dict[str, object]:
     except (OSError, ValueError, RecursionError) as error:
         log.warning("no training curves from %s: %s", path, error)
         return {}
-    return document if isinstance(document, dict) else {}
+    if isinstance(document, dict):
+        return document
+    return {}
 
 
 def _logged_rows(folder: Path) -> Iterator[object]:

@@ -149,7 +149,9 @@ class _Reading:
 def _shown(path: Path) -> str:
     """Return a path as short as a person would write it here."""
     here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    if path.is_relative_to(here):
+        return str(path.relative_to(here))
+    return str(path)
 
 
 def _files(folder: Path, suffix: str) -> Iterator[Path]:

@@ -126,7 +126,9 @@ def _at(run: str, place: str, reports: Sequence[Report]) -> Report:
 def _steps_text(steps: Iterable[int]) -> str:
     ordered = sorted(steps)
     known = ", ".join(map(str, ordered[-_SHOWN:])) or "none yet"
-    return f"\u2026, {known}" if len(ordered) > _SHOWN else known
+    if len(ordered) > _SHOWN:
+        return f"\u2026, {known}"
+    return known
 
 
 def _best(history: RecordStore, run: str, benchmark: str | None, outlines: Outlines) -> Report:

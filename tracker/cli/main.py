@@ -57,7 +57,9 @@ COMMANDS = {
 
 def module_of(command: str) -> str:
     """Return the module in which a command lives."""
-    return "tracker.cli.commands.import_results" if command == "import" else f"tracker.cli.commands.{command}"
+    if command == "import":
+        return "tracker.cli.commands.import_results"
+    return f"tracker.cli.commands.{command}"
 
 
 class _PipeBroken(Exception):
@@ -241,4 +243,6 @@ def _summary(point: EntryPoint) -> str:
     """Return a line for the help. Nothing of another package is imported for it: that may take long, or fail."""
     if _is_ours(point):
         return _loaded(point).get_short_help_str(limit=70)
-    return "(of an unknown package)" if point.dist is None else f"(of {point.dist.name} {point.dist.version})"
+    if point.dist is None:
+        return "(of an unknown package)"
+    return f"(of {point.dist.name} {point.dist.version})"

@@ -93,4 +93,6 @@ def _without_infinity(value: object) -> object:
         return {key: _without_infinity(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_without_infinity(item) for item in value]
-    return json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)
+    return value

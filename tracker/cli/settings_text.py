@@ -153,12 +153,16 @@ def _first_paragraph(section: type[Section]) -> str:
 def _default_cell(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "required"
-    return "none" if field.default is None else f"`{_toml(field.default)}`"
+    if field.default is None:
+        return "none"
+    return f"`{_toml(field.default)}`"
 
 
 def _shown_default(field: FieldInfo) -> object:
     """Return the default, or an empty value for settings that are off or required."""
-    return "" if field.default is PydanticUndefined or field.default is None else field.default
+    if field.default is PydanticUndefined or field.default is None:
+        return ""
+    return field.default
 
 
 def _toml(value: object) -> str:

@@ -79,7 +79,9 @@ class ChannelSection(Section):
     @field_validator("kind")
     @classmethod
     def _may_be_a_name(cls, value: ChannelKind | str) -> ChannelKind | str:
-        return value if isinstance(value, ChannelKind) else checked_name(value)
+        if isinstance(value, ChannelKind):
+            return value
+        return checked_name(value)
 
     @model_validator(mode="after")
     def _has_options_of_its_own_or_none(self) -> ChannelSection:

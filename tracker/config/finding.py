@@ -33,7 +33,9 @@ class RunSection(Section):
     @field_validator("source")
     @classmethod
     def _may_be_a_name(cls, value: str) -> str:
-        return checked_name(value) if value else value
+        if value:
+            return checked_name(value)
+        return value
 
     @model_validator(mode="after")
     def _is_a_folder_or_a_bucket(self) -> RunSection:
@@ -68,7 +70,9 @@ class RunSection(Section):
 
     def to_program(self) -> Program | None:
         """Return which source of another package finds the checkpoints; None: none does."""
-        return program_of(self.source, self.options) if self.source else None
+        if self.source:
+            return program_of(self.source, self.options)
+        return None
 
     def anchored(self, folder: Path) -> RunSection:
         """Return it with relative paths counted from `folder`."""

@@ -83,7 +83,9 @@ class ServeSection(Section, ServeSettings):
     def _may_be_a_name(cls, value: EngineKind | str) -> EngineKind | str:
         if value is EngineKind.PLUGIN:
             raise ValueError("name the engine itself, as its package calls it")
-        return value if isinstance(value, EngineKind) else checked_name(value)
+        if isinstance(value, EngineKind):
+            return value
+        return checked_name(value)
 
     @model_validator(mode="after")
     def _options_are_for_others(self) -> ServeSection:
@@ -207,11 +209,15 @@ class BenchmarkSection(Section, BenchmarkSettings):
         """Return the name that results carry."""
         if self.name:
             return self.name
-        return self.data.stem if self.is_own and self.data is not None else self.benchmark
+        if self.is_own and self.data is not None:
+            return self.data.stem
+        return self.benchmark
 
     def resolved_chance(self) -> float | None:
         """Return the score of guessing, None where it is not known."""
-        return 0.0 if self.chance is None and self.is_own and self.benchmark == EXACT else self.chance
+        if self.chance is None and self.is_own and self.benchmark == EXACT:
+            return 0.0
+        return self.chance
 
     def to_benchmark(self, *, data_digest: str) -> Benchmark:
         """Return the record for the evaluator."""
@@ -244,4 +250,6 @@ class ProbeSection(Section, LoadSettings):
 
     def to_loads(self) -> tuple[ProbeLoad, ...]:
         """Return the loads, none when the probe is off."""
-        return (record_of(ProbeLoad, self),) if self.enabled else ()
+        if self.enabled:
+            return (record_of(ProbeLoad, self),)
+        return ()

@@ -66,7 +66,9 @@ def _sentence(model: type[Section], detail: ErrorDetails) -> str:
         return f"unknown setting {where}{_nearest(model, detail['loc'])}"
     if detail["type"] == "missing":
         return f"{where} is missing"
-    return f"{where}: {_reason(where, detail)}" if where else _reason(where, detail)
+    if where:
+        return f"{where}: {_reason(where, detail)}"
+    return _reason(where, detail)
 
 
 def _reason(where: str, detail: ErrorDetails) -> str:
@@ -86,7 +88,9 @@ def _names(location: tuple[int | str, ...]) -> Iterator[str]:
 def _nearest(model: type[Section], location: tuple[int | str, ...]) -> str:
     known = _table_at(model, location[:-1]).listed()
     close = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
-    return f" (did you mean {close[0]}?)" if close else f" (known: {', '.join(known)})"
+    if close:
+        return f" (did you mean {close[0]}?)"
+    return f" (known: {', '.join(known)})"
 
 
 def _table_at(model: type[Section], location: tuple[int | str, ...]) -> type[Section]:

@@ -26,7 +26,9 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 def toml_key(name: str) -> str:
     """Return a name as it stands between the dots of a table's head, in quotes where TOML asks for them."""
-    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    if _BARE_KEY.fullmatch(name):
+        return name
+    return json.dumps(name, ensure_ascii=False)
 
 
 def without_key(url: str, *, instead: str) -> str:

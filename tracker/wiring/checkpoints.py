@@ -98,7 +98,9 @@ def run_id_of(config: Config, checkpoint: str) -> str:
     place = PurePosixPath(checkpoint) if checkpoint.startswith(SCHEME) else Path(checkpoint).absolute()
     parent, output_dir = place.parent, PurePosixPath(config.run.output_dir)
     is_sub_folder = parent.parent == output_dir
-    return f"{config.run.name}/{parent.name}" if is_sub_folder else config.run.name
+    if is_sub_folder:
+        return f"{config.run.name}/{parent.name}"
+    return config.run.name
 
 
 # --- private

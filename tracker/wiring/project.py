@@ -100,7 +100,9 @@ class Project:
 
     def sweeps(self) -> dict[str, Sweep]:
         """Return the sweeps of [[schedule]] by name; see `wiring.sweeps.sweeps_of`."""
-        return sweeps_of(self.config, self.suite(), serve_of(self.config)) if self.config.schedule else {}
+        if self.config.schedule:
+            return sweeps_of(self.config, self.suite(), serve_of(self.config))
+        return {}
 
     @cached_property
     def sweep_store(self) -> SqlSweeps:

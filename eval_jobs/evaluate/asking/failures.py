@@ -84,7 +84,9 @@ def describe(error: Exception) -> str:
         return f"HTTP {reply.status_code}: {body.get('message') or reply.message}"
     cause = error.__cause__
     text = f"{type(error).__name__}: {error}"
-    return f"{text} ({cause})" if cause is not None and str(cause) not in text else text
+    if cause is not None and str(cause) not in text:
+        return f"{text} ({cause})"
+    return text
 
 
 def pause_s(error: Exception, attempt: int, policy: RetryPolicy) -> float | None:
@@ -113,4 +115,6 @@ def retry_after_of(error: Exception) -> float:
 
 def _refusal(error: Exception) -> ServerReply | None:
     """Return the error where the server answered with no success: a body that breaks the client came with one."""
-    return error if isinstance(error, ServerReply) and error.status_code >= 300 else None
+    if isinstance(error, ServerReply) and error.status_code >= 300:
+        return error
+    return None

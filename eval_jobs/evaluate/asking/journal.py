@@ -117,7 +117,9 @@ class Journal:
     def refusal(self, place: Place) -> str:
         """Return why the server refused this question in an earlier pass; "" when it did not."""
         failure = self.failures.get(place)
-        return failure.detail if failure is not None and not (failure.answered or failure.may_pass) else ""
+        if failure is not None and not (failure.answered or failure.may_pass):
+            return failure.detail
+        return ""
 
     @property
     def unanswered(self) -> list[str]:

@@ -65,4 +65,6 @@ def _check_message(choice: Mapping[str, object], *, filtered: bool) -> None:
 
 def _error_of(response: Mapping[str, object]) -> str:
     error = response.get("error")
-    return f": {error}" if error else ""
+    if error:
+        return f": {error}"
+    return ""

@@ -111,7 +111,9 @@ def metric_name(reviews: Iterable[Row], default: str) -> str:
 def token_sum(predictions: Iterable[Row], kind: str) -> int | None:
     """Return the sum over all answers of `input_tokens` or `output_tokens`; None where the server told of none."""
     counts = [count for row in predictions if (count := _tokens(row, kind)) is not None]
-    return sum(counts) if counts else None
+    if counts:
+        return sum(counts)
+    return None
 
 
 # --- private
@@ -196,12 +198,16 @@ def _prompt_text(messages: Sequence[tuple[str, str]]) -> str:
 
 
 def _output(prediction: Row | None) -> Row:
-    return _mapping(prediction.get("model_output")) if prediction is not None else {}
+    if prediction is not None:
+        return _mapping(prediction.get("model_output"))
+    return {}
 
 
 def _choice(prediction: Row | None) -> Row:
     choices = _output(prediction).get("choices")
-    return _mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    if isinstance(choices, list) and choices:
+        return _mapping(choices[0])
+    return {}
 
 
 def _stop_reason(prediction: Row) -> str:
@@ -225,7 +231,9 @@ def _answer(prediction: Row | None) -> str:
 
 def _tokens(prediction: Row | None, kind: str) -> int | None:
     tokens = _mapping(_output(prediction).get("usage")).get(kind)
-    return tokens if isinstance(tokens, int) else None
+    if isinstance(tokens, int):
+        return tokens
+    return None
 
 
 def _score(review: Row) -> Row:
@@ -242,7 +250,9 @@ def _main_score(score: Row) -> tuple[str, object]:
 
 
 def _mapping(value: object) -> Row:
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _integer(value: object) -> int:

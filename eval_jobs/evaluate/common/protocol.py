@@ -57,7 +57,9 @@ def decode(line: bytes) -> Message | None:
         message = json.loads(line)
     except ValueError:
         return None
-    return message if isinstance(message, dict) and "type" in message else None
+    if isinstance(message, dict) and "type" in message:
+        return message
+    return None
 
 
 def error_message(error: TrackerError) -> Message:

@@ -54,7 +54,9 @@ def evalscope_name(benchmark: Benchmark) -> str:
 
 def max_tokens(benchmark: Benchmark, suite: Suite) -> int:
     """Return how long an answer may be."""
-    return suite.generation.max_tokens if benchmark.max_tokens is None else benchmark.max_tokens
+    if benchmark.max_tokens is None:
+        return suite.generation.max_tokens
+    return benchmark.max_tokens
 
 
 def sampling(benchmark: Benchmark, suite: Suite, endpoint: Endpoint) -> dict[str, float]:

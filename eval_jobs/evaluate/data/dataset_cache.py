@@ -122,7 +122,9 @@ def _write_parts(benchmark: Benchmark, layout: Layout, folder: Path) -> tuple[st
         _write_jsonl(folder / split_file_name(part), rows)
     (folder / "README.md").write_text(readme(by_part), encoding="utf-8")
     found = sorted({part.config for part in by_part if part.split == layout.eval_split})
-    return tuple(found) if layout.configs_are_subsets else ()
+    if layout.configs_are_subsets:
+        return tuple(found)
+    return ()
 
 
 def _write_jsonl(path: Path, rows: Iterable[Mapping[str, object]]) -> None:

@@ -96,7 +96,9 @@ def raw_layout(benchmark: Benchmark) -> Layout | None:
     folder = Path(benchmark.data or "")
     if not folder.exists():
         raise BadData(f"the data of `{benchmark.name}` is not there: {folder}", hint="check the path in data")
-    return None if describes_itself(folder) else LAYOUTS.get(benchmark.adapter)
+    if describes_itself(folder):
+        return None
+    return LAYOUTS.get(benchmark.adapter)
 
 
 def describes_itself(folder: Path) -> bool:
@@ -225,4 +227,6 @@ def _header(file: Path, layout: Layout) -> tuple[str, ...]:
         return ()
     with file.open(encoding="utf-8-sig", errors="replace") as text:
         first = text.readline().lower()
-    return () if "question" in first and "answer" in first else layout.header
+    if "question" in first and "answer" in first:
+        return ()
+    return layout.header

@@ -49,7 +49,9 @@ def evalscope_names() -> frozenset[str]:
     if folder is None:
         return frozenset()
     index = folder / "_index.json"
-    return frozenset(json.loads(index.read_text(encoding="utf-8"))) if index.is_file() else frozenset()
+    if index.is_file():
+        return frozenset(json.loads(index.read_text(encoding="utf-8")))
+    return frozenset()
 
 
 def runs_code(adapter: str) -> bool:
@@ -94,4 +96,6 @@ def _card(adapter: str) -> dict[str, Any]:
 
 def _benchmarks_folder() -> Path | None:
     spec = find_spec("evalscope")
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "benchmarks"
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "benchmarks"

@@ -78,7 +78,9 @@ def _split_by_name(config: str, splits: Mapping[str, str]) -> Callable[[PurePath
     def part(path: PurePath) -> DatasetSplit | None:
         words = re.split(r"[^a-z]+", str(path.with_suffix("")).lower())
         split = next((split for word, split in splits.items() if word in words), None)
-        return None if split is None else DatasetSplit(config=config, split=split)
+        if split is None:
+            return None
+        return DatasetSplit(config=config, split=split)
 
     return part
 
@@ -123,7 +125,9 @@ def _arc_part(path: PurePath) -> DatasetSplit | None:
     name = str(path).lower()
     config = next((c for c in ("ARC-Easy", "ARC-Challenge") if c.lower() in name), None)
     split = next((s for word, s in _ARC_SPLITS.items() if word in name), None)
-    return None if config is None or split is None else DatasetSplit(config=config, split=split)
+    if config is None or split is None:
+        return None
+    return DatasetSplit(config=config, split=split)
 
 
 def _arc(row: Row, _: PurePath) -> Row:
@@ -142,7 +146,9 @@ def _arc(row: Row, _: PurePath) -> Row:
 
 
 def _bbh_part(path: PurePath) -> DatasetSplit | None:
-    return DatasetSplit(config=path.stem, split="test") if re.fullmatch(r"[a-z_]+", path.stem) else None
+    if re.fullmatch(r"[a-z_]+", path.stem):
+        return DatasetSplit(config=path.stem, split="test")
+    return None
 
 
 def _truthful_qa(row: Row, _: PurePath) -> Row:
@@ -197,7 +203,9 @@ def _ceval_part(path: PurePath) -> DatasetSplit | None:
     match = re.fullmatch(r"(.+)_(dev|val)", path.stem)
     if match:
         return DatasetSplit(config=match.group(1), split=match.group(2))
-    return DatasetSplit(config=path.stem, split=path.parent.name) if path.parent.name in ("dev", "val") else None
+    if path.parent.name in ("dev", "val"):
+        return DatasetSplit(config=path.stem, split=path.parent.name)
+    return None
 
 
 def _ceval(row: Row, _: PurePath) -> Row:

@@ -100,7 +100,9 @@ def _text(value: object, what: str) -> str:
 
 def _label(row: Mapping[str, object], key: str) -> str:
     value = row.get(key)
-    return "" if value is None else str(value)
+    if value is None:
+        return ""
+    return str(value)
 
 
 def _subset(row: Mapping[str, object]) -> str:

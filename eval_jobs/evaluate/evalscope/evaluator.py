@@ -79,7 +79,9 @@ class EvalScopeEvaluator:
     @property
     def child_pid(self) -> int | None:
         """Process id of the child, None while there is none."""
-        return self._child.pid if self._child is not None else None
+        if self._child is not None:
+            return self._child.pid
+        return None
 
     def prepare(self, suite: Suite, *, api_key_env: str) -> None:
         """Start the child, whose imports take seconds; see the port."""

@@ -44,7 +44,9 @@ class Outcomes:
 
     def of(self, task: str, number: object) -> tuple[RequestOutcome, ...]:
         """Return what became of the requests of one sample."""
-        return tuple(self._by_place.get((task, number), ())) if isinstance(number, int) else ()
+        if isinstance(number, int):
+            return tuple(self._by_place.get((task, number), ()))
+        return ()
 
     def first_refusal(self) -> str:
         """Return why the first request without an answer has none; empty: every one has one."""

@@ -59,4 +59,6 @@ def python_of(command: Path) -> Path:
     with command.open("rb") as file:
         words = file.readline().decode(errors="replace").removeprefix("#!").split()
     named = Path(words[0]) if len(words) == 1 else Path()
-    return named if "python" in named.name else command.resolve().parent / "python"
+    if "python" in named.name:
+        return named
+    return command.resolve().parent / "python"

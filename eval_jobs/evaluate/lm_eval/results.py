@@ -135,7 +135,9 @@ def _samples(
 
 
 def _with_detail(sample: SampleScore, refusal: str) -> SampleScore:
-    return replace(sample, detail=refusal) if refusal and sample.status is SampleStatus.ERROR else sample
+    if refusal and sample.status is SampleStatus.ERROR:
+        return replace(sample, detail=refusal)
+    return sample
 
 
 def _seen(sample: SampleScore, row: Mapping[str, object], outcomes: Sequence[RequestOutcome]) -> SampleScore:

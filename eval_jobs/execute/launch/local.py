@@ -167,7 +167,9 @@ class LocalWorkers:
 
     def _log(self, pid: int) -> Path:
         own = self._work_dir / f"worker-{pid}.log"
-        return own if own.exists() else self._start_log
+        if own.exists():
+            return own
+        return self._start_log
 
 
 # --- private
@@ -193,7 +195,9 @@ def _hang_up(process: subprocess.Popen[bytes]) -> None:
 def _how(code: int) -> str:
     if code >= 0:
         return f"with exit code {code}"
-    return f"by signal {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"by signal {-code}"
+    if -code in set(signal.Signals):
+        return f"by signal {signal.Signals(-code).name}"
+    return f"by signal {-code}"
 
 
 def _last_line(path: Path) -> str:

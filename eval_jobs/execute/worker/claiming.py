@@ -67,7 +67,9 @@ class ClaimFilter:
     @property
     def shown(self) -> str:
         """Why plans wait, in a line; "" when nothing is known that would have to."""
-        return self._window.shown if self._window is not None else ""
+        if self._window is not None:
+            return self._window.shown
+        return ""
 
     def choose(
         self, queue: ClaimQueue, claim_next: Callable[[Collection[str]], Claim | None], now: datetime
@@ -93,4 +95,6 @@ class ClaimFilter:
         """Return why a plan is given back, "" where there is nothing to show; None: it is carried out."""
         if self._visibility is not None and not self._visibility.sees(plan, now):
             return ""
-        return (self._window.reason(plan) or None) if self._window is not None else None
+        if self._window is not None:
+            return self._window.reason(plan) or None
+        return None

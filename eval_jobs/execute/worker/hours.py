@@ -90,7 +90,9 @@ def is_idle(loads: Sequence[Load], *, now_s: float, only_when: OnlyWhen) -> bool
     if only_when.gpu_below_pct is None:
         return True
     average = average_pct(loads, now_s=now_s, over_s=only_when.gpu_over_s)
-    return None if average is None else average < only_when.gpu_below_pct
+    if average is None:
+        return None
+    return average < only_when.gpu_below_pct
 
 
 def average_pct(loads: Sequence[Load], *, now_s: float, over_s: float) -> float | None:
@@ -98,7 +100,9 @@ def average_pct(loads: Sequence[Load], *, now_s: float, over_s: float) -> float 
     if not loads or now_s - loads[0].at_s < over_s:
         return None
     recent = [load.busy_pct for load in loads if now_s - load.at_s <= over_s]
-    return sum(recent) / len(recent) if len(recent) >= NEEDED_LOADS else None
+    if len(recent) >= NEEDED_LOADS:
+        return sum(recent) / len(recent)
+    return None
 
 
 # --- private

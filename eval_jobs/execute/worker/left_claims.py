@@ -57,7 +57,9 @@ def _end_of(hold: Hold, now: datetime) -> HoldEnd | None:
     if name is None or name.machine != proc.machine_hash():
         return None
     if _is_gone(name):
-        return HoldEnd.CRASHED if _has_crashed(name) else HoldEnd.KILLED
+        if _has_crashed(name):
+            return HoldEnd.CRASHED
+        return HoldEnd.KILLED
     if has_run_out(hold, now) and _is_stopped(name):
         log.warning("worker %d sleeps and has lost its plan: it is killed", name.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):

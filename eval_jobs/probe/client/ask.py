@@ -44,7 +44,9 @@ class Dialect:
     @property
     def path(self) -> str:
         """The path below the base URL."""
-        return "/chat/completions" if self.chat else "/completions"
+        if self.chat:
+            return "/chat/completions"
+        return "/completions"
 
     def body(self, model: str, prompt: str, max_tokens: int) -> dict[str, object]:
         """Return the request; the sampling parameters are sent, because a server's defaults differ."""
@@ -103,7 +105,9 @@ class Asker:
         if response.status != 200:
             raise RequestRefused(response.status, text)
         value = json.loads(text)
-        return value if isinstance(value, dict) else {}
+        if isinstance(value, dict):
+            return value
+        return {}
 
     async def ask(self, prompt: str, max_tokens: int) -> Timeline:
         """Ask and time the answer; a failure is a timeline with its reason."""
@@ -142,7 +146,9 @@ def api_key_from(name: str) -> str:
 def reason(error: BaseException) -> str:
     """Return one line for a person."""
     if isinstance(error, TimeoutError):
-        return f"no complete answer in time ({error})" if str(error) else "no complete answer in time"
+        if str(error):
+            return f"no complete answer in time ({error})"
+        return "no complete answer in time"
     if isinstance(error, RequestRefused) or type(error) is ValueError:
         return str(error)
     return f"{type(error).__name__}: {error}"

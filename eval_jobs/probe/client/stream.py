@@ -77,8 +77,12 @@ def refusal(text: str) -> str:
 
 def _finish_reason(choices: object) -> str | None:
     first = choices[0] if isinstance(choices, list) and choices else None
-    return first.get("finish_reason") if isinstance(first, dict) else None
+    if isinstance(first, dict):
+        return first.get("finish_reason")
+    return None
 
 
 def _message(error: object) -> str:
-    return str(error.get("message", error)) if isinstance(error, dict) else str(error)
+    if isinstance(error, dict):
+        return str(error.get("message", error))
+    return str(error)

@@ -155,7 +155,9 @@ def gpus_of(args: tuple[str, ...]) -> int:
 
 def max_lora_rank(rank: int) -> int:
     """Return the rank that an engine for an adapter of `rank` makes room for, 0 for full checkpoints."""
-    return next(known for known in LORA_RANKS if known >= rank) if rank else 0
+    if rank:
+        return next(known for known in LORA_RANKS if known >= rank)
+    return 0
 
 
 def refuse_reserved(args: tuple[str, ...]) -> None:

@@ -59,7 +59,9 @@ def last_error(text: str) -> str:
     reasons = [_with_detail(lines, i) for i, line in enumerate(lines) if _names_reason(line)]
     if reasons:
         return reasons[-1][:REASON_CHARS]
-    return lines[-1][:REASON_CHARS] if lines else ""
+    if lines:
+        return lines[-1][:REASON_CHARS]
+    return ""
 
 
 def exit_words(code: int) -> str:

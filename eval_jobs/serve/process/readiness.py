@@ -45,7 +45,9 @@ def engine_version(port: int) -> str:
     """Return the version that the engine names, `UNKNOWN_VERSION` where it names none."""
     answer = ask(port, "/version")
     body = answer.body if answer is not None else None
-    return str(body.get("version") or UNKNOWN_VERSION) if isinstance(body, dict) else UNKNOWN_VERSION
+    if isinstance(body, dict):
+        return str(body.get("version") or UNKNOWN_VERSION)
+    return UNKNOWN_VERSION
 
 
 # --- private

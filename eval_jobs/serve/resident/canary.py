@@ -108,7 +108,9 @@ def _max_model_len(reply: EngineReply) -> int:
 
 
 def _words(reply: EngineReply) -> str:
-    return f"HTTP {reply.status}: {reply.text}" if reply.status else reply.text
+    if reply.status:
+        return f"HTTP {reply.status}: {reply.text}"
+    return reply.text
 
 
 def _failed(why: str) -> CanaryFailed:

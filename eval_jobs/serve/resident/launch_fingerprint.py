@@ -82,4 +82,6 @@ def difference(started: LaunchFingerprint, wanted: LaunchFingerprint) -> str:
 def _shown(value: str) -> str:
     if not value:
         return "nothing"
-    return value if len(value) <= SHOWN_CHARS else "another one"
+    if len(value) <= SHOWN_CHARS:
+        return value
+    return "another one"

@@ -82,7 +82,9 @@ class Resident:
     def why_gone(self) -> str:
         """Return why there is no engine any more, in words; "" while its process lives."""
         code = self.process.exit_code()
-        return "" if code is None else f"the engine had ended by itself ({logfile.exit_words(code)})"
+        if code is None:
+            return ""
+        return f"the engine had ended by itself ({logfile.exit_words(code)})"
 
     def why_silent(self) -> str:
         """Return why it cannot be used, in words; "" when it answers under its name and gives a sign of life."""
@@ -98,7 +100,9 @@ class Resident:
             # Of an engine with adapters never the base: see `adapters`.
             token = {"model": self.newest().model, "prompt": [0], "max_tokens": 1, "temperature": 0.0}
             reply = post_to_engine(self.launch.port, "/v1/completions", token, timeout_s=LIFE_SIGN_TIMEOUT_S)
-        return "" if reply.is_ok else f"the engine gave no sign of life ({reply.text})"
+        if reply.is_ok:
+            return ""
+        return f"the engine gave no sign of life ({reply.text})"
 
     def ask_canaries(self, model: str) -> tuple[Canary, ...]:
         """Ask `model` the fixed prompts; () where the size of the vocabulary is not known.
@@ -106,7 +110,9 @@ class Resident:
         Raises:
             CanaryFailed: they are not answered as they should be.
         """
-        return ask_canaries(self.launch.port, model, vocab_size=self.model.vocab_size) if self.model else ()
+        if self.model:
+            return ask_canaries(self.launch.port, model, vocab_size=self.model.vocab_size)
+        return ()
 
     def keep(self, loaded: Loaded) -> None:
         """Note that a checkpoint is in it, and served last."""

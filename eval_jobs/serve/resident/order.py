@@ -147,7 +147,9 @@ def _wants_batch_invariance(spec: ServeSpec) -> bool:
     if spec.engine is EngineKind.SGLANG:
         return DETERMINISTIC in spec.args
     setting = os.environ.get(BATCH_INVARIANT)
-    return have_batch_invariance(os.environ.get(VISIBLE_DEVICES)) if setting is None else setting == "1"
+    if setting is None:
+        return have_batch_invariance(os.environ.get(VISIBLE_DEVICES))
+    return setting == "1"
 
 
 def _model(folder: Path) -> tuple[Fingerprint | None, str]:

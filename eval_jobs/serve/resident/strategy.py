@@ -50,7 +50,9 @@ class LoadStrategy:
     @property
     def certificate(self) -> str:
         """Id of the certificate; empty where there is none."""
-        return self.kind.id if self.proof is not None and self.kind is not None else ""
+        if self.proof is not None and self.kind is not None:
+            return self.kind.id
+        return ""
 
 
 def choose_strategy(
@@ -72,7 +74,9 @@ def choose_strategy(
         return _cold(reason)
     strategy = _warm_strategy(order, resident, launch, proofs, failures)
     silent = resident.why_silent() if strategy.method != COLD else ""
-    return LoadStrategy(method=COLD, reason=silent, is_sick=True) if silent else strategy
+    if silent:
+        return LoadStrategy(method=COLD, reason=silent, is_sick=True)
+    return strategy
 
 
 def kind_of(
@@ -111,7 +115,9 @@ def sleep_level(resident: Resident, proofs: Path) -> int:
     proof = find_certificate(
         proofs, kind_of(order, model, resident.launch_fingerprint, version=resident.version, asleep=DROP_WEIGHTS)
     )
-    return DROP_WEIGHTS if proof is None or proof.is_certificate else 0
+    if proof is None or proof.is_certificate:
+        return DROP_WEIGHTS
+    return 0
 
 
 # --- private
@@ -168,7 +174,9 @@ def _why_unproven(resident: Resident) -> str:
 def _why_unfit(order: Order, model: Fingerprint, resident: Resident, held: Fingerprint) -> str:
     if order.adapter is None:
         never = never_swapped(model, on_cpu=order.on_cpu)
-        return f"its weights are never swapped: {never}" if never else obstacle(held, model)
+        if never:
+            return f"its weights are never swapped: {never}"
+        return obstacle(held, model)
     if order.adapter.served == resident.base.served:
         return obstacle(held, model)
     other = "the tokenizer or the chat template beside the adapter is another one than at the engine's start"

@@ -36,7 +36,9 @@ def load_into(resident: Resident, order: Order, strategy: LoadStrategy) -> Loade
     if strategy.method == STAY:
         _begin_afresh(resident.launch.port)
         return resident.loaded[identity(order.checkpoint)]
-    return _swapped(resident, order, strategy) if strategy.method == SWAP else _adapter(resident, order, strategy)
+    if strategy.method == SWAP:
+        return _swapped(resident, order, strategy)
+    return _adapter(resident, order, strategy)
 
 
 def load_adapter(port: int, name: str, folder: str, *, timeout_s: float) -> None:

@@ -50,7 +50,9 @@ class SglangResident(Resident):
         if not {self.launch.name, self.newest().model} & set(served_model_names(answer.body)):
             return "something else answered at the engine's port"
         reply = get(self.launch.port, "/health_generate", timeout_s=LIFE_SIGN_TIMEOUT_S)
-        return "" if reply.is_ok else f"the engine gave no sign of life ({reply.text or f'HTTP {reply.status}'})"
+        if reply.is_ok:
+            return ""
+        return f"the engine gave no sign of life ({reply.text or f'HTTP {reply.status}'})"
 
     def ask_canaries(self, model: str) -> tuple[Canary, ...]:
         """Ask the fixed prompts; () where the size of the vocabulary is not known.

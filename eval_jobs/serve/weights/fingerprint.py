@@ -183,7 +183,9 @@ def _quantisation(config: Mapping[str, object], files: Mapping[str, str], entrie
     for key in ("quantization_config", "compression_config"):
         settings = config.get(key)
         if settings:
-            return str(settings.get("quant_method", key)) if isinstance(settings, dict) else key
+            if isinstance(settings, dict):
+                return str(settings.get("quant_method", key))
+            return key
     named = [name for name in QUANTISED_BY if name in files]
     if named:
         return named[0]
@@ -218,11 +220,15 @@ def _words(value: object) -> Iterator[str]:
 
 
 def _tensor_words(tensor: tuple[str, tuple[int, ...]] | None) -> str:
-    return "missing" if tensor is None else f"{tensor[0]} {list(tensor[1])}"
+    if tensor is None:
+        return "missing"
+    return f"{tensor[0]} {list(tensor[1])}"
 
 
 def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def _sha256(data: bytes) -> str:

@@ -113,7 +113,9 @@ def _address(channel: ChannelSettings) -> _Address:
 
 
 def _named(place: SecretSource, setting: str) -> str:
-    return f"`{setting}_env` ({place.variable})" if place.variable else f"`{setting}_file`"
+    if place.variable:
+        return f"`{setting}_env` ({place.variable})"
+    return f"`{setting}_file`"
 
 
 def _check_address(channel: ChannelSettings, url: str) -> None:

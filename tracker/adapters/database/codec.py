@@ -68,7 +68,9 @@ _WORDS = {str(word): word for word in VerdictWord}
 
 
 def _part(screened: Screened | None) -> list[object]:
-    return [] if screened is None else [[screened.asked, screened.left_out, screened.tokens, screened.seconds]]
+    if screened is None:
+        return []
+    return [[screened.asked, screened.left_out, screened.tokens, screened.seconds]]
 
 
 def _outline(document: Mapping[str, Any], plan_id: str, created_at: datetime) -> Report:

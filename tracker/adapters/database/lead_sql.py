@@ -72,7 +72,9 @@ class SqlLead:
         """Return who led last; see `ports.Lead`."""
         with transaction(self._engine) as connection:
             row = connection.execute(select(LEADERS).where(LEADERS.c.run_id == self._run)).one_or_none()
-        return None if row is None else Leader(host=row.host, pid=row.pid, since=row.since, output_dir=row.output_dir)
+        if row is None:
+            return None
+        return Leader(host=row.host, pid=row.pid, since=row.since, output_dir=row.output_dir)
 
     def release(self) -> None:
         """Let another process lead; see `ports.Lead`."""

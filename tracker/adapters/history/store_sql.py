@@ -97,7 +97,9 @@ class SqlHistory:
     def bare_record(self, plan_id: str) -> EvalRecord | None:
         """Return one record without samples; see `ports.History`."""
         row = self._row(plan_id)
-        return None if row is None else record_from_bytes(row.record)
+        if row is None:
+            return None
+        return record_from_bytes(row.record)
 
     def records(self, run_id: str) -> tuple[EvalRecord, ...]:
         """Return the run's records without samples; see `ports.History`."""

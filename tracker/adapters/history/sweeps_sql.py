@@ -105,7 +105,9 @@ class SqlSweeps:
         query = select(LOOKS).where(LOOKS.c.run_id == self._run, LOOKS.c.sweep == sweep)
         with transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
-        return None if row is None else TimetablePosition(until=row.until, timetable=row.timetable)
+        if row is None:
+            return None
+        return TimetablePosition(until=row.until, timetable=row.timetable)
 
     def remember(self, sweep: str, look: TimetablePosition) -> None:
         """Store it; see `ports.Sweeps`."""

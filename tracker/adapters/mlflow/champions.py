@@ -67,7 +67,9 @@ def own_registered_name(client: MlflowClient, run_id: str, key: str) -> str:
         if error.error_code != _UNKNOWN:
             raise
         return name
-    return name if tags.get(KEY_TAG) == key else ""
+    if tags.get(KEY_TAG) == key:
+        return name
+    return ""
 
 
 # --- private

@@ -68,7 +68,9 @@ def check_reachable(uri: str) -> None:
 
 def sqlite_path(uri: str) -> Path | None:
     """Return the file of a SQLite store, None for any other."""
-    return Path(uri.removeprefix(SQLITE_PREFIX)) if uri.startswith(SQLITE_PREFIX) else None
+    if uri.startswith(SQLITE_PREFIX):
+        return Path(uri.removeprefix(SQLITE_PREFIX))
+    return None
 
 
 def public(uri: str) -> str:

@@ -83,4 +83,6 @@ def _of_mlflow(error: MlflowException, uri: str) -> StoreError:
 
 def _first_line(text: str) -> str:
     lines = text.strip().splitlines()
-    return lines[0][:500] if lines else "no reason given"
+    if lines:
+        return lines[0][:500]
+    return "no reason given"

@@ -97,4 +97,6 @@ def _checkpoint_key(client: MlflowClient, version: ModelVersion) -> str:
 
 
 def _id_in(source: str | None) -> str:
-    return (source or "").removeprefix(SCHEME) if (source or "").startswith(f"{SCHEME}m-") else ""
+    if (source or "").startswith(f"{SCHEME}m-"):
+        return (source or "").removeprefix(SCHEME)
+    return ""

@@ -218,4 +218,6 @@ def _artifact_location(settings: TrackingSettings) -> str | None:
     """Return where files go without a server; MLflow's own choice is the current folder of whoever comes first."""
     file = sqlite_path(settings.uri)
     folder = settings.artifacts_dir or (file.parent / "mlartifacts" if file else "")
-    return Path(folder).absolute().as_uri() if folder and not settings.uri.startswith("http") else None
+    if folder and not settings.uri.startswith("http"):
+        return Path(folder).absolute().as_uri()
+    return None

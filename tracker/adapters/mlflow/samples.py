@@ -169,7 +169,9 @@ def _base64(key: str) -> str:
 
 
 def _answer(row: SampleRow) -> str:
-    return NOT_KEPT if row.answer is None else row.answer
+    if row.answer is None:
+        return NOT_KEPT
+    return row.answer
 
 
 def _trace(row: SampleRow, sheet: SampleSheet, run: Run, key: str, time_ms: int) -> TraceInfo:

@@ -181,7 +181,9 @@ class SampleFiles:
     def _others(self, plan_id: str, version: str) -> list[Path]:
         folder = self._folder / plan_id
         own = {self._path(kind, plan_id, version).name for kind in (_SCORES, _ANSWERS)}
-        return [path for path in folder.iterdir() if path.name not in own] if folder.is_dir() else []
+        if folder.is_dir():
+            return [path for path in folder.iterdir() if path.name not in own]
+        return []
 
     def _answers(self, plan_id: str, version: str) -> Mapping[str, list[Any]] | None:
         path = self._path(_ANSWERS, plan_id, version)

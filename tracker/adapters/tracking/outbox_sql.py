@@ -199,7 +199,9 @@ class OutboxTracking:
         )
         with transaction(self._engine) as connection:
             row = connection.execute(due).one_or_none()
-        return None if row is None else (row.id, row.body)
+        if row is None:
+            return None
+        return (row.id, row.body)
 
     def _mark_sent(self, item_id: int) -> None:
         # The key stays, so that the same item is never queued again; the body is in the store now.
@@ -236,7 +238,9 @@ class OutboxTracking:
 
     def _is_waiting(self) -> ColumnElement[bool]:
         waits = ITEMS.c.sent.is_(False)
-        return and_(waits, belongs_to(ITEMS.c.run_id, self._run)) if self._run else waits
+        if self._run:
+            return and_(waits, belongs_to(ITEMS.c.run_id, self._run))
+        return waits
 
 
 def _record_key(connection: Connection, record: EvalRecord, report: Report) -> str | None:
@@ -250,7 +254,9 @@ def _record_key(connection: Connection, record: EvalRecord, report: Report) -> s
     keys = connection.scalars(query).all()
     if keys and keys[-1].startswith(said):
         return None
-    return said if said not in keys else f"{said}:{len(keys)}"
+    if said not in keys:
+        return said
+    return f"{said}:{len(keys)}"
 
 
 def _queue(connection: Connection, key: str, item: TrackingItem) -> bool:

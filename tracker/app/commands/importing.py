@@ -117,7 +117,9 @@ class _Run:
         """Return what is to be judged again after a record that was added."""
         step, highest = record.plan.checkpoint.step, self._highest
         self._highest = max(step, highest)
-        return overtaken_by(record, self._records.values()) if step < highest else ()
+        if step < highest:
+            return overtaken_by(record, self._records.values())
+        return ()
 
 
 def _take(world: World, run: _Run, checkpoint: ImportedCheckpoint, clock: Clock) -> JudgedImport:

@@ -84,7 +84,9 @@ def plans_of_rest(
     own = to_ask_whole(report)
     if is_screen(record.plan):
         is_there = record.plan.checkpoint.uri not in given_up
-        return (rest_plan(record.plan, own),) if own and is_there else ()
+        if own and is_there:
+            return (rest_plan(record.plan, own),)
+        return ()
     wanted = dict(neighbours_to_ask(report))
     if own:
         wanted[report.step] = own
@@ -152,7 +154,9 @@ def _known_of(rest: EvalRecord, part: ScreenPart, history: RecordStore) -> EvalR
             found.append(known)
     # Of two rests that were carried out at once, both joined records may end when the later one ended.
     newest = max(found, key=lambda r: (r.finished_at, -_unasked(r)), default=None)
-    return None if newest is None else history.record(newest.plan.id)
+    if newest is None:
+        return None
+    return history.record(newest.plan.id)
 
 
 def _subject(plan: EvalPlan) -> tuple[int, str, str]:

@@ -221,12 +221,16 @@ def _is_quiet(service: SweepService, name: str, now: datetime) -> bool:
 
 def _next(timetable: Timetable, now: datetime) -> datetime:
     found = next_time(timetable, now)
-    return now + timedelta(days=1) if found is None else found
+    if found is None:
+        return now + timedelta(days=1)
+    return found
 
 
 def _next_due(service: SweepService) -> Turn | None:
     """Return the turn that may begin: none while another one is carried out."""
-    return None if _of(service, TurnState.RUNNING) else next(iter(_of(service, TurnState.DUE)), None)
+    if _of(service, TurnState.RUNNING):
+        return None
+    return next(iter(_of(service, TurnState.DUE)), None)
 
 
 def _of(service: SweepService, state: TurnState) -> tuple[Turn, ...]:
@@ -287,7 +291,9 @@ def _completed(record: EvalRecord, service: SweepService) -> EvalRecord:
         return record
     plan = _whole_plan(service, record.plan)
     own = _with_samples(own_answers(service, [plan]).get(plan.id), plan, service)
-    return replace(record, plan=plan) if own is None else with_own_scores(plan, own, record)
+    if own is None:
+        return replace(record, plan=plan)
+    return with_own_scores(plan, own, record)
 
 
 def _whole_plan(service: SweepService, asked: EvalPlan) -> EvalPlan:
@@ -297,7 +303,9 @@ def _whole_plan(service: SweepService, asked: EvalPlan) -> EvalPlan:
             if plan.id == asked.id:
                 return plan
     before = service.store.results([asked.id]).get(asked.id)  # tried again after its turn has ended
-    return asked if before is None else before.plan
+    if before is None:
+        return asked
+    return before.plan
 
 
 def _named(

@@ -77,7 +77,9 @@ def command(asked: _Asked) -> int:
         click.echo(json_text(dict[str, Any], asdict(found) | {"sentence": sentence_of(found)}))
     for line in _lines(found):
         console.print(Text(one_line(line)), soft_wrap=True)
-    return ExitCode.REGRESSION if found.is_sure else ExitCode.UNKNOWN
+    if found.is_sure:
+        return ExitCode.REGRESSION
+    return ExitCode.UNKNOWN
 
 
 # --- private

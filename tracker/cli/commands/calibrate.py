@@ -175,4 +175,6 @@ def _exit_code(calibration: Calibration, min_effect: float) -> int:
         return ExitCode.BROKEN
     if any(one.fitness is Fitness.UNFIT for one in repetitions(calibration, min_effect)):
         return ExitCode.REGRESSION
-    return ExitCode.UNKNOWN if codes else ExitCode.OK
+    if codes:
+        return ExitCode.UNKNOWN
+    return ExitCode.OK

@@ -68,4 +68,6 @@ def costs_table(costs: RunCosts, *, last: int) -> Table:
 
 
 def _time_text(seconds: float | None) -> str:
-    return NOTHING if seconds is None else duration_text(seconds)
+    if seconds is None:
+        return NOTHING
+    return duration_text(seconds)

@@ -143,7 +143,9 @@ def _table(run_id: str, taken: Sequence[JudgedImport]) -> Table:
 
 
 def _count_text(count: int) -> str:
-    return f"{count:,}" if count else "-"
+    if count:
+        return f"{count:,}"
+    return "-"
 
 
 def _found_text(one: JudgedImport) -> str:
@@ -181,4 +183,6 @@ def _summary(taken: Sequence[JudgedImport], target: ImportTarget) -> str:
     results = sum(len(one.checkpoint.record.outcomes) + len(one.checkpoint.record.probes) for one in new)
     known = len(taken) - len(new)
     text = f"imported {count_text(len(new), 'checkpoint')} with {count_text(results, 'result')} into {target.run_id}"
-    return f"{text}, {known} known already" if known else text
+    if known:
+        return f"{text}, {known} known already"
+    return text

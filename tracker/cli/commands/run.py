@@ -55,7 +55,9 @@ def _exit_code(records: tuple[EvalRecord, ...], reports: tuple[Report, ...]) -> 
         latency.update(verdict.word for verdict in report.latency)
     if BAD_NEWS & (words | latency):
         return ExitCode.REGRESSION
-    return ExitCode.UNKNOWN if words & NO_NEWS else ExitCode.OK
+    if words & NO_NEWS:
+        return ExitCode.UNKNOWN
+    return ExitCode.OK
 
 
 def _losses(report: Report) -> tuple[Verdict, ...]:

@@ -206,10 +206,14 @@ def _at_work(state: QueueState, plans: tuple[EvalPlan, ...]) -> str:
 def _concluded(console: Console, service: SweepService, turn: Turn) -> int:
     if not turn.plans:
         print_line(console, str(turn.state), turn.note or turn_text(turn, 0))
-        return ExitCode.USAGE if turn.state is TurnState.REFUSED else ExitCode.UNKNOWN
+        if turn.state is TurnState.REFUSED:
+            return ExitCode.USAGE
+        return ExitCode.UNKNOWN
     board = board_of(turn, service.store.results([plan.id for plan in turn.plans]))
     _print(console, board)
-    return ExitCode.OK if _is_whole(board) else ExitCode.UNKNOWN
+    if _is_whole(board):
+        return ExitCode.OK
+    return ExitCode.UNKNOWN
 
 
 def _is_whole(board: Board) -> bool:

@@ -54,11 +54,15 @@ def _kind(check: GateCheck) -> str:
     """An error is what stops the change; what is advisory only warns."""
     if check.required:
         return "error"
-    return "warning" if check.word is GateWord.REGRESSION else "notice"
+    if check.word is GateWord.REGRESSION:
+        return "warning"
+    return "notice"
 
 
 def _title(check: GateCheck) -> str:
-    return f"{check.name}: {check.word}" if check.required else f"{check.name}: {check.word} (advisory)"
+    if check.required:
+        return f"{check.name}: {check.word}"
+    return f"{check.name}: {check.word} (advisory)"
 
 
 def _message(check: GateCheck) -> Iterable[str]:

@@ -87,7 +87,9 @@ def _case(check: GateCheck, name: str) -> ET.Element:
 
 
 def _kind(check: GateCheck) -> str:
-    return "required" if check.required else "advisory"
+    if check.required:
+        return "required"
+    return "advisory"
 
 
 def _tag(check: GateCheck) -> str | None:
@@ -95,7 +97,9 @@ def _tag(check: GateCheck) -> str | None:
         return None
     if not check.required:
         return "skipped"
-    return "failure" if check.word in {GateWord.REGRESSION, GateWord.INCONCLUSIVE} else "error"
+    if check.word in {GateWord.REGRESSION, GateWord.INCONCLUSIVE}:
+        return "failure"
+    return "error"
 
 
 def _numbers(check: BenchmarkCheck | None) -> Iterable[str]:

@@ -89,7 +89,9 @@ def _changed(check: BenchmarkCheck) -> str:
 
 
 def _two_lines(text: str, below: str) -> str:
-    return f"{escaped(text)}<br><sub>{escaped(below)}</sub>" if text else ""
+    if text:
+        return f"{escaped(text)}<br><sub>{escaped(below)}</sub>"
+    return ""
 
 
 def _line(cells: Sequence[str]) -> str:

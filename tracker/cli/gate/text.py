@@ -106,7 +106,9 @@ def alpha_text(report: GateReport) -> str:
 def scores_text(check: BenchmarkCheck) -> str:
     """Return `0.900 → 0.840`, baseline first; empty where nothing could be compared."""
     one = check.compared
-    return "" if one is None else f"{score_text(one.before.mean)} → {score_text(one.after.mean)}"
+    if one is None:
+        return ""
+    return f"{score_text(one.before.mean)} → {score_text(one.after.mean)}"
 
 
 def answered_text(check: BenchmarkCheck) -> str:
@@ -150,7 +152,9 @@ def limit_text(limit: LatencyLimit) -> str:
 def loss_examples(check: BenchmarkCheck) -> tuple[Example, ...]:
     """Return examples of what a regression lost; none where nothing is shown to be lost."""
     is_loss = check.word is GateWord.REGRESSION and check.compared is not None
-    return check.compared.lost if is_loss and check.compared is not None else ()
+    if is_loss and check.compared is not None:
+        return check.compared.lost
+    return ()
 
 
 def sample_lines(example: Example) -> Iterable[str]:

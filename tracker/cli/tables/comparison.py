@@ -95,7 +95,9 @@ def _answered(one: ComparedBenchmark) -> tuple[str, str]:
 def _p_values(one: ComparedBenchmark) -> str:
     # Without jitter: do these two differ? With it: more than neighbouring checkpoints of the run do anyway?
     p = f"p {p_text(one.p_two_sided)}"
-    return p if one.p_two_sided_jitter is None else f"{p} (jitter: {p_text(one.p_two_sided_jitter)})"
+    if one.p_two_sided_jitter is None:
+        return p
+    return f"{p} (jitter: {p_text(one.p_two_sided_jitter)})"
 
 
 def _examples(compared: ComparedBenchmark) -> Iterable[RenderableType]:

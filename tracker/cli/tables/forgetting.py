@@ -127,4 +127,6 @@ def _sample_grid(sample: LostSample, before: int, after: int) -> Table:
 
 
 def _place(step: int, *, right: bool) -> Text:
-    return Text(f"✓ {step}", "green") if right else Text(f"✗ {step}", "red")
+    if right:
+        return Text(f"✓ {step}", "green")
+    return Text(f"✗ {step}", "red")

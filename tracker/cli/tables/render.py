@@ -308,20 +308,26 @@ def _remark(verdict: Verdict) -> str:
         return ""
     if verdict.word is VerdictWord.INCONCLUSIVE:
         unseen = "" if verdict.mde is None else f"  (losses under {score_text(verdict.mde)} can go unseen)"
-        return unseen if verdict.comparisons else f"  {one_line(reason_text(verdict))}"
+        if verdict.comparisons:
+            return unseen
+        return f"  {one_line(reason_text(verdict))}"
     return f"  {one_line(reason_text(verdict))}{_onset(verdict)}"
 
 
 def _repeated(verdict: Verdict) -> str:
     """Say what repeating the evaluation alone does, where a difference stands that is to be held against it."""
     known = verdict.repetition
-    return "" if known is None or not verdict.comparisons else f"  ({short_text(known)})"
+    if known is None or not verdict.comparisons:
+        return ""
+    return f"  ({short_text(known)})"
 
 
 def _onset(verdict: Verdict) -> str:
     """Say since when a loss lasts."""
     is_worse = verdict.word in WORSE and verdict.lost_since is not None
-    return f"; lost since step {verdict.lost_since}" if is_worse else ""
+    if is_worse:
+        return f"; lost since step {verdict.lost_since}"
+    return ""
 
 
 def _legend(view: Overview) -> Text:

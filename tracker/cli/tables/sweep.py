@@ -161,7 +161,9 @@ def _load_table(probes: Sequence[ProbeResult]) -> Table:
 
 
 def _ms(percentiles: Percentiles | None) -> str:
-    return NOTHING if percentiles is None else f"{percentiles.p50:.1f} / {percentiles.p95:.1f}"
+    if percentiles is None:
+        return NOTHING
+    return f"{percentiles.p50:.1f} / {percentiles.p95:.1f}"
 
 
 def _remarks(board: Board) -> Iterator[str]:

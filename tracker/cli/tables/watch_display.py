@@ -156,7 +156,9 @@ def _waiting(state: QueueState) -> str:
     text = f"waiting: step {shown}"
     if more:
         text += f" and {more} more"
-    return f"{text}: {why}" if why else text
+    if why:
+        return f"{text}: {why}"
+    return text
 
 
 def _why_waiting(state: QueueState) -> str:

@@ -54,7 +54,9 @@ class Rhythm:
         """Median of the newest intervals, None while that says nothing."""
         intervals = self._intervals_s
         usual_s = statistics.median(intervals) if len(intervals) >= INTERVALS else 0.0
-        return usual_s if usual_s >= COPIED_S else None
+        if usual_s >= COPIED_S:
+            return usual_s
+        return None
 
     def limit_s(self, factor: float) -> float | None:
         """Return for how long no checkpoint may come: `factor` times what is usual; None: nobody can say."""

@@ -141,7 +141,9 @@ def blocks_text(text: MessageText, markup: Markup, room: Room) -> list[str]:
         if growth <= free and size(full) <= room.each:
             blocks[index] = full
             free -= growth
-    return [*blocks, f"and {left_out} more"] if left_out else blocks
+    if left_out:
+        return [*blocks, f"and {left_out} more"]
+    return blocks
 
 
 def block(entry: AlertLines, markup: Markup, *, is_short: bool = False) -> str:
@@ -178,7 +180,9 @@ def line_of(text: str, limit: int) -> str:
 
 def cut(text: str, limit: int) -> str:
     """Return at most `limit` characters, with three dots where something is missing at the end."""
-    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - 1].rstrip()}…"
 
 
 def bytes_long(text: str) -> int:

@@ -63,7 +63,9 @@ def best_of(
     names = _benchmarks_of(scores, suite) if benchmark is None else (benchmark,)
     ways = [scores.of(name, suite) for name in names]
     series = [found[-1] for found in ways if found]
-    return _peak(series, min_coverage) if series else None
+    if series:
+        return _peak(series, min_coverage)
+    return None
 
 
 def best_by_benchmark(scores: RunScores, *, min_coverage: float = Policy.min_coverage) -> dict[str, Best]:
@@ -77,7 +79,9 @@ def best_by_benchmark(scores: RunScores, *, min_coverage: float = Policy.min_cov
 
 def _own(scores: RunScores) -> RunScores:
     own = {k: series for k, series in scores.series.items() if not stands_for_import(series.plans[-1].checkpoint)}
-    return replace(scores, series=own) if own else scores
+    if own:
+        return replace(scores, series=own)
+    return scores
 
 
 def _main_suite(scores: RunScores, benchmark: str | None) -> str | None:
@@ -93,7 +97,9 @@ def _benchmarks_of(scores: RunScores, suite: str | None) -> tuple[str, ...]:
     """Return what the newest checkpoint of a suite was to be asked: what was taken out of it since counts no more."""
     of_suite = [series for series in scores.series.values() if series.key.suite == suite]
     newest = max(of_suite, key=lambda s: (s.steps[-1], s.finished_at[-1]), default=None)
-    return () if newest is None else tuple(benchmark.name for benchmark in newest.plans[-1].suite.benchmarks)
+    if newest is None:
+        return ()
+    return tuple(benchmark.name for benchmark in newest.plans[-1].suite.benchmarks)
 
 
 def _peak(series: Sequence[BenchmarkSeries], min_coverage: float) -> Best | None:

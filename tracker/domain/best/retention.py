@@ -95,7 +95,9 @@ def best_checkpoints(scores: RunScores) -> Mapping[Identity, tuple[str, ...]]:
         names.setdefault(identity_of(best.checkpoint), []).append(benchmark)
     of_suite = best_of(scores)
     reasons = {key: (BEST.format(names=", ".join(found)),) for key, found in names.items()}
-    return reasons if of_suite is None else merged({identity_of(of_suite.checkpoint): (BEST_OF_SUITE,)}, reasons)
+    if of_suite is None:
+        return reasons
+    return merged({identity_of(of_suite.checkpoint): (BEST_OF_SUITE,)}, reasons)
 
 
 def merged(*parts: Mapping[Identity, Sequence[str]]) -> Mapping[Identity, tuple[str, ...]]:

@@ -115,7 +115,9 @@ def noise_of(asked: AskedTwice) -> DecodingNoise:
 
 def shift_of(asked: AskedTwice) -> float:
     """Return by how much the second pass differs as a whole, 0 where chance explains it."""
-    return asked.second_mean - asked.first_mean if asked.p_shift < SHIFT_P else 0.0
+    if asked.p_shift < SHIFT_P:
+        return asked.second_mean - asked.first_mean
+    return 0.0
 
 
 def fitness(asked: AskedTwice, min_effect: float) -> Fitness:
@@ -129,7 +131,9 @@ def fitness(asked: AskedTwice, min_effect: float) -> Fitness:
     surely_moved = abs(shift_of(asked)) - _NORMAL_975 * flips_alone
     if math.sqrt(2) * noise.low > min_effect or surely_moved > min_effect:
         return Fitness.UNFIT
-    return Fitness.FIT if math.sqrt(2) * noise.high <= min_effect else Fitness.UNSURE
+    if math.sqrt(2) * noise.high <= min_effect:
+        return Fitness.FIT
+    return Fitness.UNSURE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +210,9 @@ def repetition(calibration: Calibration, asked: AskedTwice, min_effect: float, *
 
 def decoding_variance(known: Repetition | None) -> float:
     """Return the variance of one sample's score by decoding alone; 0 where no calibration holds."""
-    return 0.0 if known is None or known.stale else known.noise**2 * known.samples
+    if known is None or known.stale:
+        return 0.0
+    return known.noise**2 * known.samples
 
 
 # --- private
@@ -235,7 +241,9 @@ def _too_few(name: str, results: Sequence[EvalResult], asked: AskedTwice | None)
     both = 0 if asked is None else asked.samples
     planned = len({s.sample_id for s in samples})
     text = f"only {both} of {planned} samples of {name} have a score in both passes"
-    return f"{text}; the first that has none: {detail}" if detail else text
+    if detail:
+        return f"{text}; the first that has none: {detail}"
+    return text
 
 
 def _failure(name: str, fingerprint: str, message: str) -> BenchmarkFailure:
@@ -276,9 +284,15 @@ def _changed_engine(now: EngineInfo, then: EngineInfo) -> str:
         other = "no longer depends" if now.is_batch_invariant else "now depends"
         return f"an answer {other} on what else is in the batch"
     if now.device and then.device:
-        return "" if now.device == then.device else f"the device is {now.device}, was {then.device}"
-    return "" if now.machine == then.machine else "the engine runs on another machine"
+        if now.device == then.device:
+            return ""
+        return f"the device is {now.device}, was {then.device}"
+    if now.machine == then.machine:
+        return ""
+    return "the engine runs on another machine"
 
 
 def _engine_text(engine: EngineInfo | None) -> str:
-    return "" if engine is None else f"{engine.name} {engine.version}".strip()
+    if engine is None:
+        return ""
+    return f"{engine.name} {engine.version}".strip()

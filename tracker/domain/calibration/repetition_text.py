@@ -20,7 +20,9 @@ _SHOWN = 4
 def rate_text(share: float) -> str:
     """Return a share in percent with the digits that count: `0.4 %`, `12 %`."""
     percent = 100 * share
-    return f"{percent:.1f} %" if percent < 9.95 else f"{percent:.0f} %"
+    if percent < 9.95:
+        return f"{percent:.1f} %"
+    return f"{percent:.0f} %"
 
 
 def flips_text(found: Repetition) -> str:
@@ -51,7 +53,9 @@ def short_text(found: Repetition) -> str:
     """Return the same in a few words, to stand behind a verdict."""
     if found.stale:
         return "its calibration is stale"
-    return "repeating it flips nothing" if found.noise == 0 else f"repeating it alone: {change_text(found.noise)}"
+    if found.noise == 0:
+        return "repeating it flips nothing"
+    return f"repeating it alone: {change_text(found.noise)}"
 
 
 def repetitions_text(found: Sequence[Repetition]) -> str:

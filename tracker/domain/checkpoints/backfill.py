@@ -53,7 +53,9 @@ def evaluation_order(steps: Sequence[int], order: FillOrder) -> tuple[int, ...]:
     ascending = tuple(sorted(steps))
     if order is FillOrder.OLDEST:
         return ascending
-    return ascending[::-1] if order is FillOrder.NEWEST else tuple(_from_the_ends(ascending))
+    if order is FillOrder.NEWEST:
+        return ascending[::-1]
+    return tuple(_from_the_ends(ascending))
 
 
 def time_left_s(records: Iterable[EvalRecord], *, checkpoints: int, workers: int) -> float | None:
@@ -66,7 +68,9 @@ def time_left_s(records: Iterable[EvalRecord], *, checkpoints: int, workers: int
     """
     own = sorted((r for r in records if not is_imported(r) and r.engine is not None), key=lambda r: r.finished_at)
     took = [(r.finished_at - r.started_at).total_seconds() for r in own[-_NEWEST_RECORDS:]]
-    return median(took) * checkpoints / max(1, workers) if took else None
+    if took:
+        return median(took) * checkpoints / max(1, workers)
+    return None
 
 
 # --- private

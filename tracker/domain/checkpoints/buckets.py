@@ -90,7 +90,9 @@ def patience_s(names: Set[str], earlier: Set[str] | None, settle_s: float) -> fl
     """
     if earlier is None:
         return max(settle_s, FIRST_S)
-    return settle_s if earlier <= names else max(settle_s, STALLED_S)
+    if earlier <= names:
+        return settle_s
+    return max(settle_s, STALLED_S)
 
 
 def late_files(names: Set[str], taken: Complete) -> tuple[str, ...]:

@@ -134,7 +134,9 @@ def _layout(listing: Listing, *, allow_pickle: bool) -> _Layout | NotYet | Rejec
         return _of_raw(raw)
     if ADAPTER in names or (ADAPTER_CONFIG in names and not is_full):
         return _Layout(format=CheckpointFormat.LORA, weights=(ADAPTER,), config=ADAPTER_CONFIG)
-    return _of_full(listing) if is_full else _without_weights(listing.facts, names)
+    if is_full:
+        return _of_full(listing)
+    return _without_weights(listing.facts, names)
 
 
 def _has_safetensors(names: frozenset[str]) -> bool:
@@ -237,7 +239,9 @@ def _check_shard(listing: Listing, name: str, expected: frozenset[str] | None) -
     absent = sorted((expected or frozenset()) - header.tensors)
     if absent:
         return _not_yet(f"{name} does not hold tensor {absent[0]}, which {INDEX} puts there")
-    return None if header.tensors else _not_yet(f"{name} holds no tensor", code=CheckpointUnreadable.code)
+    if header.tensors:
+        return None
+    return _not_yet(f"{name} holds no tensor", code=CheckpointUnreadable.code)
 
 
 def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Finding:
@@ -259,7 +263,9 @@ def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Finding:
 
 def _check_temporaries(listing: Listing, _: _Layout, __: Habits) -> Finding:
     name = _temporary(listing.facts)
-    return None if name is None else _not_yet(f"a temporary file is left: {name}")
+    if name is None:
+        return None
+    return _not_yet(f"a temporary file is left: {name}")
 
 
 def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Finding:
@@ -282,7 +288,9 @@ def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
     for name in sorted(facts.names()):
         if _RESUME_STATE.match(name):
             return f"{name} is there"
-    return "earlier checkpoints of the run have it" if habits.trainer_state else None
+    if habits.trainer_state:
+        return "earlier checkpoints of the run have it"
+    return None
 
 
 def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Finding:
@@ -291,7 +299,9 @@ def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Finding:
     if not ranks:
         return None
     missing = sorted(set(range(max(2, max(ranks) + 1))) - ranks)
-    return _not_yet(f"rng_state_{missing[0]}.pth is missing: that rank has not finished saving") if missing else None
+    if missing:
+        return _not_yet(f"rng_state_{missing[0]}.pth is missing: that rank has not finished saving")
+    return None
 
 
 _RULES: tuple[Callable[[Listing, _Layout, Habits], Finding], ...] = (
@@ -327,7 +337,9 @@ def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
 
 def _step_said(state: Document) -> int:
     step = state.get("global_step")
-    return step if isinstance(step, int) else 0
+    if isinstance(step, int):
+        return step
+    return 0
 
 
 def _config(listing: Listing, layout: _Layout) -> Document | Broken | None:
@@ -380,4 +392,6 @@ def _save_every(state: Document) -> int | None:
 
 def _base_model(document: Document) -> str:
     base = document.get("base_model_name_or_path")
-    return base if isinstance(base, str) else ""
+    if isinstance(base, str):
+        return base
+    return ""

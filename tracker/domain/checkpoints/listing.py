@@ -177,7 +177,9 @@ def step_of(name: str, pattern: str) -> int | None:
 
 def usual_step_of(name: str) -> int | None:
     """Return the step of a folder named as trainers do (`checkpoint-10`, `step_10`), whatever the pattern."""
-    return step_of(name, "*") if _STEP_NAMES.search(name) else None
+    if _STEP_NAMES.search(name):
+        return step_of(name, "*")
+    return None
 
 
 def is_state_folder(name: str) -> bool:

@@ -85,7 +85,9 @@ def find_raw(listing: Listing, *, allow_pickle: bool) -> RawLayout | NotYet | Re
         return _dcp(listing)
     if LATEST in names or _has(names, "_optim_states.pt"):
         return _zero(listing)
-    return _refused_pickle(names) if has_torch_files else None
+    if has_torch_files:
+        return _refused_pickle(names)
+    return None
 
 
 def check_config(listing: Listing, layout: RawLayout) -> NotYet | Rejected | None:

@@ -135,7 +135,9 @@ def tensors_text(names: Collection[str]) -> str:
     """Return the first few names, how many more, and a verb: `tensor a is`, `tensors a, b and 3 more are`."""
     first = list(names)[:5]
     more = f" and {len(names) - len(first)} more" if len(names) > len(first) else ""
-    return f"tensor {first[0]} is" if len(names) == 1 else f"tensors {', '.join(first)}{more} are"
+    if len(names) == 1:
+        return f"tensor {first[0]} is"
+    return f"tensors {', '.join(first)}{more} are"
 
 
 def changed_settings(config: Document, earlier: Document) -> tuple[str, ...]:
@@ -197,4 +199,6 @@ def _notes(content: WeightsContent, earlier: Earlier, absent: list[str], changed
 
 def _in_order(value: object) -> object:
     """PEFT writes its target modules in the order of a set, which differs from process to process."""
-    return sorted(map(str, value)) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return sorted(map(str, value))
+    return value

@@ -77,7 +77,9 @@ def change_of(held: Iterable[FileFact], facts: Facts) -> FileChange:
             is_shrunk = True
         elif after != before:
             return FileChange.CHANGED
-    return FileChange.SHRUNK if is_shrunk else FileChange.SAME
+    if is_shrunk:
+        return FileChange.SHRUNK
+    return FileChange.SAME
 
 
 def time_of_ns(ns: int) -> datetime:

@@ -106,7 +106,9 @@ class Watchlist:
             rhythm = one.readiness.save_every if isinstance(one.readiness, Complete) else None
             self.gaps.remember_step(one.site, rhythm)
         self._watched[one.site.uri] = one
-        return one.readiness if one.pin is None and isinstance(one.readiness, Complete) else None
+        if one.pin is None and isinstance(one.readiness, Complete):
+            return one.readiness
+        return None
 
     def held(self, uri: str, pin: Pin) -> None:
         """Note that a checkpoint is held by us now; what was downloaded had settled before."""
@@ -151,7 +153,9 @@ class Watchlist:
                 self._watched[uri] = replace(one, is_taken=True)
                 self._due.append(one.pin)
         self._due.sort(key=lambda p: (p.step, p.ready_ns))
-        return self._due.pop(0) if self._due else None
+        if self._due:
+            return self._due.pop(0)
+        return None
 
     def settled(self, now: datetime) -> tuple[Watched, ...]:
         """Return the uploads that are complete and are to be held now, lowest step first."""
@@ -161,7 +165,9 @@ class Watchlist:
     def settles_in_s(self, now: datetime, heard: Heard) -> float | None:
         """Return how long until the next one may settle; None: none is complete that could."""
         waits = [self._left_s(one, now, heard) for one in self._watched.values()]
-        return 0.0 if self._due else min((wait for wait in waits if wait is not None), default=None)
+        if self._due:
+            return 0.0
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def are_expected(self) -> bool:
         """Return whether a complete one waits to be held, and nothing keeps it from that."""
@@ -212,7 +218,9 @@ class Watchlist:
             return assess(listing, habits, allow_pickle=self._options.allow_pickle)
         readiness = demand_whole_weights(listing.facts) or assess(listing, habits)
         # Objects come in any order: trainer_state.json being the newest proves nothing.
-        return replace(readiness, prompt=False) if isinstance(readiness, Complete) else readiness
+        if isinstance(readiness, Complete):
+            return replace(readiness, prompt=False)
+        return readiness
 
     def _unreadable(self, one: Watched, why: NotYet) -> Watched:
         """Its facts stay empty, so that it is read again at every look."""

@@ -109,7 +109,9 @@ def ends_of(series: BenchmarkSeries, rows: IntArray, episodes: Iterable[Episode]
 def _before(series: BenchmarkSeries, rows: IntArray, bad: int | None) -> IntArray:
     """Return the rows of earlier steps than the bad one; none where there is no bad one."""
     steps = np.array(series.steps)[rows]
-    return rows[:0] if bad is None else rows[steps < bad]
+    if bad is None:
+        return rows[:0]
+    return rows[steps < bad]
 
 
 def _best_of(series: BenchmarkSeries, rows: IntArray) -> int:

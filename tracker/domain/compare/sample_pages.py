@@ -155,7 +155,9 @@ def _pair_of(name: str, before: EvalRecord, after: EvalRecord) -> _Pair | None:
 
 def _with_samples(record: EvalRecord, name: str) -> EvalResult | None:
     result = result_of(record, name)
-    return result if result is not None and result.samples else None
+    if result is not None and result.samples:
+        return result
+    return None
 
 
 def _pages(pair: _Pair) -> Iterable[SamplePage]:

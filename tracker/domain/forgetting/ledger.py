@@ -279,7 +279,9 @@ def _window(series: BenchmarkSeries, windows: Windows) -> Window:
 
 
 def _loss(row: LedgerRow) -> float:
-    return -row.forgetting.forgetting if row.forgetting else float("inf")
+    if row.forgetting:
+        return -row.forgetting.forgetting
+    return float("inf")
 
 
 def _by_loss(ledger: BenchmarkLedger) -> float:

@@ -162,7 +162,9 @@ def last_width(checkpoints: int) -> int:
 def peak_rows(unit: LedgerSubject) -> IntArray | None:
     """Return the rows of the best block; None with fewer than 5 checkpoints."""
     blocks = _blocks(unit.track.rows, unit.track.scores.means)
-    return None if blocks is None else blocks.base
+    if blocks is None:
+        return None
+    return blocks.base
 
 
 def is_learned(test: PooledTest, selected_from: int) -> bool:
@@ -177,7 +179,9 @@ def raw_forgetting(means: FloatArray) -> float:
 
 def expected_largest(count: int) -> float:
     """Return about the expected largest of `count` standard normals: z((k - 3/8) / (k + 1/4)) (Blom 1958)."""
-    return float(ndtri((count - 0.375) / (count + 0.25))) if count > 1 else 0.0
+    if count > 1:
+        return float(ndtri((count - 0.375) / (count + 0.25)))
+    return 0.0
 
 
 # --- private

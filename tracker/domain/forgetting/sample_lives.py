@@ -149,7 +149,9 @@ def windows_around(rows: IntArray, before: IntArray, width: int) -> Windows | No
     """
     size = min(WINDOW, width)
     found = Windows(before=before[-size:], after=rows[rows > before[-1]][-size:])
-    return found if min(found.before.size, found.after.size) >= _MIN_WINDOW else None
+    if min(found.before.size, found.after.size) >= _MIN_WINDOW:
+        return found
+    return None
 
 
 def known_share(matrix: ScoreMatrix, rows: IntArray) -> FloatArray:

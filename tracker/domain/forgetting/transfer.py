@@ -75,7 +75,9 @@ def phase_spans(phases: Sequence[Phase], steps: Sequence[int], rows: IntArray) -
     of_row = np.searchsorted([p.from_step for p in ordered[1:]], [steps[row] for row in rows], side="left")
     spans = [PhaseSpan(phase=p, rows=rows[of_row == at]) for at, p in enumerate(ordered)]
     there = tuple(span for span in spans if span.rows.size)
-    return there if len(there) > 1 else ()
+    if len(there) > 1:
+        return there
+    return ()
 
 
 def teaching_of(unit: LedgerSubject, spans: Sequence[PhaseSpan]) -> Teaching | None:

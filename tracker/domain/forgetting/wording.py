@@ -17,12 +17,16 @@ _STRETCHES = 6
 
 def chance_text(expected: float) -> str:
     """Return how many entries chance is expected to have made: one digit after the point below 10."""
-    return f"{expected:.1f}" if expected < 10 else f"{expected:.0f}"
+    if expected < 10:
+        return f"{expected:.1f}"
+    return f"{expected:.0f}"
 
 
 def whole_text(count: int) -> str:
     """Return a whole number with a true minus sign."""
-    return str(count) if count >= 0 else f"\N{MINUS SIGN}{-count}"
+    if count >= 0:
+        return str(count)
+    return f"\N{MINUS SIGN}{-count}"
 
 
 def transfer_sentences(ledger: RunLedger) -> tuple[str, ...]:
@@ -72,7 +76,9 @@ def life_text(right: Sequence[bool | None], steps: Sequence[int]) -> str:
 
 def span_text(steps: Sequence[int]) -> str:
     """Return `100` or `100 to 300`."""
-    return str(steps[0]) if steps[0] == steps[-1] else f"{steps[0]} to {steps[-1]}"
+    if steps[0] == steps[-1]:
+        return str(steps[0])
+    return f"{steps[0]} to {steps[-1]}"
 
 
 def steps_span_text(steps: Sequence[int]) -> str:

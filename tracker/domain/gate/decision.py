@@ -85,7 +85,9 @@ def _levels(
 
 
 def _difference_text(phrase: str, names: tuple[str, ...]) -> str:
-    return f"{phrase} ({names_text(names)})" if names else phrase
+    if names:
+        return f"{phrase} ({names_text(names)})"
+    return phrase
 
 
 def holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:

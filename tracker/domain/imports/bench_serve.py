@@ -76,7 +76,9 @@ class _Request:
 
     @property
     def e2e_ms(self) -> float | None:
-        return None if self.gaps_ms is None else self.ttft_ms + sum(self.gaps_ms)
+        if self.gaps_ms is None:
+            return None
+        return self.ttft_ms + sum(self.gaps_ms)
 
     @property
     def tpot_ms(self) -> float | None:
@@ -127,7 +129,9 @@ def _percentiles(document: Fields, metric: str, requests: Sequence[_Request]) ->
     mean = document.optional_number(f"mean_{metric}_ms")
     if document.optional_number(f"median_{metric}_ms") is not None:
         known.setdefault("p50", document.number(f"median_{metric}_ms"))
-    return None if len(known) < len(_QUANTILES) or mean is None else Percentiles(**known, mean=mean)
+    if len(known) < len(_QUANTILES) or mean is None:
+        return None
+    return Percentiles(**known, mean=mean)
 
 
 def _times(metric: str, requests: Sequence[_Request]) -> list[float]:
@@ -172,7 +176,9 @@ def _probe(document: Fields, found: Mapping[str, Percentiles | None], requests: 
 
 
 def _planned(document: Fields) -> int:
-    return document.count("num_prompts") if "num_prompts" in document.values else document.count("completed")
+    if "num_prompts" in document.values:
+        return document.count("num_prompts")
+    return document.count("completed")
 
 
 def _load(document: Fields, planned: int) -> ProbeLoad:
@@ -211,9 +217,13 @@ def _fixed_length(document: Fields) -> int:
     """Return the length of every answer, 0 where the model chose it: another checkpoint chooses another one."""
     lengths = {length for length in document.numbers("output_lens") if length}
     if lengths:
-        return int(lengths.pop()) if len(lengths) == 1 else 0
+        if len(lengths) == 1:
+            return int(lengths.pop())
+        return 0
     total, completed = document.count("total_output_tokens"), document.count("completed")
-    return total // completed if completed and total % completed == 0 else 0
+    if completed and total % completed == 0:
+        return total // completed
+    return 0
 
 
 def _measured_at(document: Fields, given: Given) -> datetime:

@@ -124,7 +124,9 @@ def _settings(config: Fields, asked: Mapping[str, object]) -> tuple[tuple[str, s
 
 def _short(value: object) -> str:
     text = str(value)
-    return text if len(text) <= _LONG and not isinstance(value, dict) else content_hash(value)
+    if len(text) <= _LONG and not isinstance(value, dict):
+        return text
+    return content_hash(value)
 
 
 def _result(folder: EvalScopeFolder, benchmark: Benchmark, subsets: Sequence[str]) -> tuple[EvalResult | None, str]:
@@ -193,7 +195,9 @@ def _texts(content: object) -> object:
     """Return what was asked of a message in parts, without the ids that every run draws anew."""
     if isinstance(content, list):
         return [_texts(part) for part in content]
-    return {k: v for k, v in content.items() if k != "id"} if isinstance(content, dict) else content
+    if isinstance(content, dict):
+        return {k: v for k, v in content.items() if k != "id"}
+    return content
 
 
 def _of_report(benchmark: Benchmark, report: Fields | None) -> EvalResult | None:
@@ -210,7 +214,9 @@ def _of_report(benchmark: Benchmark, report: Fields | None) -> EvalResult | None
 def _reported_metric(report: Fields | None) -> str:
     listed = None if report is None else report.values.get("metrics")
     first = listed[0] if isinstance(listed, list) and listed else None
-    return str(first.get("name") or "score") if isinstance(first, dict) else "score"
+    if isinstance(first, dict):
+        return str(first.get("name") or "score")
+    return "score"
 
 
 def _blank(benchmark: Benchmark, metric: str) -> EvalResult:

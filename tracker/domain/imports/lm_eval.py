@@ -103,7 +103,9 @@ def _sheet(document: Fields, samples: SamplesByTask, given: Given) -> Sheet:
 def _measured_at(document: Fields, given: Given) -> datetime:
     date = document.optional_number("date")
     try:
-        return given.modified_at if date is None else datetime.fromtimestamp(date, UTC)
+        if date is None:
+            return given.modified_at
+        return datetime.fromtimestamp(date, UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise document.refusal("date", f"is no time in seconds since 1970, but {date:g}") from error
 
@@ -163,12 +165,16 @@ def stderr_of(mean: float, reported: float | None, samples: int | None) -> float
     """Return the reported standard error, else the largest that a mean of so many scores from 0 to 1 can have."""
     if reported is not None and reported >= 0:
         return reported
-    return math.sqrt(mean * (1 - mean) / (samples - 1)) if samples is not None and samples > 1 else None
+    if samples is not None and samples > 1:
+        return math.sqrt(mean * (1 - mean) / (samples - 1))
+    return None
 
 
 def _sample_count(document: Fields, task: str) -> int | None:
     counts = document.mapping("n-samples").mapping(task)
-    return counts.count("effective") if "effective" in counts.values else None
+    if "effective" in counts.values:
+        return counts.count("effective")
+    return None
 
 
 def _with_samples(document: Fields, found: _Found, rows: Sequence[Row] | None) -> tuple[ImportedBenchmark, str]:
@@ -193,7 +199,9 @@ def _mean_of_all(samples: Sequence[SampleScore], reported: Aggregate) -> float |
     """Return the mean where every sample that the report is about is there and has a score."""
     known = [sample.score for sample in samples if sample.score is not None]
     is_whole = len(known) == len(samples) == (reported.samples or len(samples))
-    return sum(known) / len(known) if is_whole else None
+    if is_whole:
+        return sum(known) / len(known)
+    return None
 
 
 def _metrics_of(document: Fields, task: str) -> Iterator[Metric]:

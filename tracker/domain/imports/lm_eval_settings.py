@@ -87,10 +87,14 @@ def _task_digest(config: Fields) -> str:
 
 
 def _digest(value: object) -> str:
-    return content_hash(value) if value else ""
+    if value:
+        return content_hash(value)
+    return ""
 
 
 def _text(value: object) -> str:
     if value is None or value == "":
         return ""
-    return content_hash(value) if isinstance(value, Mapping) else str(value)
+    if isinstance(value, Mapping):
+        return content_hash(value)
+    return str(value)

@@ -84,7 +84,9 @@ def models_of(records: Iterable[EvalRecord]) -> dict[str, frozenset[int]]:
         if stands_for_import(checkpoint) and model not in ("", checkpoint.run_id):
             found.setdefault(model, set()).add(checkpoint.step)
     are_models = len(found) > 1 and any(len(steps) > 1 for steps in found.values())
-    return {model: frozenset(steps) for model, steps in found.items()} if are_models else {}
+    if are_models:
+        return {model: frozenset(steps) for model, steps in found.items()}
+    return {}
 
 
 # --- private

@@ -107,7 +107,9 @@ def _decide(series: Sequence[LatencyContrast], noise: SeriesNoise, limits: Limit
 
 
 def _while_learning(word: VerdictWord) -> VerdictWord:
-    return VerdictWord.INCONCLUSIVE if word is VerdictWord.IMPROVED else at_most_suspect(word)
+    if word is VerdictWord.IMPROVED:
+        return VerdictWord.INCONCLUSIVE
+    return at_most_suspect(word)
 
 
 def _word(spread: Spread, newest: float, limits: Limits) -> VerdictWord:

@@ -107,7 +107,9 @@ def time_of(timing: RequestTiming, metric: LatencyMetric) -> float | None:
     """Return one time of a request in milliseconds; None where it has none."""
     if metric is LatencyMetric.TTFT:
         return timing.ttft_ms
-    return timing.tpot_ms if metric is LatencyMetric.TPOT else timing.e2e_ms
+    if metric is LatencyMetric.TPOT:
+        return timing.tpot_ms
+    return timing.e2e_ms
 
 
 def quantile_of(probe: ProbeResult, metric: LatencyMetric, quantile: float) -> float | None:

@@ -68,7 +68,9 @@ def asked_by(plan: EvalPlan) -> Asked:
     """Return how much of the benchmarks a plan asks."""
     if plan.suite.part is None:
         return Asked.WHOLE
-    return Asked.SCREEN if is_screen(plan) else Asked.REST
+    if is_screen(plan):
+        return Asked.SCREEN
+    return Asked.REST
 
 
 def with_cost_so_far(record: EvalRecord, records: Iterable[EvalRecord]) -> EvalRecord:
@@ -110,7 +112,9 @@ def cost_text(cost: Cost) -> str:
     )
     spent = [f"{duration_text(seconds)} {name}" for seconds, name in stages if seconds >= MIN_SHOWN_S]
     parts = [f"{duration_text(cost.wall_s)}{': ' if spent else ''}{', '.join(spent)}", *_resources(cost)]
-    return "; ".join([parts[0], ", ".join(parts[1:])]) if parts[1:] else parts[0]
+    if parts[1:]:
+        return "; ".join([parts[0], ", ".join(parts[1:])])
+    return parts[0]
 
 
 def tokens_text(count: int | None) -> str:
@@ -120,7 +124,9 @@ def tokens_text(count: int | None) -> str:
     size = float(count)
     for unit in ("", " k", " M"):
         if size < 999.5:
-            return f"{size:.0f}{unit}" if not unit or size >= 99.95 else f"{size:.1f}{unit}"
+            if not unit or size >= 99.95:
+                return f"{size:.0f}{unit}"
+            return f"{size:.1f}{unit}"
         size /= 1000
     return f"{size:.1f} G"
 

@@ -211,7 +211,9 @@ def _best_steps(verdict: Verdict) -> tuple[int, ...]:
     comparison = decisive_comparison(verdict) if verdict.word in WORSE else None
     # A pinned checkpoint may be one of another run, with steps of its own.
     is_own = comparison is not None and comparison.baseline is not Baseline.PINNED
-    return comparison.baseline_steps if comparison is not None and is_own else ()
+    if comparison is not None and is_own:
+        return comparison.baseline_steps
+    return ()
 
 
 def _last_good(verdicts: Sequence[tuple[int, Verdict]], best_steps: Sequence[int]) -> int | None:
@@ -255,7 +257,9 @@ def _steps_text(preposition: str, known: Iterable[int | None]) -> str:
     steps = sorted({step for step in known if step is not None})
     if not steps:
         return ""
-    return f" {preposition} step {steps[0]}" if len(steps) == 1 else f" {preposition} steps {steps[0]} to {steps[-1]}"
+    if len(steps) == 1:
+        return f" {preposition} step {steps[0]}"
+    return f" {preposition} steps {steps[0]} to {steps[-1]}"
 
 
 _CHANGES: Mapping[Measure, tuple[str, str]] = {

@@ -48,7 +48,9 @@ def branches_of(checkpoints: Iterable[Checkpoint]) -> Branches:
             known[place, digest] = checkpoint
         if digests.setdefault(place, digest) != digest and _is_trainers(checkpoint):
             several.add(place)
-    return Branches(rewrites=tuple(_rewrites(known.values(), several))) if several else Branches()
+    if several:
+        return Branches(rewrites=tuple(_rewrites(known.values(), several)))
+    return Branches()
 
 
 # --- private

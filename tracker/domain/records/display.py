@@ -45,7 +45,9 @@ def shortened(text: str, limit: int) -> str:
 
 def score_text(score: float | None) -> str:
     """Return a score with three digits after the point, or two where it is 10 and more."""
-    return NOTHING if score is None or not math.isfinite(score) else _fixed(score)
+    if score is None or not math.isfinite(score):
+        return NOTHING
+    return _fixed(score)
 
 
 def signed_text(delta: float) -> str:
@@ -58,14 +60,18 @@ def signed_text(delta: float) -> str:
 
 def steps_text(steps: Sequence[int]) -> str:
     """Return `step 600` or `steps 100-600`."""
-    return f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]}-{steps[-1]}"
+    if len(steps) == 1:
+        return f"step {steps[0]}"
+    return f"steps {steps[0]}-{steps[-1]}"
 
 
 def p_text(p: float) -> str:
     """Return a p-value or a level with two digits that count; nobody needs to know how far below 1e-12 it is."""
     if p < 1e-12:
         return "< 1e-12"
-    return f"{p:.2g}" if p >= 1e-4 else f"{p:.1e}"
+    if p >= 1e-4:
+        return f"{p:.2g}"
+    return f"{p:.1e}"
 
 
 def percent_text(share: float) -> str:
@@ -78,7 +84,9 @@ def bytes_text(count: int) -> str:
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.1f} {unit}"
+            if unit == "B" or size >= 99.5:
+                return f"{size:.0f} {unit}"
+            return f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
 
@@ -97,23 +105,31 @@ def names_text(names: list[str] | tuple[str, ...], *, at_most: int = 4) -> str:
     shown = [one_line(name) for name in names]
     if len(shown) > at_most:
         shown = [*shown[: at_most - 1], f"{len(shown) - at_most + 1} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    if len(shown) == 1:
+        return shown[0]
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def count_text(count: int, noun: str) -> str:
     """Return `1 gap` or `2 gaps`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun}s"
 
 
 # --- private
 
 
 def _fixed(value: float) -> str:
-    return f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
+    if abs(value) < 10:
+        return f"{value:.3f}"
+    return f"{value:.2f}"
 
 
 def _shown(char: str) -> str:
     if char in _KEPT:
         return char
     hidden = unicodedata.category(char) in _HIDDEN_CATEGORIES or char in _BIDI_CONTROLS
-    return REPLACEMENT if hidden else char
+    if hidden:
+        return REPLACEMENT
+    return char

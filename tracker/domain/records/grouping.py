@@ -34,7 +34,9 @@ def cluster_index(cluster_ids: Sequence[str]) -> IntArray | None:
     """
     numbers: dict[str, int] = {}
     index = np.fromiter(_numbered(cluster_ids, numbers), dtype=np.int64, count=len(cluster_ids))
-    return index if len(numbers) < len(cluster_ids) else None
+    if len(numbers) < len(cluster_ids):
+        return index
+    return None
 
 
 # --- private

@@ -53,7 +53,9 @@ def latency_reason_text(verdict: LatencyVerdict) -> str:
     if verdict.reason is None:
         return ""
     text, missed = _latency_text(verdict, verdict.reason), verdict.without_reference
-    return text if missed is None else f"{text}; no comparison with the reference: {missed.message} ({missed.error})"
+    if missed is None:
+        return text
+    return f"{text}; no comparison with the reference: {missed.message} ({missed.error})"
 
 
 def difference_text(difference: Difference) -> str:
@@ -124,7 +126,9 @@ def _too_few(verdict: Verdict, reason: FewScores | FewInCommon | FewSamples) -> 
         f"only {reason.with_score} of {reason.planned} samples have a score ({verdict.coverage:.1%},"
         f" {reason.needed:.0%} needed): {reason.errors} errors, {reason.unscored} unscored"
     )
-    return f"{text}; the first: {reason.detail}" if reason.detail else text
+    if reason.detail:
+        return f"{text}; the first: {reason.detail}"
+    return text
 
 
 def _compared(verdict: Verdict, reason: Compared) -> str:
@@ -153,7 +157,9 @@ def _change(deciding: Comparison, reason: Compared) -> str:
 
 
 def _together(pooled: int) -> str:
-    return f" (mean of the newest {pooled})" if pooled > 1 else ""
+    if pooled > 1:
+        return f" (mean of the newest {pooled})"
+    return ""
 
 
 def _flips(comparison: Comparison) -> str:

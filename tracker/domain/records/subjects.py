@@ -12,14 +12,18 @@ from tracker.domain.records.types import Baseline, Measure
 def subject_text(benchmark: str, subset: str, measure: Measure) -> str:
     """Return `sums`, `mmlu / anatomy` or `sums, output length`."""
     name = f"{benchmark} / {subset}" if subset else benchmark
-    return name if measure is Measure.SCORE else f"{name}, {measure}"
+    if measure is Measure.SCORE:
+        return name
+    return f"{name}, {measure}"
 
 
 def alert_subject_text(subject: AlertSubject) -> str:
     """Return `mmlu / anatomy`, `latency, load default` or `queue`."""
     if subject.kind is SubjectKind.BENCHMARK:
         return subject_text(subject.name, subject.subset, subject.measure)
-    return f"latency, load {subject.name}" if subject.kind is SubjectKind.LATENCY else subject.kind
+    if subject.kind is SubjectKind.LATENCY:
+        return f"latency, load {subject.name}"
+    return subject.kind
 
 
 def silenced_text(silence: Silence) -> str:
@@ -27,7 +31,9 @@ def silenced_text(silence: Silence) -> str:
     if silence.kind is SubjectKind.BENCHMARK:
         return subject_text(silence.name, "" if silence.subset == "*" else silence.subset, Measure.SCORE)
     is_named = silence.kind is SubjectKind.LATENCY and silence.name != "*"
-    return f"latency, load {silence.name}" if is_named else silence.kind
+    if is_named:
+        return f"latency, load {silence.name}"
+    return silence.kind
 
 
 def baseline_text(baseline: Baseline, steps: Sequence[int]) -> str:

@@ -147,7 +147,9 @@ class _History:
 
 def _until(series: AggregateSeries, step: int) -> _History | None:
     rows = np.flatnonzero(series.steps <= step)
-    return _History(series=series, rows=rows) if rows.size and series.steps[rows[-1]] == step else None
+    if rows.size and series.steps[rows[-1]] == step:
+        return _History(series=series, rows=rows)
+    return None
 
 
 def _jitters(histories: Sequence[_History]) -> tuple[Jitter, ...]:
@@ -171,4 +173,6 @@ def _at_least_own(history: SecondDifferences, jitter: Jitter) -> Jitter:
     df = max(squares.size / 2, 1.0)
     lowest = float(np.minimum(squares, cap).mean()) * df / float(chdtri(df, _OWN_JITTER_P))
     tau2 = (lowest - items) / 6
-    return jitter if tau2 <= jitter.tau2 else Jitter(tau2=tau2, variance=2 * tau2**2 / df)
+    if tau2 <= jitter.tau2:
+        return jitter
+    return Jitter(tau2=tau2, variance=2 * tau2**2 / df)

@@ -113,7 +113,9 @@ def _sums(scores: ScoreMatrix, order: IntArray, pasts: Sequence[_Past]) -> _Sums
 
 
 def _mean(variances: FloatArray) -> float | None:
-    return float(variances.mean()) if variances.size >= MIN_HISTORY else None
+    if variances.size >= MIN_HISTORY:
+        return float(variances.mean())
+    return None
 
 
 def _past(means: FloatArray, seen: int, blocks: Blocks, since: int) -> _Past:

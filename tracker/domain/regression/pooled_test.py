@@ -96,7 +96,9 @@ def pooled_test(contrast: Contrast, jitter: Jitter, m: float, width: float) -> P
 
 
 def _share(contrast: Contrast, m: float, width: float) -> float:
-    return 1 / m + 1 / width if contrast.jitter_share is None else contrast.jitter_share
+    if contrast.jitter_share is None:
+        return 1 / m + 1 / width
+    return contrast.jitter_share
 
 
 def _df(variance: float, doubt: float) -> float:

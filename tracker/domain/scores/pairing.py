@@ -40,7 +40,9 @@ class Pairing:
     @property
     def common_fraction(self) -> float:
         """Samples with a score on both sides / samples planned."""
-        return len(self.sample_ids) / self.planned if self.planned else 0.0
+        if self.planned:
+            return len(self.sample_ids) / self.planned
+        return 0.0
 
 
 def pair(candidate: EvalResult, baseline: EvalResult) -> Pairing | None:
@@ -90,7 +92,9 @@ def differences_of(candidate: EvalPlan, baseline: EvalPlan, benchmark: str) -> t
 
 def _oriented(scores: list[float], result: EvalResult) -> FloatArray:
     values = np.array(scores, dtype=np.float64)
-    return values if result.higher_is_better else 1.0 - values
+    if result.higher_is_better:
+        return values
+    return 1.0 - values
 
 
 def _benchmark_of(plan: EvalPlan, name: str) -> Benchmark | None:
@@ -118,4 +122,6 @@ def _shown(value: object) -> str:
     if value is None or value in ((), ""):
         return "the default"
     text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
+    if len(text) <= _SHOWN_CHARS:
+        return text
+    return f"{text[:_SHOWN_CHARS]}..."

@@ -111,7 +111,9 @@ def without_step(scores: RunScores, step: int) -> RunScores:
 
 def _place_in_suite(series: BenchmarkSeries) -> int:
     names = [benchmark.name for benchmark in series.plans[0].suite.benchmarks]
-    return names.index(series.key.benchmark) if series.key.benchmark in names else len(names)
+    if series.key.benchmark in names:
+        return names.index(series.key.benchmark)
+    return len(names)
 
 
 def _results(record: EvalRecord, columns: Mapping[str, SampleColumns]) -> Iterator[tuple[SeriesKey, EvalResult]]:

@@ -110,7 +110,9 @@ class SampleColumns:
     def coverage(self) -> float:
         """Answers with a score / answers planned; 0 when nothing was planned."""
         planned = self.scores.size
-        return float(np.count_nonzero(~np.isnan(self.scores))) / planned if planned else 0.0
+        if planned:
+            return float(np.count_nonzero(~np.isnan(self.scores))) / planned
+        return 0.0
 
 
 def columns_of(samples: Sequence[SampleScore]) -> SampleColumns:
@@ -225,11 +227,15 @@ def _order(mine: ObjectArray, wanted: ObjectArray) -> IntArray:
 
 
 def _if_there(values: FloatArray | None, change: Callable[[FloatArray], FloatArray]) -> FloatArray | None:
-    return None if values is None else change(values)
+    if values is None:
+        return None
+    return change(values)
 
 
 def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
+    if value is None:
+        return float("nan")
+    return float(value)
 
 
 def _mean_of_groups(values: FloatArray, group: IntArray, n: int) -> FloatArray:

@@ -106,7 +106,9 @@ class BenchmarkSeries:
     def row_of(self, step: int) -> int | None:
         """Return the row of a step, or None."""
         steps = self.steps
-        return steps.index(step) if step in steps else None
+        if step in steps:
+            return steps.index(step)
+        return None
 
     def usable_rows(self, min_coverage: float, up_to_step: int | None = None) -> IntArray:
         """Return the rows whose coverage suffices, ascending, up to and including a step."""
@@ -236,7 +238,9 @@ def less_rows(series: BenchmarkSeries, positions: Sequence[int]) -> BenchmarkSer
 def without_step(series: BenchmarkSeries, step: int) -> BenchmarkSeries:
     """Return the series without the checkpoint of a step."""
     row = series.row_of(step)
-    return series if row is None else less_rows(series, (row,))
+    if row is None:
+        return series
+    return less_rows(series, (row,))
 
 
 def all_asked(asked: Iterable[Questions]) -> Questions:
@@ -253,7 +257,9 @@ def all_asked(asked: Iterable[Questions]) -> Questions:
     if union.repeats is not None:
         union = union.repeats.once
     first = next(iter(distinct), union)
-    return first if first.sample_ids.size == union.sample_ids.size else union
+    if first.sample_ids.size == union.sample_ids.size:
+        return first
+    return union
 
 
 def place_in(samples: Questions, asked: Questions) -> IntArray | None:
@@ -282,7 +288,9 @@ def _oriented(measure: Measure, means: SampleColumns, series: BenchmarkSeries, p
         ValueError: they were not asked for.
     """
     if measure is Measure.SCORE:
-        return means.scores if series.higher_is_better else 1.0 - means.scores
+        if series.higher_is_better:
+            return means.scores
+        return 1.0 - means.scores
     if means.truncated is None or means.output_tokens is None:
         raise ValueError(f"the columns of {series.key.benchmark} have no {measure}")
     if measure is Measure.COMPLETENESS:

@@ -164,12 +164,16 @@ def samples_needed(effect: float, changed_rate: float, alpha: float, power: floa
 
 def t_cdf(x: float, df: float) -> float:
     """Return P(T <= x) of the t distribution; the normal one for infinite `df`."""
-    return float(ndtr(x)) if math.isinf(df) else float(stdtr(df, x))
+    if math.isinf(df):
+        return float(ndtr(x))
+    return float(stdtr(df, x))
 
 
 def t_quantile(p: float, df: float) -> float:
     """Return the value that T is below with probability `p`; of the normal distribution for infinite `df`."""
-    return float(ndtri(p)) if math.isinf(df) else float(stdtrit(df, p))
+    if math.isinf(df):
+        return float(ndtri(p))
+    return float(stdtrit(df, p))
 
 
 # --- private

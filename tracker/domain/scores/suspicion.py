@@ -39,7 +39,9 @@ def part_looks_worse(p_worse: float) -> bool:
 
 def without_proof(*, is_suspect: bool) -> VerdictWord:
     """Return the word where neither a change nor its absence is shown."""
-    return VerdictWord.SUSPECT if is_suspect else VerdictWord.INCONCLUSIVE
+    if is_suspect:
+        return VerdictWord.SUSPECT
+    return VerdictWord.INCONCLUSIVE
 
 
 def at_most_suspect(word: VerdictWord) -> VerdictWord:
@@ -50,4 +52,6 @@ def at_most_suspect(word: VerdictWord) -> VerdictWord:
     nothing shows that all checkpoints answered the same questions. And one in latency as long as the noise between
     starts of the engine is not known.
     """
-    return VerdictWord.SUSPECT if word in {VerdictWord.FORGOTTEN, VerdictWord.REGRESSED} else word
+    if word in {VerdictWord.FORGOTTEN, VerdictWord.REGRESSED}:
+        return VerdictWord.SUSPECT
+    return word

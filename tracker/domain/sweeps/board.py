@@ -162,7 +162,9 @@ def _row(plan: EvalPlan, record: EvalRecord | None, first: EvalRecord | None) ->
 
 def _mean_of_all(known: Sequence[float], plan: EvalPlan) -> float | None:
     """Return the mean where every benchmark has a score: a mean of fewer is another one."""
-    return fmean(known) if known and len(known) == len(plan.suite.benchmarks) else None
+    if known and len(known) == len(plan.suite.benchmarks):
+        return fmean(known)
+    return None
 
 
 def _rank(row: BoardRow) -> tuple[bool, float, str, tuple[tuple[str, str], ...]]:
@@ -172,7 +174,9 @@ def _rank(row: BoardRow) -> tuple[bool, float, str, tuple[tuple[str, str], ...]]
 def _up(score: BoardScore, outcome: Outcome) -> float | None:
     if score.mean is None or not isinstance(outcome, EvalResult):
         return None
-    return score.mean if outcome.higher_is_better else 1 - score.mean
+    if outcome.higher_is_better:
+        return score.mean
+    return 1 - score.mean
 
 
 def _score(outcome: Outcome) -> BoardScore:
@@ -225,7 +229,9 @@ def _interval(means: Sequence[SampleMean]) -> tuple[float | None, float | None]:
     width = -t_quantile((1 - LEVEL) / 2, groups - 1) * stderr
     low, high = mean - width, mean + width
     # A mean of shares cannot lie outside, which t does not know.
-    return (max(low, 0.0), min(high, 1.0)) if _is_share(values) else (low, high)
+    if _is_share(values):
+        return (max(low, 0.0), min(high, 1.0))
+    return (low, high)
 
 
 def _is_counted(values: FloatArray, clusters: IntArray | None, stderr: float | None) -> bool:

@@ -9,7 +9,9 @@ from tracker.domain.sweeps.board import Board, ScoreDifference, variant_text
 
 def load_size_text(load: ProbeLoad) -> str:
     """Return how much a load asks for."""
-    return f"{load.concurrency} at a time" if load.request_rate is None else f"{load.request_rate:g} per second"
+    if load.request_rate is None:
+        return f"{load.concurrency} at a time"
+    return f"{load.request_rate:g} per second"
 
 
 def signed_interval_text(change: ScoreDifference) -> str:
@@ -22,4 +24,6 @@ def first_text(board: Board) -> str:
     if not any(score.change is not None for row in board.rows for score in row.scores):
         return ""
     row = next(row for row in board.rows if row.plan_id == board.first)
-    return f"{row.target}, {variant_text(row.variant)}" if row.variant else row.target
+    if row.variant:
+        return f"{row.target}, {variant_text(row.variant)}"
+    return row.target

@@ -74,7 +74,9 @@ def started_look(timetable: Timetable, known: TimetablePosition | None, now: dat
     Also where the clock was set back: nobody knows what was due meanwhile, and no turn comes twice.
     """
     fresh = look_of(timetable, now)
-    return fresh if known is None or known.timetable != fresh.timetable or known.until > now else known
+    if known is None or known.timetable != fresh.timetable or known.until > now:
+        return fresh
+    return known
 
 
 def turn_due(name: str, timetable: Timetable, *, look: TimetablePosition, now: datetime, waits: bool) -> Turn | None:
@@ -96,7 +98,9 @@ def turn_due(name: str, timetable: Timetable, *, look: TimetablePosition, now: d
         reason = "the turn before still waited"
     elif timetable.missed is Missed.SKIP and (now - times[0]).total_seconds() > LATE_S:
         reason = f"nobody watched when it was due ({count_text(len(times), 'time')} missed)"
-    return turn if not reason else _skipped(turn, reason, now)
+    if not reason:
+        return turn
+    return _skipped(turn, reason, now)
 
 
 # --- private

@@ -123,7 +123,9 @@ class _Sums:
 
 
 def _target(plan: EvalPlan) -> str:
-    return f"step {plan.checkpoint.step}" if plan.sweep is None else plan.sweep.target
+    if plan.sweep is None:
+        return f"step {plan.checkpoint.step}"
+    return plan.sweep.target
 
 
 def _is_alike(plan: EvalPlan, record: EvalRecord) -> bool:
@@ -179,4 +181,6 @@ def _completed_probes(plan: EvalPlan, records: Iterable[EvalRecord]) -> Iterator
 
 def _usual(values: Iterable[float]) -> float | None:
     found = list(values)
-    return median(found) if found else None
+    if found:
+        return median(found)
+    return None

@@ -80,4 +80,6 @@ def _number(value: object) -> float | None:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    if math.isfinite(number):
+        return number
+    return None

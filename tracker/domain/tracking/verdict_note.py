@@ -80,7 +80,9 @@ def with_section(note: str, section: str) -> str:
     lines = section.splitlines()
     while lines and len("\n".join(lines)) > room:
         lines.pop()
-    return f"{before}{BEGIN}\n{chr(10).join(lines)}\n{END}{after}" if lines else note
+    if lines:
+        return f"{before}{BEGIN}\n{chr(10).join(lines)}\n{END}{after}"
+    return note
 
 
 # --- private
@@ -101,7 +103,9 @@ def _verdict(*row: object) -> TrackedVerdict:
 
 
 def _number(value: object) -> float | None:
-    return None if value is None else float(str(value))
+    if value is None:
+        return None
+    return float(str(value))
 
 
 def _row(verdict: TrackedVerdict, last: int) -> str:

@@ -99,7 +99,9 @@ def _points(context: JudgingContext, result: EvalResult, known: Means) -> MeanSe
     since = max((a.from_step for a in accepted), default=0)
     (key,) = series_keys(context.record.plan, [result])
     before = known[key].between(since, context.step) if key in known else NO_MEANS
-    return before if result.aggregate is None else before.with_point(context.step, result.aggregate)
+    if result.aggregate is None:
+        return before
+    return before.with_point(context.step, result.aggregate)
 
 
 def _series(points: MeanSeries, result: EvalResult, policy: Policy) -> AggregateSeries:
@@ -181,7 +183,9 @@ def _compared_means(series: AggregateSeries, shown: Evidence, result: EvalResult
 
 def _mean(series: AggregateSeries, rows: IntArray, result: EvalResult) -> float:
     mean = float(series.means[rows].mean())
-    return mean if result.higher_is_better else 1.0 - mean
+    if result.higher_is_better:
+        return mean
+    return 1.0 - mean
 
 
 def _verdict_of(result: EvalResult, word: VerdictWord, reason: Reason) -> Verdict:

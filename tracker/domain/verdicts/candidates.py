@@ -153,7 +153,9 @@ def on_whole_checkpoints(candidate: Candidate) -> Candidate:
 def chance_of(context: JudgingContext, candidate: Candidate) -> float | None:
     """Return the score of guessing, oriented so that up is better; None where it is not known."""
     chance = context.policy.chance.get(candidate.subject.benchmark)
-    return chance if chance is None or candidate.series.higher_is_better else 1.0 - chance
+    if chance is None or candidate.series.higher_is_better:
+        return chance
+    return 1.0 - chance
 
 
 def known_jitter(scores: RunScores, min_coverage: float) -> Mapping[SeriesKey, Jitter]:
@@ -187,7 +189,9 @@ def thresholds_of(policy: Policy) -> Thresholds:
 def alpha_of_scores(context: JudgingContext, series: BenchmarkSeries) -> float:
     """Return the run's alpha for scores; where a benchmark has subsets, half is for itself and half for them."""
     alpha = context.policy.alpha * SCORE_SHARE
-    return alpha / 2 if has_subsets(series) else alpha
+    if has_subsets(series):
+        return alpha / 2
+    return alpha
 
 
 def has_subsets(series: BenchmarkSeries) -> bool:
@@ -240,7 +244,9 @@ def _phase_start(context: JudgingContext, steps: Sequence[int]) -> int:
     """Return how many of `steps` were made by earlier phases of the training than the candidate."""
     start = max((p.from_step for p in context.policy.phases if p.from_step < context.step), default=None)
     # Checkpoint N holds the updates up to N: the one at the border was made by the phase before.
-    return 0 if start is None else sum(step <= start for step in steps)
+    if start is None:
+        return 0
+    return sum(step <= start for step in steps)
 
 
 def _with_pinned(

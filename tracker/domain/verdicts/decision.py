@@ -115,7 +115,9 @@ def was_learned(hypothesis: Hypothesis, chance: float | None) -> bool:
     if chance is not None:
         over = replace(level, delta=level.delta - chance)
         above.append(_is_above(pooled_test(over, hypothesis.jitter, peak.base.size, math.inf), peak.selected_from))
-    return all(above) if hypothesis.steps[int(track.rows[0])] == 0 else any(above)
+    if hypothesis.steps[int(track.rows[0])] == 0:
+        return all(above)
+    return any(above)
 
 
 # --- private
@@ -129,7 +131,9 @@ def _has_forgotten(hypothesis: Hypothesis, chance: float | None) -> bool:
 def _newly_forgotten(hypothesis: Hypothesis, episode: Episode, known: Episode | None) -> Episode | None:
     forgotten = replace(episode, forgotten=True)
     # Judged again after a crash, the episode knows already what is new here: the checkpoint before tells.
-    return forgotten if forgotten != known or not is_forgotten(hypothesis, 1) else None
+    if forgotten != known or not is_forgotten(hypothesis, 1):
+        return forgotten
+    return None
 
 
 def _is_above(test: PooledTest, selected_from: int) -> bool:
@@ -148,7 +152,9 @@ def _decision(
 
 
 def _onset(episode: Episode | None) -> int | None:
-    return None if episode is None else episode.onset_step
+    if episode is None:
+        return None
+    return episode.onset_step
 
 
 def _beside_alone(deciding: Evidence, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
@@ -166,7 +172,9 @@ def _deciding(word: VerdictWord, evidence: Sequence[Evidence], hypothesis: Hypot
     found = losses(evidence, hypothesis.thresholds)
     if word is VerdictWord.FORGOTTEN:
         return strongest_of(_against_peak(found) or found)
-    return strongest_of(found) if word is VerdictWord.REGRESSED else evidence[0]
+    if word is VerdictWord.REGRESSED:
+        return strongest_of(found)
+    return evidence[0]
 
 
 def _against_peak(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:

@@ -81,7 +81,9 @@ def _compared(hypothesis: Hypothesis, candidate: Candidate, rows: IntArray) -> f
 
 def _as_measured(mean: float, hypothesis: Hypothesis, candidate: Candidate) -> float:
     as_is = candidate.series.higher_is_better and hypothesis.subject.measure is Measure.SCORE
-    return mean if as_is else 1.0 - mean
+    if as_is:
+        return mean
+    return 1.0 - mean
 
 
 def _comparison(evidence: Evidence, hypothesis: Hypothesis) -> Comparison:

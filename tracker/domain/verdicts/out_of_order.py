@@ -37,7 +37,9 @@ def overtaken_by(record: EvalRecord, records: Iterable[EvalRecord]) -> tuple[Eva
         if other.step > own.step and one.plan.suite.name == suite and branches.sees(other, own):
             later[other.step] = one
     found = tuple(later.values())
-    return found if len(found) <= NEAREST else (*found[:NEAREST], found[-1])
+    if len(found) <= NEAREST:
+        return found
+    return (*found[:NEAREST], found[-1])
 
 
 def rejudged(before: Report, after: Report) -> Report:

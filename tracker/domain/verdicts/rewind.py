@@ -110,7 +110,9 @@ def _after(episode: Episode, opener: Checkpoint | None, ends: Mapping[int, Seque
 def _end(known: Iterable[_End], digest: str) -> Checkpoint | None:
     """Return what left the checkpoint of a step behind, and all of the same weights with it."""
     ends = [end for own, end in known if own == digest]
-    return ends[0] if ends and all(end is not None for end in ends) else None
+    if ends and all(end is not None for end in ends):
+        return ends[0]
+    return None
 
 
 def _seen_by(own: Checkpoint, run_context: RunContext, branches: Branches) -> Iterator[Episode]:

@@ -115,7 +115,9 @@ def savings_of(verdicts: Iterable[Verdict]) -> Savings | None:
 
 def mean_text(verdict: Verdict) -> str:
     """Return the score; with a star where it is that of a part, which has another mean on the same weights."""
-    return f"{score_text(verdict.score)}{PART}" if verdict.screened else score_text(verdict.score)
+    if verdict.screened:
+        return f"{score_text(verdict.score)}{PART}"
+    return score_text(verdict.score)
 
 
 def savings_text(savings: Savings) -> str:
@@ -129,7 +131,9 @@ def savings_text(savings: Savings) -> str:
 
 
 def _sum(first: int | None, second: int | None) -> int | None:
-    return None if first is None or second is None else first + second
+    if first is None or second is None:
+        return None
+    return first + second
 
 
 def _joined(first: Outcome, second: Outcome | None) -> Outcome:

@@ -190,4 +190,6 @@ def _text(content: Any) -> str:  # noqa: ANN401 - EvalScope's text or parts
 
 def _first_metric(metrics: Sequence[str | Mapping[str, Any]]) -> str:
     first = metrics[0] if metrics else ""
-    return first if isinstance(first, str) else next(iter(first))
+    if isinstance(first, str):
+        return first
+    return next(iter(first))

@@ -36,7 +36,9 @@ def chosen_letter(answer: str, n_choices: int) -> str:
     for pattern in (_NAMED, _MARKED, _ALONE):
         found = set(map(str.upper, pattern.findall(text))) & letters
         if found:
-            return found.pop() if len(found) == 1 else ""
+            if len(found) == 1:
+                return found.pop()
+            return ""
     return ""
 
 

@@ -44,7 +44,9 @@ def _tokens(body: Json) -> int:
     prompt = body.get("prompt")
     while isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], list):
         prompt = prompt[0]
-    return len(prompt) if isinstance(prompt, list) else 0
+    if isinstance(prompt, list):
+        return len(prompt)
+    return 0
 
 
 def _is_number(value: object) -> bool:

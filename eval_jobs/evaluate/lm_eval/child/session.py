@@ -222,7 +222,9 @@ def _refusal_in(reply: Json) -> str:
     if choice.get("finish_reason") == FILTERED:
         return "the server filtered the answer"
     text = choice["message"].get("content") if "message" in choice else choice.get("text")
-    return "" if isinstance(text, str) else "the answer holds no text"
+    if isinstance(text, str):
+        return ""
+    return "the answer holds no text"
 
 
 def _check_likelihoods(body: Json, reply: Json) -> None:
@@ -240,4 +242,6 @@ def _check_likelihoods(body: Json, reply: Json) -> None:
 
 def _count_in(usage: Json, name: str) -> int | None:
     value = usage.get(name)
-    return value if isinstance(value, int) else None
+    if isinstance(value, int):
+        return value
+    return None

@@ -56,7 +56,9 @@ class Pace:
         """Return how long the next message has to wait."""
         while self.sent_s and self.sent_s[0] <= now_s - MINUTE_S:
             self.sent_s.popleft()
-        return self.sent_s[0] + MINUTE_S - now_s if len(self.sent_s) >= PER_MINUTE else 0.0
+        if len(self.sent_s) >= PER_MINUTE:
+            return self.sent_s[0] + MINUTE_S - now_s
+        return 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,9 @@ class Mail:
         except (smtplib.SMTPException, OSError, ValueError) as error:
             raise _mapped(error, target) from error
         count = len(self.route.recipients)
-        return f"taken for {count - refused} of {count} recipients" if refused else "taken"
+        if refused:
+            return f"taken for {count - refused} of {count} recipients"
+        return "taken"
 
 
 def mail_of(message: AlertMessage, route: MailRoute) -> EmailMessage:
@@ -155,4 +157,6 @@ def _answered(code: int, said: str, target: Target) -> ChannelRefused | ChannelU
 
 
 def _decoded(said: bytes | str) -> str:
-    return said.decode(errors="replace") if isinstance(said, bytes) else said
+    if isinstance(said, bytes):
+        return said.decode(errors="replace")
+    return said

@@ -24,7 +24,9 @@ def escape_markdown(text: str) -> str:
     """Return foreign text as it may stand anywhere in such Markdown: no link, no mention, no picture, no markup."""
     text = _ENTITY.sub("＆", text.translate(_LOOK_ALIKE))  # noqa: RUF001 - meant
     text = _EDGE_OF_ITALICS.sub("＿", text)  # noqa: RUF001 - meant
-    return f"{_NOTHING_WIDE}{text}" if _BEGINS_A_BLOCK.match(text) else text
+    if _BEGINS_A_BLOCK.match(text):
+        return f"{_NOTHING_WIDE}{text}"
+    return text
 
 
 def address(link: str) -> str:
@@ -37,7 +39,9 @@ def address(link: str) -> str:
 def linked(link: str, words: str) -> str:
     """Return a link in Markdown; empty where there is none."""
     where = address(link)
-    return f"[{words}]({where})" if where else ""
+    if where:
+        return f"[{words}]({where})"
+    return ""
 
 
 def markdown(line_end: str) -> Markup:

@@ -106,7 +106,9 @@ class Bucket:
         parts: list[bytes] = []
         stop = min(size, thing.size - start)
         is_there = self.download(thing, start=start, stop=start + stop, take=parts.append)
-        return b"".join(parts) if is_there else None
+        if is_there:
+            return b"".join(parts)
+        return None
 
     def download(self, thing: S3Object, *, start: int, stop: int, take: Callable[[bytes], object]) -> bool:
         """Hand the bytes from `start` to `stop` to `take`, in order; False when this version is no longer there.

@@ -40,7 +40,9 @@ _ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "Illeg
 def code_of(error: BaseException) -> str:
     """Return the code of a server's answer, such as `NoSuchKey`; "" when there was no answer."""
     answer = _answer(error)
-    return "" if answer is None else str(answer.response.get("Error", {}).get("Code", ""))
+    if answer is None:
+        return ""
+    return str(answer.response.get("Error", {}).get("Code", ""))
 
 
 def mapped(error: Exception, uri: str, endpoint: str) -> TrackerError:

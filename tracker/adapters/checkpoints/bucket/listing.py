@@ -123,11 +123,15 @@ class Reader:
         head = self._bucket.read(thing, size=HEAD_BYTES)
         if head is not None and len(head) < _header_end(head):
             head = self._bucket.read(thing, size=_header_end(head))
-        return _CHANGED if head is None else header_in(io.BytesIO(head), name)
+        if head is None:
+            return _CHANGED
+        return header_in(io.BytesIO(head), name)
 
     def _document(self, thing: S3Object) -> Document | Broken:
         content = self._bucket.read(thing, size=thing.size)
-        return _CHANGED if content is None else parse_document(content)
+        if content is None:
+            return _CHANGED
+        return parse_document(content)
 
 
 # --- private
@@ -135,7 +139,9 @@ class Reader:
 
 def _header_end(head: bytes) -> int:
     length = int.from_bytes(head[:8], "little")
-    return 8 + length if length <= MAX_HEADER_BYTES else 0
+    if length <= MAX_HEADER_BYTES:
+        return 8 + length
+    return 0
 
 
 _CHANGED = Broken(code=CheckpointIncomplete.code, text="was written again or deleted while it was read")

@@ -69,7 +69,9 @@ def read_world_size(path: Path) -> int:
         raise
     except Exception:  # noqa: BLE001 - a damaged pickle raises nearly anything
         return 0
-    return size if isinstance(size, int) else 0
+    if isinstance(size, int):
+        return size
+    return 0
 
 
 def read_index(path: Path) -> StateIndex | Broken:
@@ -105,7 +107,9 @@ class _Record:
 
     def get(self, name: str) -> Any:  # noqa: ANN401 - it holds what the file says; the caller checks
         """Return an attribute, None when there is none."""
-        return self.state.get(name) if isinstance(self.state, dict) else None
+        if isinstance(self.state, dict):
+            return self.state.get(name)
+        return None
 
 
 class _Mapping(dict[object, object]):

@@ -184,7 +184,9 @@ def _places_below(folder: Path, run_id: str, pattern: str) -> Iterator[Checkpoin
 @lru_cache(maxsize=1 << 16)  # the same thousands of names are looked at every second
 def _place(run_id: str, path: str, name: str, pattern: str) -> CheckpointLocation | None:
     step = step_of(name, pattern)
-    return None if step is None else CheckpointLocation(run_id=run_id, step=step, path=Path(path))
+    if step is None:
+        return None
+    return CheckpointLocation(run_id=run_id, step=step, path=Path(path))
 
 
 def _folders(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -106,7 +106,9 @@ def _index(folder: Path, names: frozenset[str]) -> tuple[str, StateIndex | Broke
 
 def _world_size(folder: Path, names: list[str]) -> int:
     first = min((name for name in names if name.endswith("mp_rank_00_model_states.pt")), default=None)
-    return 0 if first is None else read_world_size(folder / first)
+    if first is None:
+        return 0
+    return read_world_size(folder / first)
 
 
 def _latest(path: Path) -> str:
@@ -121,7 +123,9 @@ def _why_broken(path: Path) -> str:
     """torch.save writes a zip, whose table of contents comes last."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return "" if archive.namelist() else "is empty"
+            if archive.namelist():
+                return ""
+            return "is empty"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     except (zipfile.BadZipFile, ValueError, NotImplementedError):

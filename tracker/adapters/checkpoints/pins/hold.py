@@ -171,7 +171,9 @@ def store_error(error: OSError, what: str) -> StoreError:
 def owner_mark(pid: int) -> str:
     """Return what identifies a living process, also among later ones of the same number; "" when there is none."""
     found = proc.stat(pid)
-    return f"{socket.gethostname()}-{pid}-{found.start_time}" if found is not None and found.alive else ""
+    if found is not None and found.alive:
+        return f"{socket.gethostname()}-{pid}-{found.start_time}"
+    return ""
 
 
 def remove_folder(folder: Path) -> None:
@@ -241,7 +243,9 @@ def _still_there(place: CheckpointLocation, complete: Complete) -> bool:
 def _slug(run_id: str) -> str:
     """Return a folder name for a run; a changed name gets a mark, so that two runs never share one."""
     slug = re.sub(r"[^\w.-]+", "_", run_id).strip(".")[:80]
-    return slug if slug == run_id else f"{slug}-{content_hash(run_id)[:6]}"
+    if slug == run_id:
+        return slug
+    return f"{slug}-{content_hash(run_id)[:6]}"
 
 
 # --- private: publishing
@@ -274,7 +278,9 @@ def _final(pin: Pin, digest: str) -> tuple[Path, Checkpoint | None]:
 def _published(folder: Path) -> Pin | None:
     """Return the pin that is published as `folder` and whole, or None."""
     pin = read_pin(folder) if folder.exists() else None
-    return pin if pin is not None and pin.checkpoint is not None and is_unchanged(pin) else None
+    if pin is not None and pin.checkpoint is not None and is_unchanged(pin):
+        return pin
+    return None
 
 
 def _is_alike(pin: Pin, earlier: Pin) -> bool:

@@ -110,4 +110,6 @@ def _has_step(path: Path) -> bool:
 def _config(pin: Pin) -> Document:
     name = ADAPTER_CONFIG if pin.complete.format is CheckpointFormat.LORA else CONFIG
     document = read_document(Path(pin.folder) / name)
-    return {} if isinstance(document, Broken) else document
+    if isinstance(document, Broken):
+        return {}
+    return document

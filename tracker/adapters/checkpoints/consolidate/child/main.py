@@ -128,7 +128,9 @@ def _read_dcp(request: Mapping[str, Any]) -> dict[str, Weight]:
         def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as in the base class
             if f"{module}.{name}" not in allowed:
                 raise pickle.UnpicklingError(f"Unsupported global: GLOBAL {module}.{name}")
-            return _member if (module, name) == ("builtins", "getattr") else super().find_class(module, name)
+            if (module, name) == ("builtins", "getattr"):
+                return _member
+            return super().find_class(module, name)
 
     class Reader(dcp.FileSystemReader):  # type: ignore[misc]
         """As torch's own, but for its index, which torch would unpickle whatever it names."""
@@ -243,7 +245,9 @@ def _dtype(config: Mapping[str, Any]) -> tuple[Any, str]:
 def _target(stored: Any, wanted: Any) -> Any:  # noqa: ANN401 - types of torch
     """Integers, masks and numbers of eight bits, which have scales of their own, stay as they are."""
     is_plain = str(stored) in {"torch.float64", "torch.float32", "torch.float16", "torch.bfloat16"}
-    return wanted if wanted is not None and is_plain else stored
+    if wanted is not None and is_plain:
+        return wanted
+    return stored
 
 
 def _write(
