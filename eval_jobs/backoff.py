@@ -1,7 +1,5 @@
 """How long to wait before something that failed is tried again. Pure; the caller waits."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

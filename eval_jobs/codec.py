@@ -1,7 +1,5 @@
 """Records <-> JSON with a schema version: the only place that knows how a versioned document is written and refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

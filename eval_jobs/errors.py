@@ -43,8 +43,6 @@ An adapter maps the errors of its library here, in one place, with `raise X(...)
 A regression is not an error: it is a verdict.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Content hashes: what makes two plans, two suites or two results the same. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping

@@ -3,8 +3,6 @@
 The contract suites in tests/contract run over every adapter and over the fakes in tests/fakes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from datetime import datetime

@@ -8,8 +8,6 @@ both B another: two more than without a reference.
 Whatever fails becomes a value in the record; only a bug or a kill leaves this module as an exception.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

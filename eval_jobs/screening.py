@@ -7,8 +7,6 @@ and a larger screen holds nearly all of a smaller one. Every subset is there by 
 all: part of a passage's questions would tell little more than one of them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

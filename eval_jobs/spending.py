@@ -7,8 +7,6 @@ spending.end(Stage.LOADING)
 cost = spending.cost(outcomes, endpoint.info)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TypeVar
 

@@ -4,8 +4,6 @@ All are frozen, compare by value and know nothing of files, clocks or JSON (see 
 Times are timezone-aware UTC; durations carry their unit in the name; a failure is a value, never a score of 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum

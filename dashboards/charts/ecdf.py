@@ -5,8 +5,6 @@ svg = draw_ecdf(Ecdf(ident="ttft", title="TTFT, ms", description="...", curves=(
 Of two such curves the one further left is faster, at every share that one asks for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

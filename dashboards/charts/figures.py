@@ -3,8 +3,6 @@
 A figure is one or more panels above each other on one step axis; `dashboards.charts.svg` draws it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

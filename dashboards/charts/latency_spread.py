@@ -6,8 +6,6 @@ loads[0].metrics[0].curves                # what `dashboards.charts.ecdf` draws
 A median alone hides a tail that half of the users of a server wait in; here is every request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

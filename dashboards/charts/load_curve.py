@@ -6,8 +6,6 @@ Each target is a line, each load a point of it: to the right more tokens a secon
 in `svg`; a point says its load where the pointer rests on it, and the table beside it says everything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain

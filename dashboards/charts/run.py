@@ -3,8 +3,6 @@
 A checkpoint or benchmark without a result becomes an `Absence`, never a point.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -6,8 +6,6 @@ No script: colours come from the page's CSS variables (so dark, light and print 
 the pointer is CSS too. All text is cleaned and escaped here.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape

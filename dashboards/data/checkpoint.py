@@ -1,7 +1,5 @@
 """What a report of one checkpoint is made from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

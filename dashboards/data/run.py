@@ -1,7 +1,5 @@
 """What a report is made from: everything that a history knows of one run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Where a report's facts come from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from eval_jobs.ports import QueueStatus

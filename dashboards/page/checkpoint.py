@@ -3,8 +3,6 @@
 data = collect_checkpoint(report, sources, now=now)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime

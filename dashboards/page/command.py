@@ -1,7 +1,5 @@
 """`tracker report`: one self-contained HTML page about a run or a checkpoint."""
 
-from __future__ import annotations
-
 import webbrowser
 from pathlib import Path
 

@@ -6,8 +6,6 @@ Whatever a model or a person wrote is cleaned (`records.display.clean`) and esca
 The page forbids itself scripts and requests by a Content-Security-Policy, so even a mistake here could not run any.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined

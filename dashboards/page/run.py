@@ -5,8 +5,6 @@ path = write_report(config_path, named="sft@600", output=None)   # of one checkp
 path = write_report(config_path, named=None, output=None, with_checkpoints=True)   # the run's and those of all of them
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

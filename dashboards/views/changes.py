@@ -3,8 +3,6 @@
 changed = changes_of_views(data.views)        # one for each benchmark and earlier checkpoint
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 view = build_checkpoint_view(data)        # `dashboards.page.html` turns it into HTML
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean

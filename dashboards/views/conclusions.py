@@ -4,8 +4,6 @@ rows = finding_rows(view)                      # one for each subject, the newes
 rows = loss_rows(data.episodes, acceptances)   # what lasts first, then the newest first
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 cases = evidence(view, found)         # the newest verdict on each benchmark, most urgent first
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -4,8 +4,6 @@ steps = advice_text("sft", found, best)     # the questions, the checkpoint to g
 rows = glance(data.conclusions)             # best checkpoint, losses that last, alerts that are open
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

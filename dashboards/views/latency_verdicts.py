@@ -3,8 +3,6 @@
 found = latency_verdicts(data.reports)      # None where latency was never judged
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

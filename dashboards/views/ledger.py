@@ -3,8 +3,6 @@
 view = ledger_view(ledger)        # None where nothing was scored
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ losses = losses_of(data, view)      # one for each benchmark that is worse; exam
 plans = plans_with_texts(data, view)  # the plan ids whose texts that needs
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

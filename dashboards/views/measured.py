@@ -3,8 +3,6 @@
 Nothing secret is shown: an address loses its user name and password, an argument that looks like a key its value.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """How one checkpoint was served, and what that cost: a record -> (name, value) pairs. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

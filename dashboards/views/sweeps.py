@@ -1,7 +1,5 @@
 """What came of a run's sweeps, as the report shows it: a leaderboard and latency over load. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain

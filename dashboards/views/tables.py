@@ -1,7 +1,5 @@
 """The tables of a report: verdicts by step, latency, what is missing. Records -> rows of text. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Samples with their texts as a page shows them: cleaned, shortened, and right or wrong at every checkpoint. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """An evaluator of another package, held to the port: whatever it raises is an outcome that names it."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

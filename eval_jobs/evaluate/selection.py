@@ -1,7 +1,5 @@
 """The evaluator that each benchmark asks for, by `Benchmark.program`."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import replace

@@ -7,8 +7,6 @@
 One that is stopped, frozen or stuck renews nothing. One that waits for a database that is away does, and says so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ nudge(descriptor)                      # whoever has something new for the other
 wait_for_nudge(descriptor, 2.0)        # whoever waits for it
 """
 
-from __future__ import annotations
-
 import os
 import select
 import threading

@@ -7,8 +7,6 @@ Process ids are used again, so the start time belongs to one; both mean somethin
 in one container.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

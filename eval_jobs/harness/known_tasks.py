@@ -1,7 +1,5 @@
 """What is known of metrics and tasks of lm-evaluation-harness where a file does not say it. Pure."""
 
-from __future__ import annotations
-
 SHARES_UP = frozenset(
     (
         *("acc", "acc_norm", "acc_norm_nospace", "acc_bytes", "acc_mutual_info", "acc_all", "exact_match", "em"),

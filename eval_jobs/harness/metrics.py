@@ -1,7 +1,5 @@
 """Which metric of a task is its score, and in which direction it is better. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

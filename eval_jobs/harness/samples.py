@@ -6,8 +6,6 @@ A row is one question through one filter. Rules:
     error     there is no response, or what the harness writes in its place, or the file lacks a question that was asked
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The real clock: the only place that reads the time or waits for it to pass."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 

@@ -6,8 +6,6 @@ core of the worker, which computes while the scheduler waits, it costs nothing. 
 What a system does not know is left out.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 from contextlib import suppress

@@ -7,8 +7,6 @@ Only the GPUs that CUDA_VISIBLE_DEVICES names count, because the engine gets no 
 order of the bus, which CUDA follows with CUDA_DEVICE_ORDER=PCI_BUS_ID; a UUID says it without doubt.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

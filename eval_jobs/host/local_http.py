@@ -3,8 +3,6 @@
 With the standard library: httpx would cost every worker 6 MB and a tenth of a second, for three kinds of question.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 from collections.abc import Mapping

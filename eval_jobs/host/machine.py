@@ -4,8 +4,6 @@ The name is a hash: a host's name is nobody else's business, and records travel.
 model, its NVIDIA GPUs and their driver, and so does latency. Other makers' GPUs are known by the host alone.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from pathlib import Path

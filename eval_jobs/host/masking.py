@@ -1,7 +1,5 @@
 """Log lines of a worker, without the keys that it holds and without what would control a terminal."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

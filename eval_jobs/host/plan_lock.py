@@ -7,8 +7,6 @@ with held(runs / "plan.lock", on_wait=...):     # waits for whoever holds it
 the first to finish would delete what the other is about to read. The kernel drops the lock of a process that dies.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

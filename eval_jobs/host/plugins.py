@@ -8,8 +8,6 @@
 A name that is built in is never looked up here, so no package can take its place.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ psutil tells the start of a process by the time of day, which moves when the clo
 taken for another process. Here it is counted from the boot.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator

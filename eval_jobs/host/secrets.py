@@ -4,8 +4,6 @@ env = without_secrets(os.environ, keep=("GATEWAY_KEY",))     # for a child proce
 line = masked(line, held_secrets(os.environ))                # a server may echo the key that it was sent
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

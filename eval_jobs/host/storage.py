@@ -1,7 +1,5 @@
 """What it means when the disk refuses: the one place that decides whether it is full."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

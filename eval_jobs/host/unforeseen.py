@@ -1,7 +1,5 @@
 """What is said of an error that nobody foresaw: the one sentence, at each of the few edges that must go on."""
 
-from __future__ import annotations
-
 import logging
 
 

@@ -6,8 +6,6 @@ reply = client.ask(request, timeout_s=900.0)     # one line each way
 It ends with its owner: when that one is collected, closes it, or is killed.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import subprocess

@@ -4,8 +4,6 @@ An event is one `data:` line of the stream whose `choices` is not empty; its tex
 a server may send several tokens in one event, so tokens are counted by the usage that the server reports.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reads the two gauges of vLLM's /metrics that say whether it works for anybody. Pure."""
 
-from __future__ import annotations
-
 GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 

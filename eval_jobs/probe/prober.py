@@ -3,8 +3,6 @@
 result = LatencyProber().probe(endpoint, ProbeLoad(requests=32, concurrency=4))
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math

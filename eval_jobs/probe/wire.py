@@ -1,7 +1,5 @@
 """What goes between the prober and the client process, as one JSON document each way."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 

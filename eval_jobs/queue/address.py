@@ -3,8 +3,6 @@
 A password never stands in a URL: URLs are shown in errors and logs, and command lines are visible to everybody.
 """
 
-from __future__ import annotations
-
 import re
 
 from eval_jobs.errors import ConfigError

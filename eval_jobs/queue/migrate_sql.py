@@ -10,8 +10,6 @@ A change of a table is a new script `v0002_what.py` beside the others, and the s
 compares the two.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

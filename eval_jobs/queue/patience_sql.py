@@ -4,8 +4,6 @@ The kernel of such a server goes on confirming what it receives, so that no sett
 that the server itself keeps. So the bound lies here: on silence, not on the length of an answer.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any, TypeVar
 

@@ -3,8 +3,6 @@
 Times are stored as UTC text of fixed width: readable by a person, and ordered as the times are.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from sqlalchemy import (

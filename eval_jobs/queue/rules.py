@@ -8,8 +8,6 @@ A plan is set aside when its workers go away in the middle of it again and again
 after `MAX_CRASHES` that may be its own fault, or `MAX_STALLED` of any kind.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from enum import StrEnum
 

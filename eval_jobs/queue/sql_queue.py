@@ -4,8 +4,6 @@ Every change is one UPDATE whose WHERE clause repeats what must still be true, s
 No statement looks at more rows than it changes or returns, but for `revive`, which is asked once at a start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any

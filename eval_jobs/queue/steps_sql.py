@@ -1,7 +1,5 @@
 """Carries out the scripts that bring tables from one version to the next, with alembic."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from alembic.operations import Operations

@@ -1,7 +1,5 @@
 """Between which numbers a setting lies, for processes without pydantic too: needs the standard library only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What is known of results that others measured. A part of `types`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """What was timed: the load, the requests, and what came out. A part of `types`, which passes all of it on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """What names an engine or an evaluator that is not built in. A part of `types`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from eval_jobs.errors import ConfigError

@@ -4,8 +4,6 @@ Progress(stage=Stage.EVALUATING, benchmarks=("sums", "facts"), done=45, total=10
 Progress(stage=Stage.LOADING, note="starting the engine (3 s)")
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Which runs belong together: a run and its sub-folders, `run/name`, each a run of its own. Pure."""
 
-from __future__ import annotations
-
 
 def is_of(run_id: str, run: str) -> bool:
     """Return whether a checkpoint of `run_id` is of `run` or of one of its sub-folders."""

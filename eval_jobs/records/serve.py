@@ -1,7 +1,5 @@
 """How a checkpoint is served. A part of `types`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated

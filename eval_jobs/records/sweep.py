@@ -1,7 +1,5 @@
 """Where a plan belongs in a sweep. Frozen, like `types`, which names it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

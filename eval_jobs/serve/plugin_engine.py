@@ -1,7 +1,5 @@
 """An engine of another package, held to the port: whatever it raises is an error that names it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

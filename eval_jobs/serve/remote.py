@@ -5,8 +5,6 @@
 The name in /v1/models is all the proof there is, so a name with `{step}` is worth more than one without.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

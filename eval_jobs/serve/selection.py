@@ -1,7 +1,5 @@
 """The engine that a plan asks for, by `ServeSpec.engine`."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the engines of a work folder do now, and which ways of loading weights are certified. Reads files only."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 trainer_state.json lies in the pin; logs in JSON lines lie beside the trainer's checkpoints and are only read.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Memory that this process never takes, or has freed and gives back to the machine."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys

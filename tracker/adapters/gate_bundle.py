@@ -7,8 +7,6 @@
 It holds both records with their questions and answers, the policy, what was known of the run's noise, and the answer.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 import zlib

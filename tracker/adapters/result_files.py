@@ -4,8 +4,6 @@ found = read_results([Path("evals")], ImportRequest(step=None, metrics=()))
 found.sheets, found.passed_over
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

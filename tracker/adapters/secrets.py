@@ -1,7 +1,5 @@
 """Reads passwords from where the settings say that they are."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Opens the project that a configuration describes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from eval_jobs.execute.worker.orphans import reap_orphans

@@ -1,7 +1,5 @@
 """Checkpoints that are not evaluated: what the source could not take, and what waited behind too many newer ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 

@@ -4,8 +4,6 @@ stand_by(lead, "run", clock=clock, show=display.stands_by)       # returns as so
 watch(replace(world, source=LedSource(world.source, lead)), ...)   # raises LeadLost when another one leads
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from datetime import datetime

@@ -1,7 +1,5 @@
 """What is asked at a checkpoint: everything that is measured, or a part of each benchmark first."""
 
-from __future__ import annotations
-
 from eval_jobs.identity import make_plan
 from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.app.steps.screening import schedule_of, scheduled_plans

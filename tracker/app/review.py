@@ -1,7 +1,5 @@
 """A record becomes a verdict: it is remembered, judged against the run so far, published, and people are told."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """What a watcher has seen of each run: how it saves, for how long nothing came, and whether its trainer still logs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime

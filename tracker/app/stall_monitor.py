@@ -4,8 +4,6 @@ Time is added up from pass to pass, and a pass counts for a minute at most: a cl
 a database that was away is no time in which somebody looked and saw nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """What a watcher has seen of evaluations: which run and for how long, and for how long nobody was at work."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime

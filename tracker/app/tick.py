@@ -4,8 +4,6 @@ Data flows one way: checkpoint -> plan -> (a worker runs eval_jobs.run.run_plan)
 plan for the samples that were left out at first.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from tracker.app.gaps import remember_gaps, skip_surplus

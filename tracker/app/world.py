@@ -1,7 +1,5 @@
 """What the use cases work with: settings, the world outside the pure core, and what a watcher has seen and found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """What commands that evaluate share: who carries it out, and how this process does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from rich.console import Console

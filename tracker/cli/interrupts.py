@@ -1,7 +1,5 @@
 """Ctrl-C, a terminal that closes and `kill` end a command alike, so that servers and workers are stopped."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from types import FrameType

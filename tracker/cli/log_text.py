@@ -1,7 +1,5 @@
 """What is shown on a terminal: text of a model, a file name or a server is data, and no key is shown."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

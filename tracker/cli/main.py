@@ -1,7 +1,5 @@
 """The `tracker` command: finds the subcommand, loads only that one, turns errors into messages and exit codes."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import logging

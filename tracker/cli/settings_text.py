@@ -1,7 +1,5 @@
 """The configuration model as text: docs/settings.md and the commented file of `tracker init`. Pure but for `main`."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -1,7 +1,5 @@
 """What the settings say of parts that other packages bring: a name, and settings of their own."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 config = checked(Config, read_text(path, hint="..."), path)
 """
 
-from __future__ import annotations
-
 import difflib
 import tomllib
 from collections.abc import Iterator

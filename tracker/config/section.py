@@ -1,7 +1,5 @@
 """What all tables of tracker.toml have in common."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 A use case names the narrowest port that it needs; one adapter may keep several.
 """
 
-from __future__ import annotations
-
 from tracker.ports.alerts import Alerting, AlertSender, ChannelRegistry, Notifier, SilenceStore
 from tracker.ports.checkpoints import CheckpointSource, CurveReader, HeldPin, Pins
 from tracker.ports.history import (

@@ -1,7 +1,5 @@
 """How people are told."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Where checkpoints come from, what holds them, and what lies beside them."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime

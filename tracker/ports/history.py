@@ -1,7 +1,5 @@
 """What was measured and concluded: one port for each kind of record."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Who watches a run."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """What the tracker needs of the queue; `eval_jobs.ports` has the rules."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from eval_jobs.ports import HoldRegistry, PlanQueue, QueueStatus, ResultQueue

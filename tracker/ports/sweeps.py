@@ -1,7 +1,5 @@
 """What is known of the sweeps of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Protocol

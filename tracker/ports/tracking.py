@@ -1,7 +1,5 @@
 """Where results and curves are written for people to look at."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

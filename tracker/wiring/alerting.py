@@ -1,7 +1,5 @@
 """A part of the composition root: the channels to people."""
 
-from __future__ import annotations
-
 from eval_jobs.host.clock import SystemClock
 from tracker.config import Config
 from tracker.ports import Notifier

@@ -1,7 +1,5 @@
 """A part of the composition root: which version of an engine or an evaluator the settings mean here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from eval_jobs.evaluate.lm_eval.command import LM_EVAL, check_settings

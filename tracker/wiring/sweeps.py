@@ -1,7 +1,5 @@
 """A part of the composition root: the tables [[schedule]] -> the sweeps that the use case works with."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from eval_jobs.evaluate.data.files import check_benchmark, read_data_digest

@@ -9,8 +9,6 @@ a cut or unreadable answer) the server is asked whether it lives. After `limit` 
 control, a question that it answered before: if it cannot, the evaluation stops; if it can, these samples are to blame.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a failed request says, how it reads, and how long to wait before the next try. Whichever client made it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Protocol, runtime_checkable

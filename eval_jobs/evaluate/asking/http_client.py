@@ -3,8 +3,6 @@
 It is also where requests in flight are counted: nothing that asks the model gets around it.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -1,7 +1,5 @@
 """What one evaluation planned, how far it is and what failed; kept in the run's folder for the client to read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The slot is taken right before a request is sent. It is given back when the answ
 that has been dealt with, so that a question that shows whether the server lives need not wait behind others.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """The child's end of the pipes to its parent."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

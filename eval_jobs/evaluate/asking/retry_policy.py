@@ -1,7 +1,5 @@
 """How long the evaluator waits before it asks again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

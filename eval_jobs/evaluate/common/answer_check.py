@@ -4,8 +4,6 @@ A client library takes almost any JSON for a completion, and a missing text for 
 as wrong. So an answer must be complete, ended for a known reason, and carry a text or say what it has instead.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The parent's side of the evaluator's child: start it, ask it, notice its death, stop it."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

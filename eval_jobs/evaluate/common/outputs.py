@@ -5,8 +5,6 @@ outputs.lost()        # planned, and neither answered nor known to have failed
 outputs.samples()     # one score for every planned sample
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

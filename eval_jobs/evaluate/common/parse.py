@@ -12,8 +12,6 @@ Rules (what EvalScope calls "success" is not enough: it scores a context overflo
     error      no proper answer: overflow, refused, filtered, cut, never asked
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -3,8 +3,6 @@
 rows = rows_of_part(rows, {"samples": 60, "share": 0.0, "is_rest": False})
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from eval_jobs.evaluate.common.parse import planned_sample

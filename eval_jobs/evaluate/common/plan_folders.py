@@ -1,7 +1,5 @@
 """Where evaluators keep what a plan needs for resuming: `<work_dir>/runs/<plan>/`, one folder for all of them."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from pathlib import Path

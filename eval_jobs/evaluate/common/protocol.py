@@ -8,8 +8,6 @@ The benchmarks' messages mix. One request at a time: the next one may follow whe
 Samples do not travel here: they lie in the run's folder, where a killed evaluation finds them again.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

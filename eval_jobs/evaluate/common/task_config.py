@@ -6,8 +6,6 @@ the URL stays out (the child passes a model object) and the run's folder is name
 the data.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

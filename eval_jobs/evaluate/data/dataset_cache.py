@@ -5,8 +5,6 @@ named by the content, because `datasets` caches by a folder's name and config: o
 headers and different files, the second would silently be answered with the rows of the first.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import shutil

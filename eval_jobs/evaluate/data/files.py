@@ -4,8 +4,6 @@ digest = read_data_digest(path)      # goes into Benchmark.data_digest
 check_benchmark(benchmark)           # raises with file and line
 """
 
-from __future__ import annotations
-
 import hashlib
 import string
 from collections.abc import Iterator, Mapping

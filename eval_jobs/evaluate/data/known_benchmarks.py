@@ -1,7 +1,5 @@
 """Which benchmark names exist, read from EvalScope's package files without importing it: its import takes seconds."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from functools import cache

@@ -4,8 +4,6 @@ EvalScope loads a local folder through `datasets`, which wants a README with `co
 so it is copied, row by row, into one JSONL file per config and split, and `readme` writes the header.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

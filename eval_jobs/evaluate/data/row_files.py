@@ -1,7 +1,5 @@
 """Reading rows from JSONL, JSON and CSV files; every broken row is named by file and line."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence

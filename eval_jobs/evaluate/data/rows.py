@@ -4,8 +4,6 @@
 {"question": "Which is red?", "choices": ["sky", "rose"], "answer": "B"}
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

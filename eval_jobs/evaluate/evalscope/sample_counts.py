@@ -1,7 +1,5 @@
 """Counts the samples of several benchmarks that run at the same time. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from eval_jobs.evaluate.common.protocol import Message

@@ -4,8 +4,6 @@ Everything that can change a score is said, because the harness's defaults diffe
 versions. Its model is always called `model`, so that a random name never enters the names of its files.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where lm-evaluation-harness is installed, and in which version; it is not imported here."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

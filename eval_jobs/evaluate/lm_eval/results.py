@@ -1,7 +1,5 @@
 """The files of one run of lm-evaluation-harness, and what became of its requests -> one result."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

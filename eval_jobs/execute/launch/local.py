@@ -7,8 +7,6 @@ workers.nudge()     # there may be something to do
 workers.stop()
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

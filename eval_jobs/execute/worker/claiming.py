@@ -1,7 +1,5 @@
 """Which plan a worker takes: the next one whose checkpoint it sees and that may begin now."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta

@@ -8,8 +8,6 @@ The engine that a worker keeps between two plans has nothing to do while its wor
 time is somebody else's. What was read before or while a plan was worked on is forgotten for the same reason.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Keeps a claim alive while its plan is carried out, and passes the progress on."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -9,8 +9,6 @@ Hours are what a clock on the wall shows. Where that clock goes back in autumn t
 in spring do not come that night. Whoever works when they end goes on: only beginning is bound to them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Everywhere else, such as in the middle of a database transaction or while an eng
 raises as soon as the next `allowed` begins.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ keep the plan's folder locked and its engine in the GPU's memory for as long as 
 later is of use. It is killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -7,8 +7,6 @@ one takes the plan, asking only what is missing. SIGTERM and Ctrl-C give the pla
 A database that does not answer is waited for. Logs go to WORK_DIR/worker-PID.log.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import logging

@@ -7,8 +7,6 @@ where it cannot notice; it is known by its log, whose name says which process on
 nobody else writes to. A name of a program or a port is never enough: somebody else's may be the same.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

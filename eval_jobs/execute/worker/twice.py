@@ -7,8 +7,6 @@ least the prompts that it remembers. A pass that was interrupted goes on with wh
 first is taken over into the second, because their seeds differ.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from eval_jobs.errors import Incomparable

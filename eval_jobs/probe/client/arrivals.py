@@ -1,7 +1,5 @@
 """When the requests of an open loop are sent. Pure."""
 
-from __future__ import annotations
-
 import random
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """One streaming request to an OpenAI-compatible endpoint, timed. The only file that imports aiohttp."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -7,8 +7,6 @@ Nobody here knows the tokenizer. How many words are needed is found by asking th
 prompts have; servers that can count tokens then cut each prompt to the exact length (client.py).
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ for data in lines.feed(chunk):
     event = read_event(data)
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Plans that wait, are claimed, are answered."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """What serving reads from a checkpoint's folder: where its tokenizer is, and an adapter's rank."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

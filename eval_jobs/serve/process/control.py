@@ -4,8 +4,6 @@ The routes that change what an engine serves are for us only: `worker_extension/
 everybody who does not know the key. The key lives as long as this process and its engines, in their environment.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Mapping

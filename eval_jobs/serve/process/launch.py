@@ -8,8 +8,6 @@ The server is known by a random name, so that an answer at the port proves which
 Order of the arguments: our defaults, then the user's `serve.args` (the last one wins), then what identity rests on.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ engine; when that process is gone without having stopped it, the next `reap` doe
 and its leader may be dead while the others live on with all the memory.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

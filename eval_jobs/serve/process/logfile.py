@@ -4,8 +4,6 @@ vLLM writes the true reason first and a summary of it last ("Engine core initial
 each line behind a prefix, so the last line alone says nothing.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 

@@ -1,7 +1,5 @@
 """Which port an engine may use."""
 
-from __future__ import annotations
-
 import random
 import socket
 

@@ -4,8 +4,6 @@ An answer at the port proves nothing: another server may have taken it while our
 watched, and /v1/models must list the random name that only this start was given.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from eval_jobs.errors import PortTaken, ServeError, ServerDied, ServerKilled, StartTimeout, WrongModel

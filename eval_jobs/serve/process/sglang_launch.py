@@ -6,8 +6,6 @@
 Order of the arguments as in `launch`: our defaults, then the user's `serve.args`, then what identity rests on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from eval_jobs.errors import ConfigError

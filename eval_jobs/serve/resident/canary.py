@@ -10,8 +10,6 @@ One is asked after the other, of an engine that does nothing else and right afte
 bfloat16 an answer depends on what is computed beside it, and on whether its prompt was in the cache.
 """
 
-from __future__ import annotations
-
 import math
 
 from eval_jobs.errors import CanaryFailed

@@ -1,7 +1,5 @@
 """Starts vLLM on one checkpoint and stops it again: one process at a time, proved to serve what was asked for."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

@@ -1,7 +1,5 @@
 """What shapes an engine's process: two checkpoints with the same fingerprint may share an engine. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """An engine that stays between checkpoints: what is in it, and whether it still answers as that."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

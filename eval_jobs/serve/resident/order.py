@@ -3,8 +3,6 @@
 order = take_order(checkpoint, spec)
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ Level 1 keeps the weights in the machine's memory: for adapters, whose base is w
 next checkpoint brings its own, and they are loaded between the two halves of the waking.
 """
 
-from __future__ import annotations
-
 from eval_jobs.errors import SwapFailed
 from eval_jobs.serve.process.control import get, post_to_engine
 

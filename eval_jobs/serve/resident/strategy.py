@@ -3,8 +3,6 @@
 Any doubt is a cold start, and every decision has its reason in words.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

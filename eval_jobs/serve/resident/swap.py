@@ -11,8 +11,6 @@ Check and load run in the engine's own workers (`worker_extension/tracker_worker
 read; what was loaded is proved by its hash being the checkpoint's digest, on every worker.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping

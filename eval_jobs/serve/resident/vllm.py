@@ -1,7 +1,5 @@
 """vLLM as a process of our own: `resident.engine` with vLLM's way of starting and of taking in a checkpoint."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from eval_jobs.ports import Clock

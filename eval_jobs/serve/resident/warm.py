@@ -5,8 +5,6 @@ gets the adapter's answer. So nobody is ever told the base's name in such an eng
 itself is served by an engine that has no adapters at all.
 """
 
-from __future__ import annotations
-
 import secrets
 
 from eval_jobs.errors import SwapFailed, SwapRefused

@@ -1,7 +1,5 @@
 """The fixed prompts of `canary`, asked through SGLang's own `/generate`, which tells tokens and probabilities."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

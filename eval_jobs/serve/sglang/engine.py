@@ -3,8 +3,6 @@
 Written from its documentation and tested against a stand-in; no real SGLang has been run (docs/gpu.md).
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -11,8 +11,6 @@ hashed before and untouched during the update, the engine names the path and the
 differ from those before, and its first answers of this kind were compared with a cold start's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

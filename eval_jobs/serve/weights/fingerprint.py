@@ -9,8 +9,6 @@ template. Another value of any of them would be served silently wrong, so any di
 headers and small files only, in milliseconds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

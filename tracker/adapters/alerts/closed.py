@@ -3,8 +3,6 @@
 The watcher has the environment that it was started with; a person who types `tracker accept` in another shell has not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

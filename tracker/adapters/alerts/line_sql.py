@@ -1,7 +1,5 @@
 """One channel's end of the outbox of alerts: sends what is due in a thread of its own, and no other waits for it."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import defaultdict

@@ -3,8 +3,6 @@
 channels = open_channels(config.alerts.to_channels(), SystemClock())
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit

@@ -7,8 +7,6 @@
 An alert is marked as sent after its channel took it: a crash in between sends it again.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

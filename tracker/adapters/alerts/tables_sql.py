@@ -1,7 +1,5 @@
 """The tables of alerts on their way to people. A change of one is a new script in `versions`, too."""
 
-from __future__ import annotations
-
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, String, Table, Text
 
 from eval_jobs.queue.sql_queue import UtcText

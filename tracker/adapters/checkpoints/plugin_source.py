@@ -1,7 +1,5 @@
 """A checkpoint source of another package, held to the port: whatever it raises is an error that names it."""
 
-from __future__ import annotations
-
 import logging
 from datetime import datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the tracker concludes <-> JSON, with a schema version. The only place that knows how it is written down."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """The right to watch a run: a lock that ends with its holder, and a row that says who that is."""
 
-from __future__ import annotations
-
 import os
 import socket
 from datetime import datetime

@@ -6,8 +6,6 @@
 Beside a SQLite file it is a lock of the kernel on a file, in PostgreSQL one of a session on a connection of its own.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 from io import TextIOWrapper

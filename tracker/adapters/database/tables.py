@@ -1,7 +1,5 @@
 """Names the tracker's own tables, those of history and outbox, along their versions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from eval_jobs.queue.migrate_sql import TableHistory

@@ -1,7 +1,5 @@
 """Whether the answers that a database's history names lie where this process looks for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sqlalchemy import Engine, and_, select

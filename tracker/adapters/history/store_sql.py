@@ -5,8 +5,6 @@ records(run), scores(run) -> what was read before is kept in memory, so one new 
 outlines(run) -> short rows of `history_outlines`: a table of thousands of checkpoints needs no evidence
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The turns of sweeps and their results in the tracker's database."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 

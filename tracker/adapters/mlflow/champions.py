@@ -4,8 +4,6 @@ A checkpoint that becomes a champion is registered once, as a version made from 
 tags of the version. A registered model that somebody else made under that name is left alone.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@
 MLflow's own patience is minutes; here a store that does not answer is given up after seconds.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

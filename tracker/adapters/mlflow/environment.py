@@ -3,8 +3,6 @@
 log_in("admin", password)      # before the first request of this process
 """
 
-from __future__ import annotations
-
 import os
 
 # MLflow would tell its makers about every client and server that starts; it decides when it is imported.

@@ -1,7 +1,5 @@
 """Errors of MLflow, of the database behind it and of the network -> ours. The only place that knows them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

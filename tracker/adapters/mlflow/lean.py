@@ -1,7 +1,5 @@
 """Loads what writing to MLflow takes, at a moment of the caller's choice."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 

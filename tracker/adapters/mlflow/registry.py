@@ -6,8 +6,6 @@
 A version leads to its LoggedModel, and that one's tag, which `store` wrote, to the checkpoint.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from dataclasses import dataclass

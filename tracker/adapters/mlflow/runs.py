@@ -5,8 +5,6 @@ verified by its losses); a new run. MLflow chooses run ids, so a tag is what mak
 searched for anew for every item: a run may have been deleted meanwhile, or made twice by a server that answers late.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath

@@ -9,8 +9,6 @@ rows; it chooses their ids by chance and takes seconds to import. Here ids follo
 writing a sheet again after a kill leaves it once.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@
 The server is a process group of its own; it listens on 127.0.0.1 only and ends with the context.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -8,8 +8,6 @@ the same rows, written once, are the run's curves and the model's row in the Mod
 is searched for by a tag first; metrics are the same rows when they are written again, because their times are.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable, Mapping

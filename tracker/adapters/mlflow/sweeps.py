@@ -4,8 +4,6 @@ MLflow compares runs by parameters and metrics: a variant is a run whose paramet
 by a tag, so writing it twice leaves one.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -4,8 +4,6 @@ MLflow's "Share" button stores the state of the page in such a tag; so can we. T
 documented (it is that of MLflow 3.17): where another version does not know it, the link still opens the runs page.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -4,8 +4,6 @@ with reading(path), pq.ParquetFile(path) as file: ...      # errors are ours
 write_whole(folder, {name: parquet_bytes(table, ...)})           # a crash leaves the old file or the new one
 """
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -4,8 +4,6 @@ kept = KeptScores(run_id, read)
 scores = kept.brought_up_to(stored)       # of all records; only new and replaced ones are read
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

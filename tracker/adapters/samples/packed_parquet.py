@@ -13,8 +13,6 @@ holds the row of the plan decides which one counts. All are plain Parquet, for p
 without any sample, such as one of imported means, has no files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence

@@ -5,8 +5,6 @@
 A file never changes, and the program never deletes one: any plan of any run may rest on it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

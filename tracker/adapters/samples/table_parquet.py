@@ -3,8 +3,6 @@
 write_samples(path, result.samples)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

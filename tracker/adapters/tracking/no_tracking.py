@@ -1,7 +1,5 @@
 """`tracking.enabled = false`: results stay in the tracker's own history."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from eval_jobs.types import Checkpoint, EvalRecord

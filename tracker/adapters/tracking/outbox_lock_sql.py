@@ -1,7 +1,5 @@
 """Lets one process at a time send from an outbox; the lock ends with the process that holds it, however it ends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -12,8 +12,6 @@ did not change keeps its time and so stays the same row; what changed is a milli
 it replaces, and a store shows the newest.
 """
 
-from __future__ import annotations
-
 import logging
 import zlib
 from collections.abc import Sequence

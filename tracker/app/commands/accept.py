@@ -1,7 +1,5 @@
 """`tracker accept`: a person says that the level of a benchmark is the new normal."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 

@@ -8,8 +8,6 @@ A place is pinned when its turn comes, and not before: the weights of a whole ru
 the history knows already is asked nothing, so a backfill that was killed goes on where it was.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace

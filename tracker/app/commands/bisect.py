@@ -6,8 +6,6 @@ Every plan goes the way of all plans: through the queue to a worker, and its rec
 was stopped goes on where it was, and what is evaluated for it counts for everything else too.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

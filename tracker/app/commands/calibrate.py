@@ -7,8 +7,6 @@ A kill at any line loses nothing: the plan waits in the queue with the answers t
 carries it out and takes its record over, this command or a watcher.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count

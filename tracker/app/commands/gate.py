@@ -4,8 +4,6 @@ case = gathered(candidate, baseline, history, policy)
 report = gate_of(case)      # the same on every machine that has the case
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 

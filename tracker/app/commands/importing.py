@@ -7,8 +7,6 @@ where it changes nothing; so an import that was killed is finished by the next o
 number of its checkpoints: whoever calls this is the only one who imports into it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

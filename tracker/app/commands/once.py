@@ -1,7 +1,5 @@
 """`tracker run`: evaluate one checkpoint here and now, without queue or worker."""
 
-from __future__ import annotations
-
 from eval_jobs.ports import ShowProgress
 from eval_jobs.queue.rules import may_pass
 from eval_jobs.run import Tools, run_plan

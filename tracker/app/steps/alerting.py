@@ -1,7 +1,5 @@
 """Tells people what happened: every alert goes to the log, to the channels and, when they have it, to the history."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

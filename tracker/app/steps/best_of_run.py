@@ -1,7 +1,5 @@
 """The best checkpoint of a run, from its history."""
 
-from __future__ import annotations
-
 from tracker.domain.best.choice import Best, best_of
 from tracker.domain.records.branches import branches_of
 from tracker.domain.records.types import Measure

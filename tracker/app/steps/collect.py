@@ -5,8 +5,6 @@
 Only our own pins and the texts of answers go; the trainer's files are never touched, scores stay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What a comparison of two evaluated checkpoints needs from the history, for `tracker compare` and `tracker gate`."""
 
-from __future__ import annotations
-
 from eval_jobs.errors import StoreError
 from eval_jobs.types import EvalRecord
 from tracker.domain.compare.view import RunNoise

@@ -1,7 +1,5 @@
 """What follows from the record of a calibration: it is kept, and people are told of benchmarks that are unfit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A bug in the path of one record must not end the watching of a run of days."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@
 checkpoint -> screen plan -> record -> report -> (rest plan -> record -> report): nothing flows back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain

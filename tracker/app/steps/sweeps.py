@@ -10,8 +10,6 @@ A turn is stored with its plans before any of them is in the queue, and only by 
 second watcher or a holder of the lease that was frozen for an hour may repeat the rest, and doubles nothing.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

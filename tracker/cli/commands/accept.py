@@ -1,7 +1,5 @@
 """`tracker accept CHECKPOINT BENCHMARK`: this level is the new normal."""
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`tracker alerts`: what is wrong now, who was told, and whether a channel works."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

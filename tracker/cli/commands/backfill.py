@@ -1,7 +1,5 @@
 """`tracker backfill [FOLDER]`: evaluate what a folder of checkpoints holds already."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

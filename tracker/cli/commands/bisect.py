@@ -1,7 +1,5 @@
 """`tracker bisect RUN BENCHMARK`: find the step at which a benchmark was lost by evaluating few checkpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial

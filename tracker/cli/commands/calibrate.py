@@ -1,7 +1,5 @@
 """`tracker calibrate [CHECKPOINT]`: ask one checkpoint twice, to see what repeating an evaluation changes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

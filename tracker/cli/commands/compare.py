@@ -1,7 +1,5 @@
 """`tracker compare A B`: two checkpoints, sample by sample."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

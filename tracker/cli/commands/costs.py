@@ -1,7 +1,5 @@
 """`tracker costs`: what the evaluations of a run cost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

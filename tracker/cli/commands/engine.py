@@ -1,7 +1,5 @@
 """`tracker engine status`: what engines hold now, and which ways of loading weights are certified."""
 
-from __future__ import annotations
-
 from itertools import zip_longest
 from pathlib import Path
 

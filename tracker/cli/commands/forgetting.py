@@ -1,7 +1,5 @@
 """`tracker forgetting`: what a run forgot, since when, and which samples are lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

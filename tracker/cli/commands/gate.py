@@ -1,7 +1,5 @@
 """`tracker gate CANDIDATE --baseline REF`: may the candidate take the baseline's place?"""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator, Mapping

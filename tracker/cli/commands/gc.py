@@ -1,7 +1,5 @@
 """`tracker gc`: give up pins and answers that the budget of [keep] does not cover."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -3,8 +3,6 @@
 It imports next to nothing and asks no database, because whatever looks after containers calls it twice a minute.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`tracker history`: scores and verdicts by step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

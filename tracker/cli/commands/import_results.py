@@ -1,7 +1,5 @@
 """`tracker import PATH...`: take over results that others measured."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`tracker init FOLDER`: write a commented tracker.toml from what is in an output folder."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`tracker run CHECKPOINT`: evaluate one checkpoint now."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

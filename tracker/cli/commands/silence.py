@@ -1,7 +1,5 @@
 """`tracker silence SUBJECT --for 4h`: nobody is told of something for a while."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

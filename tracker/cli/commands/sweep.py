@@ -1,7 +1,5 @@
 """`tracker sweep now|list|show`: begin a sweep, see when they come, see what came of one."""
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 

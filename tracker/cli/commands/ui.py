@@ -1,7 +1,5 @@
 """`tracker ui`: the MLflow pages of this project."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`tracker watch`: evaluate every checkpoint of a run as it appears."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """`tracker worker`: claim plans from a database and carry them out here."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path

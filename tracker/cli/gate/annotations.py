@@ -4,8 +4,6 @@ GitHub shows ten annotations of each kind in a step, the first ones, and cuts th
 answer comes first, then the checks that did not pass, as many as are shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tracker.cli.gate.text import (

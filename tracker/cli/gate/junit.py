@@ -14,8 +14,6 @@ shortened to the same text are numbered. Answers of models stand in failures onl
 `system-out` for the paths of attachments.
 """
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter

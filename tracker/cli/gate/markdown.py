@@ -4,8 +4,6 @@ Whatever comes from models or files is written in character references, which no
 samples stand in <pre>, where neither @names nor #numbers become links.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterable, Sequence

@@ -9,8 +9,6 @@ if outputs.summary is not None:
     ...append gate_markdown(report) to the file `outputs.summary`, in UTF-8
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum

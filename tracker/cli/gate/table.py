@@ -3,8 +3,6 @@
 console.print(gate_table(gate(baseline, candidate, policy, noise)))
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 

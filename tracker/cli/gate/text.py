@@ -1,7 +1,5 @@
 """What every output of a gate says in the same words. Pure; nothing here is escaped for Markdown, XML or GitHub."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 console.print(calibration_table(calibration, min_effect=0.01))
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType

@@ -3,8 +3,6 @@
 console.print(comparison_table(compare_records(before, after, policy, noise)))
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType

@@ -1,7 +1,5 @@
 """The forgetting ledger -> what the terminal shows (rich)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType

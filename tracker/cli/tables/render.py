@@ -4,8 +4,6 @@ console.print(history_table(reports))     # steps x benchmarks, and the finding 
 console.print(*report_lines(report), sep="\n")
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A report as `--json` prints it. Pure."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from pydantic import TypeAdapter

@@ -1,7 +1,5 @@
 """What came of a sweep, as tables for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo

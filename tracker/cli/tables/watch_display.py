@@ -1,7 +1,5 @@
 """What `tracker watch` shows: one line per event, and in a terminal a live line of what goes on now."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType

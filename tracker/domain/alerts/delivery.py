@@ -5,8 +5,6 @@ for group in turn.groups:
     message = message_of(group, link)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime

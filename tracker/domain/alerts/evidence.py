@@ -1,7 +1,5 @@
 """What an alert rests on, and the command that shows more, taken from verdicts. Pure."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 

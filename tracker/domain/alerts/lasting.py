@@ -4,8 +4,6 @@ for report, alerts in lasting_alerts(history.reports(run_id), history.episodes(r
     ...  # tell people
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -6,8 +6,6 @@
 One cause of one benchmark has one fingerprint, so that repeating a step after a crash repeats nothing new.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What nobody tells: a trainer that writes no checkpoint any more, and checkpoints that nobody evaluates. Pure."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -10,8 +10,6 @@ Names, questions and messages are foreign: they become single lines of bounded l
 makes them harmless in its own notation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC

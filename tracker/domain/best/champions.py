@@ -1,7 +1,5 @@
 """Which checkpoints the aliases of a model registry name: the best of each benchmark, and of all of them. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

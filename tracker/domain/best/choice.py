@@ -10,8 +10,6 @@ points above the truth. So checkpoints that follow each other are averaged, as m
 median: within a block the scores differ by luck, but a broken checkpoint beside good ones is none to go back to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -6,8 +6,6 @@ choices = decide_retention(checkpoints, keep=3, reasons=reasons_to_keep(scores, 
 The trainer's files are not ours and never a subject of this. Scores are kept for ever: verdicts rest on them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby

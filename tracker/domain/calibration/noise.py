@@ -13,8 +13,6 @@ number of flips: of all values between 0 and 1 with a given mean, 0/1 ones scatt
 most 2.4 %.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

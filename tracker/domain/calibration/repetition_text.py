@@ -3,8 +3,6 @@
 repetition_text(found)      # "repeating the evaluation flips 0.4 % of the samples, ±0.002"
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

@@ -5,8 +5,6 @@ evaluation_order(steps, FillOrder.BISECT)           # the ends, the middle, the 
 time_left_s(records, checkpoints=12, workers=1)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

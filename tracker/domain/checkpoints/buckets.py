@@ -5,8 +5,6 @@ large one stays invisible until its last part has come. So the last file of the 
 quiet does, for longer as long as files are missing that the run's earlier checkpoint had.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Set
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Checkpoints that will not be evaluated: once each, with the reason, until they become good. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime

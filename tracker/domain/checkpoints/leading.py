@@ -1,7 +1,5 @@
 """Who watches a run: one process leads, others stand by. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 

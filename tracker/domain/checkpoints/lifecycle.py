@@ -7,8 +7,6 @@ upload is held, which takes a download, when it has settled, and taken with that
 it again.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import datetime
 

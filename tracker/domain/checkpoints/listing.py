@@ -1,7 +1,5 @@
 """What is known about a checkpoint folder: names, sizes, times, headers, documents. Pure records and name rules."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Mapping

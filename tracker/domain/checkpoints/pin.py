@@ -1,7 +1,5 @@
 """What a pin is: our own hold on a checkpoint. A pure record."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from eval_jobs.types import Checkpoint

@@ -12,8 +12,6 @@
 Such a state is held like any checkpoint and made into safetensors later (`adapters.checkpoints.consolidate`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@
 An engine serves a checkpoint without its down_proj as if nothing were wrong, so nobody else would notice.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Why a checkpoint folder cannot be used: not yet, or never. Pure records."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from eval_jobs.errors import CheckpointIncomplete

@@ -4,8 +4,6 @@ A complete folder is held at once, because rotation may delete it milliseconds l
 settled. What never completes, or goes before it has settled, is a gap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -9,8 +9,6 @@
 `lifecycle` says what follows for one of them. In a bucket, what is complete is held once it has `settled`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime

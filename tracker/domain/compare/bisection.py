@@ -10,8 +10,6 @@ together say, between the two neighbours that part them into two levels best, an
 evaluated next. Looks on the same samples differ less than looks on different ones, so all are taken on those in common.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

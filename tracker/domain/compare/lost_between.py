@@ -6,8 +6,6 @@ found = lost_between(series, search, evaluated=3)
 sentence_of(found)       # "sums: lost between step 300 and step 400 (3 of 12 checkpoints evaluated)"
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

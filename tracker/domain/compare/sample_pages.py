@@ -7,8 +7,6 @@ is the same for every two checkpoints of a run, so pages of different pairs can 
 shares are fair. The other holds what changed between these two, largest losses first: there the shares mean nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

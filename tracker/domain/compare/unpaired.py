@@ -6,8 +6,6 @@ Questions of unknown difficulty do not cancel where nothing is paired, and train
 one checkpoint: the interval holds for these two sets of answers only.
 """
 
-from __future__ import annotations
-
 import math
 
 from eval_jobs.types import EvalResult

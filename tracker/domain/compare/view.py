@@ -5,8 +5,6 @@
 This view never raises an alarm: its level is shared by the benchmarks that it shows, not by a whole run.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -7,8 +7,6 @@ Single changes are no findings: on a plateau of 100 healthy checkpoints half of 
 `lost` asks for several checkpoints on either side, and even so lists about 3 samples of 1000 that chance put there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

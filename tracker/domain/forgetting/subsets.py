@@ -4,8 +4,6 @@ for name, columns, unit in subset_units(series, whole):
     forgetting_of(unit)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

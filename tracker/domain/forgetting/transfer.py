@@ -8,8 +8,6 @@ A phase teaches a benchmark when the benchmark rose most from the phase's begin 
 that no phase taught was known before the run, or never: it is followed from the first checkpoints on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

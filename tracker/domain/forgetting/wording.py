@@ -1,7 +1,5 @@
 """The ledger in words, the same in terminals and in reports. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter

@@ -8,8 +8,6 @@ A question is known by its content, and under another prompt it has another. Wha
 same, so the third question of a subset is the same question, and its expected answer must be the same too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 

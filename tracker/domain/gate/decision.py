@@ -8,8 +8,6 @@ cluster), the run's jitter counted where it is known. All required benchmarks sh
 the loss is smaller than `min_effect`; nothing is paid for it, because all benchmarks must show it (Berger 1982).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

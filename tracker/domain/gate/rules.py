@@ -1,7 +1,5 @@
 """What a gate demands of a candidate. Frozen values, light to load: every command reads them with the configuration."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 The order of `GateWord` is that of urgency: the first word that a required check has is the gate's.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -5,8 +5,6 @@ asked for: --metric-percentiles 50,90,95,99. A metric without either is left out
 no percentile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

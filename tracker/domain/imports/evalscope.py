@@ -7,8 +7,6 @@
 What is made of answers and scores is what our own evaluator makes of them (`eval_jobs.evaluate.common.parse`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

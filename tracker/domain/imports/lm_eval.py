@@ -7,8 +7,6 @@ One file is one checkpoint; a file with `checkpoints` holds a whole run, each va
 task that reports several metrics one is imported: the first one wanted, else the first that is a score from 0 to 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

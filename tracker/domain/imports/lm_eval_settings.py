@@ -1,7 +1,5 @@
 """How lm-evaluation-harness asked a task: everything in a result file that can change its scores. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from eval_jobs.harness.fields import Fields

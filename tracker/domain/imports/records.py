@@ -6,8 +6,6 @@ A record is known by its content: the same files give the same plan ids, wheneve
 No digest of the weights is known; all that is imported of one step is taken for the same checkpoint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime

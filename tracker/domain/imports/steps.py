@@ -1,7 +1,5 @@
 """The training step that a result belongs to: said by a person, by names, or by what the file calls its model. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """What is read from the files of other programs before it becomes records. Frozen values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 

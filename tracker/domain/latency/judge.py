@@ -7,8 +7,6 @@ run's own history and called `suspect` at most. One test is held to alpha / (pla
 2 quantiles * 3 pools), so that alpha bounds the chance that noise calls any checkpoint of the run slower.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

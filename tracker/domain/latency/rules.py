@@ -6,8 +6,6 @@ A checkpoint is judged by its own ratio, and confirmed by the mean of the newest
 stays. Measuring one checkpoint again would confirm what its own start of the engine did to it.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A series is one run on one machine, one engine of one version, one serving, one 
 begins a new one: its latencies say nothing about the model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache

@@ -12,8 +12,6 @@ repetitions); Paule and Mandel 1982 (variance between groups whose own errors di
 section 4.5 (overdispersion).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

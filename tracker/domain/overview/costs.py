@@ -4,8 +4,6 @@ costs = run_costs("my-sft", history.records("my-sft"))
 cost_headline(costs)        # 18 checkpoints, 2.1 h, 2.1 GPU h, 3.4 M tokens
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum

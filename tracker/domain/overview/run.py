@@ -7,8 +7,6 @@ headline(view)                 # "facts and sums were forgotten after step 600; 
 The terminal's tables (`tracker.cli.tables.render`) and the HTML report both show this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What people are told: alerts, what they rest on, and the messages that carry them. Frozen values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum

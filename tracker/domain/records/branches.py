@@ -9,8 +9,6 @@ checkpoint-300 of Tuesday. Everything from that step on that is older than the r
 times alone show no such thing: copied folders have them in any order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 

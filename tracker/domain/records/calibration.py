@@ -1,7 +1,5 @@
 """What asking one checkpoint twice showed, as it is kept and as it is shown. Frozen values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum

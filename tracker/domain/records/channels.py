@@ -1,7 +1,5 @@
 """Which channels there are to people, and what opening one takes. Frozen values; no secret is in them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path

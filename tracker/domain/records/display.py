@@ -3,8 +3,6 @@
 Foreign text (names, prompts, answers, error messages) may hold anything; `clean` makes it harmless to show.
 """
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Which subset and which cluster each sample is in. Pure, and imported without the statistics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

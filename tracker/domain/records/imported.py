@@ -1,7 +1,5 @@
 """Which records others measured. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from eval_jobs.types import Checkpoint, EvalRecord

@@ -5,8 +5,6 @@
 MLflow takes word characters, `- . : / ` and the space, and refuses what a file system would read as another path.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable

@@ -3,8 +3,6 @@
 outlined(reports)       # the same reports, whole where they are the newest on a benchmark
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ reason_text(verdict)            # 0.93 -> 0.02 since steps 100-400; lost 182 of 
 latency_reason_text(verdict)    # 8.3 % slower (+7.1 % to +9.5 %) than the reference, step 100
 """
 
-from __future__ import annotations
-
 from tracker.domain.records.display import score_text, steps_text
 from tracker.domain.records.reasons import (
     AgainstHistory,

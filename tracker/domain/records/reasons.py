@@ -3,8 +3,6 @@
 Whoever decides makes one; `reason_text` words it where it is shown.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """What alerts and comparisons are about, in words. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tracker.domain.records.alerts import AlertSubject, Silence, SubjectKind

@@ -1,7 +1,5 @@
 """What is written to a tracking store: the values between a record and MLflow. Frozen; built by `tracking`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

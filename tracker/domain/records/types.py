@@ -1,7 +1,5 @@
 """What the tracker concludes from records: comparisons, verdicts, reports, alerts, gaps. Frozen values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

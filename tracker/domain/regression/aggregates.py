@@ -9,8 +9,6 @@ error rate comes as 1 - x; a perplexity or a loss has no such scale and is refus
 rules is in docs/replay.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Which checkpoints are averaged on either side of a test: the newest m, and a baseline block before them. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ alpha_test = alpha / (T * K) * share of the size of the new block * share of the
 and K benchmarks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ standard error, at however many checkpoints, so that a test on the variance of n
 or never. The same contrast at the checkpoints up to the new block has seen nothing of the loss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

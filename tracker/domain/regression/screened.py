@@ -12,8 +12,6 @@ well they are known: with a_g = 1/m_g + 1/W_g, which is what the variance of one
 for the weights w_gs that checkpoint s has in stratum g. With everything asked that is the plain difference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -4,8 +4,6 @@ The newest four checkpoints against the same baseline blocks, subset by subset. 
 variance is shrunk to the benchmark's, and its jitter is pooled over all subsets of the benchmark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 

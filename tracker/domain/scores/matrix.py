@@ -11,8 +11,6 @@ take gigabytes after some thousand checkpoints.
 Values are oriented before they come here: up is better. A matrix never changes; adding a checkpoint gives another one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

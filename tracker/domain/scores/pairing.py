@@ -5,8 +5,6 @@ served_alike(plan_a, plan_b)                # False: another dtype, another engi
 explain_difference(plan_a, plan_b, "sums")  # the settings that differ, in words
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

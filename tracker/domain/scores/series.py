@@ -7,8 +7,6 @@ series = with_row(series, row, values_of(series, means, plan))     # one more ch
 series.matrix(Measure.SCORE), series.subsets, series.sample_ids, series.steps
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

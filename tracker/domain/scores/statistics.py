@@ -10,8 +10,6 @@ Sources: Fagerland, Lydersen and Laake 2013 (mid-p McNemar); Bonett and Price 20
 Miller 2024, arXiv 2411.00640 (paired and clustered standard errors of evaluations); Schuirmann 1987 (TOST).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

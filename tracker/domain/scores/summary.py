@@ -3,8 +3,6 @@
 summary = summarise(result)     # summary.mean is None when nothing was scored
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ latency                                    looks_worse, of a log ratio
 evidence that no alarm may rest on         at_most_suspect
 """
 
-from __future__ import annotations
-
 from tracker.domain.records.types import VerdictWord
 
 SUSPECT_P = 0.01

@@ -5,8 +5,6 @@ board.rows         # best mean first; what lacks a score comes last
 board.curves       # for each target the loads that were put on it
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

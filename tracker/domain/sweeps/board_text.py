@@ -1,7 +1,5 @@
 """What a sweep's leaderboard says in words, for a terminal and a page alike. Pure."""
 
-from __future__ import annotations
-
 from eval_jobs.types import ProbeLoad
 from tracker.domain.records.display import signed_text
 from tracker.domain.sweeps.board import Board, ScoreDifference, variant_text

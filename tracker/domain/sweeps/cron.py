@@ -7,8 +7,6 @@ Where clocks are put forward or back, times are those of Debian's cron (`cronsim
 the first minute that does, one that exists twice comes once. What comes every few minutes or hours just goes on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile

@@ -4,8 +4,6 @@ expected = estimate_of(plans, records, asked)
 estimate_text(expected)      # 12 evaluations of 3 targets, 4 asked before; about 8.2 min: ...
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median

@@ -4,8 +4,6 @@ variants({"temperature": (0.0, 0.7), "prompt": ("plain", "cot")})      # four
 plans_of(sweep, checkpoints, due_at)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ plan_without_scores(plan)                    # what is left to do: its loads
 with_own_scores(plan, own, timed)            # the plan's result: scores of `own`, latency of `timed`
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ parse_selector("latest:3"), parse_selector("other-run@best:gsm8k"), parse_select
 selected_checkpoints(selector, newest_of_steps(held))      # of the checkpoints of its run that are still held
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

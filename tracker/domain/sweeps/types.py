@@ -6,8 +6,6 @@
 A turn is known by its sweep and by when it was due.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -8,8 +8,6 @@ Every time is taken from the checkpoint, so building a batch again gives an equa
 writes what is there already. Subsets and samples are files: metric keys stay in the tens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace

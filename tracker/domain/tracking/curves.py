@@ -6,8 +6,6 @@ A row is a mapping with a step and numbers: `log_history` of trainer_state.json,
 (`"global_step/max_steps": "4/20"`), of LLaMA-Factory's trainer_log.jsonl, or of any log with one of STEP_KEYS.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -3,8 +3,6 @@
 The trainer leaves no run id on disk, but it logs its output folder and the very losses that its state file holds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

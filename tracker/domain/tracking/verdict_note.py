@@ -8,8 +8,6 @@ Records arrive in any order: a late step never replaces a later one. What traini
 nothing about the model any more.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterable

@@ -5,8 +5,6 @@
 A loss is `suspect` at most, shown and never notified.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """From a record and the scores of its run to candidates: which checkpoints count, and what tests are held to. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The word for one subject at one checkpoint, and what it means for the losses that are known. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

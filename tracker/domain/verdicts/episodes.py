@@ -3,8 +3,6 @@
 One loss is one episode: people are notified when it opens and when it ends, not at every checkpoint in between.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Decisions of the engine as verdicts and comparisons that a person can check. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What a score alone does not show: losses of single subsets, answers that get longer or are cut off. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ Order matters: the first rule that holds gives the word. See `records.types.Verd
 What is `suspect` stands in `scores.suspicion`; of screened checkpoints `decision.decide_screened` decides.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

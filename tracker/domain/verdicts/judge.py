@@ -8,8 +8,6 @@ INCONCLUSIVE; the first that holds. The tests are in `regression`, the words in 
 ends a loss, because later checkpoints know better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime

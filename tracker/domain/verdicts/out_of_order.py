@@ -6,8 +6,6 @@ place of the one look that every checkpoint of the run has, so `policy.alpha` is
 Those in between get the words that they would have had, and announce nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

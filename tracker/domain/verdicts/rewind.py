@@ -4,8 +4,6 @@ context = context_of(record, scores, memory, policy)      # scores, records and 
 rewound(memory, branches)                             # losses that a rewind ends, or opens again
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

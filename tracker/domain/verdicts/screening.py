@@ -6,8 +6,6 @@ record = joined(screen, rest)               # as if all had been asked at once
 savings_of(view.verdicts.values())          # what was not asked in the end
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 

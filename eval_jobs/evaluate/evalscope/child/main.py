@@ -5,8 +5,6 @@ benchmarks of a suite: each has a thread that prepares and counts, and all of th
 The process ends when its stdin closes, so it never outlives its parent.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

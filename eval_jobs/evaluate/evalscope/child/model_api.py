@@ -1,7 +1,5 @@
 """EvalScope's client of a model, made strict. Only the evaluator's child imports this."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Our own benchmarks as EvalScope's. Only the evaluator's child imports this."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """EvalScope's evaluator with a journal and threads that benchmarks share. Only the evaluator's child imports this."""
 
-from __future__ import annotations
-
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

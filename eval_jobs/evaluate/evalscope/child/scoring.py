@@ -1,7 +1,5 @@
 """How `exact` and `choice` score an answer. Pure. A change here raises `identity.SCORING_VERSION`."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable

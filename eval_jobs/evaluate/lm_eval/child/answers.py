@@ -1,7 +1,5 @@
 """Every answer of one benchmark, kept in a file: what was answered before a kill is not asked again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

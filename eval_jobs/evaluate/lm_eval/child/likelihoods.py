@@ -4,8 +4,6 @@ The harness asks with token ids and counts the likelihoods from the first one: a
 front, or leaves one out, would be scored by the neighbours of the tokens that were meant, without a word.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

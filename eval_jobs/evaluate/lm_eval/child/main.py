@@ -4,8 +4,6 @@ It imports what any environment with lm-eval[api] has: the standard library, htt
 when its stdin closes, so it never outlives its parent.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import runpy

@@ -3,8 +3,6 @@
 register(session, tokenizer="/checkpoints/100")     # then `lm_eval run --model tracker-completions ...`
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ answer of a run that ended early; and a task may overrule what the suite says of
 planned, and every answer is looked at, and kept: a later run is told it again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

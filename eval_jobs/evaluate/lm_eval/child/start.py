@@ -3,8 +3,6 @@
 That may be another environment than ours. Of ours it sees this one package, wherever that lies, and nothing beside it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

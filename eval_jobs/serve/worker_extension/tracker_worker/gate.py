@@ -4,8 +4,6 @@ VLLM_SERVER_DEV_MODE opens them to every login of the machine: one of them runs 
 prompts stays open, as it is without this mode.
 """
 
-from __future__ import annotations
-
 import hmac
 import os
 from collections.abc import Awaitable, Callable, MutableMapping

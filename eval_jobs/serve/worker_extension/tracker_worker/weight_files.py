@@ -4,8 +4,6 @@ A safetensors file is 8 bytes little-endian length of the header, the header in 
 other (https://huggingface.co/docs/safetensors/index#format).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

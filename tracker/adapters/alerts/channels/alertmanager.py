@@ -5,8 +5,6 @@ alert for as long as it is told to: 30 days, so that a tracker that has ended re
 was started anew has forgotten all of them, so it hears again every minute what is firing.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import httpx

@@ -3,8 +3,6 @@
 For several of them it says that a message was delivered which the service refused.
 """
 
-from __future__ import annotations
-
 import logging
 import warnings
 from dataclasses import dataclass, field

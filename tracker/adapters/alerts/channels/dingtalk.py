@@ -3,8 +3,6 @@
 The answer's status is always 200; `errcode` decides. The signature is base64, and URL-encoded once.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -4,8 +4,6 @@ The answer's status is 200 also when the message was not taken. `code` decides; 
 some with both, of which `StatusCode` may be 0 all the same.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """E-mail: text and HTML over SMTP. All that is said of one cause belongs to one thread."""
 
-from __future__ import annotations
-
 import contextlib
 import html
 import smtplib

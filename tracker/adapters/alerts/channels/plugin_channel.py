@@ -1,7 +1,5 @@
 """A channel of another package, held to the port: whatever it raises is an error that names it."""
 
-from __future__ import annotations
-
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable, ConfigError
 from eval_jobs.host.plugins import PluginKind, find_plugin
 from eval_jobs.records.program import Program

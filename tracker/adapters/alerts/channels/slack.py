@@ -1,7 +1,5 @@
 """Slack: an incoming webhook. What it takes it answers with `ok`, anything else with a status and one word."""
 
-from __future__ import annotations
-
 import re
 
 from tracker.adapters.alerts.sending.markdown import address

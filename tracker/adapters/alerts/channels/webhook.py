@@ -7,8 +7,6 @@ A receiver computes the same over the bytes that it got, refuses a timestamp (se
 off, and leaves aside a document whose id it has seen: the same news keep their id when they are sent again.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

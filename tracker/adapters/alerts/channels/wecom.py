@@ -1,7 +1,5 @@
 """WeCom (WeChat Work): a robot of a group. The answer's status is always 200; `errcode` decides."""
 
-from __future__ import annotations
-
 from tracker.adapters.alerts.sending.markdown import linked, markdown
 from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, post
 from tracker.adapters.alerts.sending.reply import BUSY_S, AcceptanceRule, look_at_url, say

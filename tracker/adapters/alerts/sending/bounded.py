@@ -1,7 +1,5 @@
 """Work that may hang in the network, given up after a while."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future

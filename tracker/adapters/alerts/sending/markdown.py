@@ -3,8 +3,6 @@
 So in foreign text the characters that mean something are replaced by ones that look the same and mean nothing.
 """
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote
 

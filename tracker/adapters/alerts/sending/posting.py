@@ -4,8 +4,6 @@ reply = post(target, body, headers=JSON)       # 2xx; else ChannelUnreachable or
 answer = json_object(target, reply)            # what a service says about the message is in the body
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """What the chat services say in the body of an answer whose status is always 200."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 

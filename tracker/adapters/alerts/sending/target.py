@@ -1,7 +1,5 @@
 """Where a channel's messages go, and what a person is told when they do not arrive there: never with a secret."""
 
-from __future__ import annotations
-
 import base64
 import re
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ Credentials come from where AWS's own tools take them: AWS_ACCESS_KEY_ID and its
 the machine. Requests go straight to the server: s3fs's listings, which it may keep in memory, are not used.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass

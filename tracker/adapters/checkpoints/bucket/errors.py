@@ -1,7 +1,5 @@
 """What S3 servers, networks and missing credentials say -> our errors."""
 
-from __future__ import annotations
-
 from botocore.exceptions import (
     ClientError,
     ConfigNotFound,

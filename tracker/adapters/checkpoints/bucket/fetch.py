@@ -7,8 +7,6 @@ Every byte is asked for with If-Match, so that a file never mixes two versions o
 over cut connections, outages and kills, and only the rest is asked for again.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

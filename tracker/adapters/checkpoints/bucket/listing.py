@@ -5,8 +5,6 @@ group(objects) -> Prefix...      facts_of_listing(prefix) -> Facts      Reader(b
 Headers and documents are read once for each version of an object.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

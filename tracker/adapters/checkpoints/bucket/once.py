@@ -1,7 +1,5 @@
 """Pins one checkpoint in a bucket that a person names, without watching anything."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from pathlib import Path

@@ -8,8 +8,6 @@ A look is one request per 1,000 objects below the prefix; a new checkpoint costs
 each JSON file that decides, one for uploads in parts, and its download.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ own (`child`): in its own group, nice, killed with us. Nothing is written outsid
 line leaves either the raw hold, from which the next start begins again, or the finished one.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -4,8 +4,6 @@
 there, gives each a dead record in its place, and refuses any other.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 import re

@@ -3,8 +3,6 @@
 places_in(output_dir) -> CheckpointLocation...      facts_of_folder(folder) -> Facts      read_listing(facts) -> Listing
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

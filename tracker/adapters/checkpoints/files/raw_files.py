@@ -1,7 +1,5 @@
 """What lies in a folder that holds a training state instead of safetensors. Only reads, and runs nothing."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds the blocks of a file that hold only zeros, while somebody else reads it. As fast as memory."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import BinaryIO

@@ -1,7 +1,5 @@
 """File events as hints that something may have changed. They overflow, get lost and never cross a network."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Pins one checkpoint that a person names, without watching anything."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

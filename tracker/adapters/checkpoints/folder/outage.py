@@ -4,8 +4,6 @@ A mount that goes away leaves its empty mount point, or nothing, on the file sys
 read, and holds no checkpoint. What lies on another file system than the checkpoints did says nothing about them.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from pathlib import Path
 

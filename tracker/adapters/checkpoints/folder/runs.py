@@ -1,7 +1,5 @@
 """What lies in a training output folder, for `tracker init`: runs, checkpoints, logs, data. Only reads."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path

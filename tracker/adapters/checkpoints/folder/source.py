@@ -7,8 +7,6 @@ Holding must not wait for anything: a trainer that keeps two checkpoints deletes
 Only hashing, which takes seconds for large weights, runs in the caller's thread.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -3,8 +3,6 @@
 Only our own pins are written. Not safe for threads: `FilesystemSource` holds a lock around every call.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from datetime import datetime

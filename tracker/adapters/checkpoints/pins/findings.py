@@ -1,7 +1,5 @@
 """What every source does with its holds: publishes them, and tells each content once."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Sequence

@@ -7,8 +7,6 @@ in place, which a link would show. `.pin.json` is written last: a folder without
 process (see `recovery`).
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import logging

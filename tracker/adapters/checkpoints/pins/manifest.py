@@ -1,7 +1,5 @@
 """The manifest that says in its folder what a pin is. Written last: a folder without it is half-made."""
 
-from __future__ import annotations
-
 import logging
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What an earlier process left in the folder of pins: found again when whole, cleared away when half-made."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from collections.abc import Iterator

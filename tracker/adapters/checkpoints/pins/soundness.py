@@ -5,8 +5,6 @@ a word. Compared is with the nearest earlier pin of the same run, out of the sam
 other models.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

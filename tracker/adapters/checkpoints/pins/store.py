@@ -4,8 +4,6 @@ A pin that is given up leaves its manifest behind, so that a trainer's folder th
 Whoever uses a pin outside the queue holds a shared lock on its folder, which the kernel drops with the process.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

@@ -1,7 +1,5 @@
 """History, outboxes, alerts and sweeps, and who watches a run."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 
