@@ -146,7 +146,7 @@ def interval_text(verdict: Verdict) -> str:
     return f"± {score_text(INTERVAL * verdict.stderr)}"
 
 
-def difference_text(found: Comparison) -> str:
+def change_text(found: Comparison) -> str:
     """Return a difference with its interval."""
     return f"{signed_text(found.delta)}, 95 %: {signed_text(found.ci_low)} to {signed_text(found.ci_high)}"
 
@@ -207,7 +207,7 @@ def _tile(view: Overview, standing: Standing) -> Tile:
     if newest.word in _DOUBTED:
         doubted = decisive_comparison(newest)
     if doubted is not None:
-        sure = difference_text(doubted)
+        sure = change_text(doubted)
     return Tile(
         benchmark=one_line(standing.benchmark),
         badge=badge(standing.word),

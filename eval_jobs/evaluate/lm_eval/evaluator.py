@@ -22,7 +22,7 @@ from eval_jobs.evaluate.common.task_config import evaluate_request, run_folder
 from eval_jobs.evaluate.lm_eval.command import OUT, check_settings, child_task
 from eval_jobs.evaluate.lm_eval.outcomes import Outcomes
 from eval_jobs.evaluate.lm_eval.place import installed_version, python_of
-from eval_jobs.evaluate.lm_eval.results import result_of
+from eval_jobs.evaluate.lm_eval.results import read_result
 from eval_jobs.host.plan_lock import WAITS, held
 from eval_jobs.host.storage import storage_error
 from eval_jobs.identity import benchmark_fingerprint
@@ -100,7 +100,7 @@ class LmEvalEvaluator:
         reply = self._reply(task, folder, progress)
         if reply["type"] != "result":
             raise error_of(reply, logs=f"the evaluator's log is {self._log_path}")
-        found = result_of(folder / OUT, task.benchmark, task.suite, Outcomes.read(folder))
+        found = read_result(folder / OUT, task.benchmark, task.suite, Outcomes.read(folder))
         return replace(found, duration_s=time.monotonic() - began_s)
 
     def _reply(self, task: _Task, folder: Path, progress: ShowProgress) -> Message:

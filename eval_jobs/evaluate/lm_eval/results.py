@@ -18,7 +18,7 @@ from eval_jobs.types import Benchmark, EvalResult, SampleScore, SampleStatus, Su
 GENERATES = "generate_until"
 
 
-def result_of(folder: Path, benchmark: Benchmark, suite: Suite, outcomes: Outcomes) -> EvalResult:
+def read_result(folder: Path, benchmark: Benchmark, suite: Suite, outcomes: Outcomes) -> EvalResult:
     """Read what the harness wrote below `folder`.
 
     Raises:

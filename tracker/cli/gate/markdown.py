@@ -22,9 +22,9 @@ from tracker.cli.gate.text import (
     lost_and_gained_text,
     name_text,
     no_command,
-    reason_text,
     sample_lines,
     scores_text,
+    short_reason,
     sides_text,
 )
 from tracker.domain.calibration.repetition_text import is_unfit, not_calibrated_text, repetition_text, unfit_text
@@ -101,11 +101,11 @@ def _notes(report: GateReport) -> str:
     compared = [check.compared for check in report.benchmarks if check.compared is not None]
     known = [one.repetition for one in compared if one.repetition is not None]
     missing = not_calibrated_text(name_text(one.benchmark) for one in compared if one.repetition is None)
-    notes = [f"- **{escaped(reason_text(unfit_text(one)))}**\n" for one in known if is_unfit(one)]
+    notes = [f"- **{escaped(short_reason(unfit_text(one)))}**\n" for one in known if is_unfit(one)]
     if missing:
         notes.append(f"- {escaped(missing)}\n")
     for one in known:
-        notes.append(f"- <b>{escaped(name_text(one.benchmark))}</b>: {escaped(reason_text(repetition_text(one)))}\n")
+        notes.append(f"- <b>{escaped(name_text(one.benchmark))}</b>: {escaped(short_reason(repetition_text(one)))}\n")
     shown = _fitting(notes, _NOTES_BYTES)
     left_out = _left_out(len(notes) - len(shown), "calibrations")
     return "".join([f"- {escaped(alpha_text(report))}\n", *shown, left_out, "\n"])

@@ -54,7 +54,7 @@ def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
             name=name_text(check.benchmark),
             required=check.required,
             word=check.word,
-            reason=reason_text(check.reason),
+            reason=short_reason(check.reason),
             benchmark=check,
         )
         for check in report.benchmarks
@@ -64,7 +64,7 @@ def checks_of(report: GateReport) -> tuple[GateCheck, ...]:
             name=limit_text(check.limit),
             required=check.limit.required,
             word=check.word,
-            reason=reason_text(check.reason),
+            reason=short_reason(check.reason),
             benchmark=None,
         )
         for check in report.latency
@@ -93,7 +93,7 @@ def deciding_text(report: GateReport) -> str:
 
 def changed_lines(report: GateReport) -> tuple[str, ...]:
     """Return what differs on purpose, one harmless line each."""
-    return tuple(f"changed on purpose: {reason_text(phrase)}" for phrase in report.changed)
+    return tuple(f"changed on purpose: {short_reason(phrase)}" for phrase in report.changed)
 
 
 def alpha_text(report: GateReport) -> str:
@@ -178,7 +178,7 @@ def name_text(name: str) -> str:
     return shortened(one_line(name), NAME_CHARS) or "(no name)"
 
 
-def reason_text(reason: str) -> str:
+def short_reason(reason: str) -> str:
     """Return a reason, which may quote error messages, as one harmless line of bounded length."""
     return shortened(one_line(reason), REASON_CHARS)
 

@@ -46,7 +46,7 @@ class QueuedAlert:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class DeliveryTurn:
     """What is done with all that waits for one channel."""
 
     groups: tuple[tuple[QueuedAlert, ...], ...]
@@ -83,7 +83,7 @@ def is_news(alert: Alert, last: AlertState | None) -> bool:
     return alert.state is not (last or AlertState.RESOLVED)
 
 
-def next_turn(queued: Sequence[QueuedAlert], silences: Iterable[Silence], now: datetime) -> Turn:
+def next_turn(queued: Sequence[QueuedAlert], silences: Iterable[Silence], now: datetime) -> DeliveryTurn:
     """Return what is done with `queued`, all that waits for one channel, oldest first."""
     due, behind = _deliverable(queued, now.timestamp())
     put_off = {id_: (until_s, DeliveryStatus.BEHIND) for id_, until_s in behind.items()}
@@ -96,7 +96,7 @@ def next_turn(queued: Sequence[QueuedAlert], silences: Iterable[Silence], now: d
         else:
             audible.append(one)
     news, dropped = _without_pairs(audible)
-    return Turn(groups=by_checkpoint(news), put_off=put_off, dropped=dropped)
+    return DeliveryTurn(groups=by_checkpoint(news), put_off=put_off, dropped=dropped)
 
 
 def without_causes(group: Sequence[QueuedAlert], refused: Set[str]) -> tuple[QueuedAlert, ...]:

@@ -31,10 +31,10 @@ from tracker.domain.scores.series import (
     sample_means_of,
     series_key,
     series_keys,
+    series_without_step,
     values_of,
     with_row,
 )
-from tracker.domain.scores.series import without_step as series_without_step
 
 __all__ = ["BenchmarkSeries", "RunScores", "SeriesKey", "scores_of", "series_key", "with_record", "without_step"]
 

@@ -233,7 +233,7 @@ def less_rows(series: BenchmarkSeries, positions: Sequence[int]) -> BenchmarkSer
     return _over_samples(left, all_asked(asked))
 
 
-def without_step(series: BenchmarkSeries, step: int) -> BenchmarkSeries:
+def series_without_step(series: BenchmarkSeries, step: int) -> BenchmarkSeries:
     """Return the series without the checkpoint of a step."""
     row = series.row_of(step)
     if row is None:

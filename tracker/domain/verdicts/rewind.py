@@ -13,7 +13,7 @@ from tracker.domain.records.imported import stands_for_import
 from tracker.domain.records.types import Closing, Episode, Policy
 from tracker.domain.scores.run_scores import RunScores, series_key, with_record
 from tracker.domain.scores.sample_columns import columns_of
-from tracker.domain.scores.series import BenchmarkSeries, less_rows, without_step
+from tracker.domain.scores.series import BenchmarkSeries, less_rows, series_without_step
 from tracker.domain.verdicts.candidates import JudgingContext, RunContext
 from tracker.domain.verdicts.episodes import reopened
 
@@ -131,7 +131,7 @@ def _with_own(scores: RunScores, record: EvalRecord) -> RunScores:
         if not result.samples or _holds(known, own):
             continue
         if known is not None:
-            series[known.key] = without_step(known, own.step)
+            series[known.key] = series_without_step(known, own.step)
         lacking.append(result)
     if not lacking:
         return scores

@@ -45,7 +45,7 @@ TAKEN = AcceptanceRule(
 
 
 @dataclass
-class Pace:
+class MinuteWindow:
     """When, by the monotonic clock, messages were sent within the last minute."""
 
     sent_s: deque[float] = field(default_factory=deque)
@@ -63,7 +63,7 @@ class Pace:
 class DingTalk(HttpChannel):
     """`tracker.ports.Notifier` for a robot of DingTalk."""
 
-    pace: Pace = field(default_factory=Pace)
+    pace: MinuteWindow = field(default_factory=MinuteWindow)
 
     def notify(self, message: AlertMessage) -> str:
         """Deliver the message; see the port."""

@@ -11,7 +11,7 @@ from eval_jobs.errors import ConfigError, EvaluateError
 from eval_jobs.evaluate.lm_eval.command import arguments
 from eval_jobs.evaluate.lm_eval.outcomes import NOWHERE, Outcomes, RequestOutcome
 from eval_jobs.evaluate.lm_eval.place import installed_version
-from eval_jobs.evaluate.lm_eval.results import result_of
+from eval_jobs.evaluate.lm_eval.results import read_result
 from eval_jobs.harness.samples import NO_LIKELIHOOD
 from eval_jobs.run import check_accounted
 from eval_jobs.types import Benchmark, Endpoint, EngineInfo, Program, SampleStatus
@@ -64,7 +64,7 @@ def test_a_sample_whose_request_nobody_saw_is_an_error_and_so_is_a_line_that_is_
     tmp_path: Path,
 ) -> None:
     write(tmp_path / "out", {"sums": [row("one", 1.0), row("two", 0.0)]}, lost=1)
-    result = result_of(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0))
+    result = read_result(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0))
     assert [s.status for s in result.samples] == [SampleStatus.SCORED, SampleStatus.ERROR, SampleStatus.ERROR]
     assert [s.score for s in result.samples] == [1.0, None, None]
     check_accounted(result)
@@ -72,7 +72,7 @@ def test_a_sample_whose_request_nobody_saw_is_an_error_and_so_is_a_line_that_is_
 
 def test_an_answer_without_a_value_is_unscored(tmp_path: Path) -> None:
     write(tmp_path / "out", {"sums": [row("one", None), row("two", 1.0)]})
-    result = result_of(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0, 1))
+    result = read_result(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0, 1))
     assert [s.status for s in result.samples] == [SampleStatus.UNSCORED, SampleStatus.SCORED]
 
 
@@ -82,7 +82,7 @@ def test_a_group_is_one_benchmark_with_a_subset_for_each_task(tmp_path: Path) ->
     cut = RequestOutcome(status=SampleStatus.TRUNCATED)  # of one of them, although all ask the same
     scored = RequestOutcome(status=SampleStatus.SCORED)
     outcomes = Outcomes(((name, 0), cut if name == "a_b" else scored) for name in tasks)
-    result = result_of(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), outcomes)
+    result = read_result(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), outcomes)
     assert {s.subset: s.score for s in result.samples} == tasks
     assert [s.subset for s in result.samples if s.status is SampleStatus.TRUNCATED] == ["a_b"]
     check_accounted(result)
@@ -103,13 +103,13 @@ def test_torn_files_are_an_error_and_no_score(fault: str, tmp_path: Path) -> Non
     name, text = TORN[fault]
     (tmp_path / "out" / "model" / name).write_text(text) if text else (tmp_path / "out" / "model" / name).unlink()
     with pytest.raises(EvaluateError):
-        result_of(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0))
+        read_result(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0))
 
 
 def test_a_metric_that_is_better_the_other_way_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "out", {"sums": [row("one", 1.0)]}, up=False)
     with pytest.raises(EvaluateError, match="less is better"):
-        result_of(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0))
+        read_result(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0))
 
 
 def choices(*likelihoods: float) -> dict[str, object]:
@@ -121,7 +121,7 @@ def choices(*likelihoods: float) -> dict[str, object]:
 def test_a_refused_likelihood_is_an_error_of_its_question(tmp_path: Path) -> None:
     write(tmp_path / "out", {"sums": [choices(-1.5, -2.5), choices(-1.5, NO_LIKELIHOOD)]}, kind="multiple_choice")
     refused = RequestOutcome(status=SampleStatus.ERROR, detail="HTTP 400: maximum context length")
-    result = result_of(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), Outcomes([(NOWHERE, refused)]))
+    result = read_result(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), Outcomes([(NOWHERE, refused)]))
     assert [(s.status, s.score) for s in result.samples] == [(SampleStatus.SCORED, 1.0), (SampleStatus.ERROR, None)]
     assert "maximum context length" in result.samples[1].detail
 
@@ -129,7 +129,7 @@ def test_a_refused_likelihood_is_an_error_of_its_question(tmp_path: Path) -> Non
 def test_a_harness_that_was_updated_meanwhile_is_not_believed(tmp_path: Path) -> None:
     write(tmp_path / "out", {"sums": [row("one", 1.0)]}, version="0.5.0")
     with pytest.raises(ConfigError, match=r"planned with lm-eval 0\.4\.13, and lm-eval 0\.5\.0 measured it"):
-        result_of(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0))
+        read_result(tmp_path / "out", BENCHMARK, suite_of(BENCHMARK), seen(0))
 
 
 @pytest.mark.parametrize("first_line", ["#!{python}\n", "#!/bin/sh\n", ""], ids=["named", "a shell", "none"])

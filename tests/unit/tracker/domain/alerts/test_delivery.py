@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from eval_jobs.errors import ChannelRefused, ChannelUnreachable
 from tests.alerts import NOW, RUN, alert, end_of
-from tracker.domain.alerts.delivery import DeliveryStatus, QueuedAlert, Turn, is_news, next_turn, without_causes
+from tracker.domain.alerts.delivery import DeliveryStatus, DeliveryTurn, QueuedAlert, is_news, next_turn, without_causes
 from tracker.domain.alerts.pace import Pace
 from tracker.domain.records.alerts import Alert, AlertState, AlertSubject, Silence, SubjectKind
 from tracker.domain.records.types import Measure
@@ -36,11 +36,11 @@ def silence(name: str, ends_in: timedelta = HOUR, *, begins_in: timedelta = time
     )  # fmt: skip
 
 
-def told(turn: Turn) -> list[list[int]]:
+def told(turn: DeliveryTurn) -> list[list[int]]:
     return [[one.id for one in group] for group in turn.groups]
 
 
-def turn_of(waiting: Sequence[QueuedAlert], *silences: Silence) -> Turn:
+def turn_of(waiting: Sequence[QueuedAlert], *silences: Silence) -> DeliveryTurn:
     return next_turn(waiting, silences, NOW)
 
 
