@@ -7,20 +7,17 @@ import atexit
 import re
 import shutil
 import sqlite3
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import httpx
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Metric, Run
 
-from tests.shared_servers import free_port, start_detached
 from tracker.adapters.mlflow.client import connect
 from tracker.adapters.mlflow.runs import TrackingSettings
 
@@ -105,51 +102,6 @@ class MlflowFiles:
 
     def _experiments(self, name: str) -> list[str]:
         return [e.experiment_id for e in self.client().search_experiments() if name in {"", e.name}]
-
-
-class MlflowServer:
-    """The MLflow server of all tests, which use experiments of their own."""
-
-    NAME = "mlflow"
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @property
-    def url(self) -> str:
-        """Its address."""
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def files(self) -> MlflowFiles:
-        """The store that it runs on."""
-        return MlflowFiles(self._folder)
-
-    def start(self) -> None:
-        (self._folder / "port").write_text(str(free_port()))
-        where = {
-            "MLFLOW_BACKEND_STORE_URI": self.files.uri,
-            "MLFLOW_ARTIFACTS_DESTINATION": self.files.artifacts.as_uri(),
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        }
-        command = [
-            "env",
-            *(f"{name}={value}" for name, value in where.items()),
-            sys.executable,
-            "-m",
-            "mlflow",
-            "server",
-        ]
-        start_detached([*command, "--port", self._port, "--workers", "1"], self._folder, self._is_ready)
-
-    @property
-    def _port(self) -> str:
-        return (self._folder / "port").read_text()
-
-    def _is_ready(self) -> bool:
-        with suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/health", timeout=2.0, trust_env=False).is_success
-        return False
 
 
 @contextmanager

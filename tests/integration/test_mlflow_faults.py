@@ -15,7 +15,8 @@ import pytest
 from eval_jobs.queue.database_sql import open_database
 from tests.fakes.clock import FakeClock
 from tests.fakes.http_proxy import Fault, FaultyProxy
-from tests.mlflow_stores import MlflowFiles, MlflowServer
+from tests.mlflow_server import MlflowServer
+from tests.mlflow_stores import MlflowFiles
 from tests.records import forgetting_run
 from tests.shared_servers import shared
 from tracker.adapters.mlflow.runs import run_key

@@ -18,7 +18,8 @@ from eval_jobs.queue.database_sql import open_database
 from tests.browser import open_page, screenshot, wait_for_texts
 from tests.fakes.clock import FakeClock
 from tests.fakes.http_proxy import Fault, FaultyProxy
-from tests.mlflow_stores import EXPERIMENT, MlflowFiles, MlflowServer
+from tests.mlflow_server import MlflowServer
+from tests.mlflow_stores import EXPERIMENT, MlflowFiles
 from tests.records import forgetting_run
 from tests.shared_servers import shared
 from tracker.adapters.mlflow.runs import TrackingSettings
