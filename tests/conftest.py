@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from tests.vllm_series import Series
 
 VLLM_CACHE = "VLLM_CACHE_ROOT"
-TOGETHER = {"vllm": ("pytest.mark.vllm",)}
-"""Groups of files that share a server of one process, and what stands in a file of each."""
+TOGETHER = {"vllm": ("pytest.mark.vllm",), "mlflow": ("shared(MlflowServer)",)}
+"""Groups of files that run in one process, and what stands in a file of each.
+
+Those of vLLM share an engine, those of MLflow the registry of models, whose names no experiment keeps apart.
+"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
