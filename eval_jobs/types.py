@@ -87,7 +87,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkSettings:
-    """What a person may set of a benchmark, whoever evaluates it."""
+    """Settings of a benchmark, for every evaluator."""
 
     subsets: tuple[str, ...] = ()
     """Subsets to evaluate; empty: the benchmark's default."""

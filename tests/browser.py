@@ -70,7 +70,7 @@ class Chromium:
 
     @property
     def url(self) -> str:
-        """Where it is told what to do."""
+        """Address that takes its commands."""
         return f"http://127.0.0.1:{(self._profile / 'DevToolsActivePort').read_text().split()[0]}"
 
     def start(self) -> None:

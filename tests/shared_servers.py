@@ -2,7 +2,7 @@
 
     with shared(PostgresServer) as server:      # others may use it meanwhile
         ...
-    with alone_with(PostgresServer) as server:  # nobody does: it may be stopped, and must run again in the end
+    with alone_with(PostgresServer) as server:  # for this test alone: it may stop it, and must start it again
         ...
 
 They run in folders below one that `begin` makes, and end when the run ends.

@@ -79,7 +79,7 @@ def _views(
     noise = known_noise or noise_of_run(report.run_id, sources.history, sources.policy)
     for before, benchmarks in _wanted(report, whole, path):
         earlier = sources.history.record(before.plan.id, benchmarks)
-        if earlier is not None:  # it may have been given up since it was listed
+        if earlier is not None:  # it may have been removed since it was listed
             left, right = _only(earlier, benchmarks), _only(whole, benchmarks)
             yield compare_what_can_be(left, right, sources.policy, noise, examples=EXAMPLES)
 

@@ -54,7 +54,7 @@ class Between(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ServeSettings:
-    """What a person may set of an engine, whoever brings it."""
+    """Settings of an engine, for built-in engines and plugins alike."""
 
     python: str = ""
     """vllm: interpreter of the environment that holds vLLM (on a GPU machine, the one with CUDA vLLM). Empty: the
@@ -89,7 +89,7 @@ class ServeSettings:
     """vllm: share of the GPU's memory that it takes (on a CPU, of the machine's), such as 0.3 beside a trainer;
     default: most of it. Another value begins no new series."""
     niceness: Annotated[int, Bounds(ge=0, le=19)] = 0
-    """vllm: how far its processes stand back on the CPU, 19 the most. Latencies are timed so too."""
+    """vllm: CPU niceness of its processes, 19 the lowest priority. Latencies are timed at this priority too."""
 
 
 @dataclass(frozen=True, kw_only=True)

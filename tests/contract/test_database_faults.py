@@ -188,7 +188,7 @@ def test_a_url_that_cannot_be_read_is_refused() -> None:
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    """A server that nobody else uses now."""
+    """A server for this test alone."""
     with alone_with(PostgresServer) as running:
         yield running
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    """A server that nobody else uses now."""
+    """A server for this test alone."""
     with alone_with(PostgresServer) as running:
         yield running
 

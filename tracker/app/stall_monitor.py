@@ -31,7 +31,7 @@ class StallMonitor:
     runs: SilentRuns
     work: StuckWork
     holds: Callable[[], Iterable[Hold]]
-    """Who works on what, of all runs: whoever evaluates for another one is no worker that is missing."""
+    """Who works on what, of all runs: a worker that evaluates for another run is not missing."""
     looked_at: datetime | None = None
     lasting: dict[str, Alert] = field(default_factory=dict)
     """By fingerprint."""

@@ -19,7 +19,7 @@ LOOK_AGAIN_S = 60.0
 
 
 class PinVisibility:
-    """Which runs' checkpoints this machine sees: a worker may stand where nobody mounted their folder."""
+    """Which runs' checkpoints this machine sees: their folder may not be mounted on the worker's machine."""
 
     def __init__(self) -> None:
         self._unseen: dict[str, datetime] = {}

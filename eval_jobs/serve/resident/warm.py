@@ -1,7 +1,7 @@
 """Puts a checkpoint into an engine that runs: wakes it, swaps its weights or loads the adapter.
 
 An engine with adapters answers requests for its base too, and on a CPU such a request in one batch with an adapter's
-gets the adapter's answer. So nobody is ever told the base's name in such an engine, and a base that is a checkpoint
+gets the adapter's answer. So no client is given the base's name in such an engine, and a base that is a checkpoint
 itself is served by an engine that has no adapters at all.
 """
 
@@ -63,7 +63,7 @@ def unload_adapter(port: int, name: str) -> None:
     """
     reply = post_to_engine(port, "/v1/unload_lora_adapter", {"lora_name": name}, timeout_s=UNLOAD_TIMEOUT_S)
     if not reply.is_ok:
-        raise SwapRefused(f"the engine does not let go of an adapter: {reply.text}", hint="it is started anew")
+        raise SwapRefused(f"the engine does not unload an adapter: {reply.text}", hint="it is started anew")
 
 
 # --- private

@@ -1,6 +1,6 @@
 """Why a verdict has its word: a code, with the numbers and names that the verdict does not hold itself. Frozen values.
 
-Whoever decides makes one; `reason_text` words it where it is shown.
+The function that decides makes one; `reason_text` words it where it is shown.
 """
 
 from dataclasses import dataclass

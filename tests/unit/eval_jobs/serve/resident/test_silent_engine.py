@@ -34,7 +34,7 @@ def test_an_adapter_of_which_nothing_is_heard_makes_the_engine_a_dead_one(silent
 
 
 def test_an_adapter_that_is_not_let_go_of_is_said(closed: int) -> None:
-    with pytest.raises(SwapRefused, match="does not let go"):
+    with pytest.raises(SwapRefused, match="does not unload"):
         unload_adapter(closed, "a")
 
 
