@@ -20,6 +20,7 @@ from eval_jobs.records.probe import (
     ProbeResult,
     ReferenceOutcome,
     ReferenceProbe,
+    RequestSettings,
     RequestTiming,
 )
 from eval_jobs.records.program import Program
@@ -39,6 +40,7 @@ __all__ = [
     "Program",
     "ReferenceOutcome",
     "ReferenceProbe",
+    "RequestSettings",
     "RequestTiming",
     "ServeSettings",
     "ServeSpec",

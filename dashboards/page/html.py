@@ -17,7 +17,7 @@ from dashboards.charts.heatmap import HeatRow
 from dashboards.charts.latency_spread import SHOWN
 from dashboards.charts.load_curve import CurveChart, draw_curve
 from dashboards.charts.svg import draw, legend_mark
-from dashboards.views.changes import MAX_TOLD
+from dashboards.views.changes import MAX_LISTED
 from dashboards.views.checkpoint import CheckpointView
 from dashboards.views.run import RunView
 from tracker.domain.records.display import clean
@@ -41,7 +41,7 @@ def render_page(view: RunView, *, version: str) -> str:
 def render_checkpoint(view: CheckpointView, *, version: str) -> str:
     """Return the whole HTML document of one checkpoint."""
     template = _environment().get_template("checkpoint.html.j2")
-    return template.render(view=view, version=version, max_told=MAX_TOLD, percentiles=SHOWN)
+    return template.render(view=view, version=version, max_listed=MAX_LISTED, percentiles=SHOWN)
 
 
 # --- private

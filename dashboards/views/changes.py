@@ -10,7 +10,7 @@ from dashboards.views.texts import shown_answer, shown_text
 from tracker.domain.compare.view import ComparedBenchmark, ComparisonView, Example
 from tracker.domain.records.display import one_line, score_text
 
-MAX_TOLD = 12
+MAX_LISTED = 12
 """Benchmarks and earlier checkpoints whose changed samples are shown with their texts."""
 
 

@@ -7,13 +7,11 @@ from eval_jobs.records.bounds import Bounds
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadSettings:
-    """What a person may set of a load."""
+class RequestSettings:
+    """What a person may set of the requests of any load."""
 
     requests: Annotated[int, Bounds(gt=0)] = 32
     """Requests that are timed."""
-    concurrency: Annotated[int, Bounds(gt=0)] = 4
-    """Requests in flight at once."""
     input_tokens: Annotated[int, Bounds(gt=0)] = 64
     """Length of a prompt."""
     output_tokens: Annotated[int, Bounds(gt=1)] = 32
@@ -21,7 +19,15 @@ class LoadSettings:
     warmup_requests: Annotated[int, Bounds(ge=0)] = 2
     """Requests before the timed ones."""
     seed: int = 0
-    """Seed of the random prompts."""
+    """Seed of the random prompts, and of arrivals at random times."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadSettings(RequestSettings):
+    """What a person may set of one load."""
+
+    concurrency: Annotated[int, Bounds(gt=0)] = 4
+    """Requests in flight at once."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -240,7 +240,7 @@ class BenchmarkSection(Section, BenchmarkSettings):
 class ProbeSection(Section, LoadSettings):
     """Latency measurement at every checkpoint."""
 
-    leading = ("enabled",)
+    leading = ("enabled", "requests", "concurrency")
     enabled: bool = True
     """false: no latency measurement."""
     reference: str = ""

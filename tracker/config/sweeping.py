@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from eval_jobs.types import Benchmark, EngineKind, ProbeLoad, ServeSpec, Suite
+from eval_jobs.types import Benchmark, EngineKind, ProbeLoad, RequestSettings, ServeSpec, Suite
 from tracker.config.measuring import BenchmarkSection
 from tracker.config.section import Section, named_twice, record_of, without_key
 from tracker.domain.sweeps.cron import check_timetable
@@ -58,23 +58,16 @@ class MatrixSection(Section):
         return {axis: values for axis in type(self).model_fields if (values := getattr(self, axis))}
 
 
-class LoadSection(Section):
+class LoadSection(Section, RequestSettings):
     """Loads that are put on every checkpoint and endpoint once, for the curve of latency over throughput."""
 
+    leading = ("concurrency", "request_rate")
     concurrency: tuple[Length, ...] = ()
     """Requests in flight at once, one load for each number, such as `[1, 2, 4, 8, 16]`."""
     request_rate: tuple[Rate, ...] = ()
     """Requests per second that arrive at random times, one load for each number."""
     requests: Length = 64
     """Requests that are timed, of each load."""
-    input_tokens: Length = 64
-    """Length of a prompt."""
-    output_tokens: int = Field(default=32, gt=1)
-    """Length of an answer; the end token is ignored."""
-    warmup_requests: Count = 2
-    """Requests before the timed ones."""
-    seed: int = 0
-    """Seed of the random prompts and arrivals."""
 
     @model_validator(mode="after")
     def _loads_differ(self) -> LoadSection:

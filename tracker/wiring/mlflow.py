@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tracker.adapters.free_memory import without
 from tracker.adapters.secrets import read_secret
 from tracker.config import Config
 
@@ -40,18 +39,6 @@ class Mlflow:
 
             log_in(tracking.username, password)
         return tracking.uri or f"sqlite:///{self.config.run.state_dir / 'mlflow.db'}"
-
-    def load_lean(self) -> None:
-        """Load MLflow without what it and PyArrow load wherever it is there, and never use here.
-
-        That is pandas and Pygments, 25 MB of a watcher. No smaller module of MLflow goes without: `import mlflow` alone
-        reaches `mlflow.data.pandas_dataset`. Whoever imports them later has them.
-        """
-        if self.config.tracking.enabled:
-            from tracker.adapters.mlflow.lean import load
-
-            with without("pandas", "pygments"):
-                load(self.uri)
 
     @cached_property
     def settings(self) -> TrackingSettings:

@@ -51,7 +51,6 @@ def command(*, config_path: Path, pid: int | None, until_idle: bool, workers: in
     keep_no_pool()
     # Until it is idle: all of it is asked for, and nothing newer will come.
     project = open_project(config_path, is_polling=polling, is_in_order=until_idle)
-    project.mlflow.load_lean()
     project.suite()  # a wrong setting is said now, not when this process takes over from another
     channels_of(project.config)  # and so is a secret that is missing
     if workers and project.config.serve.only_when.gpu_below_pct is not None:
