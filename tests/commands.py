@@ -9,6 +9,7 @@ import atexit
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -39,22 +40,80 @@ def run_tracker(
     project: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run `tracker` in a project, with another environment if one is given, and return what became of it."""
-    variables = dict(os.environ if environment is None else environment)
     with TemporaryDirectory() as folder:
-        process = FRESH.Process(target=_be_tracker, args=(project, arguments, variables, Path(folder)))
-        process.start()
-        process.join()
-        output, errors = ((Path(folder) / name).read_text() for name in ("output", "errors"))
-    assert process.exitcode is not None
-    return subprocess.CompletedProcess(arguments, process.exitcode, stdout=output, stderr=errors)
+        output, errors = (Path(folder) / name for name in ("output", "errors"))
+        code = RunningTracker(project, *arguments, output=output, errors=errors, environment=environment).wait()
+        return subprocess.CompletedProcess(arguments, code, stdout=output.read_text(), stderr=errors.read_text())
 
 
-def _be_tracker(project: Path, arguments: tuple[str, ...], environment: Mapping[str, str], folder: Path) -> None:
+class RunningTracker:
+    """A `tracker` that runs, and leads a session: what is sent to it is not sent to us."""
+
+    def __init__(
+        self,
+        project: Path,
+        *arguments: str,
+        output: Path,
+        errors: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        variables = dict(os.environ if environment is None else environment)
+        self._output = output
+        output.touch()
+        self._process = FRESH.Process(
+            target=_be_tracker, args=(project, arguments, variables, output, errors or output)
+        )
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    def said(self) -> str:
+        """Return what it has said so far."""
+        return self._output.read_text()
+
+    def poll(self) -> int | None:
+        """Return its exit code, None as long as it runs."""
+        return self._process.exitcode
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Return its exit code when it has ended."""
+        self._process.join(timeout_s)
+        assert self._process.exitcode is not None, self.said()
+        return self._process.exitcode
+
+    def until_said(self, words: str) -> None:
+        """Return when it has said `words`."""
+        pause = threading.Event()
+        while words not in self.said():
+            assert self.poll() is None, self.said()
+            pause.wait(0.05)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Send it a signal and return its exit code."""
+        self.send_signal(number)
+        return self.wait()
+
+    def kill_all(self) -> None:
+        """Kill it with what it has started, if it runs."""
+        if self.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+
+
+def _be_tracker(
+    project: Path, arguments: tuple[str, ...], environment: Mapping[str, str], output: Path, errors: Path
+) -> None:
+    os.setsid()
     os.chdir(project)
     os.environ.clear()
     os.environ.update(environment)
-    for number, name in ((1, "output"), (2, "errors")):
-        os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    for number, path in ((1, output), (2, errors)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     encoding, _, failing = environment.get("PYTHONIOENCODING", "utf-8").partition(":")
     sys.stdout = open(1, "w", encoding=encoding, errors=failing or "strict", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding=encoding, errors="backslashreplace", closefd=False, buffering=1)  # noqa: SIM115

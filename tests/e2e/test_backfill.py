@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import TRACKER, tracker, write_project
+from tests.commands import RunningTracker, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 
@@ -79,15 +78,12 @@ def test_the_ends_come_first_and_every_question_is_asked_once(tmp_path: Path) ->
 def test_what_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     script = Script(slow=frozenset([400]))
     with project(tmp_path, script):
-        process = subprocess.Popen(
-            [str(TRACKER), "backfill"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        backfill = RunningTracker(tmp_path, "backfill", output=tmp_path / "said")
         try:
             while not script.has_begun.wait(0.2):
-                assert process.poll() is None
+                assert backfill.poll() is None
         finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            backfill.stop(signal.SIGKILL)
         assert 400 not in reported(tmp_path)
         script.may_go_on.set()
         said = tracker(tmp_path, "backfill")

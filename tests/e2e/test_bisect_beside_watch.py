@@ -1,8 +1,6 @@
 """`tracker bisect` beside a running `tracker watch`: both want the same checkpoints; nothing is asked twice or lost."""
 
 import json
-import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Set
@@ -15,7 +13,7 @@ import pytest
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.queue.database_sql import open_database
 from eval_jobs.queue.sql_queue import SqlQueue
-from tests.commands import TRACKER, tracker, write_project
+from tests.commands import RunningTracker, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 from tracker.api.opening import open_project
@@ -70,8 +68,8 @@ def test_both_together_ask_every_question_once_and_judge_every_checkpoint(script
             wait_for(watch, lambda: open_steps(tmp_path) == set(STEPS) - set(SEEN))
             with started(tmp_path, "bisect", "r", "sums") as search:
                 threading.Timer(3.0, script.may_go_on.set).start()  # by then both want something, on most machines
-                found, _ = search.communicate()
-                assert search.returncode == 1, found
+                code, found = search.wait(), search.said()
+                assert code == 1, found
             wait_for(watch, lambda: judged_steps(tmp_path) == set(STEPS) and not open_steps(tmp_path))
         assert f"sums: lost between step {LOST_AT - 100} and step {LOST_AT}" in found
         assert max(script.asked.values()) == 1
@@ -101,8 +99,8 @@ def test_a_search_whose_watcher_ends_says_so_and_the_next_one_goes_on(script: Sc
         with started(tmp_path, "bisect", "r", "sums") as search:
             wait_for(search, lambda: bool(open_steps(tmp_path)))
             lead.release()
-            said, _ = search.communicate()
-        assert search.returncode == 4, said
+            code, said = search.wait(), search.said()
+        assert code == 4, said
         assert "has ended" in said
         assert "the same command goes on where this one was" in said
         again = tracker(tmp_path, "bisect", "r", "sums", code=1)
@@ -114,23 +112,19 @@ def test_a_search_whose_watcher_ends_says_so_and_the_next_one_goes_on(script: Sc
 
 
 @contextmanager
-def started(project: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(project: Path, *arguments: str) -> Iterator[RunningTracker]:
     """Start a command in a project; it is stopped when the context is left."""
-    process = subprocess.Popen(
-        [str(TRACKER), *arguments], cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    process = RunningTracker(project, *arguments, output=project / f"{arguments[0]}.out")
     try:
         yield process
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            process.communicate()
+        process.stop()
 
 
-def wait_for(process: subprocess.Popen[str], is_so: Callable[[], bool]) -> None:
+def wait_for(process: RunningTracker, is_so: Callable[[], bool]) -> None:
     """Return when something has happened that a process has to do with."""
     while not is_so():
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, process.said()
         threading.Event().wait(0.5)
 
 

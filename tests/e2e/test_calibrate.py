@@ -1,8 +1,6 @@
 """`tracker calibrate` as a user has it: real workers, the real evaluator, a server whose answers flip as we know."""
 
 import json
-import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from tests.commands import TRACKER, run_tracker, tracker, write_project
+from tests.commands import RunningTracker, run_tracker, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 
@@ -68,15 +66,12 @@ def project(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterato
 
 
 def _interrupt(folder: Path, script: Script) -> None:
-    process = subprocess.Popen(
-        [str(TRACKER), "calibrate", "out/checkpoint-100"],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+    calibration = RunningTracker(folder, "calibrate", "out/checkpoint-100", output=folder / "said")
     assert script.second_pass_is_under_way.wait(240)
-    process.send_signal(signal.SIGINT)
-    said, _ = process.communicate()
+    code = calibration.stop()
     script.may_go_on.set()
-    assert process.returncode == 130, said
+    said = calibration.said()
+    assert code == 130, said
     assert "step 100 of r: sums and facts, asked twice" in said
     assert "two evaluations of the whole suite" in said
     assert "`tracker calibrate` goes on" in said
@@ -115,15 +110,10 @@ def test_history_compare_and_report_show_what_repetition_does(project: Path) -> 
 @pytest.fixture
 def watcher(project: Path) -> Iterator[None]:
     """A watcher that leads, with a worker."""
-    watch = subprocess.Popen(
-        [str(TRACKER), "watch"], cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert watch.stdout is not None
-    while "keeping" not in watch.stdout.readline():
-        pass
+    watch = RunningTracker(project, "watch", output=project / "watch.out")
+    watch.until_said("keeping")
     yield
-    watch.send_signal(signal.SIGINT)
-    watch.communicate()
+    watch.stop()
 
 
 @pytest.mark.usefixtures("watcher")

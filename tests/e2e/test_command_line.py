@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import TRACKER, run_tracker, tracker
+from tests.commands import RunningTracker, run_tracker, tracker
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 
@@ -171,16 +171,10 @@ def test_a_server_that_is_away_is_a_blind_spot_and_not_a_score(project: Path, tm
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_watch_leaves_no_process(project: Path, number: signal.Signals) -> None:
-    watch = subprocess.Popen(
-        [str(TRACKER), "watch"], cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert watch.stdout is not None
-    while "keeping" not in watch.stdout.readline():
-        pass
-    watch.send_signal(number)
-    watch.communicate()
-    assert watch.returncode == 130
+def test_a_stopped_watch_leaves_no_process(project: Path, tmp_path: Path, number: signal.Signals) -> None:
+    watch = RunningTracker(project, "watch", output=tmp_path / "said")
+    watch.until_said("keeping")
+    assert watch.stop(number) == 130
     for _ in range(1200):  # a process that was ended takes a moment to go
         if not (left := [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(project).encode() in _read(p)]):
             break

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import TRACKER, tracker, write_project
+from tests.commands import RunningTracker, tracker, write_project
 from tests.fakes.openai_server import OpenAIServer, Reply, Request
 from tests.tiny_model import write_checkpoint
 
@@ -97,12 +96,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _kill_in_the_middle(folder: Path, script: Script) -> None:
-    process = subprocess.Popen(
-        [str(TRACKER), "sweep", "now", "nightly"], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    sweep = RunningTracker(folder, "sweep", "now", "nightly", output=folder / "said")
     assert script.is_under_way.wait(240)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    sweep.stop(signal.SIGKILL)
     script.may_go_on.set()
 
 

@@ -7,6 +7,7 @@ files that are shipped; nothing in them is replaced.
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, runs: Path) -> Iterator[Conta
     """All services, started while PostgreSQL is not there yet, with one checkpoint that went through."""
     train(runs, 100)
     with Containers(tmp_path_factory.mktemp("site"), runs=runs) as started:
+        _keep_what_vllm_found_out(started)
         started.start("watch")  # Compose starts what was running in any order after the machine has started
         started.start("worker")
         started.until(lambda: all("E-STORE-AWAY" in started.said(name) for name in ("watch", "worker")), "both say it")
@@ -262,6 +264,15 @@ def test_a_wrong_password_of_the_administrator_is_said_when_the_user_is_to_be_ma
 
 
 # --- private
+
+
+def _keep_what_vllm_found_out(site: Containers) -> None:
+    """Fill the volume of caches as an earlier start does: else vLLM imports itself once more, to inspect the model."""
+    found, volume = Path(os.environ["VLLM_CACHE_ROOT"], "modelinfos"), site.folder / "volumes/cache"
+    if found.exists():
+        shutil.copytree(found, volume / "work/vllm-cache/modelinfos")
+        for path in (volume, *volume.rglob("*")):
+            os.chown(path, OWNER, OWNER)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -1,7 +1,6 @@
 """`tracker health` beside a real watcher and a real worker: at work, stopped, going on again, killed."""
 
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import TRACKER, run_tracker, tracker, write_project
+from tests.commands import RunningTracker, run_tracker, tracker, write_project
 
 PATIENCE_S = 120.0
 STRICT = ("--within", "7")
@@ -23,14 +22,12 @@ def project(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def running(project: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    with (project / "said").open("ab") as said:
-        process = subprocess.Popen([str(TRACKER), *arguments], cwd=project, stdout=said, stderr=said)
+def running(project: Path, *arguments: str) -> Iterator[RunningTracker]:
+    process = RunningTracker(project, *arguments, output=project / "said")
     try:
         yield process
     finally:
-        process.kill()
-        process.wait()
+        process.kill_all()
 
 
 def asked(project: Path, kind: str, *options: str) -> tuple[int, str]:

@@ -6,6 +6,7 @@ All other servers of these tests compute in bfloat16: vLLM does so by itself wit
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,10 +37,15 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tied, Tied]
     requires_binary("g++")
     folder = tmp_path_factory.mktemp("tied")
     names = [store_as_bf16(write_tied(folder / name, seed=seed)) for seed, name in enumerate(("ta", "tb"))]
-    with (
-        swap_server(folder, names[0], "--dtype", "float32", is_compiled=True) as one,
-        swap_server(folder, names[1], "--dtype", "float32", is_compiled=True) as two,
-    ):
+    model = folder / "model"  # one path for both: to vLLM it is a part of what it has compiled
+    with ExitStack() as stack:
+        servers = []
+        for name in names:
+            model.unlink(missing_ok=True)
+            model.symlink_to(name)
+            server = swap_server(folder, model, "--dtype", "float32", is_compiled=True)
+            servers.append(stack.enter_context(server))
+        one, two = servers
         yield (
             Tied(server=one, folder=names[0], cold=one.canaries()),
             Tied(server=two, folder=names[1], cold=two.canaries()),
