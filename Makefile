@@ -17,7 +17,7 @@ demo: setup ## train a tiny model, evaluate every checkpoint, show what it forgo
 test: setup ## all tests, on real parts
 	@$(PYTEST)
 
-test-deep: setup ## the same with a kill at every moment and simulations of full size
+test-deep: setup ## what `make test` samples, in full: a kill at every moment, long simulations
 	@TRACKER_TEST_DEEP=1 $(PYTEST)
 
 coverage: setup ## which lines and branches all tests reach, those of the processes they start too

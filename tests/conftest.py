@@ -5,6 +5,7 @@ At the end stands how often each real server was started, and what was missing.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -22,7 +23,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import shared_servers, starts
-from tests.deep import sized
+from tests.deep import DEEP, sized
 
 if TYPE_CHECKING:
     from tests.vllm_series import Series
@@ -59,9 +60,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put files and groups that take long first, so that no process has much to do when the other is done."""
+    """Put files and groups that take long first, so that no process has much to do when the other is done.
+
+    A deep run has only tests that do less in an ordinary one.
+    """
+    if DEEP in os.environ:
+        items[:] = [item for item in items if _is_sampled(item.path)]
     seconds = _measured_seconds(config.rootpath)
     items.sort(key=lambda item: -seconds.get(_group(config.rootpath, item.nodeid), 0.0))
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector pass over all that was imported, each time that it looks through everything."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -84,6 +96,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
 
     with plain_series(tmp_path_factory.mktemp("plain")) as series:
         yield series
+
+
+@cache
+def _is_sampled(file: Path) -> bool:
+    text = file.read_text()
+    return any(words in text for words in ("tests.deep", "hypothesis"))
 
 
 def _group(root: Path, nodeid: str) -> str:

@@ -2,7 +2,8 @@
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 DEEP = "TRACKER_TEST_DEEP"
 """Environment variable; set by `make test-deep`."""
@@ -11,6 +12,11 @@ DEEP = "TRACKER_TEST_DEEP"
 def sized(sample: int, full: int) -> int:
     """Return how often something that takes long is done: `sample` times, and `full` times in a deep run."""
     return full if os.environ.get(DEEP) else sample
+
+
+def moments_to_kill(*, every: int = 3) -> Iterator[int]:
+    """Yield 1, 4, 7 and so on without an end, and all numbers in a deep run: at which change or line to kill."""
+    return count(1, sized(every, 1))
 
 
 def sampled(moments: Sequence[str], *, every: int = 5) -> list[int]:

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 from eval_jobs.errors import CheckpointError, CheckpointIncomplete, CheckpointUnsafe, ConsolidationFailed, DiskFull
 from eval_jobs.types import Checkpoint, CheckpointFormat
 from tests import trainer
+from tests.deep import moments_to_kill
 from tests.forking import FRESH
 from tests.integration.raw_states import states
 from tests.integration.raw_watcher import STAND_IN, found_in_the_end, opened, stand_in, watch_until
@@ -135,8 +136,7 @@ def test_a_state_is_held_before_rotation_and_found_after_a_kill_in_the_middle_of
 def test_a_kill_at_any_change_to_the_pins_loses_and_doubles_nothing(states: Path, tmp_path: Path) -> None:
     script = STAND_IN.format(python=sys.executable, weights=states / "expected/zero3.safetensors")
     python = stand_in(tmp_path, script)
-    number = 1
-    while True:
+    for number in moments_to_kill():
         root = tmp_path / str(number)
         shutil.copytree(states / "out-zero3", root / "out")
         process = FRESH.Process(target=watch_until, args=(root, python, number))
@@ -154,7 +154,6 @@ def test_a_kill_at_any_change_to_the_pins_loses_and_doubles_nothing(states: Path
         assert [path.name for path in (root / "pins/run").iterdir()] == [pin.name]
         assert not [path for path in pin.iterdir() if path.is_dir() or path.name == "latest"]
         assert (pin / "model.safetensors").read_bytes() == (states / "expected/zero3.safetensors").read_bytes()
-        number += 1
     assert process.exitcode == 0
     assert number > 30, "the kills must reach from the first folder to the last rename"
 

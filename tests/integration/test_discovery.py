@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 from eval_jobs.types import Checkpoint
 from tests import trainer
+from tests.deep import moments_to_kill
 from tests.forking import FRESH
 from tests.requires import PROJECT
 from tests.watchers import CLOCK, OPTIONS, look_and_leave, opened, watch_for_ever
@@ -189,8 +190,7 @@ def looked_at_again(root: Path) -> list[Checkpoint]:
 
 
 def test_a_kill_at_any_change_to_the_pins_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    number = 1
-    while True:
+    for number in moments_to_kill():
         root = tmp_path / str(number)
         folder = trainer.save(root / "out", 10)
         before = trainer.everything_below(root / "out")
@@ -200,13 +200,12 @@ def test_a_kill_at_any_change_to_the_pins_loses_and_doubles_nothing(tmp_path: Pa
         assert (Path(checkpoint.uri) / "model.safetensors").samefile(folder / "model.safetensors")
         assert [path.name for path in (root / "pins" / "run").iterdir()] == [Path(checkpoint.uri).name]
         assert trainer.everything_below(root / "out") == before
-        number += 1
     assert number > 15, "the kills must reach from the first folder to the last rename"
 
 
 def test_what_was_held_when_the_tracker_was_killed_survives_the_trainers_rotation(tmp_path: Path) -> None:
     survived = []
-    for number in range(1, 100):
+    for number in moments_to_kill():
         root = tmp_path / str(number)
         trainer.save(root / "out", 10)
         if not killed_at(root, number):

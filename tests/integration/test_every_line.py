@@ -2,12 +2,11 @@
 
 One small world after the other (`tests.small_world`) is started again and again with a bomb at the next line, until it
 has had a few; then it lives on, and everything that it left is compared. Lines below those are drawn by lot, and so are
-the statements, but with TRACKER_TEST_DEEP=1.
+the statements, but in a deep run.
 """
 
 import ast
 import json
-import os
 import random
 import shutil
 import signal
@@ -22,6 +21,7 @@ import pytest
 
 from benchmarks.killing.inside import Bomb
 from tests import small_world
+from tests.deep import sized
 from tests.forking import FRESH
 from tests.requires import PROJECT
 
@@ -56,8 +56,7 @@ OF_SWEEPS = (
     "swept += 1",
 )
 """These worlds have none: app/steps/test_sweeps.py and tests/e2e/test_sweep.py kill those that have."""
-DEEP = os.environ.get("TRACKER_TEST_DEEP") == "1"
-OF_STATEMENTS, BY_LOT = (1000, 40) if DEEP else (15, 10)
+OF_STATEMENTS, BY_LOT = sized(15, 1000), sized(10, 40)
 SEED = 1
 TRIES = 10
 """For a statement to be reached: what a thread comes to by the clock, it may not come to in each world."""

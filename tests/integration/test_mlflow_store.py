@@ -17,6 +17,7 @@ from mlflow import MlflowClient
 
 from eval_jobs.errors import ConfigError, TrackingUnreachable
 from eval_jobs.types import Benchmark
+from tests.deep import moments_to_kill
 from tests.mlflow_stores import EXPERIMENT, MlflowFiles, locked
 from tests.records import forgetting_run
 from tracker.adapters.mlflow.client import connect
@@ -171,14 +172,15 @@ def test_a_kill_after_any_write_leaves_a_store_that_the_next_start_completes(tmp
     undisturbed = _store_in(tmp_path / "undisturbed")
     _send_all(MlflowStore(undisturbed.settings()), items)
     expected = undisturbed.dump()
-    for calls in range(200):
+    for calls in moments_to_kill():
         files = _store_in(tmp_path / str(calls))
         try:
             _send_all(MlflowStore(files.settings(), open_client=InterruptingConnection(calls)), items)
-            break
         except Killed:
             _send_all(MlflowStore(files.settings()), items)
             assert files.dump() == expected, f"killed after write {calls}"
+        else:
+            break
     assert calls > 10
 
 
