@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, create_engine, event, func, make_url, or_
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -16,6 +16,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from eval_jobs.errors import ConfigError, DiskFull, StoreError, StoreUnavailable
 from eval_jobs.queue.address import checked_database_url
 from eval_jobs.records.run_scope import prefix_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 Database = Engine
 """An open database, for those who pass it on."""
@@ -101,6 +104,8 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
     """Return an insert that knows `on_conflict_do_nothing` and `on_conflict_do_update` in the database's own words."""
     if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
         return postgresql.insert(table)
     return sqlite.insert(table)
 

@@ -56,7 +56,7 @@ OF_SWEEPS = (
     "swept += 1",
 )
 """These worlds have none: app/steps/test_sweeps.py and tests/e2e/test_sweep.py kill those that have."""
-OF_STATEMENTS, BY_LOT = sized(15, 1000), sized(10, 40)
+OF_STATEMENTS, BY_LOT = sized(8, 1000), sized(5, 40)
 SEED = 1
 TRIES = 10
 """For a statement to be reached: what a thread comes to by the clock, it may not come to in each world."""
