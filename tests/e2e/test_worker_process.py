@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import sqlite3
@@ -148,11 +147,6 @@ def check_that_everything_was_measured_once(site: Site) -> None:
     assert "unexpected" not in "".join(path.read_text() for path in site.work_dir.glob("worker-*.log"))
 
 
-def is_replaced(pid: int, workers: LocalWorkers) -> bool:
-    workers.check()
-    return pid not in workers.pids
-
-
 def check_for_ever(workers: LocalWorkers) -> None:
     while True:
         workers.check()
@@ -245,7 +239,7 @@ def test_a_module_in_the_users_folder_is_not_taken_for_a_known_one(tmp_path: Pat
     (tmp_path / "queue.py").write_text("raise SystemExit('the wrong queue')\n", encoding="utf-8")
     workers = LocalWorkers(1, f"sqlite:///{tmp_path}/tracker.db", tmp_path / "work")
     with contextlib.chdir(tmp_path):
-        workers.start()
+        workers.check()
     log = tmp_path / "work" / f"worker-{workers.pids[0]}.log"
     try:
         for _ in range(int(PATIENCE_S / 0.05)):
@@ -261,7 +255,7 @@ def test_a_worker_ends_with_the_process_that_started_it(site: Site) -> None:
     site.server.answer = lambda _: Reply(fault=Fault.HANG)
     program = (
         "import sys, threading; from pathlib import Path; from eval_jobs.execute.launch.local import LocalWorkers\n"
-        f"workers = LocalWorkers(1, {site.url!r}, Path({str(site.work_dir)!r})); workers.start()\n"
+        f"workers = LocalWorkers(1, {site.url!r}, Path({str(site.work_dir)!r})); workers.check()\n"
         "print(workers.pids[0], flush=True); threading.Event().wait()"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
@@ -284,29 +278,6 @@ def test_a_worker_whose_starter_is_gone_before_it_can_look_ends_too(site: Site) 
     assert [one.plan_id for one in site.queue.state().waiting] == [site.plan.id]
 
 
-def test_local_workers_carry_out_plans_and_replace_the_dead(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    workers = LocalWorkers(1, site.url, site.work_dir)
-    site.server.answer = lambda _: Reply(fault=Fault.HANG)
-    workers.start()
-    workers.start()
-    (first,) = workers.pids
-    try:
-        site.until((site.work_dir / f"worker-{first}.log").exists, "the worker has a log")
-        workers.check()
-        assert workers.pids == (first,)
-        os.kill(first, signal.SIGKILL)
-        with caplog.at_level(logging.WARNING):
-            site.until(lambda: is_replaced(first, workers), "the dead worker is replaced")
-        (second,) = workers.pids
-        assert "SIGKILL" in caplog.text
-        assert f"worker-{first}.log" in caplog.text
-    finally:
-        workers.stop()
-        workers.stop()
-    assert not is_running(second)
-    assert len(workers.pids) == 0
-
-
 def test_local_workers_tell_when_a_record_is_there(site: Site) -> None:
     finished: list[int] = []
     told = threading.Event()
@@ -316,7 +287,7 @@ def test_local_workers_tell_when_a_record_is_there(site: Site) -> None:
         told.set()
 
     workers = LocalWorkers(1, site.url, site.work_dir, on_news=hear)
-    workers.start()
+    workers.check()
     try:
         workers.nudge()
         assert told.wait(PATIENCE_S)
@@ -331,7 +302,7 @@ def test_workers_that_cannot_live_are_given_up_with_their_reason(
 ) -> None:
     monkeypatch.setattr(local, "QUICK_DEATH_S", 3600.0)
     workers = LocalWorkers(1, "sqlite:////no/such/folder/tracker.db", tmp_path / "work")
-    workers.start()
+    workers.check()
     try:
         with pytest.raises(TrackerError, match=r"5 times.*exit code 4.*no/such/folder") as caught:
             check_for_ever(workers)
@@ -342,7 +313,7 @@ def test_workers_that_cannot_live_are_given_up_with_their_reason(
 
 def test_the_password_of_the_queue_is_not_on_the_command_line(tmp_path: Path) -> None:
     workers = LocalWorkers(1, "postgresql+psycopg://me:secret@127.0.0.1:9/tracker", tmp_path / "work")
-    workers.start()
+    workers.check()
     try:
         (pid,) = workers.pids
         assert "secret" not in " ".join(psutil.Process(pid).cmdline())

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 MAX_PASS_S = 5.0
-"""Of a pass counts as quiet at most."""
+"""Most that one pass adds to the time without a new checkpoint: a pass may take long for other reasons."""
 LAST_PASSES = 60
 """In the end, while a tracking store is away; what it has not taken by then is sent by the next start."""
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from tracker.app.gaps import remember_gaps, skip_surplus
 from tracker.app.plans import first_plans, is_baseline
 from tracker.app.review import review
-from tracker.app.steps import conclude, sweeps
+from tracker.app.steps import calibrating, sweeps
 from tracker.app.steps.collect import collect
 from tracker.app.world import Tick, WatchState, World
 from tracker.domain.records.calibration import Calibration
@@ -56,7 +56,7 @@ def review_finished(
     reports: list[Report] = []
     calibrations: list[Calibration] = []
     swept = 0
-    context = conclude.CalibrationContext(
+    context = calibrating.CalibrationContext(
         queue=world.queue,
         calibrations=world.history,
         alerts=world.history,
@@ -66,7 +66,7 @@ def review_finished(
     for record in state.boundary.unbroken(world.queue.finished()):  # written by workers, wherever they run
         with state.boundary.around(record):
             if record.plan.calibration:
-                calibrations.append(conclude.take_calibration(record, context))
+                calibrations.append(calibrating.take_calibration(record, context))
             elif record.plan.sweep is None:
                 reports.append(review(world, record, now))
                 world.queue.acknowledge(record.plan.id)  # after review: a crash in between repeats it, harmlessly

@@ -1,1 +1,1 @@
-"""How worker processes are started: one module for each place, each a `Launcher`; `Project.workers` chooses."""
+"""How worker processes are started: one module for each place, each a `Launcher` that `Project.workers` returns."""

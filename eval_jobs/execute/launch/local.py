@@ -1,8 +1,7 @@
 """Workers on this machine, as processes of their own.
 
 workers = LocalWorkers(1, "sqlite:////state/tracker.db", Path("/state/work"))
-workers.start()
-workers.check()     # now and then: starts dead ones again
+workers.check()     # now and then: starts missing and dead ones
 workers.nudge()     # there may be something to do
 workers.stop()
 """
@@ -71,11 +70,6 @@ class LocalWorkers:
         """Process ids of the workers."""
         return tuple(worker.process.pid for worker in self._workers)
 
-    def start(self) -> None:
-        """Start the workers that are missing."""
-        while len(self._workers) < self._count:
-            self._workers.append(self._started(quick_deaths=0))
-
     def check(self) -> None:
         """Start workers that are missing, and dead ones again; after many quick deaths only once in a while.
 
@@ -93,7 +87,8 @@ class LocalWorkers:
                     self._workers[index] = self._started(quick_deaths=MAX_QUICK_DEATHS - 1)
             else:
                 self._has_ended(index, code, is_quick=lived_s < QUICK_DEATH_S)
-        self.start()
+        while len(self._workers) < self._count:
+            self._workers.append(self._started(quick_deaths=0))
 
     def nudge(self) -> None:
         """Let workers that wait look into the queue now."""

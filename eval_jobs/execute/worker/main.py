@@ -30,7 +30,7 @@ from eval_jobs.execute.worker.heartbeat import Heartbeat
 from eval_jobs.execute.worker.interrupts import Interrupts, LeaseLost, Stopped
 from eval_jobs.execute.worker.left_claims import UNEXPECTED_END, take_back_left_claims
 from eval_jobs.execute.worker.orphans import evaluator_log_name, reap_orphans
-from eval_jobs.execute.worker.twice import run_asked
+from eval_jobs.execute.worker.passes import run_asked
 from eval_jobs.execute.worker_name import own_name
 from eval_jobs.host.clock import SystemClock
 from eval_jobs.host.masking import MaskingFormatter

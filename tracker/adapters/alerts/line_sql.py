@@ -102,14 +102,14 @@ class AlertLine:
         refused: set[str] = set()
         for group in turn.groups:
             fit = without_causes(group, refused)
-            if not fit or self._is_sent(fit):
+            if not fit or self._send(fit):
                 continue
             if self._pace.rests(self._clock.now()):
                 return
             refused |= {one.alert.fingerprint for one in fit}
 
-    def _is_sent(self, group: Sequence[QueuedAlert]) -> bool:
-        """Send one message; False where the channel did not take it."""
+    def _send(self, group: Sequence[QueuedAlert]) -> bool:
+        """Send one message, and note what became of it; return whether the channel took it."""
         try:
             self._channel.notify(message_of(group, self._link))
         except Exception as error:  # noqa: BLE001 - a channel may come from another package

@@ -15,7 +15,7 @@ from eval_jobs.identity import calibration_plan, serve_settings, suite_fingerpri
 from eval_jobs.ports import Clock
 from eval_jobs.queue_types import Backlog, QueueState
 from eval_jobs.types import Checkpoint, EvalPlan, EvalRecord, ServeSpec, Suite
-from tracker.app.steps.conclude import CalibrationContext, take_calibration
+from tracker.app.steps.calibrating import CalibrationContext, take_calibration
 from tracker.domain.records.calibration import Calibration
 from tracker.ports import CalibrationStore
 

@@ -17,7 +17,7 @@ from eval_jobs.types import Checkpoint, EvalPlan
 from tracker.api.opening import open_project
 from tracker.api.references import is_reference, named_checkpoint
 from tracker.app.commands.calibrate import CalibrationEstimate, calibration_estimate, next_calibration, run_calibration
-from tracker.app.steps.conclude import CalibrationContext
+from tracker.app.steps.calibrating import CalibrationContext
 from tracker.cli import interrupts
 from tracker.cli.evaluating import has_watcher
 from tracker.cli.options import config_option, json_option, json_text, workers_option

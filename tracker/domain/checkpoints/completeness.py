@@ -77,8 +77,8 @@ class Complete:
     step: int
     ranks: int
     has_trainer_state: bool
-    prompt: bool
-    """The trainer's last file proves the end: nothing more is to come, no waiting is needed to know it."""
+    is_end_proven: bool
+    """The file that this trainer writes last is there: nothing more is to come."""
     save_every: int | None = None
     """Steps between two saves, as trainer_state.json says; None: unknown."""
     raw: RawKind | None = None
@@ -327,7 +327,7 @@ def _complete(listing: Listing, layout: _Layout, habits: Habits) -> Complete:
         step=_step_said(said) if listing.step is None else listing.step,
         ranks=len(_ranks(listing.facts)),
         has_trainer_state=state is not None,
-        prompt=_is_prompt(listing.facts, layout, habits),
+        is_end_proven=_is_end_proven(listing.facts, layout, habits),
         save_every=_save_every(said),
         raw=layout.raw.kind if layout.raw else None,
         raw_folder=layout.raw.folder if layout.raw else "",
@@ -347,7 +347,7 @@ def _config(listing: Listing, layout: _Layout) -> Document | Broken | None:
     return listing.documents.get(layout.config, elsewhere.get(layout.config))
 
 
-def _is_prompt(facts: Facts, layout: _Layout, habits: Habits) -> bool:
+def _is_end_proven(facts: Facts, layout: _Layout, habits: Habits) -> bool:
     state, held = facts.file(TRAINER_STATE), set(_held(facts, layout))
     if state is None or _temporary(facts) is not None or has_lost_entry(facts):
         return False

@@ -42,7 +42,7 @@ class Watched:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class Transition:
     """What follows from a look."""
 
     after: Watched
@@ -54,7 +54,7 @@ class Step:
     """The hold, where it is to be removed."""
 
 
-def look_at(one: Watched, facts: Facts, now: datetime, *, is_full: bool = False) -> Step:
+def look_at(one: Watched, facts: Facts, now: datetime, *, is_full: bool = False) -> Transition:
     """Return what follows from what lies there now.
 
     Args:
@@ -65,14 +65,14 @@ def look_at(one: Watched, facts: Facts, now: datetime, *, is_full: bool = False)
     """
     pin = one.pin
     if facts == one.facts:
-        return Step(after=one, is_read=pin is None and (is_full or isinstance(one.readiness, Complete)))
+        return Transition(after=one, is_read=pin is None and (is_full or isinstance(one.readiness, Complete)))
     if pin is None:
-        return Step(after=replace(one, facts=facts, since=now, trouble=""), is_read=True)
+        return Transition(after=replace(one, facts=facts, since=now, trouble=""), is_read=True)
     weights = change_of(pin.weights(), facts)
     if weights is FileChange.CHANGED:
         return _rewritten(one, pin, facts, now)
     if one.is_taken:
-        return Step(after=replace(one, facts=facts))
+        return Transition(after=replace(one, facts=facts))
     if FileChange.SHRUNK in {weights, change_of(one.facts.files, facts)}:
         return _shrunk(one, pin, facts, now)
     return _grown(one, pin, facts, now)
@@ -80,36 +80,36 @@ def look_at(one: Watched, facts: Facts, now: datetime, *, is_full: bool = False)
 
 def is_final(one: Watched, pin: Pin) -> bool:
     """Return whether the trainer had surely finished what is held."""
-    return pin.complete.prompt or (one.is_passed and not has_lost_entry(one.facts))
+    return pin.complete.is_end_proven or (one.is_passed and not has_lost_entry(one.facts))
 
 
 # --- private
 
 
-def _rewritten(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Step:
+def _rewritten(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Transition:
     """Other weights under the same name: a rewound run, or a save that goes on."""
     inodes = {f.name: f.inode for f in facts.files}
     is_overwritten = any(inodes.get(f.name) == f.inode for f in pin.weights())
     after = Watched(site=one.site, facts=facts, since=now, is_overwritten=is_overwritten)
     if one.is_taken:
-        return Step(after=after, is_read=True)
+        return Transition(after=after, is_read=True)
     if is_final(one, pin):
-        return Step(after=after, is_read=True, due=pin)
-    return Step(after=after, is_read=True, useless=(pin,))
+        return Transition(after=after, is_read=True, due=pin)
+    return Transition(after=after, is_read=True, useless=(pin,))
 
 
-def _shrunk(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Step:
+def _shrunk(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Transition:
     """Files are gone: the trainer deletes the folder, or somebody tidies up."""
     if is_final(one, pin):
-        return Step(after=replace(one, is_taken=True), due=pin)
+        return Transition(after=replace(one, is_taken=True), due=pin)
     if change_of(pin.source_files, facts) is FileChange.SAME:
-        return Step(after=replace(one, facts=facts, since=now))
-    return Step(after=one)
+        return Transition(after=replace(one, facts=facts, since=now))
+    return Transition(after=one)
 
 
-def _grown(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Step:
+def _grown(one: Watched, pin: Pin, facts: Facts, now: datetime) -> Transition:
     """Something came or was written again beside unchanged weights, such as a tokenizer: it is held anew."""
     if is_final(one, pin):
-        return Step(after=replace(one, is_taken=True), due=pin)
+        return Transition(after=replace(one, is_taken=True), due=pin)
     after = Watched(site=one.site, facts=facts, since=now, is_overwritten=one.is_overwritten)
-    return Step(after=after, is_read=True, useless=(pin,))
+    return Transition(after=after, is_read=True, useless=(pin,))

@@ -144,7 +144,7 @@ def settles_in_s(complete: Complete, newest_ns: int, unchanged_since: datetime, 
     wait is enough where its writing was heard of: whatever came after it would be heard of too. File times in whole
     seconds could not show a second writing, so they ask for the long one.
     """
-    if not complete.prompt:
+    if not complete.is_end_proven:
         return _left_s(unchanged_since, look, look.settle_s)
     start = min(unchanged_since, time_of_ns(newest_ns))
     is_heard = look.heard_at is not None and look.heard_at >= unchanged_since - HEARD_BEFORE

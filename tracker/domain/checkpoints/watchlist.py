@@ -17,7 +17,7 @@ from eval_jobs.errors import CheckpointIncomplete
 from tracker.domain.checkpoints.buckets import PASSED_S, demand_whole_weights, patience_s
 from tracker.domain.checkpoints.completeness import Complete, Habits, Readiness, assess
 from tracker.domain.checkpoints.gaps import Gaps
-from tracker.domain.checkpoints.lifecycle import Step, Watched, is_final, look_at
+from tracker.domain.checkpoints.lifecycle import Transition, Watched, is_final, look_at
 from tracker.domain.checkpoints.listing import Facts, Listing, Site
 from tracker.domain.checkpoints.pin import Pin
 from tracker.domain.checkpoints.unusable import NotYet
@@ -75,7 +75,9 @@ class Watchlist:
 
     # --- what was seen
 
-    def look(self, site: Site, facts: Facts, now: datetime, *, is_full: bool = False, is_passed: bool = False) -> Step:
+    def look(
+        self, site: Site, facts: Facts, now: datetime, *, is_full: bool = False, is_passed: bool = False
+    ) -> Transition:
         """Return what follows from what lies there now; it is so once it is `note`d.
 
         Args:
@@ -89,14 +91,14 @@ class Watchlist:
         if one is None:
             nothing = Facts(path=site.uri, mtime_ns=0, files=())
             one = self._watched[site.uri] = Watched(site=site, facts=nothing, since=now)
-        step = look_at(one, facts, now, is_full=is_full)
-        return replace(step, after=replace(step.after, is_passed=is_passed))
+        transition = look_at(one, facts, now, is_full=is_full)
+        return replace(transition, after=replace(transition.after, is_passed=is_passed))
 
-    def note(self, step: Step, read: Listing | NotYet | None = None) -> Complete | None:
+    def note(self, transition: Transition, read: Listing | NotYet | None = None) -> Complete | None:
         """Take note of a look, and of what was read or why that was not possible; return what is to be held."""
-        one = step.after
-        if step.due is not None:
-            self._due.append(step.due)
+        one = transition.after
+        if transition.due is not None:
+            self._due.append(transition.due)
         if isinstance(read, NotYet):
             one = self._unreadable(one, read)
         elif read is not None:
@@ -217,7 +219,7 @@ class Watchlist:
         readiness = demand_whole_weights(listing.facts) or assess(listing, habits)
         # Objects come in any order: trainer_state.json being the newest proves nothing.
         if isinstance(readiness, Complete):
-            return replace(readiness, prompt=False)
+            return replace(readiness, is_end_proven=False)
         return readiness
 
     def _unreadable(self, one: Watched, why: NotYet) -> Watched:

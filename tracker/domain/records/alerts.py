@@ -50,7 +50,7 @@ class SubjectKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AlertSubject:
-    """What an alert speaks of. `display.alert_subject_text` makes words of it."""
+    """What an alert speaks of. `subjects.alert_subject_text` makes words of it."""
 
     kind: SubjectKind
     name: str = ""

@@ -1,6 +1,6 @@
 """The judge: what a checkpoint lost, held to one level over the whole run. Pure.
 
-    report = judge(record, scores, memory, policy, now=now)
+    report = judge(record, scores, run_context, policy, now=now)
 
 Per benchmark: MISSING -> INCOMPARABLE -> RECOVERED -> FORGOTTEN -> REGRESSED -> IMPROVED -> EQUIVALENT -> SUSPECT ->
 INCONCLUSIVE; the first that holds. The tests are in `regression`, the words in `hypothesis`, the losses over time in

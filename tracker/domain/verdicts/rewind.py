@@ -1,7 +1,7 @@
 """What a checkpoint is judged by where training went back: its own branch; and what becomes of losses. Pure.
 
-context = context_of(record, scores, memory, policy)      # scores, records and losses of the record's branch only
-rewound(memory, branches)                             # losses that a rewind ends, or opens again
+context = context_of(record, scores, run_context, policy)  # scores, records and losses of the record's branch only
+rewound(run_context, branches)                             # losses that a rewind ends, or opens again
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

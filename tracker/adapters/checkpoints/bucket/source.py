@@ -155,13 +155,13 @@ class BucketSource:
 
     def _note(self, prefixes: Mapping[str, Prefix], now: datetime) -> None:
         """Take note of everything that is there, once all is read that says something new."""
-        steps = [self._watchlist.look(prefix, facts_of_listing(prefix), now) for prefix in prefixes.values()]
-        read = {s.after.site.uri: self._read(prefixes[s.after.site.uri]) for s in steps if s.is_read}
+        transitions = [self._watchlist.look(prefix, facts_of_listing(prefix), now) for prefix in prefixes.values()]
+        read = {t.after.site.uri: self._read(prefixes[t.after.site.uri]) for t in transitions if t.is_read}
         self._watchlist.keep(prefixes.keys(), now)
-        for step in steps:
-            self._watchlist.note(step, read.get(step.after.site.uri))
-            if step.after.pin is not None:
-                self._say_what_is_late(prefixes[step.after.site.uri], step.after.pin.complete)
+        for transition in transitions:
+            self._watchlist.note(transition, read.get(transition.after.site.uri))
+            if transition.after.pin is not None:
+                self._say_what_is_late(prefixes[transition.after.site.uri], transition.after.pin.complete)
         self._watchlist.gaps.add_missed(now)
 
     def _say_what_is_late(self, prefix: Prefix, taken: Complete) -> None:

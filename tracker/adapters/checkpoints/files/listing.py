@@ -159,11 +159,11 @@ _AWAY = {
     errno.ESTALE,
     errno.ETIMEDOUT,
 }
-"""What a file server that is away, or a disk, says of any file."""
+"""Errors of a file server that is away, or of a failing disk: they say nothing about the file."""
 
 
 def _demand_present(error: OSError) -> None:
-    """Let those errors pass that say nothing about the file."""
+    """Raise `error` again if it says nothing about the file: then the file may well be there."""
     if error.errno in _AWAY:
         raise error
 

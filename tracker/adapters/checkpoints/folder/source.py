@@ -1,6 +1,6 @@
 """Finds and pins the checkpoints of a training output folder: `tracker.ports.CheckpointSource` on a real file system.
 
-    a thread:  hint or one second -> sweep: every folder looked at, complete ones held at once (hard links)
+    a thread:  hint or 1.5 seconds -> sweep: every folder looked at, complete ones held at once (hard links)
     ready():   sweep -> holds that have settled -> digest and NaN check -> published pins -> Checkpoint...
 
 Holding must not wait for anything: a trainer that keeps two checkpoints deletes one while results are being published.
@@ -141,7 +141,7 @@ class FilesystemSource:
         while not self._stopped.is_set():
             is_notified = self._is_notified(hints)
             self._hint.clear()
-            # Without a hint one look a second is enough, whoever has it: a call of `ready`, or this thread.
+            # Without a hint one look in QUICK_S is enough, by a call of `ready` or by this thread.
             if (is_notified or self._pause_s() <= PAUSE_S) and (self._sweep(self._clock.now()) or self._oversleeps()):
                 self._wake.set()
             self._stopped.wait(PAUSE_S)

@@ -111,12 +111,12 @@ class Folders:
         facts = facts_of_folder(place.path, self._root)
         if facts is None:
             return False  # the next sweep finds it gone
-        step = self.watchlist.look(place, facts, now, is_full=is_full, is_passed=is_passed)
+        transition = self.watchlist.look(place, facts, now, is_full=is_full, is_passed=is_passed)
         config_from = self._options.config_from
-        listing = read_listing(facts, place.step, config_from=config_from) if step.is_read else None
-        complete = self.watchlist.note(step, listing)
-        remove_pins(step.useless)
-        return complete is not None and self._hold(place, facts, complete, is_copy=step.after.is_overwritten)
+        listing = read_listing(facts, place.step, config_from=config_from) if transition.is_read else None
+        complete = self.watchlist.note(transition, listing)
+        remove_pins(transition.useless)
+        return complete is not None and self._hold(place, facts, complete, is_copy=transition.after.is_overwritten)
 
     def _hold(self, place: CheckpointLocation, facts: Facts, complete: Complete, *, is_copy: bool) -> bool:
         """Hold a complete folder; return whether that was possible."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import EndpointFailed
-from eval_jobs.execute.worker.twice import run_asked
+from eval_jobs.execute.worker.passes import run_asked
 from eval_jobs.identity import make_plan, screen_plan
 from eval_jobs.queue.rules import lease_end
 from eval_jobs.queue_types import QueueState
@@ -21,7 +21,7 @@ from tests.fakes.prober import FakeProber
 from tests.killing import Killed
 from tests.unit.tracker.app.fake_world import FakeWorld
 from tracker.app.commands.calibrate import calibration_estimate, next_calibration, run_calibration
-from tracker.app.steps.conclude import CalibrationContext
+from tracker.app.steps.calibrating import CalibrationContext
 from tracker.app.tick import tick
 from tracker.app.world import WatchState, World
 from tracker.domain.records.alerts import AlertState

@@ -79,7 +79,7 @@ def reason_of(readiness: Readiness) -> str:
 def test_what_the_trainer_writes_is_complete_and_needs_no_waiting() -> None:
     readiness = assess(full())
     assert isinstance(readiness, Complete)
-    assert readiness.prompt
+    assert readiness.is_end_proven
     assert readiness.format is CheckpointFormat.FULL
     assert readiness.weights == ("model.safetensors",)
     assert readiness.step == 10
@@ -187,7 +187,8 @@ def test_a_temporary_file_means_that_something_is_still_being_written(name: str)
 def test_what_a_killed_save_left_behind_before_the_step_was_saved_again_is_no_reason_to_wait() -> None:
     readiness = assess(full(".tmpA1b2C3"))
     assert isinstance(readiness, Complete)
-    assert readiness.prompt  # else a hold would be given up when the step is saved once more before it was published
+    # Else a hold would be lost when the step is saved once more before it was published.
+    assert readiness.is_end_proven
     assert ".tmpA1b2C3" not in readiness.held
 
 
@@ -218,7 +219,7 @@ def test_a_save_of_the_model_alone_needs_no_trainer_state() -> None:
     saved = listing("config.json", "model.safetensors", config_json=CONFIG, step=None)
     readiness = assess(saved)
     assert isinstance(readiness, Complete)
-    assert not readiness.prompt
+    assert not readiness.is_end_proven
     assert readiness.step == 0
 
 
@@ -236,16 +237,16 @@ def test_every_rank_below_the_highest_must_be_there(ranks: list[int]) -> None:
 def test_the_first_checkpoint_of_several_ranks_calls_for_patience() -> None:
     first = assess(full("rng_state_0.pth", "rng_state_1.pth"))
     assert isinstance(first, Complete)
-    assert (first.ranks, first.prompt) == (2, False)
+    assert (first.ranks, first.is_end_proven) == (2, False)
     later = assess(full("rng_state_0.pth", "rng_state_1.pth"), Habits(trainer_state=True, ranks=2))
     assert isinstance(later, Complete)
-    assert later.prompt
+    assert later.is_end_proven
 
 
 def test_fewer_ranks_than_before_call_for_patience_and_not_for_ever() -> None:
     readiness = assess(full("rng_state_0.pth", "rng_state_1.pth"), Habits(trainer_state=True, ranks=4))
     assert isinstance(readiness, Complete)
-    assert not readiness.prompt
+    assert not readiness.is_end_proven
 
 
 def test_weights_newer_than_trainer_state_are_a_second_save_of_the_step() -> None:
@@ -253,14 +254,14 @@ def test_weights_newer_than_trainer_state_are_a_second_save_of_the_step() -> Non
     newer = tuple(replace(f, mtime_ns=50 * NS) if f.name == "model.safetensors" else f for f in found.facts.files)
     readiness = assess(replace(found, facts=replace(found.facts, files=newer)))
     assert isinstance(readiness, Complete)
-    assert not readiness.prompt
+    assert not readiness.is_end_proven
 
 
 def test_a_folder_that_changed_after_its_newest_file_may_be_on_its_way_out() -> None:
     found = full()
     readiness = assess(replace(found, facts=replace(found.facts, mtime_ns=60 * NS)))
     assert isinstance(readiness, Complete)
-    assert not readiness.prompt
+    assert not readiness.is_end_proven
 
 
 @pytest.mark.parametrize(

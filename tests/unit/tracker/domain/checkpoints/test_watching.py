@@ -26,7 +26,7 @@ WAITING = NotYet(code="E-CKPT-INCOMPLETE", reason="a shard is missing", hint="wa
 PICKLE = Rejected(code="E-CKPT-UNSAFE", reason="a pickle", hint="convert it")
 
 
-def complete(*, prompt: bool) -> Complete:
+def complete(*, is_end_proven: bool) -> Complete:
     return Complete(
         format=CheckpointFormat.FULL,
         base_model=None,
@@ -34,8 +34,8 @@ def complete(*, prompt: bool) -> Complete:
         held=("model.safetensors",),
         step=10,
         ranks=0,
-        has_trainer_state=prompt,
-        prompt=prompt,
+        has_trainer_state=is_end_proven,
+        is_end_proven=is_end_proven,
     )
 
 
@@ -67,14 +67,14 @@ def test_a_file_written_again_is_a_change_even_while_others_go(after: FileFact) 
 
 def test_an_old_checkpoint_with_the_trainers_last_file_is_settled_at_first_sight() -> None:
     old_ns = NOW_NS - 60_000_000_000
-    assert is_settled(complete(prompt=True), old_ns, NOW, LOOK)
-    assert not is_settled(complete(prompt=False), old_ns, NOW, LOOK)
+    assert is_settled(complete(is_end_proven=True), old_ns, NOW, LOOK)
+    assert not is_settled(complete(is_end_proven=False), old_ns, NOW, LOOK)
 
 
 def test_a_wrong_clock_of_the_file_server_only_delays() -> None:
     future_ns = NOW_NS + 3600_000_000_000
-    assert not is_settled(complete(prompt=True), future_ns, NOW, LOOK)
-    assert is_settled(complete(prompt=True), future_ns, NOW - timedelta(seconds=3), LOOK)
+    assert not is_settled(complete(is_end_proven=True), future_ns, NOW, LOOK)
+    assert is_settled(complete(is_end_proven=True), future_ns, NOW - timedelta(seconds=3), LOOK)
 
 
 HEARD_NS = NOW_NS - 300_000_000 + 1
@@ -88,12 +88,12 @@ def heard(before_s: float, *, settle_s: float = SETTLE_S) -> Observation:
 
 def test_a_short_wait_is_enough_where_the_end_is_proven_and_was_heard() -> None:
     since = NOW - timedelta(seconds=PROMPT_S)
-    assert is_settled(complete(prompt=True), HEARD_NS, since, heard(0.3))
-    assert not is_settled(complete(prompt=True), NOW_NS - 50_000_000, NOW, heard(0.3))
+    assert is_settled(complete(is_end_proven=True), HEARD_NS, since, heard(0.3))
+    assert not is_settled(complete(is_end_proven=True), NOW_NS - 50_000_000, NOW, heard(0.3))
 
 
 @pytest.mark.parametrize(
-    ("prompt", "newest_ns", "look"),
+    ("is_end_proven", "newest_ns", "look"),
     [
         (False, HEARD_NS, heard(0.3)),  # nothing but quiet tells the end
         (True, HEARD_NS, LOOK),  # no event: a file server that others write to, or polling
@@ -101,26 +101,30 @@ def test_a_short_wait_is_enough_where_the_end_is_proven_and_was_heard() -> None:
         (True, NOW_NS - 1_000_000_000, heard(0.3)),  # whole seconds: a second writing could look the same
     ],
 )
-def test_the_long_wait_stays_wherever_something_is_unsure(prompt: bool, newest_ns: int, look: Observation) -> None:  # noqa: FBT001
+def test_the_long_wait_stays_wherever_something_is_unsure(
+    is_end_proven: bool,  # noqa: FBT001
+    newest_ns: int,
+    look: Observation,
+) -> None:
     since = NOW - timedelta(seconds=PROMPT_S)
-    assert not is_settled(complete(prompt=prompt), newest_ns, since, look)
-    assert is_settled(complete(prompt=prompt), newest_ns, NOW - timedelta(seconds=SETTLE_S), look)
+    assert not is_settled(complete(is_end_proven=is_end_proven), newest_ns, since, look)
+    assert is_settled(complete(is_end_proven=is_end_proven), newest_ns, NOW - timedelta(seconds=SETTLE_S), look)
 
 
 def test_a_setting_below_the_short_wait_is_obeyed() -> None:
-    assert is_settled(complete(prompt=True), NOW_NS - 1, NOW, heard(0.0, settle_s=0.0))
+    assert is_settled(complete(is_end_proven=True), NOW_NS - 1, NOW, heard(0.0, settle_s=0.0))
 
 
-@pytest.mark.parametrize("prompt", [True, False])
+@pytest.mark.parametrize("is_end_proven", [True, False])
 @pytest.mark.parametrize("age_s", [0.0, 1.0, 2.9, 3.0, 100.0])
 @pytest.mark.parametrize("heard_at", [None, NOW])
-def test_the_wait_ends_exactly_when_it_is_settled(prompt: bool, age_s: float, heard_at: datetime | None) -> None:  # noqa: FBT001
+def test_the_wait_ends_exactly_when_it_is_settled(is_end_proven: bool, age_s: float, heard_at: datetime | None) -> None:  # noqa: FBT001
     since = NOW - timedelta(seconds=age_s)
     look = Observation(now=NOW, settle_s=SETTLE_S, heard_at=heard_at)
-    wait_s = settles_in_s(complete(prompt=prompt), NOW_NS, since, look)
+    wait_s = settles_in_s(complete(is_end_proven=is_end_proven), NOW_NS, since, look)
     later = Observation(now=NOW + timedelta(seconds=wait_s), settle_s=SETTLE_S, heard_at=heard_at)
-    assert is_settled(complete(prompt=prompt), NOW_NS, since, look) == (wait_s == 0)
-    assert is_settled(complete(prompt=prompt), NOW_NS, since, later)
+    assert is_settled(complete(is_end_proven=is_end_proven), NOW_NS, since, look) == (wait_s == 0)
+    assert is_settled(complete(is_end_proven=is_end_proven), NOW_NS, since, later)
 
 
 def test_an_unfinished_folder_is_a_gap_once_a_later_one_is_complete() -> None:

@@ -297,7 +297,7 @@ def restored(is_bucket: bool, *, is_published: bool, by_hand: bool = False) -> W
     for step in (10, 20, 40):
         complete = Complete(
             format=CheckpointFormat.FULL, base_model=None, weights=(WEIGHTS,), held=(WEIGHTS, CONFIG), step=step,
-            ranks=0, has_trainer_state=False, prompt=False, save_every=10,
+            ranks=0, has_trainer_state=False, is_end_proven=False, save_every=10,
         )  # fmt: skip
         world.write(step, *MODEL)
         pins.append(replace(pin_of(world.facts(step), complete, is_published=is_published), by_hand=by_hand))

@@ -1,4 +1,4 @@
-"""Workers that die again and again: real processes, killed from outside."""
+"""What every `Launcher` does, on the only one there is: real processes, killed from outside."""
 
 import os
 import signal
@@ -6,19 +6,24 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from eval_jobs.errors import TrackerError
 from eval_jobs.execute.launch import local
 from eval_jobs.execute.launch.local import MAX_QUICK_DEATHS, LocalWorkers
+from tests.alertmanagers import eventually
 
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[LocalWorkers]:
     started = LocalWorkers(1, f"sqlite:///{tmp_path}/tracker.db", tmp_path / "work")
-    started.start()
     yield started
     started.stop()
+
+
+def count(workers: LocalWorkers) -> int:
+    return len(workers.pids)
 
 
 def kill(workers: LocalWorkers) -> int:
@@ -30,7 +35,31 @@ def kill(workers: LocalWorkers) -> int:
     return pid
 
 
+def test_the_first_check_starts_workers_a_later_one_replaces_the_dead_and_none_outlives_a_stop(
+    workers: LocalWorkers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers.nudge()
+    assert count(workers) == 0
+    workers.check()
+    workers.check()
+    (first,) = workers.pids
+    own_log = tmp_path / "work" / f"worker-{first}.log"
+    eventually(own_log.exists)
+    kill(workers)
+    workers.check()
+    assert "SIGKILL" in caplog.text
+    assert str(own_log) in caplog.text
+    (second,) = workers.pids
+    assert second != first
+    workers.stop()
+    workers.stop()
+    assert not psutil.pid_exists(second)
+    assert count(workers) == 0
+    workers.nudge()
+
+
 def test_workers_that_never_lived_end_the_watch(workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers.check()
     monkeypatch.setattr(local, "QUICK_DEATH_S", 3600.0)
     for _ in range(MAX_QUICK_DEATHS - 1):
         kill(workers)
@@ -44,6 +73,7 @@ def test_workers_that_lived_before_are_started_again_after_a_rest_and_the_watch_
     workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(local, "QUICK_DEATH_S", 0.0)
+    workers.check()
     workers.check()  # it has lived for longer than that
     monkeypatch.setattr(local, "QUICK_DEATH_S", 3600.0)
     monkeypatch.setattr(local, "REST_S", 3600.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval_jobs.errors import EndpointFailed, Incomparable
-from eval_jobs.execute.worker.twice import run_asked
+from eval_jobs.execute.worker.passes import run_asked
 from eval_jobs.identity import benchmark_fingerprint, calibration_plan, make_plan, second_pass
 from eval_jobs.ports import Note
 from eval_jobs.records.progress import Progress, progress_text

@@ -1,4 +1,4 @@
-"""A calibration: one checkpoint, the same suite asked twice, to see what repeating an evaluation changes.
+"""Carries out a plan: in one pass, a calibration in two, to see what repeating an evaluation changes.
 
     record = run_asked(plan, tools=tools, progress=print)    # any plan; one with `calibration` is asked twice
 
