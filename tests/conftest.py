@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # Hypothesis would fail an example that takes 200 ms, which any can where other work holds the processor.
     settings.register_profile(
-        "patient", max_examples=sized(15, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        "patient", max_examples=sized(8, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("patient")
     starts.begin(config)

@@ -17,7 +17,7 @@ from eval_jobs.host.clock import SystemClock
 from eval_jobs.ports import Clock
 from eval_jobs.queue.database_sql import belongs_to, insert_into, transaction
 from eval_jobs.queue.migrate_sql import bring_up_to_date
-from tracker.adapters.alerts.line_sql import AlertLine
+from tracker.adapters.alerts.sender_sql import ChannelSender
 from tracker.adapters.alerts.tables_sql import OUTBOX, SILENCES
 from tracker.adapters.database.codec import from_json, to_json
 from tracker.adapters.database.tables import TRACKER_TABLES
@@ -52,30 +52,30 @@ class AlertOutbox:
         self._engine = engine
         self._clock = clock or SystemClock()
         self._run = run
-        self._lines = {c.name: AlertLine(engine, c, self._clock, run=run, link=link) for c in channels}
+        self._senders = {c.name: ChannelSender(engine, c, self._clock, run=run, link=link) for c in channels}
         bring_up_to_date(engine, TRACKER_TABLES)
 
     def publish(self, alerts: Sequence[Alert]) -> None:
         """Queue the alerts for every channel; see `ports.Alerting`."""
-        if self._lines and alerts:
+        if self._senders and alerts:
             with transaction(self._engine) as connection:
-                for channel in self._lines:
+                for channel in self._senders:
                     for alert in alerts:
                         _queue(connection, channel, alert)
 
     def flush(self) -> int:
         """Let every channel send what is due; see `ports.Alerting`."""
-        if not self._lines:
+        if not self._senders:
             return 0
         due = select(OUTBOX.c.channel, func.count().label("n"), func.min(OUTBOX.c.retry_at_s).label("at"))
         with transaction(self._engine) as connection:
             rows = connection.execute(due.where(self._is_waiting()).group_by(OUTBOX.c.channel)).all()
         now = self._clock.now()
         first_due_s = {row.channel: row.at for row in rows}
-        for name, line in self._lines.items():
-            if line.is_asked(now, first_due_s.get(name)):
-                line.start()
-        return sum(row.n for row in rows if row.channel in self._lines)
+        for name, sender in self._senders.items():
+            if sender.is_asked(now, first_due_s.get(name)):
+                sender.start()
+        return sum(row.n for row in rows if row.channel in self._senders)
 
     def close(self) -> None:
         """Let channels finish, within `CLOSE_S`; see `ports.Alerting`."""
@@ -83,8 +83,8 @@ class AlertOutbox:
         try:
             for _ in range(2):  # one that is busy now does not see what came in meanwhile
                 self.flush()
-                for line in self._lines.values():
-                    line.join(deadline - self._clock.now().timestamp())
+                for sender in self._senders.values():
+                    sender.join(deadline - self._clock.now().timestamp())
             left = tuple(state for state in self.channels() if state.waiting)
         except StoreError as error:
             log.debug("alerts wait in the database: %s", error)
@@ -99,12 +99,12 @@ class AlertOutbox:
             .where(self._is_waiting())
             .order_by(OUTBOX.c.id)
         )
-        waiting: dict[str, list[Delivery]] = {name: [] for name in self._lines}
+        waiting: dict[str, list[Delivery]] = {name: [] for name in self._senders}
         with transaction(self._engine) as connection:
             for row in connection.execute(query):
                 waiting.setdefault(row.channel, []).append((DeliveryStatus(row.status), row.last_error))
         return tuple(
-            channel_state(name, deliveries, is_configured=name in self._lines) for name, deliveries in waiting.items()
+            channel_state(name, deliveries, is_configured=name in self._senders) for name, deliveries in waiting.items()
         )
 
     def hand_over(self, old: str, new: str) -> tuple[Alert, ...]:

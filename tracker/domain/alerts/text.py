@@ -1,6 +1,7 @@
 """A message to people: headline, facts, labels and their order, whatever channel carries it. Pure.
 
-The sentence itself is `Alert.message`, worded where the alert is raised (`rules`, `stalls`).
+The sentence itself is `Alert.message`, worded where the alert is raised (`rules`, `stalls`); the reason of a verdict in
+it is from `records.reason_text`.
 
     text = message_text(message)
     text.title                    # run-a step 600: sums regressed (and 2 more)

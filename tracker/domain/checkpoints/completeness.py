@@ -94,7 +94,7 @@ class Complete:
 
 
 Readiness = Complete | NotYet | Rejected
-Finding = NotYet | Rejected | None
+Objection = NotYet | Rejected | None
 
 
 def assess(listing: Listing, habits: Habits | None = None, *, allow_pickle: bool = False) -> Readiness:
@@ -205,7 +205,7 @@ def _without_weights(facts: Facts, names: frozenset[str]) -> NotYet | Rejected:
     return _not_yet(f"it holds no weights: neither {SINGLE} nor {INDEX} nor {ADAPTER}" if names else "it is empty")
 
 
-def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Finding:
+def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Objection:
     for name in _held(listing.facts, layout):
         fact = listing.facts.file(name)
         if fact is not None and fact.outside:
@@ -217,7 +217,7 @@ def _check_links(listing: Listing, layout: _Layout, _: Habits) -> Finding:
     return None
 
 
-def _check_weights(listing: Listing, layout: _Layout, _: Habits) -> Finding:
+def _check_weights(listing: Listing, layout: _Layout, _: Habits) -> Objection:
     if layout.raw is not None:
         return None  # `find_raw` has looked
     for name in layout.weights:
@@ -227,7 +227,7 @@ def _check_weights(listing: Listing, layout: _Layout, _: Habits) -> Finding:
     return None
 
 
-def _check_shard(listing: Listing, name: str, expected: frozenset[str] | None) -> Finding:
+def _check_shard(listing: Listing, name: str, expected: frozenset[str] | None) -> Objection:
     fact, header = listing.facts.file(name), listing.headers.get(name)
     if fact is None:
         return _not_yet(f"{name} is missing")
@@ -244,7 +244,7 @@ def _check_shard(listing: Listing, name: str, expected: frozenset[str] | None) -
     return _not_yet(f"{name} holds no tensor", code=CheckpointUnreadable.code)
 
 
-def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Finding:
+def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Objection:
     if layout.raw is not None and (finding := check_config(listing, layout.raw)) is not None:
         return finding
     document = _config(listing, layout)
@@ -261,14 +261,14 @@ def _check_config(listing: Listing, layout: _Layout, _: Habits) -> Finding:
     return None
 
 
-def _check_temporaries(listing: Listing, _: _Layout, __: Habits) -> Finding:
+def _check_temporaries(listing: Listing, _: _Layout, __: Habits) -> Objection:
     name = _temporary(listing.facts)
     if name is None:
         return None
     return _not_yet(f"a temporary file is left: {name}")
 
 
-def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Finding:
+def _check_trainer_state(listing: Listing, _: _Layout, habits: Habits) -> Objection:
     document = listing.documents.get(TRAINER_STATE)
     if document is None:
         sign = _sign_of_state(listing.facts, habits)
@@ -293,7 +293,7 @@ def _sign_of_state(facts: Facts, habits: Habits) -> str | None:
     return None
 
 
-def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Finding:
+def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Objection:
     """Demand every rank below the highest one seen. A single process writes rng_state.pth, without a number."""
     ranks = _ranks(listing.facts)
     if not ranks:
@@ -304,7 +304,7 @@ def _check_ranks(listing: Listing, _: _Layout, __: Habits) -> Finding:
     return None
 
 
-_RULES: tuple[Callable[[Listing, _Layout, Habits], Finding], ...] = (
+_RULES: tuple[Callable[[Listing, _Layout, Habits], Objection], ...] = (
     _check_links,
     _check_weights,
     _check_config,

@@ -1,9 +1,10 @@
-"""When something is called `suspect`: shown, and nobody is notified. Every rule for that is here. Pure.
+"""When something is called `suspect`: shown, without a notification. Every rule for that is here. Pure.
 
 verdict of a run, or of two checkpoints    looks_worse
 part of a benchmark that was asked first   part_looks_worse
 latency                                    looks_worse, of a log ratio
 evidence that no alarm may rest on         at_most_suspect
+neither a change nor its absence shown     without_proof
 """
 
 from tracker.domain.records.types import VerdictWord

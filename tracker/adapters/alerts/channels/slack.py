@@ -1,8 +1,6 @@
 """Slack: an incoming webhook. What it takes it answers with `ok`, anything else with a status and one word."""
 
-import re
-
-from tracker.adapters.alerts.sending.markdown import address
+from tracker.adapters.alerts.sending.markdown import EDGE_OF_ITALICS, address
 from tracker.adapters.alerts.sending.posting import HttpChannel, json_bytes, post, unknown_answer
 from tracker.domain.alerts.text import LINK, Markup, MessageText, Room, blocks_text, cut, message_text
 from tracker.domain.records.alerts import AlertMessage
@@ -12,12 +10,11 @@ ROOM = Room(total=30_000, each=2900, count=40)
 """A section may have 3,000 characters, a message 50 blocks."""
 
 _LOOK_ALIKE = str.maketrans({"*": "∗", "`": "ˋ", "~": "∼", "&": "&amp;", "<": "&lt;", ">": "&gt;"})  # noqa: RUF001
-_EDGE_OF_ITALICS = re.compile(r"(?<!\w)_|_(?!\w)|(?<=_)_|_(?=_)")
 
 
 def escape_mrkdwn(text: str) -> str:
     """Return foreign text as it may stand in Slack's own markup: no link, no mention, no markup."""
-    return _EDGE_OF_ITALICS.sub("＿", text.translate(_LOOK_ALIKE))  # noqa: RUF001 - looks the same, means nothing
+    return EDGE_OF_ITALICS.sub("＿", text.translate(_LOOK_ALIKE))  # noqa: RUF001 - looks the same, means nothing
 
 
 def _code(text: str) -> str:

@@ -11,7 +11,7 @@ from tracker.domain.alerts.text import Markup
 _LOOK_ALIKE = str.maketrans(
     {"<": "＜", ">": "＞", "*": "∗", "`": "ˋ", "[": "［", "]": "］", "~": "∼", "\\": "＼"}  # noqa: RUF001 - meant
 )
-_EDGE_OF_ITALICS = re.compile(r"(?<!\w)_|_(?!\w)|(?<=_)_|_(?=_)")
+EDGE_OF_ITALICS = re.compile(r"(?<!\w)_|_(?!\w)|(?<=_)_|_(?=_)")
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 _BEGINS_A_BLOCK = re.compile(r"^\s*([#+=|-]|\d+[.)])")
 _PLAIN_COMMAND = re.compile(r"[\w ./:@=,'\"+-]+")
@@ -21,7 +21,7 @@ _NOTHING_WIDE = "\u200b"
 def escape_markdown(text: str) -> str:
     """Return foreign text as it may stand anywhere in such Markdown: no link, no mention, no picture, no markup."""
     text = _ENTITY.sub("＆", text.translate(_LOOK_ALIKE))  # noqa: RUF001 - meant
-    text = _EDGE_OF_ITALICS.sub("＿", text)  # noqa: RUF001 - meant
+    text = EDGE_OF_ITALICS.sub("＿", text)  # noqa: RUF001 - meant
     if _BEGINS_A_BLOCK.match(text):
         return f"{_NOTHING_WIDE}{text}"
     return text

@@ -21,7 +21,7 @@ from eval_jobs.types import Checkpoint
 from tracker.adapters.checkpoints.bucket.client import Bucket
 from tracker.adapters.checkpoints.bucket.fetch import Fetcher, SourceClosed
 from tracker.adapters.checkpoints.bucket.listing import Prefix, Reader, facts_of_listing, group
-from tracker.adapters.checkpoints.pins.findings import Complaints, Findings, SteadyClock, log_gaps
+from tracker.adapters.checkpoints.pins.publisher import Complaints, Publisher, SteadyClock, log_gaps
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.buckets import late_files
 from tracker.domain.checkpoints.completeness import Complete, NotYet
@@ -53,7 +53,7 @@ class BucketSource:
         self._fetcher = Fetcher(bucket, self._pins_dir, self._stopped)
         self._looking = threading.RLock()
         """Held for a whole look. What has been found is told without it."""
-        self._findings = Findings(self._watchlist, self._looking)
+        self._publisher = Publisher(self._watchlist, self._looking)
         self._gaps: tuple[Gap, ...] = ()
         self._complaints = Complaints()
         self._outage: ConfigError | StoreError | None = None
@@ -65,7 +65,7 @@ class BucketSource:
         """Return every checkpoint that is complete and pinned, lowest step first, new content only."""
         if self._thread is None:
             self._start(now)
-        return self._findings.take()
+        return self._publisher.take()
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return every checkpoint that cannot be evaluated, found so far by this process, with the reason."""
@@ -119,7 +119,7 @@ class BucketSource:
         self._fetcher.adopt(self._run_name, now)  # before the half-made holds of dead processes are cleared away
         pins = find_pins(self._pins_dir, self._run_name, PurePosixPath(uri), now)
         self._watchlist.restore(pins, now)
-        self._findings.restore(pins)
+        self._publisher.restore(pins)
         self._thread = threading.Thread(target=self._watch, name="bucket-watch", daemon=True)
         self._thread.start()
 
@@ -210,7 +210,7 @@ class BucketSource:
 
     def _publish_due(self, now: datetime) -> None:
         while (pin := self._watchlist.next_due(now, {})) is not None:
-            self._findings.publish(pin, now)
+            self._publisher.publish(pin, now)
             self._wake.set()
 
     def _report_gaps(self) -> None:

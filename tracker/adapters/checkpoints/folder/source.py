@@ -22,7 +22,7 @@ from tracker.adapters.checkpoints.folder.hints import Hints
 from tracker.adapters.checkpoints.folder.once import pin_folder
 from tracker.adapters.checkpoints.folder.runs import FoundFolder, FoundRun, find_runs
 from tracker.adapters.checkpoints.folder.sweep import Folders, remove_pins
-from tracker.adapters.checkpoints.pins.findings import Findings, SteadyClock, log_gaps
+from tracker.adapters.checkpoints.pins.publisher import Publisher, SteadyClock, log_gaps
 from tracker.adapters.checkpoints.pins.recovery import find_pins
 from tracker.domain.checkpoints.watching import WatchOptions
 from tracker.domain.records.types import Gap
@@ -62,7 +62,7 @@ class FilesystemSource:
         self._clock = SteadyClock(clock)
         self._folders = Folders(run_name, self._output_dir, self._pins_dir, options)
         self._lock = threading.RLock()
-        self._findings = Findings(self._folders.watchlist, self._lock)
+        self._publisher = Publisher(self._folders.watchlist, self._lock)
         self._hint, self._wake, self._stopped = threading.Event(), threading.Event(), threading.Event()
         consolidator = Consolidator(
             python=options.python, allow_pickle=options.allow_pickle, log_dir=self._pins_dir.with_name("consolidation")
@@ -84,7 +84,7 @@ class FilesystemSource:
         steady = self._clock.now()
         self._sweep(steady)
         self._publish_settled(steady)
-        return self._findings.take()
+        return self._publisher.take()
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return every checkpoint that cannot be evaluated, found so far by this process, with the reason."""
@@ -132,7 +132,7 @@ class FilesystemSource:
         pins = find_pins(self._pins_dir, self._run_name, self._output_dir, now)
         with self._lock:
             remove_pins(self._folders.watchlist.restore(pins, self._clock.now()))
-        self._findings.restore(pins)
+        self._publisher.restore(pins)
         self._thread = threading.Thread(target=self._watch, name="checkpoint-watch", daemon=True)
         self._thread.start()
 
@@ -187,7 +187,7 @@ class FilesystemSource:
 
     def _publish_settled(self, now: datetime) -> None:
         for held, conversion in self._consolidations.ended():
-            self._findings.publish(held, now, final=conversion.result)
+            self._publisher.publish(held, now, final=conversion.result)
         hashed = 0
         while hashed < HASHED_BYTES:
             with self._lock:
@@ -198,4 +198,4 @@ class FilesystemSource:
                 self._consolidations.start(pin)
                 continue
             hashed += sum(f.size for f in pin.weights())
-            self._findings.publish(pin, now)
+            self._publisher.publish(pin, now)

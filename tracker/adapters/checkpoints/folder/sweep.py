@@ -11,8 +11,8 @@ from pathlib import Path
 from eval_jobs.errors import StoreError
 from tracker.adapters.checkpoints.files.listing import CheckpointLocation, facts_of_folder, places_in, read_listing
 from tracker.adapters.checkpoints.folder.outage import Outage
-from tracker.adapters.checkpoints.pins.findings import Complaints, log_gaps
 from tracker.adapters.checkpoints.pins.hold import hold, remove_folder
+from tracker.adapters.checkpoints.pins.publisher import Complaints, log_gaps
 from tracker.domain.checkpoints.completeness import Complete
 from tracker.domain.checkpoints.lifecycle import Watched
 from tracker.domain.checkpoints.listing import Facts

@@ -14,8 +14,8 @@ from eval_jobs.queue.database_sql import open_database
 from tests.alerts import RUN, alert, end_of
 from tests.fakes.alerting import FakeChannel
 from tests.fakes.clock import FakeClock
-from tracker.adapters.alerts.line_sql import AlertLine
 from tracker.adapters.alerts.outbox_sql import AlertOutbox
+from tracker.adapters.alerts.sender_sql import ChannelSender
 from tracker.adapters.alerts.tables_sql import OUTBOX
 from tracker.adapters.database.lock_sql import named_lock
 from tracker.domain.records.alerts import AlertMessage, Silence, SubjectKind
@@ -61,10 +61,10 @@ def test_a_dead_channel_delays_neither_the_watcher_nor_another_channel(engine: E
     outbox.publish([alert("sums", 100)])
     assert outbox.flush() == 2  # returns while the dead one keeps its thread
     assert dead.asked.wait(PATIENCE_S)
-    outbox._lines["alive"].join(PATIENCE_S)
+    outbox._senders["alive"].join(PATIENCE_S)
     outbox.publish([alert("facts", 200)])
     assert outbox.flush() > 0
-    outbox._lines["alive"].join(PATIENCE_S)
+    outbox._senders["alive"].join(PATIENCE_S)
     assert alive.told() == [
         (alert_subject_text(a.subject), a.step, a.state) for a in (alert("sums", 100), alert("facts", 200))
     ]
@@ -78,7 +78,7 @@ def test_a_kill_between_sending_and_marking_tells_it_again(engine: Engine) -> No
     clock, fatal = FakeClock(), FatalChannel(name="team")
     AlertOutbox(engine, (fatal,), clock, run=RUN).publish([alert()])
     with pytest.raises(Killed):
-        AlertLine(engine, fatal, clock, run=RUN, link="").send_due()
+        ChannelSender(engine, fatal, clock, run=RUN, link="").send_due()
     after = FakeChannel(name="team")
     AlertOutbox(engine, (after,), clock, run=RUN).close()
     assert after.told() == fatal.told() != []
@@ -175,7 +175,7 @@ def test_a_bug_in_a_thread_is_said_once_and_ends_nothing(engine: Engine, caplog:
 
     channel = FakeChannel(name="team")
     AlertOutbox(engine, (channel,), FakeClock(), run=RUN).publish([alert()])
-    line = AlertLine(engine, channel, BrokenClock(), run=RUN, link="")
+    line = ChannelSender(engine, channel, BrokenClock(), run=RUN, link="")
     for _ in range(3):
         line.start()
         line.join(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""What every source does with its holds: publishes them, and tells each content once."""
+"""What every source does with its holds: publishes them, and hands each content out once."""
 
 import logging
 import threading
@@ -45,8 +45,8 @@ class Complaints:
             self._said.add(message)
 
 
-class Findings:
-    """Checkpoints that were published and that nobody has been told of yet. Safe to use from several threads."""
+class Publisher:
+    """Publishes holds, and keeps the checkpoints until `take` hands them out. Safe to use from several threads."""
 
     def __init__(self, watchlist: Watchlist, lock: threading.RLock) -> None:
         """Publish what `watchlist` hands out, which `lock` guards."""

@@ -34,7 +34,7 @@ MAX_IDS = 1000
 """Rows that one statement names; a database takes some ten thousand."""
 
 
-class AlertLine:
+class ChannelSender:
     """Sends to one channel what waits for it, oldest first. One process at a time does, for each run and channel."""
 
     def __init__(self, engine: Engine, channel: Notifier, clock: Clock, *, run: str, link: str) -> None:
