@@ -37,7 +37,7 @@ types: setup
 imports: setup
 	@$(BIN)/lint-imports
 unit: setup
-	@$(PYTEST) tests/unit tests/architecture
+	@$(PYTEST) -m "not slow" tests/unit tests/architecture
 
 docs: setup ## write the generated pages of docs/ anew
 	@$(BIN)/python -m tracker.cli.settings_text > docs/settings.md

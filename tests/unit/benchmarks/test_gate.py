@@ -48,6 +48,7 @@ def test_a_run_with_jitter_is_told_so_and_its_samples_are_in_clusters() -> None:
     assert not simulated_pair(Kind(world="real", knows_jitter=False), SEED).noise.jitters
 
 
+@pytest.mark.slow
 def test_few_pairs_already_hold_the_gate_to_its_word() -> None:
     """As the whole benchmark does, within what so few pairs can show."""
     equal = {kind: [judged(kind, SEED + number) for number in range(sized(3, 15))] for kind in EQUAL}

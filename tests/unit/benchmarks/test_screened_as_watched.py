@@ -82,6 +82,7 @@ def place_of(step: int) -> int:
 RUNS: list[tuple[int, set[tuple[int, str]]]] = [(15, {(41, NAMES[0])}), (24, set())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "alarms"), RUNS[: sized(1, 2)])
 def test_a_simulated_run_asks_and_tells_what_the_watcher_does(seed: int, alarms: set[tuple[int, str]]) -> None:
     made = simulate(seed, Case(world="real", trend="plateau", plant="drop3"), SIZES)

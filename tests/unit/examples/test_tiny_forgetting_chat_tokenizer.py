@@ -15,6 +15,7 @@ def tokenizer() -> Any:
     return build_tokenizer()
 
 
+@pytest.mark.slow
 def test_text_comes_back_as_it_went_in(tokenizer: Any) -> None:
     text = "".join(c for c in string.printable if c.isprintable()) + "\n two  blanks"
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -50,6 +51,7 @@ def test_every_question_and_answer_fits_the_model_and_the_tests_longest_answer(t
         assert len(tokenizer.encode(row.answer)) < 12
 
 
+@pytest.mark.slow
 def test_a_saved_tokenizer_is_read_back_with_its_template(tokenizer: Any, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 

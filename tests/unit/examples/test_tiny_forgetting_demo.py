@@ -123,6 +123,7 @@ def test_a_tracker_that_fails_ends_the_demo_and_the_trainer(stage: Stage) -> Non
     assert not _trainer_runs(stage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_demo_stops_both_processes_and_exits_with_130(stage: Stage, number: signal.Signals) -> None:
     stage.trainer(ENDLESS_TRAINER)

@@ -33,6 +33,7 @@ def test_a_job_scores_the_detectors_it_names() -> None:
     assert scores["bh"].false_flags > 0
 
 
+@pytest.mark.slow
 def test_the_engine_finds_large_losses_says_nothing_before_and_forgets_the_run_before() -> None:
     series = simulate(4, Case(world="real", trend="improve", plant="drop10"), (500, 1319))
     engine = next(d for d in make() if d.name == DEFAULT)

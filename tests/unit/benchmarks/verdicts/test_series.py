@@ -74,6 +74,7 @@ def test_a_run_has_the_promised_shape() -> None:
         assert set(np.unique(b.scores).tolist()) == {0, 1}
 
 
+@pytest.mark.slow
 def test_five_to_fifteen_percent_of_the_items_flip_between_neighbours() -> None:
     shares = [flip_share(b.scores) for seed in SEEDS for b in run(seed, "pure").benchmarks]
     assert 0.05 < np.percentile(shares, 10) < np.percentile(shares, 90) < 0.15
@@ -81,6 +82,7 @@ def test_five_to_fifteen_percent_of_the_items_flip_between_neighbours() -> None:
     assert 0.08 < np.mean(shares) < 0.10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["pure", "real"])
 @pytest.mark.parametrize("n", sorted(CLUSTERS))
 def test_a_score_wanders_on_a_plateau_as_much_as_in_the_reference(world: str, n: int) -> None:
@@ -97,6 +99,7 @@ def test_an_improving_run_gains_15_points() -> None:
     assert np.mean(gains) == pytest.approx(0.15, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["drop1", "drop2", "drop3", "drop5", "drop10"])
 def test_a_drop_lowers_the_mean_by_what_its_name_says(name: str) -> None:
     points = int(name.removeprefix("drop"))
@@ -151,6 +154,7 @@ def test_worlds_differ_by_their_jitter_only() -> None:
     assert sds["pure"] < sds["real"] < sds["rough"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["pure", "real"])
 def test_statistics_agree_with_the_shared_simulator(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

@@ -56,6 +56,7 @@ def test_who_cannot_see_it_is_told() -> None:
     ) in FACTS.strip
 
 
+@pytest.mark.slow
 def test_neighbouring_checkpoints_of_a_long_run_share_a_column() -> None:
     run = wide_run(checkpoints=201, benchmarks=4, samples=10)
     rows = heat_rows(run_ledger(scores_of_run(run), Policy(phases=run.phases), details=0))

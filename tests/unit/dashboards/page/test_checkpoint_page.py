@@ -187,6 +187,7 @@ def _said(record: EvalRecord, text: str) -> EvalRecord:
 PLAIN = parsed(html_of(hostile("xy")))
 
 
+@pytest.mark.slow
 @given(ANY_TEXT)
 @example("</title></style></svg><script>alert(1)</script>")
 @example('"><img src=x onerror=alert(1)>')

@@ -127,6 +127,7 @@ def _hostile_outcome(outcome: Outcome, text: str) -> Outcome:
 PLAIN = parsed(html_of(hostile("xy")))
 
 
+@pytest.mark.slow
 @given(ANY_TEXT)
 @example("<script>alert(1)</script>")
 @example('"><img src=x onerror=alert(1)>')
@@ -172,6 +173,7 @@ def check_sound(html: str, *, beside: tuple[str, ...] = ()) -> None:
     assert not [word for word in ("url(", "@import") if word in html]
 
 
+@pytest.mark.slow
 def test_a_page_is_sound_and_loads_nothing() -> None:
     for run in (RUN, judged_run(), wide_run(checkpoints=45, benchmarks=16, samples=8)):
         check_sound(html_of(run_data(run)))
@@ -253,6 +255,7 @@ def test_a_young_run_has_a_page(count: int) -> None:
     assert f"{count} checkpoint" in html_of(run_data(run))
 
 
+@pytest.mark.slow
 def test_paper_gets_every_score_of_many_benchmarks_in_parts() -> None:
     view = build_view(run_data(wide_run(checkpoints=45, benchmarks=23, samples=8)))
     paper = render_page(view, version="0").split('<table class="verdicts paper">')[1:]
@@ -263,6 +266,7 @@ def test_paper_gets_every_score_of_many_benchmarks_in_parts() -> None:
     assert "benchmarks 17 to 23 of 23" in tables[2]
 
 
+@pytest.mark.slow
 def test_a_long_run_of_many_benchmarks_stays_small() -> None:
     html = html_of(run_data(wide_run(checkpoints=100, benchmarks=30, samples=4)))
     assert len(html.encode()) < 1_500_000

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from dashboards.page.html import render_page
 from dashboards.views.ledger import MAX_SHOWN, LedgerView, ledger_view
 from dashboards.views.run import build_view
@@ -81,6 +83,7 @@ def test_subsets_are_told_by_benchmark() -> None:
     assert (entries[1].now, entries[1].change, entries[1].net) == ("0.037", "-", "-")
 
 
+@pytest.mark.slow
 def test_only_the_largest_losses_are_told_with_samples() -> None:
     assert len(view_of(run_data(wide_run(checkpoints=14, benchmarks=80, samples=10)).ledger).benchmarks) == MAX_SHOWN
 

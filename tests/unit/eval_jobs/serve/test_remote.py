@@ -93,6 +93,7 @@ def test_a_missing_key_is_said_to_be_missing() -> None:
         serve(server.base_url)
 
 
+@pytest.mark.slow
 def test_nobody_at_the_address_is_unreachable_and_may_be_tried_again() -> None:
     with pytest.raises(EndpointUnreachable, match=r"does not answer.*refused") as caught:
         serve(f"http://127.0.0.1:{choose_port(0)}/v1")

@@ -6,6 +6,7 @@ import pytest
 from tracker.adapters.free_memory import give_back
 
 
+@pytest.mark.slow
 def test_freed_memory_goes_back_to_the_machine() -> None:
     kept = [bytes(2000) for _ in range(50_000)]
     ends = [bytes(2000) for _ in range(10)]  # above the others on the heap
@@ -16,6 +17,7 @@ def test_freed_memory_goes_back_to_the_machine() -> None:
     assert len(ends) == 10
 
 
+@pytest.mark.slow
 def test_a_c_library_without_that_call_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     give_back()

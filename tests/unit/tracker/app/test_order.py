@@ -188,6 +188,7 @@ def test_a_checkpoint_of_a_branch_that_was_left_is_not_judged_again_with_the_new
     assert [r for r in fakes.history.reports(run.run_id) if r.plan_id != "rewound"] == list(before)
 
 
+@pytest.mark.slow
 def test_a_kill_while_a_late_checkpoint_changes_words_leaves_them_all_published() -> None:
     undisturbed, every = _before_the_last_of(QueueOrder(backlog=Backlog.ALL)), Fuse()
     tick(cut(undisturbed.world(), every), WatchState(), undisturbed.clock.now())

@@ -256,6 +256,7 @@ def cut(world: World, fuse: Fuse) -> World:
     )
 
 
+@pytest.mark.slow
 def test_a_kill_between_any_two_calls_loses_and_doubles_nothing() -> None:
     run = forgetting_run(trouble=False, checkpoints=8)  # the loss is told at the seventh
     undisturbed, every = FakeWorld(run=run), Fuse()

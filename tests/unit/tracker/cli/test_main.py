@@ -68,6 +68,7 @@ def test_without_a_configuration_each_command_says_how_to_make_one(
         assert "tracker init" in failure.hint, name
 
 
+@pytest.mark.slow
 def test_a_line_break_in_the_name_of_a_file_makes_no_second_message(tmp_path: Path) -> None:
     (tmp_path / "tracker.toml").write_text(
         '[run]\nname = "r"\noutput_dir = "out"\n[tracking]\nenabled = false\n'
@@ -81,6 +82,7 @@ def test_a_line_break_in_the_name_of_a_file_makes_no_second_message(tmp_path: Pa
     assert "a error E-STORE: all is lost" in said[0]
 
 
+@pytest.mark.slow
 def test_debug_shows_the_traceback_and_keeps_the_exit_code(tmp_path: Path) -> None:
     done = tracker("--debug", "history", cwd=tmp_path)
     assert "Traceback" in done.stderr
@@ -91,6 +93,7 @@ def test_debug_shows_the_traceback_and_keeps_the_exit_code(tmp_path: Path) -> No
     assert done.returncode == quiet.returncode == 2
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_a_command_quietly(tmp_path: Path) -> None:
     (tmp_path / "tracker.toml").write_text(FORGETTING_TOML)
     history = open_project(tmp_path / "tracker.toml").history

@@ -114,6 +114,7 @@ def test_a_worker_waits_for_the_hours_and_says_so_where_people_look(interrupts: 
     assert record.engine is not None
 
 
+@pytest.mark.slow
 def test_what_was_begun_within_the_hours_is_finished_after_them_and_nothing_else_begins(interrupts: Interrupts) -> None:
     scene = Scene(interrupts, now=MORNING, end=MORNING.replace(hour=9))
     scene.run(*(with_conditions(plan, NIGHT) for plan in PLANS))
@@ -128,6 +129,7 @@ def test_a_run_without_conditions_is_not_held_up_by_one_with_them(interrupts: In
     assert [record.plan.checkpoint.run_id for record in scene.queue.finished()] == ["b"]
 
 
+@pytest.mark.slow
 def test_plans_of_earlier_settings_that_wait_do_not_hold_up_those_of_today(interrupts: Interrupts) -> None:
     noon = EVENING.replace(hour=12)
     scene = Scene(interrupts, now=noon, end=noon.replace(hour=15))

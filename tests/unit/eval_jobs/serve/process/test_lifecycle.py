@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from eval_jobs.host import proc
 from eval_jobs.host.clock import SystemClock
@@ -42,6 +43,7 @@ def start_and_be_killed(root: Path, kill_at: int) -> int:
         os._exit(0)
 
 
+@pytest.mark.slow
 def test_a_start_that_is_killed_at_any_change_leaves_nothing_behind(tmp_path: Path) -> None:
     for kill_at in moments_to_kill():
         root = tmp_path / str(kill_at)

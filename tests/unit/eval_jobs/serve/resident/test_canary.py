@@ -106,6 +106,7 @@ REFUSALS: list[tuple[Said, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("said", "words"), REFUSALS)
 def test_an_engine_that_does_not_answer_is_an_error_in_words(said: Said, words: str) -> None:
     with (

@@ -71,6 +71,7 @@ def test_before_anything_was_touched_a_swap_is_refused(
     assert engine.asked == asked
 
 
+@pytest.mark.slow
 def test_an_engine_that_does_not_come_to_rest_in_time_goes_on_and_serves_what_it_did(folder: Path) -> None:
     with (
         SwapEngine({"/pause?mode=wait": [(-1, {})]}) as engine,

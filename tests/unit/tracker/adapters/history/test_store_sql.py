@@ -164,6 +164,7 @@ def shorter(record: EvalRecord) -> EvalRecord:
     return replace(record, outcomes=tuple(outcomes))
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_file_leaves_the_old_record_or_the_new_one(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", KILLED_WHILE_REPLACING, str(tmp_path)], check=True, capture_output=True, text=True

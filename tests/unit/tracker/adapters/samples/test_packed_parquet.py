@@ -247,6 +247,7 @@ def write_all(folder: Path, worker: int) -> None:
         SampleFiles(folder).write(pack(record_of(("sums", samples), plan_id=f"{worker}-{k}")))
 
 
+@pytest.mark.slow
 def test_processes_that_write_the_same_questions_at_once_leave_them_whole(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=write_all, args=(tmp_path, worker)) for worker in range(2)]

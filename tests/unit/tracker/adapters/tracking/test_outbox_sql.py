@@ -297,6 +297,7 @@ def test_only_one_sender_sends(outbox: Open, tmp_path: Path) -> None:
     assert tracking.flush() == 0
 
 
+@pytest.mark.slow
 def test_a_sender_that_was_killed_leaves_no_lock_behind(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/tracker.db"
     context = multiprocessing.get_context("spawn")

@@ -44,6 +44,7 @@ def found_by(bench: Bench, lost: Lost = SUMS, where: Places | None = None) -> Lo
     return bisect(bench.world, lost, places() if where is None else where, turn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost_at", [400, 500, 1700, 3100, 3200, 6300, 6400])
 def test_the_step_is_found_with_few_evaluations_of_whole_plans(lost_at: int) -> None:
     bench = sparse(lost_at)
@@ -93,6 +94,7 @@ def test_a_checkpoint_whose_weights_are_gone_is_passed_over() -> None:
     assert (found.good, found.bad) == (3000, 3400)
 
 
+@pytest.mark.slow
 def test_of_a_screened_checkpoint_only_the_rest_is_asked() -> None:
     """A loss that the screen does not hold shows at the next whole checkpoint, and is placed from there."""
     bench = Bench(lost_at=1500, is_hidden=True, screening=replace(SCREENING, every=10))

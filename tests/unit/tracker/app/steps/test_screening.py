@@ -57,6 +57,7 @@ def test_without_the_setting_everything_is_asked_of_every_checkpoint() -> None:
     assert all(v.screened is None for r in bench.fakes.history.reports(RUN) for v in r.verdicts)
 
 
+@pytest.mark.slow
 def test_a_watcher_that_starts_again_plans_nothing_anew_and_keeps_the_rhythm() -> None:
     undisturbed, disturbed = Bench(), Bench()
     through(undisturbed, 2400)

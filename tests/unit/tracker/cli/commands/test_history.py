@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_it_loads_neither_statistics_nor_stores() -> None:
     program = (
         "import sys; import tracker.cli.commands.history;"

@@ -1,6 +1,7 @@
 import io
 from dataclasses import replace
 
+import pytest
 from rich.console import Console, RenderableType
 
 from tests.judged_run import judged_run
@@ -67,6 +68,7 @@ facts and sums were forgotten after step 600; reversal improved.
     )
 
 
+@pytest.mark.slow
 def test_a_history_of_outlines_is_that_of_whole_reports() -> None:
     for run in (RUN, judged_run(), wide_run(checkpoints=12, benchmarks=6)):
         for count in range(1, len(run.reports) + 1):

@@ -128,6 +128,7 @@ def test_the_noise_of_flips_is_half_their_share_over_the_samples(n: int, lost: i
     assert (noise.low, noise.high) == pytest.approx(tuple(math.sqrt(s / (2 * n)) for s in (exact.low, exact.high)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["binary", "graded", "long"])
 def test_the_noise_is_what_repeated_evaluations_scatter_by(kind: str) -> None:
     rng = np.random.default_rng(7)

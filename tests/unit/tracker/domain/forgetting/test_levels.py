@@ -84,6 +84,7 @@ def test_a_healthy_plateau_shows_raw_forgetting_and_dips_of_about_the_size_that_
     assert np.mean(dips) == pytest.approx(np.mean(dip_chances), rel=0.2)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_true_forgetting_of_a_plateau() -> None:
     rng = np.random.default_rng(6)
     covered = 0

@@ -61,6 +61,7 @@ def test_few_samples_show_neither_a_loss_nor_its_absence_and_the_gate_says_how_m
     assert "there are 50" in check.reason
 
 
+@pytest.mark.slow
 def test_what_is_said_to_be_needed_is_enough_in_four_cases_of_five() -> None:
     """One sample in ten flips, either way by chance, in candidates that lost nothing."""
     half = [1.0, 0.0] * 100

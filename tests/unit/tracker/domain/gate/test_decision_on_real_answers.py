@@ -97,6 +97,7 @@ def test_four_points_lost_are_judged_by_what_matters(
     assert gated(baseline, candidate, min_effect=min_effect)[1].word is word
 
 
+@pytest.mark.slow
 def test_real_flips_without_a_loss_are_seldom_called_one(gsm8k: dict[str, Floats]) -> None:
     """Who is the baseline is drawn anew for each question: real answers that differ, and neither side is better."""
     rng = np.random.default_rng(3)

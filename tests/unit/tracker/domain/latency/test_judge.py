@@ -95,6 +95,7 @@ def test_a_small_slowdown_is_confirmed_by_the_checkpoints_after_it() -> None:
     assert f"mean of {found[-1].sessions} checkpoints" in latency_reason_text(found[-1])
 
 
+@pytest.mark.slow
 def test_a_slowdown_that_stays_is_not_taken_for_noise_in_the_end() -> None:
     run = sessions(10) + sessions(30, slow=1.5, from_step=50)
     assert judged(run[-1], run[:-1])[LatencyMetric.E2E, 0.5].word is VerdictWord.REGRESSED
@@ -153,6 +154,7 @@ def test_no_verdict_from_constant_times(slow: float) -> None:
     assert judge_latency(healthy, [*sessions(5), constant], POLICY) == judge_latency(healthy, sessions(5), POLICY)
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False), st.integers(0, 20))
 def test_neither_the_order_of_earlier_records_nor_later_ones_matter(shuffle: random.Random, place: int) -> None:
     earlier = list(RUN[:20])

@@ -7,6 +7,7 @@ engine that differ by 1 to 3 %, which no scatter of requests within a start can 
 import math
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from tests.deep import sized
@@ -58,6 +59,7 @@ def regressed(run: Run) -> list[bool]:
     return [VerdictWord.REGRESSED in both for both in zip(*words, strict=True)]
 
 
+@pytest.mark.slow
 def test_healthy_runs_raise_no_more_alarms_than_the_level_allows() -> None:
     runs = [(machine, seed) for machine in MACHINES for seed in range(HEALTHY_RUNS)]
     alarmed = sum(any(regressed(simulated(seed, CHECKPOINTS, machine))) for machine, seed in runs)

@@ -122,6 +122,7 @@ def test_one_good_checkpoint_ends_nothing() -> None:
     assert [e.closed_step for e in changes(reports)] == [None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_small_loss_that_lasts_is_told_once_though_one_checkpoint_cannot_show_it(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -164,6 +165,7 @@ def test_the_accepted_step_itself_judged_again_neither_recovers_nor_opens() -> N
     assert report.verdicts[0].word is not VerdictWord.RECOVERED
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_comes_late_neither_opens_nor_ends_nor_announces_anything() -> None:
     levels = [*[0.9] * 12, *[0.5] * 3, *[0.9] * 4]
     run = noisy(*levels)
@@ -207,6 +209,7 @@ def test_a_run_below_its_pinned_model_is_told_once() -> None:
     assert [(e.opened_step, e.closed_step) for e in changes(back)] == [(100, None), (100, 1400)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [[*[0.9] * 12, *[0.5] * 4], [*[0.2] * 12, *[0.9] * 20, *[0.3] * 6]])
 def test_judging_again_after_a_crash_says_the_same_and_changes_the_same(levels: list[float]) -> None:
     run = noisy(*levels, *[0.9] * 3)

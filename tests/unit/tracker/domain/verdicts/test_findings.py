@@ -69,6 +69,7 @@ def losing(table: FloatArray, subject: int, size: int, newest: range, points: fl
 # --- subsets
 
 
+@pytest.mark.slow
 def test_one_subject_of_twenty_that_loses_twenty_points_is_a_finding_and_the_benchmark_is_not() -> None:
     healthy = flipping(3, 24, n=4000, ability=0.85)
     table = losing(healthy, 7, 200, range(16, 24), 0.25)

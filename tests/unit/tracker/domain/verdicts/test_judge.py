@@ -106,6 +106,7 @@ def test_a_drop_is_regressed_and_counted_in_samples() -> None:
     assert verdict.lost_since == 500
 
 
+@pytest.mark.slow
 def test_what_was_learned_and_stays_lost_is_forgotten_at_the_third_checkpoint() -> None:
     run = forgetting_run(samples=200, checkpoints=20)
     reports = followed(run.records, Policy(planned_checkpoints=20))

@@ -112,6 +112,7 @@ def _shuffled(record: EvalRecord, random: random_module.Random) -> EvalRecord:
     return replace(record, outcomes=(replace(result, samples=tuple(samples)),))
 
 
+@pytest.mark.slow
 @given(st.integers(20, 40), st.lists(st.integers(0, 20), min_size=2, max_size=6))
 def test_more_lost_samples_never_look_better(level: int, losses: list[int]) -> None:
     badness = [W.IMPROVED, W.EQUIVALENT, W.INCONCLUSIVE, W.SUSPECT, W.REGRESSED]
@@ -121,6 +122,7 @@ def test_more_lost_samples_never_look_better(level: int, losses: list[int]) -> N
     assert deltas == sorted(deltas, reverse=True)
 
 
+@pytest.mark.slow
 @given(counts)
 def test_judging_a_step_again_says_the_same_and_changes_the_same(counts: list[int]) -> None:
     run = run_of(*counts, n=40)

@@ -47,6 +47,7 @@ def alarms(reports: Sequence[Report]) -> set[tuple[str, int]]:
     return {(e.benchmark, e.opened_step) for r in reports for e in r.episodes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_thirty_healthy_checkpoints_with_jitter_raise_no_alarm(seed: int) -> None:
     reports = judge_all(jittery(seed))
@@ -63,6 +64,7 @@ def test_the_flips_of_samples_alone_would_have_raised_alarms() -> None:
     assert alarms(reports) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_ten_points_of_five_hundred_samples_are_found_within_a_few_checkpoints(seed: int) -> None:
     tables = jittery(seed)

@@ -87,6 +87,7 @@ FAULTS: dict[str, Reply] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_question_without_an_answer_is_an_error_of_its_own(fault: str, server: OpenAIServer, tmp_path: Path) -> None:
     server.answer = lambda request: FAULTS[fault] if request.prompt == "x" else Reply(text="a")

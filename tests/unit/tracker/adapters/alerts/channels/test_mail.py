@@ -172,6 +172,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_server_is_told_from_a_refusal(fault: str, tmp_path: Path) -> None:
     answers, error = FAULTS[fault]

@@ -73,6 +73,7 @@ def test_a_tail_of_zeros_is_a_gap_until_the_step_is_saved_again(watched: Watched
     assert watched.source.gaps() == ()
 
 
+@pytest.mark.slow
 def test_a_tail_lost_at_any_block_of_the_disk_is_found_unless_a_row_happens_to_end_there(tmp_path: Path) -> None:
     folder = saved(tmp_path, 10, wide_tensors())
     file = folder / "model.safetensors"
