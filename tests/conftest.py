@@ -28,7 +28,7 @@ from tests.deep import DEEP, sized
 if TYPE_CHECKING:
     from tests.vllm_series import Series
 
-VLLM_CACHE = "VLLM_CACHE_ROOT"
+VLLM_CACHE, INDUCTOR_CACHE = "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR"
 TOGETHER = {"vllm": ("pytest.mark.vllm",), "mlflow": ("shared(MlflowServer)",)}
 """Groups of files that run in one process, and what stands in a file of each.
 
@@ -56,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if VLLM_CACHE not in os.environ:  # else vLLM starts a Python more to inspect the model's class, each time anew
         folder = tempfile.mkdtemp(prefix="vllm-cache-")
         os.environ[VLLM_CACHE] = folder
+        os.environ[INDUCTOR_CACHE] = f"{folder}/inductor"
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 

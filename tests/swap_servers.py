@@ -144,7 +144,6 @@ def swap_server(
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
-        "TORCHINDUCTOR_CACHE_DIR": str(work_dir / "cache" / "inductor"),
         # What runs inside vLLM finds nothing of ours but its own folder.
         "PYTHONSAFEPATH": "1",
         **(variables or {}),
