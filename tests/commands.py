@@ -42,12 +42,16 @@ def run_tracker(
     """Run `tracker` in a project, with another environment if one is given, and return what became of it."""
     with TemporaryDirectory() as folder:
         output, errors = (Path(folder) / name for name in ("output", "errors"))
-        code = RunningTracker(project, *arguments, output=output, errors=errors, environment=environment).wait()
+        running = RunningTracker(project, *arguments, output=output, errors=errors, environment=environment)
+        try:
+            code = running.wait()
+        finally:  # a test that is interrupted leaves nothing behind
+            running.kill_all()
         return subprocess.CompletedProcess(arguments, code, stdout=output.read_text(), stderr=errors.read_text())
 
 
 class RunningTracker:
-    """A `tracker` that runs, and leads a session: what is sent to it is not sent to us."""
+    """A `tracker` that runs in a session of its own: `kill_all` ends it with its children, and not the tests."""
 
     def __init__(
         self,

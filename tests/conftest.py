@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Have the garbage collector pass over all that was imported, each time that it looks through everything."""
+    """Exempt all that is imported by now from garbage collection, which would look through it again and again."""
     gc.collect()
     gc.freeze()
 
