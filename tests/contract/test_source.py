@@ -1,7 +1,9 @@
 """The rules of `tracker.ports.CheckpointSource`, for the fake, for the file system and for buckets."""
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -249,3 +251,19 @@ def test_a_source_that_has_told_everything_is_not_behind(run: Run) -> None:
 def test_waiting_and_closing_twice_are_harmless(run: Run, act: Callable[[Run], None]) -> None:
     act(run)
     act(run)
+
+
+def test_a_source_that_was_interrupted_while_it_started_can_be_closed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name.endswith("-watch"):
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with suppress(KeyboardInterrupt):  # the fake has no thread
+        steps(run)
+    run.source.close()

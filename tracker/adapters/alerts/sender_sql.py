@@ -52,8 +52,9 @@ class ChannelSender:
         """Send what is due, in the background; nothing happens while that still goes on."""
         if self._thread is None or not self._thread.is_alive():
             # A daemon: the end of a command must not wait for a service that does not answer.
-            self._thread = threading.Thread(target=self._run_once, name=f"alerts to {self._channel.name}", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run_once, name=f"alerts to {self._channel.name}", daemon=True)
+            thread.start()
+            self._thread = thread  # not before: a thread that was interrupted while it started cannot be joined
 
     def join(self, timeout_s: float) -> None:
         """Wait until what `start` began has ended, at most `timeout_s`."""

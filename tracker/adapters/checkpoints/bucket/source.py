@@ -120,8 +120,9 @@ class BucketSource:
         pins = find_pins(self._pins_dir, self._run_name, PurePosixPath(uri), now)
         self._watchlist.restore(pins, now)
         self._publisher.restore(pins)
-        self._thread = threading.Thread(target=self._watch, name="bucket-watch", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._watch, name="bucket-watch", daemon=True)
+        thread.start()
+        self._thread = thread  # not before: a thread that was interrupted while it started cannot be joined
 
     def _watch(self) -> None:
         while not self._stopped.is_set():

@@ -133,8 +133,9 @@ class FilesystemSource:
         with self._lock:
             remove_pins(self._folders.watchlist.restore(pins, self._clock.now()))
         self._publisher.restore(pins)
-        self._thread = threading.Thread(target=self._watch, name="checkpoint-watch", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._watch, name="checkpoint-watch", daemon=True)
+        thread.start()
+        self._thread = thread  # not before: a thread that was interrupted while it started cannot be joined
 
     def _watch(self) -> None:
         hints = None if self._options.polling else Hints(self._output_dir, self._hear)
